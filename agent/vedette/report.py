@@ -1,0 +1,141 @@
+"""Every counter, drop reason and log-event name of the agent, in one place.
+
+The identity that must always hold, per input (``Counters.identity`` checks it):
+
+    received = stored + dropped(reason…)        stored = judged + backlog + lost(reason…)
+
+and for the agent: alerts made = receipted + in outbox. Each counter is counted at its own stage, never by
+subtraction: ``received`` at the input's door, ``stored`` by the raw log, ``judged`` by the pipeline after a frame.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+
+class Dropped(StrEnum):
+    """Why an event that was received is not in the raw log."""
+
+    FRAMING = "framing"  # octet count malformed: the stream cannot be read on
+    DUPLICATE = "duplicate"  # an MQTT redelivery of a message the log already holds
+    DISK_FULL = "disk_full"  # a datagram while the raw log takes nothing
+    KERNEL = "kernel"  # the socket buffer overflowed (read from the kernel)
+
+
+class Lost(StrEnum):
+    """Why an event that was stored cannot be judged."""
+
+    DAMAGED = "damaged"  # its frame fails its checksum
+
+
+class Log(StrEnum):
+    """Names of structured log events: the first argument of every logging call."""
+
+    STARTED = "agent_started"
+    STOPPING = "agent_stopping"
+    STOPPED = "agent_stopped"
+    LISTENING = "listening"
+    CONNECTION_REFUSED = "connection_refused"
+    FRAMING_ERROR = "framing_error"
+    EVENT_CUT = "event_cut"
+    FILE_OPENED = "file_opened"
+    FILE_ROTATED = "file_rotated"
+    FILE_TRUNCATED = "file_truncated"
+    FILE_UNREADABLE = "file_unreadable"
+    BROKER_CONNECTED = "broker_connected"
+    BROKER_AWAY = "broker_away"
+    BROKER_REFUSED = "broker_refused"
+    RAW_LOG_CUT = "raw_log_cut"
+    RAW_LOG_DAMAGED = "raw_log_damaged"
+    RAW_LOG_FULL = "raw_log_full"
+    RAW_LOG_UNWRITABLE = "raw_log_unwritable"
+    SEGMENT_DELETED = "segment_deleted"
+    RULES_LOADED = "rules_loaded"
+    RULES_REFUSED = "rules_refused"
+    RULE_UNSUPPORTED = "rule_unsupported"
+    RULE_QUARANTINED = "rule_quarantined"
+    BUNDLE_INSTALLED = "bundle_installed"
+    BUNDLE_REFUSED = "bundle_refused"
+    BUNDLE_EXPIRED = "bundle_expired"
+    UPLINK_FAILED = "uplink_failed"
+    RECEIPT_INVALID = "receipt_invalid"
+    LANDED = "landed"
+    LANDING_FAILED = "landing_failed"
+    PAYLOAD_UNDECODABLE = "payload_undecodable"
+    IDENTITY_BROKEN = "identity_broken"
+
+
+class Counters:
+    """Monotone totals since the log began, by input.
+
+    ``bytes_in`` are event bytes received; ``bytes_sent`` (input ``""``) are alert bytes handed to the uplink.
+    """
+
+    __slots__ = ("bytes_in", "cut", "dropped", "judged", "lost", "received", "stored", "totals")
+
+    def __init__(self) -> None:
+        self.received: defaultdict[str, int] = defaultdict(int)
+        self.stored: defaultdict[str, int] = defaultdict(int)
+        self.judged: defaultdict[str, int] = defaultdict(int)
+        self.bytes_in: defaultdict[str, int] = defaultdict(int)
+        self.cut: defaultdict[str, int] = defaultdict(int)
+        self.dropped: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self.totals: defaultdict[str, int] = defaultdict(int)
+        """Of the whole agent: candidates, matches, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
+        decode_failed, commits, replans."""
+
+    def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
+        """Count events that were received (they count as received here too) and will not be stored."""
+        self.received[input] += events
+        self.dropped[input, reason] += events
+
+    def snapshot(self) -> dict[str, Any]:
+        """JSON-able totals, keys sorted: per input its counters, and ``totals``."""
+        names = sorted({*self.received, *self.stored, *self.judged, *(k[0] for k in self.dropped)})
+        return {
+            "inputs": {
+                name: {
+                    "received": self.received[name],
+                    "stored": self.stored[name],
+                    "judged": self.judged[name],
+                    "bytes_in": self.bytes_in[name],
+                    "cut": self.cut[name],
+                    "dropped": {r: n for (i, r), n in sorted(self.dropped.items()) if i == name},
+                    "lost": {r: n for (i, r), n in sorted(self.lost.items()) if i == name},
+                }
+                for name in names
+            },
+            "totals": dict(sorted(self.totals.items())),
+        }
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Take over the totals of a ``snapshot``; what is counted now is replaced."""
+        for name, counts in snapshot["inputs"].items():
+            for counter in ("received", "stored", "judged", "bytes_in", "cut"):
+                getattr(self, counter)[name] = counts[counter]
+            for reason, n in counts["dropped"].items():
+                self.dropped[name, reason] = n
+            for reason, n in counts["lost"].items():
+                self.lost[name, reason] = n
+        self.totals.update(snapshot["totals"])
+
+    def identity(self, backlog: Mapping[str, int]) -> list[str]:
+        """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
+
+        ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log.
+        """
+        broken = []
+        for name, counts in self.snapshot()["inputs"].items():
+            dropped, lost = sum(counts["dropped"].values()), sum(counts["lost"].values())
+            if counts["received"] != counts["stored"] + dropped:
+                broken.append(f"{name}: received {counts['received']} != stored {counts['stored']} + dropped {dropped}")
+            if counts["stored"] != counts["judged"] + backlog.get(name, 0) + lost:
+                broken.append(
+                    f"{name}: stored {counts['stored']} != judged {counts['judged']}"
+                    f" + backlog {backlog.get(name, 0)} + lost {lost}"
+                )
+        return broken
