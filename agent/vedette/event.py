@@ -129,6 +129,13 @@ class RawRef(NamedTuple):
     length: int
 
 
+class Cursor(NamedTuple):
+    """How far a log is judged: everything before ``offset``."""
+
+    log_id: str
+    offset: int
+
+
 class Source(NamedTuple):
     """What log sources one event belongs to; a rule's logsource fits when each attribute it names is in the set."""
 

@@ -1,0 +1,1 @@
+"""Rule text to a plan: front-ends, the intermediate form, literals, the plan."""

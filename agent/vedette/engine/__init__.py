@@ -1,0 +1,1 @@
+"""Does it match: the prefilter over chunks, and evaluation of its candidates."""

@@ -1,0 +1,1 @@
+"""Alerts out, once and durable: the envelope, the queue, the uplinks."""
