@@ -95,11 +95,13 @@ class Chunk:
                 yield start, end
                 start = end
 
+    def index(self, start: int) -> int:
+        """The number, from 0, of the event that starts at ``start``."""
+        return self.data.count(b"\n", 0, start) if self.ends is None else bisect_right(self.ends, start)
+
     def origin(self, start: int) -> str:
         """The peer or topic of the event that starts at ``start``."""
-        if self.origin_of is None or self.ends is None:
-            return self.origins[0]
-        return self.origins[self.origin_of[bisect_right(self.ends, start)]]
+        return self.origins[0 if self.origin_of is None else self.origin_of[self.index(start)]]
 
     def flags(self, start: int) -> Flag:
         """The flags of the event that starts at ``start``."""
@@ -189,6 +191,8 @@ class Alert:
     fleet: str
     event_time: int
     detected_at: int
+    received_date: str
+    """UTC date, ``YYYY-MM-DD``, of the receipt on the edge: the same when a replay makes the alert again."""
     source: str
     raw: str
     raw_ref: RawRef

@@ -1,0 +1,50 @@
+"""``python -m vedette.compiler OUT PATH…``: rule files to a built rule set, in a process of its own.
+
+The agent starts this when its rule directory changes, so that seconds of parsing and compiling neither stall its loop
+nor stay in its memory. A sample of traffic on standard input (raw lines, may be empty) guides the choice of literals.
+Prints one JSON line ``{"rules", "refused", "digest"}``; exit code 2 and a message when nothing could be built.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from vedette.engine.artifact import Artifact
+
+
+def main(arguments: Sequence[str]) -> int:
+    out, *paths = map(Path, arguments)
+    try:
+        from vedette.compiler.build import build
+    except ModuleNotFoundError as error:
+        sys.stderr.write(
+            f"rule files need the rule compiler ({error}): pip install 'vedette[rules]', or run a bundle\n"
+        )
+        return 2
+    try:
+        plan = build(paths, sample=sys.stdin.buffer.read())
+        if not plan.rules:
+            reasons = "; ".join(map(str, plan.refused[:3])) or "no rule file found"
+            raise ValueError(f"no rule can run: {reasons}")
+        partial = out.with_suffix(".tmp")
+        with partial.open("wb") as file:
+            file.write(Artifact.of(plan).to_bytes())
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(out)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.buffer.write(
+        orjson.dumps({"rules": len(plan.rules), "refused": len(plan.refused), "digest": plan.digest}) + b"\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

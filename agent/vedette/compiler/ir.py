@@ -1,0 +1,219 @@
+"""The intermediate form: what a rule means, free of Sigma's syntax and of how it is evaluated.
+
+A rule is a boolean expression over **predicates**; a predicate is one (field, operator, value) test. The meaning of
+each operator, for a decoded field value ``v``:
+
+* a list matches when one of its elements does; an object matches nothing but ``EXISTS``;
+* string operators compare ``text(v)``: a string as it is, a number as Python prints it, a boolean as ``true`` or
+  ``false``; null has no text. Unless ``cased``, both sides are folded by Unicode *simple* case folding (``fold``);
+* ``GLOB`` is matched against the whole text, ``*`` any run of characters (newlines too), ``?`` one character;
+* ``REGEX`` is searched in the text; its flags are a subset of ``ims``; character classes are ASCII's;
+* ``NUMBER`` is equality by value with a number, or by text with a string; ``LT`` … ``GTE`` compare numbers and
+  strings that are written as numbers;
+* ``NULL`` holds when the field is absent or null; ``EXISTS`` when it is present, null or not;
+* ``FIELD_*`` compare two fields of the same event as texts.
+
+A predicate whose field is ``KEYWORDS`` tests every keyword text of the event (``Record.keywords``); ``EXACT`` does
+not occur there, because a Sigma keyword is searched in the text.
+
+Sigma specification 2.1, "Sigma Rules" and "Sigma Modifiers".
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from vedette.event import LogSource
+
+KEYWORDS = ""
+"""The field of a keyword search."""
+
+
+class Op(StrEnum):
+    EXACT = "exact"
+    PREFIX = "prefix"
+    SUFFIX = "suffix"
+    CONTAINS = "contains"
+    GLOB = "glob"
+    REGEX = "regex"
+    CIDR = "cidr"
+    NUMBER = "number"
+    LT = "lt"
+    LTE = "lte"
+    GT = "gt"
+    GTE = "gte"
+    NULL = "null"
+    EXISTS = "exists"
+    FIELD_EXACT = "field_exact"
+    FIELD_PREFIX = "field_prefix"
+    FIELD_SUFFIX = "field_suffix"
+    FIELD_CONTAINS = "field_contains"
+    TIME_PART = "time_part"
+
+
+FIELD_OPS = frozenset({Op.FIELD_EXACT, Op.FIELD_PREFIX, Op.FIELD_SUFFIX, Op.FIELD_CONTAINS})
+"""Operators whose answer depends on two fields, so not on one value alone."""
+
+
+class Predicate(NamedTuple):
+    """One test, shared by all rules that use it.
+
+    ``value``: the text, folded unless ``cased``; for ``GLOB`` a tuple of texts and ``STAR``/``ANY``; the pattern of a
+    regex; the network of ``CIDR``; a number; the other field of ``FIELD_*``; for ``TIME_PART`` a number.
+    ``option``: the regex's flags; the unit of ``TIME_PART``.
+    """
+
+    field: str
+    op: Op
+    value: str | int | float | tuple[str, ...] | None = None
+    cased: bool = False
+    option: str = ""
+
+
+STAR, ANY = "\x00*", "\x00?"
+"""Wildcards in the value of a ``GLOB``: any run of characters; exactly one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """True when predicate number ``predicate`` of the plan holds."""
+
+    predicate: int
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    arg: Expr
+
+
+Expr = Leaf | And | Or | Not
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One detection; ``digest`` covers its meaning (expression, predicates, log source), not its texts."""
+
+    id: str
+    title: str
+    level: str
+    tags: tuple[str, ...]
+    logsource: LogSource
+    fields: tuple[str, ...]
+    """The fields the author wants shown in an alert."""
+    expr: Expr
+    digest: str
+    path: str
+    line: int
+
+
+class Refusal(NamedTuple):
+    """A rule that does not run, and why."""
+
+    path: str
+    line: int
+    rule_id: str
+    title: str
+    reason: str
+
+    def __str__(self) -> str:
+        name = f" ({self.title})" if self.title else ""
+        return f"{self.path}:{self.line}: {self.reason}{name}"
+
+
+def tests(expr: Expr) -> Iterator[int]:
+    """The numbers of all predicates in ``expr``, left to right."""
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        match node:
+            case Leaf(predicate):
+                yield predicate
+            case Not(arg):
+                stack.append(arg)
+            case And(args) | Or(args):
+                stack.extend(reversed(args))
+
+
+def dump(expr: Expr) -> Any:
+    """``expr`` as nested lists for msgpack; ``load`` is its inverse."""
+    match expr:
+        case Leaf(predicate):
+            return predicate
+        case Not(arg):
+            return ["not", dump(arg)]
+        case And(args):
+            return ["and", *map(dump, args)]
+        case Or(args):
+            return ["or", *map(dump, args)]
+
+
+def load(data: Any) -> Expr:
+    """Raises ValueError when ``data`` is not the form that ``dump`` writes."""
+    if isinstance(data, int):
+        return Leaf(data)
+    match data:
+        case ["not", arg]:
+            return Not(load(arg))
+        case ["and", *args]:
+            return And(tuple(map(load, args)))
+        case ["or", *args]:
+            return Or(tuple(map(load, args)))
+    raise ValueError(f"not an expression: {data!r:.80}")
+
+
+@functools.cache
+def _folding() -> dict[int, str]:
+    """Unicode simple case folding (CaseFolding.txt, status C and S) for every character that it changes.
+
+    Python gives full folding and lower-casing; the simple mapping is the full one where that is one character, else
+    the lower-case one where that is one character. U+1E944 is past the last cased script.
+    """
+    table = {}
+    for code in range(0x80, 0x1E944):
+        char = chr(code)
+        folded = char.casefold()
+        if len(folded) != 1:
+            folded = char.lower()
+        if folded != char and len(folded) == 1:
+            table[code] = folded
+    return table
+
+
+def fold(text: str) -> str:
+    """``text`` under Unicode simple case folding; as long as ``text``, character by character."""
+    return text.lower() if text.isascii() else text.translate(_folding()).translate(_ASCII_FOLDING)
+
+
+_ASCII_FOLDING = {code: chr(code + 32) for code in range(0x41, 0x5B)}
+
+
+def text(value: object) -> str | None:
+    """The text of one scalar field value; None when it has none."""
+    if type(value) is str:
+        return value
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return None
+
+
+def as_shown(value: object) -> str | None:
+    """A field's value as people are shown it: a list's texts joined by ``, ``; None when it has no text."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(as_shown, value))) or None
+    return text(value)

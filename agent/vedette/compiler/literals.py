@@ -1,0 +1,187 @@
+"""From a rule's expression to literals of which at least one occurs in the raw bytes of every event it matches.
+
+*Sound before selective*: a rule for which no such set can be proved has none (``None``: the rule is always a
+candidate). The proof, bottom up:
+
+* a predicate on a **synthetic** field has none, nor have nulls, existence, comparisons, networks, field references;
+* a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
+  its codec. Escapes may change some characters anywhere (``\\ " / < > & ' % #``, controls, non-ASCII) and any other
+  one in JSON (``\\u0041``). So texts are split at the former, and events that hold a sign of the latter are
+  candidates of every rule (``GUARDS``);
+* folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
+* a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
+  that prints otherwise are guards of such pieces alone (``NUMBER_GUARDS``);
+* a regex needs what every alternative of it needs, read from Python's own parse of it; where that parse may differ
+  from PCRE's, nothing is concluded;
+* AND: the cheapest child; OR: the union, none if one child has none; NOT: none.
+
+Literals are lower-case ASCII bytes and are searched without regard to case.
+"""
+
+from __future__ import annotations
+
+import re
+import re._constants as sre
+import re._parser as sre_parse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vedette.compiler.ir import ANY, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
+from vedette.inputs.decode import Provenance, provenance
+
+Literals = frozenset[bytes]
+Cost = Callable[[bytes], float]
+"""Expected share of events that hold a literal, from 0 to 1."""
+
+_SAFE = re.compile(r"[A-Za-z0-9 _.,:;()\[{}!?@$*+=|^~`-]+")
+_ESCAPED_SAFE = b"|".join(b"%02x" % code for code in range(128) if _SAFE.fullmatch(chr(code)))
+
+GUARDS: tuple[bytes, ...] = (
+    rb"\\u00(?:" + _ESCAPED_SAFE + rb")",  # JSON: a character of a piece written as an escape
+    rb"\xc5\xbf",  # U+017F, folds to s
+    rb"\xe2\x84\xaa",  # U+212A, folds to k
+    rb"\\u017f",
+    rb"\\u212a",
+)
+"""Regular expressions without regard to case: an event that holds one is a candidate of every rule with literals."""
+
+NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9]{16}", rb"0\.0000")
+"""The same, of rules that have a literal made of digits: numbers that Python does not print as they are written."""
+
+MIN_LENGTH = 3
+"""Bytes; a shorter piece is no literal."""
+
+MAX_LITERALS = 512
+"""Of one rule. A set beyond this is no set: such a rule is always a candidate."""
+
+_COMMON = frozenset(
+    b"the and for from http https user root system windows linux service session info error warn debug true false null"
+    b" get post port ssh2 sshd sudo cron kernel daemon program server client localhost usr bin etc var log tmp home"
+    b" html php json message level time date host name type data value id status .com www".split()
+)
+
+
+def guess(literal: bytes) -> float:
+    """A literal's cost where no sample of the traffic is at hand: rarer with length, dear when a common word."""
+    words = re.findall(rb"[a-z0-9]+", literal)
+    if not words:
+        return 0.5
+    rare = max((len(word) for word in words if word not in _COMMON), default=0)
+    return 0.3 if not rare else min(0.3, 10.0 ** (-(rare + 0.25 * (len(literal) - rare)) / 2.5))
+
+
+def is_numeric(literal: bytes) -> bool:
+    """True when ``literal`` could be part of a number as Python prints it."""
+    return re.fullmatch(rb"[0-9.eE+-]*|inf|nan", literal) is not None
+
+
+def pieces(text: str) -> list[bytes]:
+    """The runs of ``text`` that every escape leaves as they are, lower-case, long enough to search for."""
+    found = (match[0].lower().encode() for match in _SAFE.finditer(text))
+    return [piece for piece in found if len(piece) >= MIN_LENGTH and piece.strip()]
+
+
+def required(expr: Expr, predicates: Sequence[Predicate], cost: Cost = guess) -> Literals | None:
+    """The cheapest provable set of literals for ``expr``; None when there is none. See the module's text."""
+    match expr:
+        case Leaf(number):
+            return _of_predicate(predicates[number], cost)
+        case And(args):
+            sets = [found for arg in args if (found := required(arg, predicates, cost)) is not None]
+            return min(sets, key=lambda found: sum(map(cost, found)), default=None)
+        case Or(args):
+            union: set[bytes] = set()
+            for arg in args:
+                found = required(arg, predicates, cost)
+                if found is None:
+                    return None
+                union |= found
+                if len(union) > MAX_LITERALS:
+                    return None
+            return frozenset(union)
+        case Not():
+            return None
+
+
+def candidates(expr: Expr, predicates: Sequence[Predicate]) -> set[bytes]:
+    """Every literal that ``required`` could choose for ``expr``: what to measure in a sample."""
+    seen: set[bytes] = set()
+
+    def note(literal: bytes) -> float:
+        seen.add(literal)
+        return guess(literal)
+
+    required(expr, predicates, note)
+    return seen
+
+
+def _cheapest(found: Sequence[bytes], cost: Cost) -> Literals | None:
+    return frozenset({min(found, key=lambda piece: (cost(piece), -len(piece), piece))}) if found else None
+
+
+def _of_predicate(predicate: Predicate, cost: Cost) -> Literals | None:
+    if provenance(predicate.field) is Provenance.SYNTHETIC:
+        return None
+    value = predicate.value
+    match predicate.op:
+        case Op.EXACT | Op.PREFIX | Op.SUFFIX | Op.CONTAINS:
+            return _cheapest(pieces(str(value)), cost)
+        case Op.GLOB if isinstance(value, tuple):
+            return _cheapest([p for part in value if part not in (STAR, ANY) for p in pieces(part)], cost)
+        case Op.NUMBER if isinstance(value, int):
+            return _cheapest(pieces(str(value)), cost)
+        case Op.REGEX:
+            return _of_regex(str(value), predicate.option, cost)
+    return None
+
+
+def _of_regex(pattern: str, flags: str, cost: Cost) -> Literals | None:
+    number = sum({"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}[flag] for flag in flags)
+    if "(?" in pattern.replace("(?:", "") or "[[" in pattern or r"\Q" in pattern or not pattern.isascii():
+        return None  # inline flags, look-around, classes and quotes that Python and PCRE read differently
+    try:
+        return _of_sequence(list(sre_parse.parse(pattern, number)), cost)
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+def _of_sequence(nodes: list[Any], cost: Cost) -> Literals | None:
+    """What a concatenation needs: the cheapest of its literal runs and of what its parts need."""
+    choices: list[Literals] = []
+    run = ""
+
+    def close() -> None:
+        nonlocal run
+        best = _cheapest(pieces(run), cost)
+        if best is not None:
+            choices.append(best)
+        run = ""
+
+    for op, argument in nodes:
+        if op is sre.LITERAL and argument < 128:
+            run += chr(argument)
+            continue
+        if op is sre.AT:
+            continue  # anchors and word boundaries take no characters
+        close()
+        found = _of_node(op, argument, cost)
+        if found is not None:
+            choices.append(found)
+    close()
+    return min(choices, key=lambda found: sum(map(cost, found)), default=None)
+
+
+def _of_node(op: Any, argument: Any, cost: Cost) -> Literals | None:
+    if op is sre.SUBPATTERN:
+        return _of_sequence(list(argument[3]), cost)
+    if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT) and argument[0] >= 1:
+        return _of_sequence(list(argument[2]), cost)
+    if op is sre.BRANCH:
+        union: set[bytes] = set()
+        for branch in argument[1]:
+            found = _of_sequence(list(branch), cost)
+            if found is None:
+                return None
+            union |= found
+        return frozenset(union)
+    return None

@@ -1,0 +1,114 @@
+"""The plan: a rule set compiled to shared predicates, rule expressions and prefilter literals.
+
+A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and to agents without a rule compiler.
+``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
+digest give the same matches, however they search.
+
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgpack
+
+from vedette.compiler.ir import Expr, Op, Predicate, Refusal, Rule, dump, load, tests
+from vedette.compiler.literals import Cost, guess, required
+from vedette.event import LogSource
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``literals[i]`` belongs to ``rules[i]``: None when that rule is always a candidate."""
+
+    predicates: tuple[Predicate, ...]
+    rules: tuple[Rule, ...]
+    literals: tuple[frozenset[bytes] | None, ...]
+    refused: tuple[Refusal, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of the meaning: rule ids, levels and texts that reach alerts, and each rule's own digest."""
+        described = sorted([r.id, r.title, r.level, list(r.tags), list(r.fields), r.digest] for r in self.rules)
+        return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
+
+    @cached_property
+    def literal_digest(self) -> str:
+        chosen = sorted([r.id, sorted(x) if x else None] for r, x in zip(self.rules, self.literals, strict=True))
+        return hashlib.blake2b(msgpack.packb(chosen), digest_size=16).hexdigest()
+
+    @cached_property
+    def fields_of(self) -> tuple[tuple[str, ...], ...]:
+        """Per rule the fields its predicates test, and those its author wants shown; what an alert carries."""
+        return tuple(
+            tuple(dict.fromkeys([*(self.predicates[i].field for i in tests(r.expr)), *r.fields])) for r in self.rules
+        )
+
+    @property
+    def always(self) -> list[Rule]:
+        """The rules that are candidates at every event of their log source."""
+        return [rule for rule, chosen in zip(self.rules, self.literals, strict=True) if chosen is None]
+
+    def to_bytes(self) -> bytes:
+        return bytes(
+            msgpack.packb(
+                [
+                    FORMAT,
+                    [[p.field, p.op.value, p.value, p.cased, p.option] for p in self.predicates],
+                    [_rule_row(rule) for rule in self.rules],
+                    [sorted(x) if x is not None else None for x in self.literals],
+                    [list(x) for x in self.refused],
+                ]
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Plan:
+        """Raises ValueError when ``data`` is not a plan of this format."""
+        try:
+            form, predicates, rules, literals, refused = msgpack.unpackb(data, use_list=True, strict_map_key=True)
+            if form != FORMAT:
+                raise ValueError(f"plan format {form}; this version reads {FORMAT}: rebuild the bundle with it")
+            plan = cls(
+                tuple(_predicate(row) for row in predicates),
+                tuple(_rule(row) for row in rules),
+                tuple(frozenset(x) if x is not None else None for x in literals),
+                tuple(Refusal(*x) for x in refused),
+            )
+        except (TypeError, IndexError, msgpack.UnpackException, RecursionError) as error:
+            raise ValueError(f"not a plan: {error}") from error
+        bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
+        if bad or len(plan.literals) != len(plan.rules):
+            raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
+        return plan
+
+
+def build(
+    rules: Iterable[Rule], predicates: Iterable[Predicate], refused: Iterable[Refusal] = (), cost: Cost = guess
+) -> Plan:
+    """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
+    rules, predicates = tuple(rules), tuple(predicates)
+    return Plan(predicates, rules, tuple(required(rule.expr, predicates, cost) for rule in rules), tuple(refused))
+
+
+def _rule_row(r: Rule) -> list[Any]:
+    expr: Any = dump(r.expr)
+    return [r.id, r.title, r.level, r.tags, list(r.logsource), r.fields, expr, r.digest, r.path, r.line]
+
+
+def _rule(row: list[Any]) -> Rule:
+    rule_id, title, level, tags, source, fields, expr, digest, path, line = row
+    parsed: Expr = load(expr)
+    return Rule(rule_id, title, level, tuple(tags), LogSource(*source), tuple(fields), parsed, digest, path, line)
+
+
+def _predicate(row: list[Any]) -> Predicate:
+    name, op, value, cased, option = row
+    return Predicate(name, Op(op), tuple(value) if isinstance(value, list) else value, cased, option)

@@ -1,0 +1,342 @@
+"""Sigma YAML to the intermediate form. pySigma parses; the meaning is ours (``compiler/ir.py``).
+
+A file may hold several documents. Each that is a single detection becomes one ``ir.Rule``; each that cannot run
+becomes one ``ir.Refusal`` with file, line and reason, and the others go on. The line is that of the part at fault:
+the detection item, else the condition, else the document.
+
+Needs the extra ``vedette[rules]``. Nothing on an installed edge imports this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import yaml
+from sigma.conditions import (
+    ConditionAND,
+    ConditionFieldEqualsValueExpression,
+    ConditionNOT,
+    ConditionOR,
+    ConditionValueExpression,
+)
+from sigma.exceptions import SigmaError, SigmaRuleLocation
+from sigma.rule import SigmaDetection, SigmaRule
+from sigma.rule.base import SigmaYAMLLoader
+from sigma.types import (
+    Placeholder,
+    SigmaBool,
+    SigmaCasedString,
+    SigmaCIDRExpression,
+    SigmaCompareExpression,
+    SigmaExists,
+    SigmaExpansion,
+    SigmaFieldReference,
+    SigmaNull,
+    SigmaNumber,
+    SigmaRegularExpression,
+    SigmaRegularExpressionFlag,
+    SigmaString,
+    SigmaTimestampPart,
+    SigmaType,
+    SpecialChars,
+)
+
+from vedette.compiler.ir import (
+    ANY,
+    KEYWORDS,
+    STAR,
+    And,
+    Expr,
+    Leaf,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    Refusal,
+    Rule,
+    dump,
+    fold,
+)
+from vedette.event import LogSource
+
+MAX_DEPTH = 100
+"""Nesting of a condition beyond which a rule is refused."""
+
+LEVELS = ("informational", "low", "medium", "high", "critical")
+
+_FLAGS = {
+    SigmaRegularExpressionFlag.IGNORECASE: "i",
+    SigmaRegularExpressionFlag.MULTILINE: "m",
+    SigmaRegularExpressionFlag.DOTALL: "s",
+}
+
+
+class Unsupported(ValueError):
+    """A rule asks for something valid that Vedette cannot do."""
+
+
+@dataclass(slots=True)
+class RuleSet:
+    """What a set of rule files came to; ``rules`` refer to ``predicates`` by index."""
+
+    rules: list[Rule] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    predicates: list[Predicate] = field(default_factory=list)
+    _index: dict[Predicate, int] = field(default_factory=dict)
+
+    def leaf(self, predicate: Predicate) -> Leaf:
+        number = self._index.setdefault(predicate, len(self.predicates))
+        if number == len(self.predicates):
+            self.predicates.append(predicate)
+        return Leaf(number)
+
+
+def rule_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The rule files at ``paths``: files as given, folders recursively; ``*.test.yml`` are not rules.
+
+    Raises FileNotFoundError for a path that does not exist.
+    """
+    for path in paths:
+        if path.is_dir():
+            found = (p for p in path.rglob("*") if p.suffix in (".yml", ".yaml"))
+            yield from sorted(p for p in found if not p.name.endswith((".test.yml", ".test.yaml")))
+        elif path.exists():
+            yield path
+        else:
+            raise FileNotFoundError(f"{path}: no such rule file or folder")
+
+
+def load(paths: Iterable[Path]) -> RuleSet:
+    """All rules of the files and folders at ``paths``; a rule id that occurs twice is refused the second time."""
+    rules = RuleSet()
+    for path in rule_files(paths):
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            rules.refused.append(Refusal(str(path), 1, "", "", f"cannot be read: {error.strerror}"))
+            continue
+        add(rules, content, str(path))
+    return rules
+
+
+def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
+    """Compile every document of one rule file into ``rules``."""
+    try:
+        nodes = list(yaml.compose_all(content, Loader=SigmaYAMLLoader))
+        documents = list(yaml.load_all(content, Loader=SigmaYAMLLoader))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        rules.refused.append(Refusal(path, mark.line + 1 if mark else 1, "", "", f"not valid YAML: {reason}"))
+        return
+    for node, document in zip(nodes, documents, strict=True):
+        if node is None or document is None:
+            continue
+        line = node.start_mark.line + 1
+        known = document if isinstance(document, dict) else {}
+        rule_id, title = str(known.get("id", "")), str(known.get("title", ""))
+        try:
+            rule = _rule(rules, document, path, line)
+            if any(rule.id == other.id for other in rules.rules):
+                raise Unsupported(f"id {rule.id} is used by an earlier rule")
+            rules.rules.append(rule)
+        except (SigmaError, Unsupported) as error:
+            at = _line_at_fault(node, document) or line
+            reason = str(error.args[0] if error.args else error)
+            rules.refused.append(Refusal(path, at, rule_id, title, reason))
+        except (RecursionError, TypeError, AttributeError, ValueError, KeyError) as error:
+            # pySigma lets builtin errors out on values of an unexpected type.
+            reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
+            rules.refused.append(Refusal(path, line, rule_id, title, reason[:300]))
+
+
+def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
+    if not isinstance(document, dict):
+        raise Unsupported(f"expects a mapping with title, logsource and detection, not {type(document).__name__}")
+    for key in ("correlation", "filter", "action"):
+        if key in document:
+            raise Unsupported(f"'{key}' documents are not supported yet; single detections are")
+    parsed = SigmaRule.from_dict(document, source=SigmaRuleLocation(Path(path), line))
+    if not parsed.title:
+        raise Unsupported("title is missing")
+    first = len(rules.predicates)
+    try:
+        conditions = [_expr(rules, condition.parsed) for condition in parsed.detection.parsed_condition]
+    except Exception:
+        for predicate in rules.predicates[first:]:  # a refused rule leaves no predicate behind
+            del rules._index[predicate]
+        del rules.predicates[first:]
+        raise
+    expr = conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
+    source = LogSource(parsed.logsource.product or "", parsed.logsource.category or "", parsed.logsource.service or "")
+    rule_id = str(parsed.id) if parsed.id else _derived_id(document)
+    return Rule(
+        id=rule_id,
+        title=parsed.title,
+        level=parsed.level.name.lower() if parsed.level else "medium",
+        tags=tuple(str(tag) for tag in parsed.tags),
+        logsource=LogSource(*(part.lower() for part in source)),
+        fields=tuple(str(name) for name in parsed.fields or ()),
+        expr=expr,
+        digest=meaning_digest(expr, rules.predicates, source),
+        path=path,
+        line=line,
+    )
+
+
+def _derived_id(document: dict[str, Any]) -> str:
+    """A stable id for a rule that has none: from its title, so that a later edit keeps it."""
+    return hashlib.blake2b(str(document.get("title")).encode(), digest_size=16).hexdigest()
+
+
+def meaning_digest(expr: Expr, predicates: list[Predicate], source: LogSource) -> str:
+    """Hex digest of what a rule means, independent of predicate numbers and of its texts."""
+
+    def spelled(data: Any) -> Any:
+        if isinstance(data, int):
+            return ["test", *predicates[data]]
+        return [data[0], *map(spelled, data[1:])]
+
+    packed = msgpack.packb([list(source), spelled(dump(expr))], use_bin_type=True)
+    return hashlib.blake2b(packed, digest_size=16).hexdigest()
+
+
+def _expr(rules: RuleSet, node: Any, depth: int = 0) -> Expr:
+    if depth > MAX_DEPTH:
+        raise Unsupported(f"the condition is nested deeper than {MAX_DEPTH}")
+    match node:
+        case ConditionAND():
+            return And(tuple(_expr(rules, arg, depth + 1) for arg in node.args))
+        case ConditionOR():
+            return Or(tuple(_expr(rules, arg, depth + 1) for arg in node.args))
+        case ConditionNOT():
+            return Not(_expr(rules, node.args[0], depth + 1))
+        case ConditionFieldEqualsValueExpression():
+            return _value(rules, node.field, node.value)
+        case ConditionValueExpression():
+            return _value(rules, KEYWORDS, node.value)
+    raise Unsupported("the condition is empty")
+
+
+def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
+    match value:
+        case SigmaExpansion():
+            return Or(tuple(_value(rules, name, item) for item in value.values))
+        case SigmaString():
+            return rules.leaf(_string(name, value))
+        case SigmaRegularExpression():
+            flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
+            return rules.leaf(Predicate(name, Op.REGEX, str(value.regexp), True, flags))
+        case SigmaTimestampPart():
+            unit = value.timestamp_part.name.lower()
+            raise Unsupported(f"the modifier '{unit}' is not supported yet")
+        case SigmaBool():
+            return rules.leaf(_plain(name, "true" if value.boolean else "false"))
+        case SigmaNumber():
+            if name == KEYWORDS:
+                return rules.leaf(_plain(name, str(value.number)))
+            return rules.leaf(Predicate(name, Op.NUMBER, value.number))
+        case SigmaNull():
+            if name == KEYWORDS:
+                raise Unsupported("null needs a field")
+            return rules.leaf(Predicate(name, Op.NULL))
+        case SigmaCIDRExpression():
+            return rules.leaf(Predicate(name, Op.CIDR, str(value.network)))
+        case SigmaCompareExpression():
+            op = Op(value.op.name.lower())
+            return rules.leaf(Predicate(name, op, value.number.number))
+        case SigmaExists():
+            present: Expr = rules.leaf(Predicate(name, Op.EXISTS))
+            return present if bool(value) else Not(present)
+        case SigmaFieldReference():
+            ops = {
+                (False, False): Op.FIELD_EXACT,
+                (True, False): Op.FIELD_PREFIX,
+                (False, True): Op.FIELD_SUFFIX,
+                (True, True): Op.FIELD_CONTAINS,
+            }
+            return rules.leaf(Predicate(name, ops[value.starts_with, value.ends_with], value.field))
+    raise Unsupported(f"values of kind {type(value).__name__} are not supported")
+
+
+def _plain(name: str, value: str) -> Predicate:
+    return Predicate(name, Op.CONTAINS if name == KEYWORDS else Op.EXACT, fold(value))
+
+
+def _string(name: str, value: SigmaString) -> Predicate:
+    """The narrowest operator for a string with wildcards; a keyword is searched, so it has ``*`` around it."""
+    cased = isinstance(value, SigmaCasedString)
+    parts: list[str] = []
+    for part in value.s:
+        match part:
+            case str():
+                parts.append(part if cased else fold(part))
+            case SpecialChars.WILDCARD_MULTI:
+                if not parts or parts[-1] != STAR:
+                    parts.append(STAR)
+            case SpecialChars.WILDCARD_SINGLE:
+                parts.append(ANY)
+            case Placeholder():
+                raise Unsupported(f"the placeholder %{part.name}% has no value: no pipeline gives one")
+            case _:
+                raise Unsupported(f"string part {part!r} is not supported")
+    if name == KEYWORDS:
+        parts = [STAR, *parts, STAR]
+        parts = [p for i, p in enumerate(parts) if p != STAR or i == 0 or parts[i - 1] != STAR]
+    match parts:
+        case []:
+            return Predicate(name, Op.EXACT, "", cased)
+        case [text] if text not in (STAR, ANY):
+            return Predicate(name, Op.EXACT, text, cased)
+        case [text, "\x00*"] if text not in (STAR, ANY):
+            return Predicate(name, Op.PREFIX, text, cased)
+        case ["\x00*", text] if text not in (STAR, ANY):
+            return Predicate(name, Op.SUFFIX, text, cased)
+        case ["\x00*", text, "\x00*"] if text not in (STAR, ANY):
+            return Predicate(name, Op.CONTAINS, text, cased)
+    return Predicate(name, Op.GLOB, tuple(parts), cased)
+
+
+def _line_at_fault(node: Any, document: Any) -> int | None:
+    """The line of the first detection item that pySigma refuses by itself, else of the condition; None: unknown."""
+    detection = _child(node, "detection")
+    if detection is None or not isinstance(document, dict) or not isinstance(document.get("detection"), dict):
+        return None
+    for key, value in detection.value:
+        if key.value == "condition":
+            continue
+        definition = document["detection"].get(key.value)
+        for item, item_node in _items(definition, key, value):
+            try:
+                SigmaDetection.from_definition(item)
+            except Exception:  # whatever it is, it is the fault being looked for
+                return int(item_node.start_mark.line) + 1
+    for key, _ in detection.value:
+        if key.value == "condition":
+            return int(key.start_mark.line) + 1
+    return None
+
+
+def _items(definition: Any, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Pairs of (a definition with one item, its YAML node), down to single keys of mappings."""
+    if isinstance(definition, dict) and isinstance(value, yaml.MappingNode):
+        for (name, item), (item_key, _) in zip(definition.items(), value.value, strict=False):
+            yield {name: item}, item_key
+    elif isinstance(definition, list) and isinstance(value, yaml.SequenceNode):
+        for item, item_node in zip(definition, value.value, strict=False):
+            yield from _items(item, item_node, item_node)
+    else:
+        yield definition, key
+
+
+def _child(node: Any, name: str) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == name:
+                return value
+    return None
