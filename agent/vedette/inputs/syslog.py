@@ -1,0 +1,256 @@
+"""The header of a syslog message: RFC 5424, RFC 3164, and what devices really send.
+
+``parse`` is total: any bytes give a ``Header`` or None (neither a priority nor a timestamp at the start: not syslog).
+Nothing is lost: what is not header is message, ``raw[header.message_start:]``; a part that breaks the format ends the
+header there. Read in this order, the first that fits:
+
+1. RFC 5424: ``<PRI>VERSION TIME HOST APP PROCID MSGID SD [MSG]`` with ``-`` for nothing. Accepted beyond it: longer
+   names, a wrong TIME (no timestamp then), an SD that is missing or broken (it is message then), a ``]`` inside a
+   quoted value. Known SD escapes are undone (section 6.3.3).
+2. RFC 3164: ``<PRI>Mmm dd hh:mm:ss HOST TAG[PID]: MSG``. Accepted beyond it: no PRI; no HOST (as programs write to the
+   local socket); a year, a fraction, a colon or a zone name after the time; RFC 3339 or epoch times in place of it;
+   Cisco's sequence number and ``*``; ``HOST : TAG``; a severity name before TAG[PID]; no time at all after a PRI. A
+   word without a colon is no TAG: it belongs to the message. Without PRI, a word after an RFC 3339 time is a HOST only
+   when a TAG follows.
+
+A yearless time means the last such date not more than two days after ``received_at``; without ``received_at`` it has
+no timestamp. A local time that occurs twice (end of summer time) means the later one unless that lies after
+``received_at``. Timestamps are UTC microseconds. Time is linear in the length of the header.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from typing import NamedTuple
+
+FACILITIES = (
+    *("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"),
+    *("ntp", "audit", "alert", "clock", *(f"local{i}" for i in range(8))),
+)
+"""RFC 5424 section 6.2.1, by the names of syslog.conf."""
+
+SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
+
+StructuredData = Mapping[str, Mapping[str, "str | list[str]"]]
+"""SD-ID to parameters; a parameter given twice is a list."""
+
+NO_DATA: StructuredData = {}
+
+
+class Header(NamedTuple):
+    """What precedes the message. Texts are decoded as UTF-8 (U+FFFD for what is not); None: not given."""
+
+    priority: int | None
+    timestamp: int | None
+    host: str | None
+    app: str | None
+    pid: str | None
+    message_start: int
+    msgid: str | None = None
+    structured_data: StructuredData = NO_DATA
+    version: int | None = None
+    """RFC 5424's; None for anything else."""
+
+    @property
+    def facility(self) -> int | None:
+        return None if self.priority is None else self.priority >> 3
+
+    @property
+    def severity(self) -> int | None:
+        return None if self.priority is None else self.priority & 7
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_HOUR = 3_600_000_000
+_AHEAD = 48 * _HOUR
+MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
+
+_PLAIN = re.compile(
+    rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "
+    rb"([^\s\[<]++)(?<!:) ([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
+)
+"""What nearly all RFC 3164 senders write; ``_legacy`` reads the rest."""
+
+_RFC5424 = re.compile(rb"<(\d{1,3})>([1-9]\d{0,2}) (-|\d\S*+) (\S++) (\S++) (\S++) (\S++)(?: |$)")
+_SD = re.compile(rb'\[([^\s="\]\[]+)((?: +[^\s="\]]+= ?"(?:[^"\\]++|\\.)*+")*+) *\]', re.S)
+_SD_PARAM = re.compile(rb' +([^\s="\]]+)= ?"((?:[^"\\]++|\\.)*+)"', re.S)
+_SD_ESCAPE = re.compile(r'\\(["\\\]])')
+
+_PRI = re.compile(rb"<(\d{1,3})>")
+_STAMP = re.compile(
+    rb" *(?:\d{1,10}: )?[*.%]?"
+    rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: (\d{4}))? (\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
+    rb"(?: ((?:19|20)\d\d)(?= ))?(?: [A-Z]{2,5}(?=:))?"
+    rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
+    rb"|(?:1 )?(\d{10})(?:\.(\d{1,9}))?(?= ))"
+    rb"(?=[\s:]|$):? *"
+)
+_TAG = re.compile(rb"([^\s\[]{1,128}?)(?:\[([^\]\s]{0,64})\])?:(?:\s|$)")
+"""The first word when it ends in a colon: no host precedes it."""
+
+_HOST = re.compile(rb"([^\s,;=\"{}\[]{1,255})(?: +:(?= )|(?=\s|$)) *")
+_TAG_AFTER_HOST = re.compile(
+    rb"(?:(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) +(?=\S+\[\d+\]:))?"
+    rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
+)
+
+
+def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Header | None:
+    """The header of ``raw``; None when it begins with neither a priority nor a timestamp.
+
+    ``received_at`` (UTC microseconds, 0: unknown) tells the year of a time that has none; ``zone`` (None: UTC) is that
+    of times without an offset.
+    """
+    if match := _PLAIN.match(raw):
+        pri, stamp, host, app, pid = match.groups()
+        timestamp = _bsd_time(stamp, 0, received_at // _HOUR, zone)
+        if (timestamp is not None or not received_at) and (pri is None or int(pri) < 192):
+            return Header(
+                None if pri is None else int(pri),
+                timestamp,
+                host.decode("utf-8", "replace"),
+                app.decode("utf-8", "replace"),
+                None if pid is None else pid.decode("utf-8", "replace"),
+                match.end(),
+            )
+    return _rfc5424(raw, zone) or _legacy(raw, received_at, zone)
+
+
+def _text(value: bytes) -> str | None:
+    return None if value == b"-" else value.decode("utf-8", "replace")
+
+
+def _rfc5424(raw: bytes, zone: tzinfo | None) -> Header | None:
+    match = _RFC5424.match(raw)
+    if match is None or int(match[1]) > 191:
+        return None
+    pri, version, stamp, host, app, pid, msgid = match.groups()
+    if stamp[4:5] not in (b"", b"-"):
+        return None
+    timestamp = iso_time(stamp.decode("ascii", "replace"), zone)
+    data, start = _structured_data(raw, match.end())
+    if raw.startswith(b"\xef\xbb\xbf", start):
+        start += 3
+    return Header(int(pri), timestamp, _text(host), _text(app), _text(pid), start, _text(msgid), data, int(version))
+
+
+def _structured_data(raw: bytes, start: int) -> tuple[StructuredData, int]:
+    """The elements at ``start`` and where the message begins; when they are broken, none and ``start``."""
+    if raw.startswith(b"-", start) and raw[start + 1 : start + 2] in (b"", b" "):
+        return NO_DATA, min(start + 2, len(raw))
+    data: dict[str, dict[str, str | list[str]]] = {}
+    end = start
+    while match := _SD.match(raw, end):
+        end = match.end()
+        element = data.setdefault(match[1].decode("utf-8", "replace"), {})
+        for name, value in _SD_PARAM.findall(match[2]):
+            text = value.decode("utf-8", "replace")
+            add(element, name.decode("utf-8", "replace"), _SD_ESCAPE.sub(r"\1", text) if "\\" in text else text)
+    if not data or raw[end : end + 1] not in (b"", b" ", b"\r", b"\n", b"\0"):
+        return NO_DATA, start
+    return data, min(end + 1, len(raw))
+
+
+def add(fields: dict[str, str | list[str]], name: str, value: str) -> None:
+    """Set a field; a further value of the same name makes it a list, so that none hides another."""
+    old = fields.get(name)
+    if old is None:
+        fields[name] = value
+    elif isinstance(old, list):
+        old.append(value)
+    else:
+        fields[name] = [old, value]
+
+
+def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
+    priority, pos = None, 0
+    if match := _PRI.match(raw):
+        priority, pos = int(match[1]), match.end()
+        if priority > 191:
+            return None
+    stamp = _STAMP.match(raw, pos)
+    if stamp is None:
+        if priority is None:
+            return None
+        tag = _TAG.match(raw, pos) or _TAG_AFTER_HOST.match(raw, pos)
+        return _with_tag(priority, None, None, tag) if tag else Header(priority, None, None, None, None, pos)
+    timestamp = _stamp_time(stamp, received_at, zone)
+    pos = stamp.end()
+    if tag := _TAG.match(raw, pos):
+        return _with_tag(priority, timestamp, None, tag)
+    host = _HOST.match(raw, pos)
+    if host is not None and (tag := _TAG_AFTER_HOST.match(raw, host.end())):
+        return _with_tag(priority, timestamp, _text(host[1]), tag)
+    if host is None or (priority is None and stamp[1] is None):
+        return Header(priority, timestamp, None, None, None, pos)  # a program's own log: no host between time and text
+    return Header(priority, timestamp, _text(host[1]), None, None, host.end())
+
+
+def _with_tag(priority: int | None, timestamp: int | None, host: str | None, tag: re.Match[bytes]) -> Header:
+    pid = None if not tag[2] else tag[2].decode("utf-8", "replace")
+    return Header(priority, timestamp, host, tag[1].decode("utf-8", "replace"), pid, tag.end())
+
+
+def _stamp_time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
+    month, day, year, clock, fraction, year_after, iso, epoch, epoch_fraction = match.groups()
+    if iso is not None:
+        return iso_time(iso.decode("ascii"), zone)
+    if epoch is not None:
+        return int(epoch) * 1_000_000 + _micros(epoch_fraction)
+    stamp = b"%s %2d %s" % (month, int(day), clock)
+    seconds = _bsd_time(stamp, int(year or year_after or 0), received_at // _HOUR, zone)
+    return None if seconds is None else seconds + _micros(fraction)
+
+
+def _micros(fraction: bytes | None) -> int:
+    return int(fraction[:6].ljust(6, b"0")) if fraction else 0
+
+
+@lru_cache(maxsize=4096)
+def _bsd_time(stamp: bytes, year: int, received_hour: int, zone: tzinfo | None) -> int | None:
+    """Microseconds of ``Mmm dd hh:mm:ss``; ``year`` 0: inferred from ``received_hour`` (since 1970; 0: unknown)."""
+    month = MONTHS.get(stamp[:3].lower())
+    if month is None or not (year or received_hour):
+        return None
+    day, hour, minute = int(stamp[4:6]), int(stamp[7:9]), int(stamp[10:12])
+    second = min(int(stamp[13:15]), 59) if stamp[13:15] <= b"60" else 60
+    received = received_hour * _HOUR
+    this_year = year or (_EPOCH + timedelta(hours=received_hour)).year
+    for candidate in (year,) if year else range(this_year + 1, this_year - 9, -1):
+        try:
+            local = datetime(candidate, month, day, hour, minute, second, tzinfo=zone or UTC)
+        except ValueError:
+            continue
+        time = micros(local)
+        if zone is not None and (later := micros(local.replace(fold=1))) > time and later <= received + _HOUR:
+            time = later
+        if year or time <= received + _AHEAD:
+            return time
+    return None
+
+
+def micros(time: datetime) -> int:
+    """UTC microseconds since 1970 of an aware ``time``."""
+    return (time - _EPOCH) // _MICROSECOND
+
+
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|z|[+-]\d\d:?\d\d)?")
+
+
+def iso_time(text: str, zone: tzinfo | None = None) -> int | None:
+    """Microseconds of an RFC 3339 time (a blank for the T, a comma, no offset: all accepted); None when it is none."""
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return None
+    offset = match[4] or ""
+    try:
+        time = datetime.fromisoformat(f"{match[1]}T{match[2]}{'+00:00' if offset in ('Z', 'z') else offset}")
+        if time.tzinfo is None:
+            time = time.replace(tzinfo=zone or UTC)
+        return micros(time) + (int(match[3][:6].ljust(6, "0")) if match[3] else 0)
+    except (ValueError, OverflowError):
+        return None
