@@ -1,0 +1,48 @@
+"""A built rule set as bytes: the plan and its serialized Hyperscan databases.
+
+What ``vedette.compiler`` builds in a process of its own, bundles carry and the agent's cache keeps. The databases fit
+one exact library version only; under another one they are left aside and compiled again from the plan.
+
+Bytes: msgpack map ``{"library", "plan", "databases": {name: bytes}}``. Not tamper-proof: load it only from a verified
+bundle or from the agent's own folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgpack
+
+from vedette.compiler.plan import Plan
+from vedette.engine.match import Engine
+from vedette.engine.scan import LIBRARY
+
+
+class Artifact(NamedTuple):
+    """``plan``: ``Plan.to_bytes()``; ``databases``: ``Engine.databases()`` under ``library``."""
+
+    plan: bytes
+    databases: Mapping[str, bytes]
+    library: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> Artifact:
+        """Compiles the databases of ``plan``: seconds for thousands of rules."""
+        return cls(plan.to_bytes(), Engine(plan).databases(), LIBRARY)
+
+    def engine(self, *, route: bool = True) -> Engine:
+        """Raises ValueError when the plan or its databases cannot be used."""
+        return Engine(Plan.from_bytes(self.plan), self.databases if self.library == LIBRARY else None, route=route)
+
+    def to_bytes(self) -> bytes:
+        return bytes(msgpack.packb({"library": self.library, "plan": self.plan, "databases": dict(self.databases)}))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Artifact:
+        """Raises ValueError when ``data`` is no artifact."""
+        try:
+            fields = msgpack.unpackb(data)
+            return cls(fields["plan"], fields["databases"], fields["library"])
+        except (msgpack.UnpackException, ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"not a built rule set: {error}") from error

@@ -1,0 +1,380 @@
+"""Which rules are true for one event: predicates by field group, rules as boolean programs over their bits.
+
+All predicates of a plan are grouped by field. For one field value the answers of its whole group are one integer,
+bit *i* for the group's predicate *i* (``Group.bits``). A rule is an expression over those bits, compiled to a Python
+function when it is first a candidate. What a predicate means is told in ``compiler/ir.py``; ``tests/reference.py``
+says the same without groups, bits or Hyperscan, and property tests hold the two together.
+
+Within a group, equality is one dictionary look-up; searches are one Hyperscan scan when there are at least
+``SCAN_FROM`` of them and plain string operations when fewer; patterns that Hyperscan refuses run on the ``regex``
+module with ``TIMEOUT`` per value, and a timeout raises ``Undecided``: it is never "no match".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgpack
+import regex
+
+from vedette.compiler.ir import ANY, FIELD_OPS, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold, text
+from vedette.compiler.plan import Plan
+from vedette.engine.scan import (
+    CASELESS,
+    DOTALL,
+    MAY_BE_EMPTY,
+    MULTILINE,
+    ONCE,
+    UTF8,
+    Pattern,
+    Scanner,
+    literal,
+    refusal,
+)
+from vedette.inputs.decode import ABSENT, Record
+
+SCAN_FROM = 8
+"""Searches in a group from which one Hyperscan scan is cheaper than as many string operations."""
+
+TIMEOUT = 0.05
+"""Seconds that one fallback regex may take for one value."""
+
+SEARCHES = frozenset({Op.PREFIX, Op.SUFFIX, Op.CONTAINS, Op.GLOB, Op.REGEX})
+
+Test = Callable[[str, str], object]
+"""(text, folded text) -> truth."""
+
+
+class Undecided(Exception):
+    """A predicate could not be decided within its time bound."""
+
+
+class Group:
+    """The predicates of one field."""
+
+    __slots__ = ("_absent", "_exact", "_exact_cased", "_folded", "_numbers", "_others", "_present", "_raw", "field")
+
+    def __init__(
+        self,
+        name: str,
+        predicates: Sequence[Predicate],
+        refused: Collection[Predicate],
+        load: Callable[[str, list[Pattern]], Scanner],
+    ) -> None:
+        """``load(kind, patterns)`` gives the scanner of this group's ``folded`` or ``raw`` searches.
+
+        ``refused``: the predicates whose pattern Hyperscan does not take.
+        """
+        self.field = name
+        self._absent = self._present = 0
+        self._exact: dict[str, int] = {}
+        self._exact_cased: dict[str, int] = {}
+        self._numbers: dict[float, int] = {}
+        self._others: list[tuple[int, Test]] = []
+        folded: list[tuple[int, Predicate]] = []
+        raw: list[tuple[int, Predicate]] = []
+        for i, p in enumerate(predicates):
+            bit = 1 << i
+            match p.op:
+                case Op.NULL:
+                    self._absent |= bit
+                case Op.EXISTS:
+                    self._present |= bit
+                case Op.EXACT:
+                    table = self._exact_cased if p.cased else self._exact
+                    table[str(p.value)] = table.get(str(p.value), 0) | bit
+                case Op.NUMBER if isinstance(p.value, int | float):
+                    self._numbers[p.value] = self._numbers.get(p.value, 0) | bit
+                    self._exact_cased[repr(p.value)] = self._exact_cased.get(repr(p.value), 0) | bit
+                case _ if p.op in SEARCHES and p not in refused:
+                    (raw if p.cased else folded).append((bit, p))
+                case _:
+                    self._others.append((bit, _plain_test(p)))
+        self._folded = self._searches(folded, "folded", load)
+        self._raw = self._searches(raw, "raw", load)
+
+    def _searches(
+        self, searches: list[tuple[int, Predicate]], kind: str, load: Callable[[str, list[Pattern]], Scanner]
+    ) -> tuple[Scanner, list[int]] | None:
+        """The scanner of ``searches`` with its bits by pattern; None when they are few: then they are plain tests."""
+        if len(searches) < SCAN_FROM:
+            self._others.extend((bit, _plain_test(p)) for bit, p in searches)
+            return None
+        return load(kind, [pattern(p) for _, p in searches]), [bit for bit, _ in searches]
+
+    def bits(self, value: Any) -> int:
+        """The truth of every predicate for a field value (``ABSENT`` when the event has no such field)."""
+        if value is ABSENT:
+            return self._absent
+        if value is None:
+            return self._absent | self._present
+        return self._present | self._of(value)
+
+    def _of(self, value: Any) -> int:
+        if type(value) is list:
+            bits = 0
+            for item in value:
+                bits |= self._of(item)
+            return bits
+        value_text = text(value)
+        return 0 if value_text is None else self._of_text(value_text, value)
+
+    def _of_text(self, value_text: str, value: Any) -> int:
+        folded = fold(value_text)
+        bits = self._exact.get(folded, 0) | self._exact_cased.get(value_text, 0)
+        if self._numbers and type(value) is not str and type(value) is not bool:
+            bits |= self._numbers.get(value, 0)
+        if self._folded is not None:
+            bits |= _scan(*self._folded, folded)
+        if self._raw is not None:
+            bits |= _scan(*self._raw, value_text)
+        for bit, test in self._others:
+            if test(value_text, folded):
+                bits |= bit
+        return bits
+
+    def keyword_bits(self, texts: Iterable[str]) -> int:
+        """The same for the keyword texts of an event: a predicate holds when it does for one of them."""
+        bits = 0
+        for item in texts:
+            bits |= self._of_text(item, item)
+        return bits
+
+
+def _scan(scanner: Scanner, bits: list[int], value: str) -> int:
+    found: list[int] = []
+    data = value.encode("utf-8", "replace")
+    scanner.scan(data, lambda i, _from, _to, _flags, _context: found.append(bits[i]))
+    result = 0
+    for bit in found:
+        result |= bit
+    return result
+
+
+def pattern(p: Predicate) -> Pattern:
+    """The Hyperscan pattern of a search over the UTF-8 of a folded (or, when ``cased``, plain) text."""
+    if p.op is Op.REGEX:
+        flags = ONCE | UTF8 | MAY_BE_EMPTY
+        for flag in p.option:
+            flags |= {"i": CASELESS, "m": MULTILINE, "s": DOTALL}[flag]
+        return Pattern(str(p.value).encode(), flags)
+    if p.op is Op.GLOB and isinstance(p.value, tuple):
+        # A run of characters at either end needs no pattern, only no anchor.
+        parts = [b".*" if v == STAR else b"." if v == ANY else literal(v.encode()) for v in p.value]
+        head, tail = b"^", rb"\z"
+        if parts[0] == b".*":
+            head, parts = b"", parts[1:]
+        if parts and parts[-1] == b".*":
+            tail, parts = b"", parts[:-1]
+        return Pattern(head + b"".join(parts) + tail, ONCE | UTF8 | DOTALL | MAY_BE_EMPTY)
+    head = b"^" if p.op is Op.PREFIX else b""
+    tail = rb"\z" if p.op is Op.SUFFIX else b""
+    return Pattern(head + literal(str(p.value).encode()) + tail, ONCE | DOTALL)
+
+
+def _plain_test(p: Predicate) -> Test:
+    """A predicate on one text, without Hyperscan."""
+    value: Any = p.value
+    if p.op in (Op.PREFIX, Op.SUFFIX, Op.CONTAINS):
+        name = {Op.PREFIX: "startswith", Op.SUFFIX: "endswith", Op.CONTAINS: "__contains__"}[p.op]
+        if p.cased:
+            return lambda plain, folded: getattr(plain, name)(value)
+        return lambda plain, folded: getattr(folded, name)(value)
+    if p.op is Op.GLOB:
+        source = "".join(".*" if v == STAR else "." if v == ANY else re.escape(v) for v in value)
+        full = regex.compile(source, regex.DOTALL).fullmatch
+        return lambda plain, folded: _timed(full, plain if p.cased else folded)
+    if p.op is Op.REGEX:
+        search = fallback(value, p.option).search
+        return lambda plain, folded: _timed(search, plain)
+    if p.op is Op.CIDR:
+        return lambda plain, folded: in_network(plain, value)
+    if p.op in _COMPARE:
+        compare = _COMPARE[p.op]
+        return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
+    raise ValueError(f"operator {p.op} needs an engine that this version lacks")
+
+
+_COMPARE: dict[Op, Callable[[float, float], bool]] = {
+    Op.LT: lambda a, b: a < b,
+    Op.LTE: lambda a, b: a <= b,
+    Op.GT: lambda a, b: a > b,
+    Op.GTE: lambda a, b: a >= b,
+}
+
+
+def _timed(search: Any, value: str) -> bool:
+    try:
+        return search(value, timeout=TIMEOUT) is not None
+    except TimeoutError as error:
+        raise Undecided(f"a pattern took longer than {TIMEOUT} s on a value of {len(value)} characters") from error
+
+
+def fallback(source: str, flags: str) -> Any:
+    """The compiled form of a Sigma regex for the ``regex`` module; raises ``regex.error``."""
+    number = sum({"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}[flag] for flag in flags)
+    return regex.compile(source.replace(r"\z", r"\Z"), number | regex.ASCII | regex.VERSION0)
+
+
+def as_number(value: str) -> int | float | None:
+    """The number that ``value`` is written as, in JSON's syntax; None when it is none."""
+    if re.fullmatch(r"-?[0-9]{1,300}", value):
+        return int(value)
+    if re.fullmatch(r"-?[0-9]{1,300}(\.[0-9]+)?([eE][-+]?[0-9]{1,5})?", value):
+        return float(value)
+    return None
+
+
+def in_network(value: str, network: str) -> bool:
+    """True when ``value`` is an address in ``network`` (both v4 or both v6; an IPv4-mapped v6 address is its v4)."""
+    try:
+        address = ipaddress.ip_address(value.strip())
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address) in ipaddress.ip_network(network)
+
+
+def compare_fields(p: Predicate, record: Record) -> bool:
+    """The truth of a ``FIELD_*`` predicate: both fields present, one pair of their texts fits."""
+    own, other = _texts(record.get(p.field)), _texts(record.get(str(p.value)))
+    match p.op:
+        case Op.FIELD_EXACT:
+            return any(a == b for a in own for b in other)
+        case Op.FIELD_PREFIX:
+            return any(a.startswith(b) for a in own for b in other)
+        case Op.FIELD_SUFFIX:
+            return any(a.endswith(b) for a in own for b in other)
+    return any(b in a for a in own for b in other)
+
+
+def _texts(value: Any) -> list[str]:
+    items = value if isinstance(value, list) else [value]
+    return [fold(t) for item in items if (t := text(item)) is not None]
+
+
+REFUSED = "refused"
+"""Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
+
+Program = Callable[[Callable[[int], int], Callable[[int], bool]], object]
+"""A rule: called with ``bits of group`` and ``truth of field comparison``."""
+
+
+class Evaluator:
+    """The rules of a plan, ready to be asked about events."""
+
+    def __init__(self, plan: Plan, databases: Mapping[str, bytes] | None = None) -> None:
+        """``databases``: what ``databases()`` gave under this ``LIBRARY``; without them they are compiled here."""
+        self._plan = plan
+        self._scanners: dict[str, Scanner] = {}
+        self._place: dict[int, tuple[int, int]] = {}
+        given = databases or {}
+        if REFUSED in given:
+            self._refused = frozenset(msgpack.unpackb(given[REFUSED]))
+        else:
+            self._refused = frozenset(
+                number
+                for number, p in enumerate(plan.predicates)
+                if p.op in (Op.REGEX, Op.GLOB) and refusal(pattern(p)) is not None
+            )
+        refused = {plan.predicates[number] for number in self._refused}
+        by_field: dict[str, list[int]] = {}
+        for number, p in enumerate(plan.predicates):
+            if p.op not in FIELD_OPS:
+                by_field.setdefault(p.field, []).append(number)
+        self.groups: list[Group] = []
+        for i, (name, numbers) in enumerate(by_field.items()):
+            members = [plan.predicates[number] for number in numbers]
+            self.groups.append(Group(name, members, refused, self._loader(i, given)))
+            self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
+        self._programs: list[Program | None] = [None] * len(plan.rules)
+
+    def _loader(self, group: int, given: Mapping[str, bytes]) -> Callable[[str, list[Pattern]], Scanner]:
+        def load(kind: str, patterns: list[Pattern]) -> Scanner:
+            name = f"group-{group}-{kind}"
+            data = given.get(name)
+            self._scanners[name] = Scanner.load(data) if data is not None else Scanner.compile(patterns)
+            return self._scanners[name]
+
+        return load
+
+    def databases(self) -> dict[str, bytes]:
+        """The compiled groups, by name, for a bundle or a cache."""
+        scanners = {name: scanner.dump() for name, scanner in self._scanners.items()}
+        return {REFUSED: msgpack.packb(sorted(self._refused)), **scanners}
+
+    @property
+    def fallback(self) -> list[Predicate]:
+        """The predicates that run on the ``regex`` module because Hyperscan does not take them."""
+        return [self._plan.predicates[number] for number in sorted(self._refused)]
+
+    def true(self, record: Record, rules: Iterable[int], undecided: Callable[[int, str], None]) -> list[int]:
+        """Those of ``rules`` (indexes into the plan) that are true for ``record``, in the order given.
+
+        ``undecided(rule, reason)`` is called for a rule whose fallback pattern took too long.
+        """
+        memo: dict[int, int] = {}
+        groups, predicates = self.groups, self._plan.predicates
+
+        def bits(number: int) -> int:
+            known = memo.get(number)
+            if known is None:
+                group = groups[number]
+                if group.field == KEYWORDS:
+                    known = group.keyword_bits(record.keywords())
+                else:
+                    known = group.bits(record.get(group.field))
+                memo[number] = known
+            return known
+
+        def fields(number: int) -> bool:
+            return compare_fields(predicates[number], record)
+
+        found = []
+        for rule in rules:
+            try:
+                if (self._programs[rule] or self._compile(rule))(bits, fields):
+                    found.append(rule)
+            except Undecided as error:
+                undecided(rule, str(error))
+        return found
+
+    def _compile(self, rule: int) -> Program:
+        source = f"lambda g, f: {self._source(self._plan.rules[rule].expr)}"
+        program: Program = eval(compile(source, f"<rule {self._plan.rules[rule].id}>", "eval"), {})  # noqa: S307
+        self._programs[rule] = program
+        return program
+
+    def _source(self, expr: Expr) -> str:
+        """``expr`` as Python over ``g(group) & mask`` and ``f(predicate)``: numbers only, no text of the rule."""
+        match expr:
+            case Leaf(number):
+                if number not in self._place:
+                    return f"f({number})"
+                group, bit = self._place[number]
+                return f"g({group})&{bit:#x}"
+            case Not(arg):
+                return f"not({self._source(arg)})"
+            case And(args):
+                masks, rest = self._merge(args)
+                tests = [f"g({group})&{mask:#x}=={mask:#x}" for group, mask in masks.items()]
+                return " and ".join([*tests, *(f"({self._source(arg)})" for arg in rest)])
+            case Or(args):
+                masks, rest = self._merge(args)
+                tests = [f"g({group})&{mask:#x}" for group, mask in masks.items()]
+                return " or ".join([*tests, *(f"({self._source(arg)})" for arg in rest)])
+
+    def _merge(self, args: Iterable[Expr]) -> tuple[dict[int, int], list[Expr]]:
+        """The leaves of one AND or OR as one mask per group; and the other arguments."""
+        masks: dict[int, int] = {}
+        rest: list[Expr] = []
+        for arg in args:
+            if isinstance(arg, Leaf) and arg.predicate in self._place:
+                group, bit = self._place[arg.predicate]
+                masks[group] = masks.get(group, 0) | bit
+            else:
+                rest.append(arg)
+        return masks, rest

@@ -1,0 +1,120 @@
+"""Chunk in, matches out: prefilter, decode, evaluate. One engine for the live path, ``scan`` and Spark.
+
+Judging is a function of the frame and the plan: it reads no clock, socket or file. An engine is immutable once built,
+but for what it counts and the routes it remembers; a new plan is a new engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import NamedTuple
+
+from vedette.compiler.ir import KEYWORDS, as_shown
+from vedette.compiler.plan import Plan
+from vedette.engine.evaluate import Evaluator
+from vedette.engine.prefilter import Prefilter
+from vedette.event import Chunk, LogSource, Source
+from vedette.inputs.decode import Record, record
+
+MAX_ROUTES = 4096
+"""Log sources whose fitting rules are remembered; sources are few, so this only bounds an attack."""
+
+
+class Context(NamedTuple):
+    """What an input's settings say about its events."""
+
+    zone: tzinfo | None = None
+    logsource: LogSource = LogSource()
+
+
+class Match(NamedTuple):
+    """Rule number ``rule`` of the plan is true for the event ``chunk.data[start:end]``."""
+
+    rule: int
+    start: int
+    end: int
+    record: Record
+
+
+@dataclass(slots=True)
+class Tally:
+    """What judging cost, in all, since the engine was built."""
+
+    events: int = 0
+    candidates: int = 0
+    matches: int = 0
+    undecided: dict[int, int] = field(default_factory=dict)
+    """Per rule the events on which its pattern took too long; such an event is not "no match"."""
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+class Engine:
+    """A plan, ready to judge chunks."""
+
+    def __init__(
+        self, plan: Plan, databases: Mapping[str, bytes] | None = None, *, route: bool = True, prefilter: bool = True
+    ) -> None:
+        """``databases``: what ``databases()`` gave under the same plan and library, else they are compiled here.
+
+        ``route``: a rule is asked only about events of its log source. ``prefilter``: off only to prove it right.
+        Raises ValueError when the databases do not load or the plan needs what this version lacks.
+        """
+        self.plan = plan
+        self.route = route
+        self.tally = Tally()
+        self.prefilter = Prefilter(plan, databases)
+        self.evaluator = Evaluator(plan, databases)
+        everything = frozenset(range(len(plan.rules)))
+        self._always = self.prefilter.always if prefilter else everything
+        self._routes: dict[Source, frozenset[int]] = {}
+
+    def databases(self) -> dict[str, bytes]:
+        """The compiled Hyperscan databases, by name, for a bundle or a cache."""
+        return {**self.prefilter.databases(), **self.evaluator.databases()}
+
+    def judge(self, chunk: Chunk, context: Context = Context()) -> Iterator[Match]:
+        """The matches of ``chunk``: by event, and within one event by the rules' order in the plan."""
+        tally, data = self.tally, chunk.data
+        tally.events += len(chunk)
+        for start, end, rules in self.prefilter.candidates(chunk, self._always):
+            tally.candidates += 1
+            event = record(
+                data[start:end],
+                chunk.codec,
+                origin=chunk.origin(start),
+                received_at=chunk.received_at,
+                zone=context.zone,
+                logsource=context.logsource,
+            )
+            for rule in self.true(event, rules):
+                tally.matches += 1
+                yield Match(rule, start, end, event)
+
+    def true(self, event: Record, rules: frozenset[int] | None = None) -> list[int]:
+        """The rules that are true for one decoded event, of ``rules`` (all when None)."""
+        fitting = self._fitting(event.source) if self.route else None
+        if rules is None:
+            rules = frozenset(range(len(self.plan.rules))) if fitting is None else fitting
+        elif fitting is not None:
+            rules &= fitting
+        return self.evaluator.true(event, sorted(rules), self._undecided) if rules else []
+
+    def shown(self, rule: int, event: Record) -> dict[str, str]:
+        """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
+        fields = {name: as_shown(event.get(name)) for name in self.plan.fields_of[rule] if name != KEYWORDS}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def _fitting(self, source: Source) -> frozenset[int]:
+        known = self._routes.get(source)
+        if known is None:
+            if len(self._routes) >= MAX_ROUTES:
+                self._routes.clear()
+            known = frozenset(i for i, rule in enumerate(self.plan.rules) if rule.logsource.fits(source))
+            self._routes[source] = known
+        return known
+
+    def _undecided(self, rule: int, reason: str) -> None:
+        self.tally.undecided[rule] = self.tally.undecided.get(rule, 0) + 1
+        self.tally.reasons[rule] = reason

@@ -1,0 +1,94 @@
+"""Many patterns against one text in one pass: the only place that knows Hyperscan.
+
+The wheel is Vectorscan on Linux. Its serialized databases are byte-identical on x86-64 and aarch64, are bound to the
+exact library version (another one cannot load them) and are guarded by a CRC only: load them from a verified bundle
+or from the agent's own cache, nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import hyperscan
+
+CASELESS = hyperscan.HS_FLAG_CASELESS
+DOTALL = hyperscan.HS_FLAG_DOTALL
+MULTILINE = hyperscan.HS_FLAG_MULTILINE
+UTF8 = hyperscan.HS_FLAG_UTF8
+ONCE = hyperscan.HS_FLAG_SINGLEMATCH
+MAY_BE_EMPTY = hyperscan.HS_FLAG_ALLOWEMPTY
+
+
+class Pattern(NamedTuple):
+    """``expression``: PCRE syntax, UTF-8; ``flags``: an OR of this module's flags."""
+
+    expression: bytes
+    flags: int = 0
+
+
+Handler = Callable[[int, int, int, int, Any], bool | None]
+"""Called with (pattern's index, 0, end of the match, 0, None); a true result ends the scan."""
+
+
+class Scanner:
+    """A compiled set of patterns; ``scan(data, handler)`` calls ``handler`` for every match end."""
+
+    __slots__ = ("_db", "scan")
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+        self.scan: Callable[[bytes, Handler], None] = db.scan
+
+    @classmethod
+    def compile(cls, patterns: Sequence[Pattern]) -> Scanner:
+        """Raises ValueError when the library refuses a pattern; ``refusal`` tells which."""
+        db = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        try:
+            db.compile(
+                expressions=[p.expression for p in patterns],
+                ids=list(range(len(patterns))),
+                elements=len(patterns),
+                flags=[p.flags for p in patterns],
+            )
+        except hyperscan.error as error:
+            raise ValueError(f"Hyperscan: {error}") from error
+        return cls(db)
+
+    @classmethod
+    def load(cls, data: bytes) -> Scanner:
+        """Raises ValueError when ``data`` is damaged or from another library version."""
+        try:
+            db = hyperscan.loadb(data, hyperscan.HS_MODE_BLOCK)
+        except hyperscan.error as error:
+            raise ValueError(f"Hyperscan database cannot be loaded: {error}") from error
+        db.scratch = hyperscan.Scratch(db)
+        return cls(db)
+
+    def dump(self) -> bytes:
+        return bytes(hyperscan.dumpb(self._db))
+
+
+def refusal(pattern: Pattern) -> str | None:
+    """Why the library cannot take ``pattern``; None when it can."""
+    try:
+        Scanner.compile([pattern])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _library() -> str:
+    """The version in the header of every serialized database: four bytes, patch, minor and major last."""
+    _, patch, minor, major = Scanner.compile([Pattern(b"vedette")]).dump()[4:8]
+    return f"vectorscan {major}.{minor}.{patch}"
+
+
+LIBRARY = _library()
+"""What serialized databases are bound to."""
+
+
+def literal(data: bytes) -> bytes:
+    """An expression that matches exactly ``data``."""
+    return re.sub(rb"[^A-Za-z0-9\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], data)

@@ -1,0 +1,143 @@
+"""The naive evaluator, judge of the fast one: one event, one predicate, one value at a time.
+
+No prefilter, no groups, no bits, no Hyperscan, no memory between events. Meanings are those of ``compiler/ir.py``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
+from vedette.compiler.plan import Plan
+from vedette.inputs.decode import ABSENT, Record
+
+
+def matches(plan: Plan, record: Record, *, route: bool = False) -> list[int]:
+    """The indexes of the plan's rules that are true for ``record``."""
+    return [
+        i
+        for i, rule in enumerate(plan.rules)
+        if (not route or rule.logsource.fits(record.source)) and _true(rule.expr, plan.predicates, record)
+    ]
+
+
+def _true(expr: Expr, predicates: Sequence[Predicate], record: Record) -> bool:
+    match expr:
+        case Leaf(number):
+            return holds(predicates[number], record)
+        case And(args):
+            return all(_true(arg, predicates, record) for arg in args)
+        case Or(args):
+            return any(_true(arg, predicates, record) for arg in args)
+        case Not(arg):
+            return not _true(arg, predicates, record)
+
+
+def holds(p: Predicate, record: Record) -> bool:
+    """One predicate on one event."""
+    if p.field == KEYWORDS:
+        return any(_scalar(p, text) for text in record.keywords())
+    value = record.get(p.field)
+    if p.op is Op.EXISTS:
+        return value is not ABSENT
+    if p.op is Op.NULL:
+        return value is ABSENT or value is None
+    if value is ABSENT:
+        return False
+    if p.op.value.startswith("field_"):
+        other = record.get(str(p.value))
+        return any(_pair(p.op, a, b) for a in _leaves(value) for b in _leaves(other))
+    return any(_scalar(p, leaf) for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, list):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [] if value is ABSENT or value is None or isinstance(value, dict) else [value]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else value if isinstance(value, str) else repr(value)
+
+
+def _fold(text: str) -> str:
+    return "".join(_fold_char(char) for char in text)
+
+
+def _fold_char(char: str) -> str:
+    """Simple case folding of one character: never more than one."""
+    for form in (char.casefold(), char.lower()):
+        if len(form) == 1:
+            return form
+    return char
+
+
+def _pair(op: Op, a: Any, b: Any) -> bool:
+    left, right = _fold(_text(a)), _fold(_text(b))
+    return {
+        Op.FIELD_EXACT: left == right,
+        Op.FIELD_PREFIX: left.startswith(right),
+        Op.FIELD_SUFFIX: left.endswith(right),
+        Op.FIELD_CONTAINS: right in left,
+    }[op]
+
+
+def _scalar(p: Predicate, value: Any) -> bool:
+    text = _text(value)
+    shown = text if p.cased else _fold(text)
+    wanted: Any = p.value
+    match p.op:
+        case Op.EXACT:
+            return shown == wanted
+        case Op.PREFIX:
+            return shown[: len(wanted)] == wanted
+        case Op.SUFFIX:
+            return len(shown) >= len(wanted) and shown[len(shown) - len(wanted) :] == wanted
+        case Op.CONTAINS:
+            return shown.find(wanted) >= 0
+        case Op.GLOB:
+            return _glob(wanted, shown)
+        case Op.REGEX:
+            flags = sum({"i": re.I, "m": re.M, "s": re.S}[flag] for flag in p.option)
+            return re.search(wanted, text, flags | (re.ASCII if text.isascii() else 0)) is not None
+        case Op.CIDR:
+            try:
+                return ipaddress.ip_address(text.strip()) in ipaddress.ip_network(wanted)
+            except ValueError:
+                return False
+        case Op.NUMBER:
+            if isinstance(value, str | bool):
+                return text == repr(wanted)
+            return bool(value == wanted)
+        case Op.LT | Op.LTE | Op.GT | Op.GTE:
+            try:
+                number = float(text) if re.fullmatch(r"-?[0-9.]+([eE][-+]?[0-9]+)?", text) else None
+            except ValueError:
+                number = None
+            if number is None:
+                return False
+            return {Op.LT: number < wanted, Op.LTE: number <= wanted, Op.GT: number > wanted, Op.GTE: number >= wanted}[
+                p.op
+            ]
+    raise AssertionError(f"no reference for {p.op}")
+
+
+def _glob(parts: Sequence[str], text: str) -> bool:
+    """Backtracking match of texts, ``STAR`` and ``ANY`` against the whole of ``text``."""
+    if not parts:
+        return not text
+    head, rest = parts[0], parts[1:]
+    if head == STAR:
+        return any(_glob(rest, text[i:]) for i in range(len(text) + 1))
+    if head == ANY:
+        return bool(text) and _glob(rest, text[1:])
+    return text.startswith(head) and _glob(rest, text[len(head) :])
+
+
+def is_assigned(char: str) -> bool:
+    """True for characters that Unicode assigns: what random texts are drawn from."""
+    return unicodedata.category(char) not in ("Cn", "Cs")
