@@ -1,0 +1,144 @@
+"""What a table's columns are made of, and the check that a mapping fits them.
+
+A schema is a tuple of ``Column``; a row is a mapping from column names to plain Python values:
+
+=============  ==================================================  ==========================================
+type           value                                               Parquet (see ``outbox/parquet.py``)
+=============  ==================================================  ==========================================
+``STRING``     ``str`` that UTF-8 can encode                       BYTE_ARRAY, STRING
+``BINARY``     ``bytes``                                           BYTE_ARRAY
+``BOOL``       ``bool``                                            BOOLEAN
+``INT32/64``   ``int`` in range                                    INT32, INT64
+``TIMESTAMP``  ``int``, UTC microseconds, years 1 to 9999          INT64, TIMESTAMP(MICROS, adjusted to UTC)
+``List(t)``    list or tuple; elements are never null              3-level LIST
+``MAP``        mapping from str to str                             MAP
+``Struct(c)``  mapping from its columns' names to values           group
+=============  ==================================================  ==========================================
+
+A column that is not ``required`` may be None or absent. Repetition does not nest: a list's elements are scalars or
+structs of scalars and structs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+EARLIEST = -62_135_596_800_000_000
+LATEST = 253_402_300_799_999_999
+"""UTC microseconds of the first and the last moment every reader can show (years 1 and 9999)."""
+
+
+class Scalar(Enum):
+    """A type without parts."""
+
+    STRING = "string"
+    BINARY = "binary"
+    BOOL = "bool"
+    INT32 = "int32"
+    INT64 = "int64"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Zero or more of one type."""
+
+    of: Scalar | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Strings by string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Named parts."""
+
+    columns: tuple[Column, ...]
+
+
+Type = Scalar | List | Map | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A name and what stands under it."""
+
+    name: str
+    type: Type
+    required: bool = False
+
+
+Schema = tuple[Column, ...]
+
+STRING, BINARY, BOOL = Scalar.STRING, Scalar.BINARY, Scalar.BOOL
+INT32, INT64, TIMESTAMP = Scalar.INT32, Scalar.INT64, Scalar.TIMESTAMP
+MAP = Map()
+
+_RANGES = {
+    INT32: (-(1 << 31), (1 << 31) - 1),
+    INT64: (-(1 << 63), (1 << 63) - 1),
+    TIMESTAMP: (EARLIEST, LATEST),
+}
+_PYTHON: dict[Scalar, type] = {STRING: str, BINARY: bytes, BOOL: bool, INT32: int, INT64: int, TIMESTAMP: int}
+
+
+def fit(schema: Schema, row: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    """``row`` with exactly the schema's columns: unknown keys left out, absent nullable ones None.
+
+    Raises ValueError naming the key (``where`` before it) that is missing or not of its type.
+    """
+    fitted: dict[str, Any] = {}
+    for column in schema:
+        value = row.get(column.name)
+        if value is None:
+            if column.required:
+                raise ValueError(f"{where}{column.name}: missing")
+            fitted[column.name] = None
+        elif column.type is STRING and type(value) is str and value.isascii():
+            fitted[column.name] = value
+        else:
+            fitted[column.name] = _fit(column.type, value, where + column.name)
+    return fitted
+
+
+def _fit(kind: Type, value: Any, where: str) -> Any:
+    if isinstance(kind, Scalar):
+        exact = type(value) is _PYTHON[kind]  # bool is an int and must not pass for one
+        if not exact:
+            raise ValueError(f"{where}: expects {kind.value}, not {type(value).__name__}")
+        if kind in _RANGES:
+            low, high = _RANGES[kind]
+            if not low <= value <= high:
+                raise ValueError(f"{where}: {value} is out of range for {kind.value}")
+        elif kind is STRING:
+            _encodable(value, where)
+        return value
+    if isinstance(kind, List):
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{where}: expects a list, not {type(value).__name__}")
+        return [_fit(kind.of, item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if isinstance(kind, Map):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{where}: expects a map, not {type(value).__name__}")
+        for key, item in value.items():
+            if type(key) is not str or type(item) is not str:
+                raise ValueError(f"{where}: expects a map of strings, has {key!r}: {type(item).__name__}")
+            _encodable(key, where)
+            _encodable(item, where)
+        return dict(value)
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expects a struct, not {type(value).__name__}")
+    return fit(kind.columns, value, where + ".")
+
+
+def _encodable(text: str, where: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{where}: is not valid Unicode: {error.reason}") from error
