@@ -1,0 +1,312 @@
+"""The bytes of the raw log: segment names and headers, frames. Bytes and values in, values out.
+
+A log is a run of **segments**, each one file named ``GENERATION-BASE-LOGID.seg``: the generation (decimal, 8 digits)
+rises with every new log in a folder, the base (decimal, 20 digits) is the raw offset of the segment's first byte, so
+names sort by age. A segment is one header and then frames, back to back. Integers are little-endian.
+
+Segment header, 68 bytes: magic ``VEDSEG1\\n`` · log_id 16 B · generation u64 · base u64 · first_event u64 ·
+created_at i64 · durable u64 · CRC32 of all before it.
+
+Frame, 68 bytes of header, then metadata, then body:
+magic ``FE 'V' 'F' 01`` · meta_size u32 · meta_raw u32 · body_size u32 · raw_size u32 · events u32 · offset u64 ·
+first_event u64 · durable u64 · received_at i64 · CRC32 of the metadata · CRC32 of the body · CRC32 of the header.
+
+* The body is the chunk's bytes as one zstd frame (RFC 8878). The metadata is a msgpack map of what else the chunk
+  holds, itself a zstd frame when ``meta_raw`` (its size before that) is not 0. A key at its default is left out.
+* Every CRC of a frame starts from the CRC of its log_id. A frame of another log, or one that a sender has written
+  inside an event, is therefore no frame of this log, also when a reader searches for the next magic after damage.
+* The header's CRC covers the other two, so a header is trusted, and walked over, without reading its body.
+* ``first_event`` numbers the log's events from 0: the difference across a hole tells how many were in it.
+* ``durable`` is the offset up to which the log was known to be on disk when the frame was written: a hole below it is
+  damage to what was once safe, a hole above it is a write that never finished (see ``recover.py``).
+* No length is believed before it is checked against MAX_RAW, MAX_META and MAX_BODY.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from array import array
+from itertools import accumulate, chain
+from operator import sub
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import msgpack
+import zstandard
+
+from vedette.event import Chunk, FilePosition
+
+MAX_RAW = 16 << 20
+"""Bytes of events in one frame; also the most events in one."""
+MAX_META = 16 << 20
+"""Bytes of metadata before compression: room for 2 million events, each with its length, origin and message id."""
+MAX_BODY = MAX_RAW + (MAX_RAW >> 8) + 64
+"""Bytes of a body: what zstd may make of MAX_RAW bytes that do not compress."""
+META_PLAIN = 512
+"""Bytes up to which metadata is stored as it is."""
+LEVEL = 1
+
+SEGMENT_MAGIC = b"VEDSEG1\n"
+FRAME_MAGIC = b"\xfeVF\x01"
+_SEGMENT = struct.Struct("<8s16sQQQqQI")
+_FRAME = struct.Struct("<4s5IQQQqIII")
+SEGMENT_HEADER = _SEGMENT.size
+FRAME_HEADER = _FRAME.size
+_NAME = re.compile(r"(\d{8})-(\d{20})-([0-9a-f]{32})\.seg")
+
+
+class SegmentHeader(NamedTuple):
+    """The start of a segment. ``created_at`` is not before the ``received_at`` of any frame of an earlier segment."""
+
+    log_id: str
+    generation: int
+    base: int
+    first_event: int
+    created_at: int
+    durable: int
+
+
+class FrameHeader(NamedTuple):
+    """The start of a frame; sizes in bytes."""
+
+    meta_size: int
+    meta_raw: int
+    body_size: int
+    raw_size: int
+    events: int
+    offset: int
+    first_event: int
+    durable: int
+    received_at: int
+    meta_crc: int
+    body_crc: int
+
+    @property
+    def size(self) -> int:
+        """Of the whole frame in its segment."""
+        return FRAME_HEADER + self.meta_size + self.body_size
+
+    @property
+    def end(self) -> int:
+        """Raw offset after the frame."""
+        return self.offset + self.raw_size
+
+
+class Meta(NamedTuple):
+    """What a frame holds beside its header and the events' bytes; ``lengths`` are those of the events, or None."""
+
+    input: str
+    codec: str
+    lengths: array[int] | None
+    origins: tuple[str, ...]
+    origin_of: array[int] | None
+    marks: tuple[tuple[int, int], ...]
+    message_ids: array[int] | None
+    file: FilePosition | None
+
+
+def segment_name(generation: int, base: int, log_id: str) -> str:
+    """The file name of a segment."""
+    return f"{generation:08d}-{base:020d}-{log_id}.seg"
+
+
+def parse_segment_name(name: str) -> tuple[int, int, str] | None:
+    """Generation, base and log_id; None when ``name`` is not a segment's."""
+    match = _NAME.fullmatch(name)
+    return (int(match[1]), int(match[2]), match[3]) if match else None
+
+
+def encode_segment(header: SegmentHeader) -> bytes:
+    """SEGMENT_HEADER bytes."""
+    log_id, *rest = header
+    packed = _SEGMENT.pack(SEGMENT_MAGIC, bytes.fromhex(log_id), *rest, 0)[:-4]
+    return packed + crc32(packed).to_bytes(4, "little")
+
+
+def decode_segment(data: bytes) -> SegmentHeader:
+    """The header at the start of ``data``; raises ValueError."""
+    if len(data) < SEGMENT_HEADER:
+        raise ValueError("segment header is cut short")
+    magic, log_id, *rest, crc = _SEGMENT.unpack_from(data)
+    if magic != SEGMENT_MAGIC:
+        raise ValueError("not a raw log segment")
+    if crc32(data[: SEGMENT_HEADER - 4]) != crc:
+        raise ValueError("segment header fails its checksum")
+    return SegmentHeader(log_id.hex(), *rest)
+
+
+def _pack(items: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        items = array(items.typecode, items)
+        items.byteswap()
+    return items.tobytes()
+
+
+def _unpack(typecode: str, data: bytes) -> array[int]:
+    items = array(typecode)
+    items.frombytes(data)
+    if sys.byteorder == "big":
+        items.byteswap()
+    return items
+
+
+def _meta(chunk: Chunk) -> bytes:
+    """The metadata of ``chunk`` as a msgpack map; raises ValueError when the chunk contradicts itself."""
+    fields: dict[str, Any] = {"input": chunk.input, "codec": chunk.codec}
+    if chunk.ends is None:
+        if chunk.data[-1:] != b"\n":
+            raise ValueError(f"input {chunk.input!r}: a chunk of lines must end in a newline")
+        if chunk.origin_of is not None or chunk.message_ids is not None:
+            raise ValueError(f"input {chunk.input!r}: origins and message ids of single events need their ends")
+    else:
+        ends = chunk.ends
+        if not ends or ends[-1] != len(chunk.data):
+            raise ValueError(f"input {chunk.input!r}: the last event must end where the chunk does")
+        try:
+            lengths = array("I", map(sub, ends, chain((0,), ends)))
+        except OverflowError as error:
+            raise ValueError(f"input {chunk.input!r}: the ends of a chunk's events must ascend") from error
+        short = max(lengths) < 1 << 16
+        fields["short" if short else "long"] = _pack(array("H", lengths) if short else lengths)
+        for name, items in (("origin_of", chunk.origin_of), ("message_ids", chunk.message_ids)):
+            if items is not None:
+                if len(items) != len(ends):
+                    raise ValueError(f"input {chunk.input!r}: {name} must have one entry per event")
+                fields[name] = _pack(items if items.typecode == "H" else array("H", items))
+        if chunk.origin_of is not None and max(chunk.origin_of) >= len(chunk.origins):
+            raise ValueError(f"input {chunk.input!r}: origin_of points outside origins")
+    if not chunk.origins:
+        raise ValueError(f"input {chunk.input!r}: origins must not be empty")
+    if chunk.origins != ("",):
+        fields["origins"] = chunk.origins
+    if chunk.marks:
+        fields["marks"] = chunk.marks
+    if chunk.file is not None:
+        fields["file"] = tuple(chunk.file)
+    packed: bytes = msgpack.packb(fields, unicode_errors="surrogateescape")
+    return packed
+
+
+class Coder:
+    """Frames of one log, to bytes and back. Not for use by two threads at once (it keeps the zstd contexts)."""
+
+    __slots__ = ("_compress", "_decompress", "_seed")
+
+    def __init__(self, log_id: str) -> None:
+        self._seed = crc32(bytes.fromhex(log_id))
+        self._compress = zstandard.ZstdCompressor(level=LEVEL)
+        self._decompress = zstandard.ZstdDecompressor()
+
+    def encode(
+        self, chunk: Chunk, *, events: int, offset: int, first_event: int, durable: int
+    ) -> tuple[bytes, bytes, bytes]:
+        """Header, metadata and body of a frame for ``chunk``, which has ``events`` events.
+
+        Raises ValueError when the chunk is empty, over MAX_RAW or contradicts itself.
+        """
+        raw = len(chunk.data)
+        if not 0 < raw <= MAX_RAW or not 0 < events <= MAX_RAW:
+            raise ValueError(
+                f"input {chunk.input!r}: a frame holds 1 to {MAX_RAW} bytes and events, not {raw} in {events}"
+            )
+        meta, meta_raw = _meta(chunk), 0
+        if len(meta) > META_PLAIN:
+            if len(meta) > MAX_META:
+                raise ValueError(f"input {chunk.input!r}: {len(meta)} bytes of metadata are over {MAX_META}")
+            meta, meta_raw = self._compress.compress(meta), len(meta)
+        body = self._compress.compress(chunk.data)
+        seed = self._seed
+        # fmt: off
+        header = _FRAME.pack(
+            FRAME_MAGIC, len(meta), meta_raw, len(body), raw, events, offset, first_event, durable, chunk.received_at,
+            crc32(meta, seed), crc32(body, seed), 0,
+        )[:-4]
+        # fmt: on
+        return header + crc32(header, seed).to_bytes(4, "little"), meta, body
+
+    def header(self, data: bytes) -> FrameHeader:
+        """The frame header at the start of ``data``; raises ValueError with the reason."""
+        if len(data) < FRAME_HEADER:
+            raise ValueError("frame header is cut short")
+        magic, *rest, crc = _FRAME.unpack_from(data)
+        if magic != FRAME_MAGIC:
+            raise ValueError("no frame begins here")
+        if crc32(data[: FRAME_HEADER - 4], self._seed) != crc:
+            raise ValueError("frame header fails its checksum")
+        header = FrameHeader(*rest)
+        if not (
+            0 < header.raw_size <= MAX_RAW
+            and 0 < header.events <= MAX_RAW
+            and 0 < header.body_size <= MAX_BODY
+            and 0 < header.meta_size <= MAX_META
+            and header.meta_raw <= MAX_META
+        ):
+            raise ValueError("frame header has a size out of bounds")
+        return header
+
+    def meta(self, header: FrameHeader, data: bytes) -> Meta:
+        """The metadata ``data`` (``header.meta_size`` bytes); raises ValueError with the reason."""
+        if len(data) != header.meta_size or crc32(data, self._seed) != header.meta_crc:
+            raise ValueError("frame metadata fails its checksum")
+        if header.meta_raw:
+            data = self._inflate(data, header.meta_raw, "metadata")
+        try:
+            return self._parse(header, msgpack.unpackb(data, unicode_errors="surrogateescape", use_list=False))
+        except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+            raise ValueError(f"frame metadata cannot be read: {error!r}") from error
+
+    @staticmethod
+    def _parse(header: FrameHeader, fields: dict[str, Any]) -> Meta:
+        get = fields.get
+        lengths = None
+        if "short" in fields:
+            lengths = _unpack("H", fields["short"])
+        elif "long" in fields:
+            lengths = _unpack("I", fields["long"])
+        origin_of = _unpack("H", fields["origin_of"]) if "origin_of" in fields else None
+        message_ids = _unpack("H", fields["message_ids"]) if "message_ids" in fields else None
+        if lengths is not None and (len(lengths), sum(lengths)) != (header.events, header.raw_size):
+            raise ValueError("the events' lengths do not add up")
+        for items in (origin_of, message_ids):
+            if items is not None and len(items) != header.events:
+                raise ValueError("not one entry per event")
+        file = FilePosition(*fields["file"]) if "file" in fields else None
+        origins, marks = get("origins", ("",)), get("marks", ())
+        return Meta(fields["input"], fields["codec"], lengths, origins, origin_of, marks, message_ids, file)
+
+    def verify(self, header: FrameHeader, body: bytes) -> None:
+        """Raises ValueError when ``body`` is not the one that was written."""
+        if len(body) != header.body_size or crc32(body, self._seed) != header.body_crc:
+            raise ValueError("frame body fails its checksum")
+
+    def chunk(self, header: FrameHeader, meta: Meta, body: bytes) -> Chunk:
+        """The chunk that was encoded; raises ValueError with the reason."""
+        self.verify(header, body)
+        data = self._inflate(body, header.raw_size, "body")
+        return Chunk(
+            input=meta.input,
+            codec=meta.codec,
+            received_at=header.received_at,
+            data=data,
+            ends=None if meta.lengths is None else array("I", accumulate(meta.lengths)),
+            origins=meta.origins,
+            origin_of=meta.origin_of,
+            marks=meta.marks,
+            message_ids=meta.message_ids,
+            file=meta.file,
+        )
+
+    def _inflate(self, data: bytes, size: int, what: str) -> bytes:
+        """Decompressed ``data``, which must give ``size`` bytes; allocates no more than that."""
+        try:
+            # The size that the zstd frame itself states is allocated unasked, so it is compared first.
+            if zstandard.frame_content_size(data) != size:
+                raise ValueError(f"frame {what} states another size")
+            inflated = self._decompress.decompress(data, max_output_size=size, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"frame {what} cannot be decompressed: {error}") from error
+        if len(inflated) != size:
+            raise ValueError(f"frame {what} is cut short")
+        return inflated

@@ -1,0 +1,315 @@
+"""Reading a raw log, also from another process while the agent appends to it. Nothing here writes or locks.
+
+A reader sees a log as it was when each of its segments was opened: an unfinished last frame is not there yet, a
+segment that retention deletes in the meantime is passed over. Damage is passed over as well, but never silently: each
+hole is handed to ``on_gap``, which unless given writes a log line. Every function raises OSError when the folder or a
+segment cannot be read; FileNotFoundError when there is no log.
+
+A folder may hold several logs, one after the other (see ``log.py``). Where no ``log_id`` is given, offsets are those
+of the newest.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from hashlib import md5
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from vedette.event import Chunk, FilePosition, Frame, RawRef
+from vedette.rawlog import format
+from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
+from vedette.report import Log
+
+log = structlog.get_logger()
+
+BODY_WINDOW = 256 << 10
+"""Bytes read at a time where bodies are wanted."""
+RECENT_MESSAGES = 65_535
+RECENT_BYTES = 256 << 20
+"""Bytes of segments, from the newest back, in which ``recent_messages`` looks."""
+
+
+class Gap(NamedTuple):
+    """Frames that were stored and cannot be read: raw offsets ``offset`` to ``end``, ``events`` of them.
+
+    ``input`` is ``"?"`` when the damage took that too. ``position`` in ``path`` is where it begins.
+    """
+
+    log_id: str
+    offset: int
+    end: int
+    events: int
+    input: str
+    path: Path
+    position: int
+    reason: str
+
+
+class Header(NamedTuple):
+    """A frame without its events' bytes, unless they were asked for."""
+
+    log_id: str
+    offset: int
+    end: int
+    events: int
+    input: str
+    codec: str
+    received_at: int
+    file: FilePosition | None
+    message_ids: tuple[int, ...] | None
+    chunk: Chunk | None
+
+
+class Hit(NamedTuple):
+    """An event found by ``search``."""
+
+    log_id: str
+    offset: int
+    length: int
+    input: str
+    received_at: int
+    raw: bytes
+
+
+OnGap = Callable[[Gap], None]
+Mark = tuple[int, int, int, int]
+"""A frame to begin at: its raw offset, its first event's number, its segment's base and its position there."""
+
+
+def report(gap: Gap) -> None:
+    """The log line about a hole."""
+    log.warning(
+        Log.RAW_LOG_DAMAGED,
+        segment=str(gap.path),
+        position=gap.position,
+        offset=gap.offset,
+        end=gap.end,
+        events=gap.events,
+        input=gap.input,
+        reason=gap.reason,
+        action="the events in this range are lost, reading goes on after it",
+    )
+
+
+def of_log(folder: Path, log_id: str | None = None) -> list[Segment]:
+    """The segments of one log, oldest first; of the newest log when ``log_id`` is None. Empty when it has none."""
+    every = segments(folder)
+    wanted = log_id or (every[-1].log_id if every else "")
+    return [segment for segment in every if segment.log_id == wanted]
+
+
+def entries(
+    parts: list[Segment],
+    start: int = 0,
+    *,
+    on_gap: OnGap = report,
+    end: tuple[int, int | None] | None = None,
+    mark: Mark | None = None,
+    window: int | None = None,
+) -> Iterator[tuple[SegmentFile, Located]]:
+    """The frames of one log's segments from the one that holds raw offset ``start``, each with its open segment.
+
+    ``end``: the offset to stop at, and the number of the event there (None: not known, then a hole at the very end is
+    not reported). ``mark``: where to begin walking, at or before ``start``. Bodies are not checked here.
+    """
+    first = max(0, bisect_right([segment.base for segment in parts], start) - 1)
+    offset, event, damage = -1, None, None  # what the next frame should have; -1: whatever comes
+    for segment in parts[first:]:
+        if end is not None and segment.base >= end[0]:
+            break
+        try:
+            file = SegmentFile(segment) if window is None else SegmentFile(segment, window)
+        except FileNotFoundError:
+            offset = -1  # retention was here
+            continue
+        with file:
+            position = format.SEGMENT_HEADER
+            if mark is not None and mark[2] == segment.base:
+                offset, event, _, position = mark
+            elif offset < 0:
+                offset, event = segment.base, None
+                try:
+                    event = file.header().first_event
+                except ValueError as error:
+                    damage = Damage(segment.path, 0, str(error))
+            for item in file.walk(position, offset):
+                if isinstance(item, Damage):
+                    damage = damage or item
+                    continue
+                header = item.header
+                if end is not None and header.offset >= end[0]:
+                    break
+                if header.offset > offset and header.offset > start:
+                    lost = 0 if event is None else max(0, header.first_event - event)
+                    on_gap(_gap(segment, offset, header.offset, lost, damage))
+                offset, event, damage = header.end, header.first_event + header.events, None
+                if offset > start:
+                    yield file, item
+    if end is not None and end[1] is not None and event is not None and offset < end[0]:
+        on_gap(_gap(parts[-1], offset, end[0], end[1] - event, damage))
+
+
+def _gap(segment: Segment, offset: int, end: int, events: int, damage: Damage | None) -> Gap:
+    damage = damage or Damage(segment.path, 0, "frames before it are missing")
+    return Gap(segment.log_id, offset, end, events, "?", *damage)
+
+
+def chunk(file: SegmentFile, at: Located, on_gap: OnGap) -> Chunk | None:
+    """The chunk of a frame that ``entries`` gave; None, after ``on_gap``, when its body is damaged."""
+    try:
+        return file.chunk(at)
+    except ValueError as error:
+        (_, _, log_id, path), header = file.segment, at.header
+        span = header.offset, header.end, header.events
+        on_gap(Gap(log_id, *span, at.meta.input, path, at.position, str(error)))
+        return None
+
+
+def frames(
+    folder: Path, start: int = 0, stop: int | None = None, *, log_id: str | None = None, on_gap: OnGap = report
+) -> Iterator[Frame]:
+    """Frames of one log, from the one that holds raw offset ``start`` to the one that ends at ``stop`` or after it."""
+    end = None if stop is None else (stop, None)
+    for file, at in entries(of_log(folder, log_id), start, on_gap=on_gap, end=end, window=BODY_WINDOW):
+        if (found := chunk(file, at, on_gap)) is not None:
+            yield Frame(at.header.offset, found)
+
+
+def headers(
+    folder: Path, start: int = 0, *, decode_body: bool = False, log_id: str | None = None, on_gap: OnGap = report
+) -> Iterator[Header]:
+    """What lies in one log from raw offset ``start`` on, a frame each; without ``decode_body`` no body is read."""
+    window = BODY_WINDOW if decode_body else None
+    for file, at in entries(of_log(folder, log_id), start, on_gap=on_gap, window=window):
+        found = chunk(file, at, on_gap) if decode_body else None
+        if found is not None or not decode_body:
+            yield _header(file, at, found)
+
+
+def _header(file: SegmentFile, at: Located, found: Chunk | None) -> Header:
+    header, meta = at.header, at.meta
+    return Header(
+        log_id=file.segment.log_id,
+        offset=header.offset,
+        end=header.end,
+        events=header.events,
+        input=meta.input,
+        codec=meta.codec,
+        received_at=header.received_at,
+        file=meta.file,
+        message_ids=None if meta.message_ids is None else tuple(meta.message_ids),
+        chunk=found,
+    )
+
+
+def recent_messages(
+    folder: Path, input: str, limit: int = RECENT_MESSAGES, *, on_gap: OnGap = report
+) -> list[tuple[int, str, bytes]]:
+    """Packet identifier, topic and MD5 digest (of the event) of the last ``limit`` messages of an input, oldest first.
+
+    Looks through all logs of the folder, but no further back than RECENT_BYTES of segments.
+    """
+    newest: deque[tuple[int, str, bytes]] = deque()
+    seen = 0
+    for segment in reversed(segments(folder)):
+        of_segment: deque[tuple[int, str, bytes]] = deque(maxlen=limit)
+        for file, at in entries([segment], segment.base, on_gap=on_gap):
+            if at.meta.input != input or at.meta.message_ids is None:
+                continue
+            if (found := chunk(file, at, on_gap)) is not None and found.message_ids is not None:
+                for i, (begin, end) in enumerate(found.spans()):
+                    topic = found.origins[found.origin_of[i] if found.origin_of is not None else 0]
+                    digest = md5(found.data[begin:end], usedforsecurity=False).digest()
+                    of_segment.append((found.message_ids[i], topic, digest))
+        newest.extendleft(reversed(of_segment))
+        seen += segment.path.stat().st_size if segment.path.exists() else 0
+        if len(newest) >= limit or seen >= RECENT_BYTES:
+            break
+    return list(newest)[-limit:]
+
+
+def _from(parts: list[Segment], since: int | None) -> list[Segment]:
+    """``parts`` without those whose frames were all received before ``since``."""
+    if since is not None:
+        for i in range(len(parts) - 1, 0, -1):
+            try:
+                with SegmentFile(parts[i]) as file:
+                    if file.header().created_at < since:
+                        return parts[i:]
+            except (FileNotFoundError, ValueError):
+                continue
+    return parts
+
+
+def _literal(pattern: re.Pattern[bytes]) -> bytes | None:
+    """The bytes that every match of ``pattern`` contains, when it is nothing but those."""
+    return pattern.pattern if re.fullmatch(rb"[\w :/<>=@%,;\"'~!&`-]+", pattern.pattern) and not pattern.flags else None
+
+
+def search(
+    folder: Path,
+    *,
+    pattern: re.Pattern[bytes] | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    input: str | None = None,
+    limit: int | None = None,
+    on_gap: OnGap = report,
+) -> Iterator[Hit]:
+    """Events in all logs of the folder, oldest first, at most ``limit``.
+
+    ``pattern`` is searched in each event by itself; ``since`` and ``until`` (exclusive) bound ``received_at``.
+    """
+    if limit is not None and limit <= 0:
+        return
+    literal = None if pattern is None else _literal(pattern)
+    found = 0
+    for _, group in groupby(_from(segments(folder), since), key=lambda segment: segment.log_id):
+        parts = list(group)
+        for file, at in entries(parts, parts[0].base, on_gap=on_gap):
+            received_at = at.header.received_at
+            if (since is not None and received_at < since) or (until is not None and received_at >= until):
+                continue
+            if input is not None and at.meta.input != input:
+                continue
+            held = chunk(file, at, on_gap)
+            if held is None or (literal is not None and literal not in held.data):
+                continue
+            for begin, end in held.spans():
+                raw = held.data[begin:end]
+                if pattern is None or pattern.search(raw):
+                    yield Hit(
+                        file.segment.log_id, at.header.offset + begin, end - begin, at.meta.input, received_at, raw
+                    )
+                    found += 1
+                    if found == limit:
+                        return
+
+
+def event_at(folder: Path, ref: RawRef) -> bytes:
+    """The bytes that ``ref`` names. Raises LookupError, which says why, when the folder does not hold them."""
+    gaps: list[Gap] = []
+    for file, at in entries(of_log(folder, ref.log_id), ref.offset, on_gap=gaps.append, window=BODY_WINDOW):
+        if at.header.offset > ref.offset:
+            break
+        held = chunk(file, at, gaps.append)
+        begin = ref.offset - at.header.offset
+        if held is None:
+            break
+        if begin + ref.length > len(held.data):
+            raise LookupError(f"{_name(ref)}: the frame there has only {len(held.data) - begin} bytes from it on")
+        return held.data[begin : begin + ref.length]
+    if gaps:
+        raise LookupError(f"{_name(ref)}: lies in a damaged part of {gaps[0].path}: {gaps[0].reason}")
+    raise LookupError(f"{_name(ref)}: not in {folder}; retention may have deleted it")
+
+
+def _name(ref: RawRef) -> str:
+    return f"raw event {ref.log_id}:{ref.offset}+{ref.length}"

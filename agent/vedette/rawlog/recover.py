@@ -1,0 +1,209 @@
+"""Where a raw log ends after a crash, and making it end there.
+
+What was known to be on disk is known for certain: every frame states how far its log was ``durable`` when it was
+written, and nothing is committed past that. So from the newest segments:
+
+1. The **safe** offset is the highest of the committed one and every ``durable`` found.
+2. From the segment that holds it the frames are checked, bodies included. A hole or a bad frame *below* it is damage:
+   it stays where it is, and reading passes over it. The first one *at or above* it is a write that never finished:
+   the log is **cut** there, with all that follows, because an input that was not told "durable" sends it again.
+3. What is cut is kept in ``quarantine/`` (the oldest there gives way), then the file is truncated; the segments
+   looked at and the folder are synced, so that all that remains is durable.
+
+A new log, with a new log_id, begins when the end lies below the committed offset: the offsets in between have been
+used, and must never name other events.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from vedette.rawlog import format
+from vedette.rawlog.read import Mark
+from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile
+
+QUARANTINE_BYTES = 64 << 20
+"""What quarantine/ holds at most; also at most an eighth of the log's own budget."""
+MARK_BYTES = 1 << 20
+"""Of a segment, between two marks."""
+
+
+class Recovery(NamedTuple):
+    """What opening a log did to it: ``cut_bytes`` of segment files from raw offset ``cut_at`` on, and why."""
+
+    cut_bytes: int = 0
+    cut_at: int = 0
+    new_log: bool = False
+    reason: str = ""
+
+
+class Ending(NamedTuple):
+    """How a log ends: raw offset, number of the next event, time of the newest frame, places to begin reading at."""
+
+    parts: list[Segment]
+    end: int
+    events: int
+    newest: int
+    marks: list[Mark]
+    cut_bytes: int
+    reason: str
+
+
+def sync_path(path: Path) -> None:
+    """fsync of a file or folder."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def set_aside(folder: Path, path: Path, position: int, budget: int, now: int) -> str:
+    """Keep the bytes of ``path`` from ``position`` on, at most ``budget``; returns the reason when that fails."""
+    quarantine = folder / "quarantine"
+    target = quarantine / f"{path.name}.{position}.{now}.cut"
+    temporary = target.with_suffix(".tmp")
+    try:
+        quarantine.mkdir(mode=0o750, exist_ok=True)
+        kept = min(path.stat().st_size - position, budget)
+        files = sorted((f for f in quarantine.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns)
+        while files and sum(f.stat().st_size for f in files) + kept > budget:
+            files.pop(0).unlink()
+        with path.open("rb") as source, temporary.open("wb") as sink:
+            source.seek(position)
+            while kept > 0 and (block := source.read(min(kept, 1 << 20))):
+                sink.write(block)
+                kept -= len(block)
+            sink.flush()
+            os.fsync(sink.fileno())
+        temporary.rename(target)
+        sync_path(quarantine)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        return f"; the cut bytes could not be kept: {error}"
+    return ""
+
+
+def _bare(segment: Segment) -> bool:
+    """Whether the file tells nothing: its header is unreadable and it holds no frame."""
+    with SegmentFile(segment) as file:
+        try:
+            file.header()
+        except ValueError:
+            return file.find(0, segment.base) is None
+    return False
+
+
+def _safe(parts: list[Segment], committed: int) -> tuple[int, int]:
+    """The offset below which all was on disk, and the index of the segment that holds it."""
+    safe = committed
+    for i in range(len(parts) - 1, -1, -1):
+        with SegmentFile(parts[i]) as file:
+            with suppress(ValueError):  # a frame of the segment tells as much
+                safe = max(safe, file.header().durable)
+            for item in file.walk(format.SEGMENT_HEADER, parts[i].base):
+                if isinstance(item, Located):
+                    safe = max(safe, item.header.durable)
+        if parts[i].base <= safe:
+            return safe, i
+    return safe, 0
+
+
+class _Check:
+    """Walks segments forward and holds how far they are good."""
+
+    def __init__(self, safe: int, segment: Segment) -> None:
+        self.safe = safe
+        self.end, self.events, self.newest = segment.base, 0, 0
+        self.marks: list[Mark] = []
+        self.reason = ""
+
+    def segment(self, segment: Segment) -> int | None:
+        """Takes in one segment. Returns None when it is good to its end, else the position to cut it at."""
+        good, marked, damage = format.SEGMENT_HEADER, -MARK_BYTES, None
+        with SegmentFile(segment, 256 << 10) as file:
+            try:
+                header = file.header()
+                self.newest = max(self.newest, header.created_at)
+                if self.end == segment.base:
+                    self.events = header.first_event
+            except ValueError:
+                self.newest = max(self.newest, int(segment.path.stat().st_mtime * 1e6))
+            for item in file.walk(good, self.end):
+                if isinstance(item, Damage):
+                    damage = item
+                    continue
+                frame = item.header
+                if frame.offset > self.end >= self.safe:
+                    return self._cut(good, damage.reason if damage else "frames are missing")
+                try:
+                    file.verify(item)
+                except ValueError as error:
+                    if frame.offset >= self.safe:
+                        return self._cut(good, str(error))
+                if item.position - marked >= MARK_BYTES:
+                    self.marks.append((frame.offset, frame.first_event, segment.base, item.position))
+                    marked = item.position
+                self.end, self.events = frame.end, frame.first_event + frame.events
+                self.newest = max(self.newest, frame.received_at)
+                good, damage = item.after, None
+        return None if damage is None else self._cut(good, damage.reason)
+
+    def _cut(self, position: int, reason: str) -> int:
+        self.reason = reason
+        return position
+
+
+def recover(folder: Path, parts: list[Segment], committed: int, budget: int, now: int) -> Ending:
+    """Makes the log of ``parts`` (its segments, oldest first) end at its last good frame.
+
+    ``committed``: the highest raw offset ever committed of this log. ``budget``: bytes to keep of what is cut.
+    ``Ending.parts`` is empty when nothing readable is left. Raises OSError.
+    """
+    parts, cut_bytes, reason = list(parts), 0, ""
+
+    def drop(segment: Segment, position: int) -> None:
+        nonlocal cut_bytes, reason
+        size = segment.path.stat().st_size
+        if size > position:
+            reason += set_aside(folder, segment.path, position, budget, now)
+            cut_bytes += size - position
+        if position:
+            os.truncate(segment.path, position)
+        else:
+            segment.path.unlink()
+
+    while parts and _bare(parts[-1]):
+        reason = reason or "the newest segment was never finished"
+        drop(parts.pop(), 0)
+    if not parts:
+        sync_path(folder)
+        return Ending([], 0, 0, 0, [], cut_bytes, reason)
+
+    safe, first = _safe(parts, committed)
+    check = _Check(safe, parts[first])
+    for i in range(first, len(parts)):
+        last = i + 1 == len(parts)
+        if parts[i].base > check.end >= safe:
+            position, here, why = None, i, "frames before this segment are missing"
+        else:
+            position, here = check.segment(parts[i]), i + 1
+            why = check.reason
+            # What is no frame at the end of an earlier segment is damage when it was safe, like any hole.
+            if position is None or (not last and check.end < safe):
+                continue
+        reason = why + reason
+        for segment in reversed(parts[here:]):
+            drop(segment, 0)
+        if position is not None:
+            drop(parts[i], position)
+        del parts[here:]
+        break
+    for segment in parts[first:]:
+        sync_path(segment.path)
+    sync_path(folder)
+    return Ending(parts, check.end, check.events, check.newest, check.marks, cut_bytes, reason)
