@@ -324,7 +324,7 @@ def _check(config: Config, mistakes: list[str]) -> None:
         seen.add(item.name)
         match item:
             case SyslogInput(udp="", tcp=""):
-                mistakes.append(f"input[{i}]: needs udp or tcp, e.g. udp = \"0.0.0.0:514\"")
+                mistakes.append(f'input[{i}]: needs udp or tcp, e.g. udp = "0.0.0.0:514"')
             case FileInput(paths=()):
                 mistakes.append(f"input[{i}]: needs paths")
             case MqttInput():

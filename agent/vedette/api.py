@@ -1,0 +1,69 @@
+"""The Python API: compile rules, judge events, read a raw log. ``from vedette import …`` gives these names.
+
+Everything returns values; nothing here starts an agent, writes a file or keeps a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vedette.compiler.plan import Plan
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.event import Frame, LogSource
+from vedette.rawlog import read
+from vedette.scan import Detection, chunk_of
+from vedette.scan import judge as judge_chunks
+
+__all__ = ["Detection", "Engine", "Plan", "compile_rules", "judge", "load_rules", "read_log"]
+
+
+def compile_rules(*paths: str | Path, text: str = "", sample: bytes = b"") -> Plan:
+    """The plan of the Sigma rules at ``paths`` (files or folders) and in the YAML ``text``.
+
+    Rules that cannot run are in ``plan.refused``, each with file, line and reason. ``sample``: lines like those to be
+    judged; with it the prefilter picks literals that are rare in them. Needs ``vedette[rules]``.
+    Raises FileNotFoundError for a path that does not exist.
+    """
+    from vedette.compiler import build, sigma
+
+    rules = sigma.load(Path(path) for path in paths)
+    if text:
+        sigma.add(rules, text)
+    return build.from_rules(rules, sample=sample)
+
+
+def load_rules(bundle: str | Path, trusted_keys: Iterable[str]) -> Engine:
+    """The engine of a signed bundle file. Raises ``BundleRefused`` (a ValueError) with the reason, and OSError."""
+    from vedette import __version__
+    from vedette.bundle.trust import verify
+
+    verified = verify(Path(bundle).read_bytes(), trusted_keys, __version__)
+    return Artifact(verified.plan, verified.databases, verified.manifest.hyperscan).engine(route=False)
+
+
+def judge(
+    rules: Plan | Engine,
+    events: Iterable[bytes | str | Mapping[str, Any]],
+    *,
+    format: str = "auto",
+    product: str = "",
+    category: str = "",
+    service: str = "",
+) -> Iterator[Detection]:
+    """Every rule that matches, event by event, in order; ``Detection.line`` counts events from 1.
+
+    ``events``: lines (with or without their newline) or mappings of fields. ``format``: how bytes and texts are
+    read, see ``vedette.inputs.decode.CODECS``. Log sources are ignored for a plan; an ``Engine`` made with
+    ``route=True`` asks a rule only about events of its own, to which ``product``, ``category``, ``service`` add.
+    """
+    engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
+    return judge_chunks(engine, chunk_of(events, format), logsource=LogSource(product, category, service))
+
+
+def read_log(folder: str | Path, start: int = 0) -> Iterator[Frame]:
+    """The frames of an agent's raw log (``DATA_DIR/raw``) from raw offset ``start`` on; ``frame.chunk.spans()`` are
+    its events. The agent may be running."""
+    return read.frames(Path(folder), start)

@@ -1,0 +1,195 @@
+"""The folder of installed bundles: stage, try, switch, fall back.
+
+    bundles/
+      7-3f9a0c6d21be.vbundle     version and first 12 digits of the digest
+      8-b4410e7a9c02.vbundle
+      current  -> 8-…            what runs
+      previous -> 7-…            what ran before it: the last good one
+
+Invariants: a bundle's file is whole and was verified before its final name appears (temporary name, fsync, rename,
+fsync of the folder); ``current`` always names a bundle whose trial succeeded, since it moves, by an atomic rename, only
+after it. A crash between any two steps leaves the old or the new bundle current. ``previous`` moves after ``current``:
+after a crash between the two it names an older bundle, never none. At most ``KEEP`` files stay; leftovers of a crash
+go with the next switch. Files are verified again each time they are read: the disk is not trusted.
+
+The installed version is read from the link, so a damaged file does not open the way for an older bundle; the same
+bundle pushed again repairs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import structlog
+
+from vedette import __version__
+from vedette.bundle.trust import MAX_BUNDLE, Bundle, BundleRefused, Installed, admit, public_key, verify
+from vedette.report import Log
+
+log = structlog.get_logger()
+
+KEEP = 3
+"""Bundle files kept."""
+
+_NAME = re.compile(r"(\d{1,16})-([0-9a-f]{12})\.vbundle")
+
+T = TypeVar("T")
+
+
+class Staged(NamedTuple):
+    """A verified bundle on disk that is not current yet."""
+
+    bundle: Bundle
+    path: Path
+
+
+class BundleDir:
+    """The bundles of one agent; one caller at a time. Every method blocks on the disk: call it off the event loop.
+
+    Raises ValueError when a key of ``trusted`` is none.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        trusted: Sequence[str],
+        *,
+        agent_version: str = __version__,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.folder = folder
+        self.trusted = tuple(trusted)
+        for key in self.trusted:
+            public_key(key)
+        self.agent_version = agent_version
+        self.clock = clock
+        self.refused: str | None = None
+        """Why the last bundle that was offered or loaded was refused; None after a success. For the status."""
+
+    def current(self) -> Path | None:
+        """The file of the current bundle, or None."""
+        return self._linked("current")
+
+    def previous(self) -> Path | None:
+        """The file of the one before it, or None."""
+        return self._linked("previous")
+
+    def installed(self) -> Installed | None:
+        """Version and digest of the current bundle, by its name."""
+        path = self.current()
+        match = _NAME.fullmatch(path.name) if path else None
+        return Installed(int(match[1]), match[2]) if match else None
+
+    def install(self, data: bytes, trial: Callable[[Bundle], T]) -> T:
+        """Stage ``data``, run ``trial`` (compiles and self-tests; raises when the bundle does not work), switch to it.
+
+        Returns what ``trial`` returned. Raises BundleRefused, with the current bundle untouched, and OSError when the
+        folder cannot be written.
+        """
+        staged = self.stage(data)
+        try:
+            result = trial(staged.bundle)
+        except Exception as error:
+            if staged.path != self.current():
+                staged.path.unlink(missing_ok=True)
+            raise self._refuse(staged.path.name, f"its self-test failed: {error}") from error
+        self.switch(staged)
+        return result
+
+    def stage(self, data: bytes) -> Staged:
+        """Verify and admit ``data`` and write it under its name. Raises BundleRefused and OSError."""
+        try:
+            bundle = verify(data, self.trusted, self.agent_version)
+            admit(bundle, self.installed(), self.clock())
+        except BundleRefused as error:
+            raise self._refuse("offered", str(error)) from error
+        path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / f".{path.name}.tmp"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        self._sync()
+        return Staged(bundle, path)
+
+    def switch(self, staged: Staged) -> None:
+        """Make ``staged`` current and what was current previous. Raises OSError."""
+        before = self.current()
+        self._link("current", staged.path)
+        if before is not None and before != staged.path:
+            self._link("previous", before)
+        self._prune()
+        self.refused = None
+        log.info(
+            Log.BUNDLE_INSTALLED,
+            name=staged.bundle.manifest.name,
+            version=staged.bundle.version,
+            digest=staged.bundle.digest[:12],
+        )
+
+    def load(self, trial: Callable[[Bundle], T]) -> tuple[Bundle, T] | None:
+        """At start: the current bundle and what ``trial`` made of it; if it does not load, the previous one; else None.
+
+        The links stay as they are. Why the current one was passed over is in ``refused``. An expired bundle loads and
+        is said to be expired.
+        """
+        self.refused = None
+        for path in (self.current(), self.previous()):
+            if path is None:
+                continue
+            try:
+                if path.stat().st_size > MAX_BUNDLE:
+                    raise BundleRefused(f"more than {MAX_BUNDLE} bytes")
+                bundle = verify(path.read_bytes(), self.trusted, self.agent_version)
+                result = trial(bundle)
+            except Exception as error:
+                self._refuse(path.name, str(error))
+                continue
+            if bundle.expired(self.clock()):
+                log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it keeps judging; publish a newer one")
+            return bundle, result
+        return None
+
+    def _refuse(self, name: str, reason: str) -> BundleRefused:
+        self.refused = f"{name}: {reason}"
+        log.error(Log.BUNDLE_REFUSED, bundle=name, reason=reason, current=str(self.current() or "none"))
+        return BundleRefused(reason)
+
+    def _linked(self, link: str) -> Path | None:
+        try:
+            target = os.readlink(self.folder / link)
+        except OSError:
+            return None
+        return self.folder / target if _NAME.fullmatch(target) else None
+
+    def _link(self, link: str, path: Path) -> None:
+        temporary = self.folder / f".{link}.tmp"
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(path.name)
+        temporary.rename(self.folder / link)
+        self._sync()
+
+    def _prune(self) -> None:
+        """Delete what is neither linked nor among the newest ``KEEP``, and temporary files."""
+        linked = [path for path in (self.current(), self.previous()) if path is not None]
+        others = sorted(
+            (path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path not in linked),
+            key=lambda path: int(path.name.partition("-")[0]),
+            reverse=True,
+        )
+        for path in [*others[max(0, KEEP - len(linked)) :], *self.folder.glob(".*.tmp")]:
+            path.unlink(missing_ok=True)
+
+    def _sync(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

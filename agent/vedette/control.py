@@ -1,0 +1,83 @@
+"""The agent's local door for its operator: a Unix socket in the data folder, for its own user and root only.
+
+One request per connection: a JSON line ``{"command": NAME}``; the answer is one JSON line, ``{"error": TEXT}`` when
+there is no such command or it failed. A request longer than ``MAX_REQUEST`` or slower than ``SECONDS`` is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+MAX_REQUEST = 64 << 10
+SECONDS = 10.0
+
+Command = Callable[[], Awaitable[Any]]
+
+
+class Control:
+    """Serves ``commands`` on the socket ``path``."""
+
+    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        self._path, self._commands = path, commands
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Raises OSError, also when the path is too long for a Unix socket (about 100 bytes)."""
+        self._path.unlink(missing_ok=True)  # of a process that was killed: the store's lock says we are alone
+        try:
+            self._server = await asyncio.start_unix_server(self._serve, str(self._path), limit=MAX_REQUEST)
+        except OSError as error:
+            raise OSError(f"{self._path}: the control socket cannot be made: {error}") from error
+        os.chmod(self._path, 0o600)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._path.unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(SECONDS):
+                answer = await self._answer(await reader.readline())
+                writer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+                await writer.drain()
+        except (OSError, ValueError, TimeoutError):
+            pass  # the operator's command went away, or sent no request
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> Any:
+        try:
+            name = orjson.loads(line)["command"]
+            command = self._commands[name]
+        except (ValueError, TypeError, KeyError):
+            return {"error": f"expects a command: {', '.join(self._commands)}"}
+        try:
+            return await command()
+        except (OSError, ValueError) as error:
+            return {"error": str(error)}
+
+
+def ask(path: Path, command: str) -> Any:
+    """The running agent's answer; raises ConnectionError when no agent serves ``path``, ValueError on its refusal."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(SECONDS)
+        try:
+            connection.connect(str(path))
+            connection.sendall(orjson.dumps({"command": command}) + b"\n")
+            data = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+        except PermissionError as error:
+            raise ConnectionError(f"{path}: not permitted; ask as root or as the agent's user") from error
+        except OSError as error:
+            raise ConnectionError(f"{path}: no agent answers ({error}); is it running?") from error
+    answer = orjson.loads(data)
+    if isinstance(answer, dict) and "error" in answer:
+        raise ValueError(str(answer["error"]))
+    return answer

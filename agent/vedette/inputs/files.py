@@ -1,0 +1,117 @@
+"""Looking at the file system for ``tail.py``: which files there are, and which file one is.
+
+A file is known by its inode and its fingerprint, not by its path. The fingerprint of a position is the hex digest
+(SHA-256, first 16 bytes) of the file's first ``min(SPAN, position)`` bytes. It covers only bytes before the position, so
+it stays true while the file grows, and the position says how long the fingerprinted span is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import hashlib
+import os
+import stat
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from vedette.event import FilePosition
+
+SPAN = 1024
+"""Bytes of a file that its fingerprint covers at most."""
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
+"""Names that a glob finds but that hold no lines."""
+
+Key = tuple[int, int]
+"""Device and inode."""
+
+
+class Seen(NamedTuple):
+    """A regular file as one look found it."""
+
+    path: str
+    key: Key
+    size: int
+    changed: int
+    """Modification time in ns."""
+
+
+class Look(NamedTuple):
+    """What the configured paths show at one moment."""
+
+    files: list[Seen]
+    """Each file once, however many paths lead to it; the one changed longest ago first."""
+    problems: dict[str, str]
+    """By path: why nothing is read there."""
+
+
+def fingerprint(head: bytes, position: int) -> str:
+    """Of a file whose first bytes are ``head``, at ``position``."""
+    return hashlib.sha256(head[: min(SPAN, position)]).hexdigest()[:32]
+
+
+def look(patterns: Iterable[str]) -> Look:
+    """The files that ``patterns`` (paths or globs, ``**`` too) lead to. Raises nothing."""
+    files: dict[Key, Seen] = {}
+    problems: dict[str, str] = {}
+    for pattern in patterns:
+        magic = glob.has_magic(pattern)
+        paths = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]
+        if not paths:
+            problems[pattern] = "no file matches yet"
+        for path in paths:
+            try:
+                path.encode()  # a position is stored as UTF-8
+                found = os.stat(path)
+            except OSError as error:
+                problems[path] = error.strerror or str(error)
+            except ValueError:
+                problems[ascii(path)] = "its name is not UTF-8"
+            else:
+                if magic and path.endswith(COMPRESSED):
+                    problems[path] = "it is compressed: leave it out of the glob"
+                elif stat.S_ISREG(found.st_mode):
+                    key = (found.st_dev, found.st_ino)
+                    files.setdefault(key, Seen(path, key, found.st_size, found.st_mtime_ns))
+                elif not (magic and stat.S_ISDIR(found.st_mode)):
+                    problems[path] = "it is not a regular file"
+    return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
+
+
+def in_folders(folders: Iterable[str], inodes: set[int]) -> list[Seen]:
+    """The files with one of ``inodes`` in ``folders``. Raises nothing."""
+    found = []
+    for folder in set(folders):
+        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError, ValueError):
+                    if entry.inode() in inodes and entry.is_file(follow_symlinks=False):
+                        entry.name.encode()
+                        status = entry.stat(follow_symlinks=False)
+                        path = os.path.join(folder, entry.name)
+                        key = (status.st_dev, status.st_ino)
+                        found.append(Seen(path, key, status.st_size, status.st_mtime_ns))
+    return found
+
+
+def open_same(path: str, key: Key) -> int:
+    """A descriptor of the file ``key`` at ``path``. Raises OSError, also when another file is there by now."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(descriptor)
+    if (found.st_dev, found.st_ino) != key:
+        os.close(descriptor)
+        raise OSError(errno.ESTALE, "another file has taken its place", path)
+    return descriptor
+
+
+def resume(descriptor: int, saved: Iterable[FilePosition]) -> FilePosition | None:
+    """The furthest of ``saved`` that is a position in this file. Raises OSError."""
+    size, head = os.fstat(descriptor).st_size, os.pread(descriptor, SPAN, 0)
+    fitting = (one for one in saved if one.position <= size and one.fingerprint == fingerprint(head, one.position))
+    return max(fitting, key=lambda one: one.position, default=None)
+
+
+def intact(descriptor: int, head: bytes, size: int) -> bool:
+    """Whether the file still begins with ``head`` and has ``size`` bytes or more. Raises OSError."""
+    return os.fstat(descriptor).st_size >= size and os.pread(descriptor, len(head), 0) == head

@@ -1,0 +1,361 @@
+"""Syslog over TCP and UDP: the sockets of one ``syslog`` input.
+
+Delivery: what was read from a socket is in the raw log within CHUNK_SECONDS. Neither transport has an
+acknowledgement, so what lies in socket buffers when the process dies is lost in transport.
+
+All TCP connections share one receive buffer, as a read is framed before the loop goes on; each keeps only its
+unfinished message. A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of
+several connections become one chunk together. How messages are told apart is in ``framing.py``; UDP is in
+``datagrams.py``. While the raw log takes nothing no connection is read, and TCP slows the senders.
+
+Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
+messages; then the sockets close. When the raw log cannot be written the listener stops reading and ``wait`` raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import time
+from array import array
+from collections.abc import Callable
+from typing import cast
+
+import structlog
+
+from vedette.config import SyslogInput, split_address
+from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, Chunk, Intake
+from vedette.inputs.datagrams import BURST, CHUNK_EVENTS, Datagrams, host, set_receive_buffer
+from vedette.inputs.deliver import deliver
+from vedette.inputs.framing import Run, StreamFramer, merge
+from vedette.report import Counters, Dropped, Log
+
+log = structlog.get_logger()
+
+HAND_OVER = CHUNK_BYTES // 2
+"""Bytes at which a connection's events become a chunk at once: another full read could exceed CHUNK_BYTES."""
+MERGE_BYTES = 4096
+"""Rests of connections below this are stored together."""
+DRAIN_BYTES = 8 << 20
+"""Read of one connection at stop, lest a busy sender keeps the agent from it."""
+DRAIN_DATAGRAMS = 65536
+"""Read of one UDP socket at stop."""
+KERNEL_DROPS_SECONDS = 1.0
+
+_ADVICE = {
+    errno.EADDRINUSE: "another program is on this port: stop it, or choose another port",
+    errno.EACCES: "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher port, or grant it",
+    errno.EADDRNOTAVAIL: "no interface of this host has this address",
+}
+_FAMILY_MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def now() -> int:
+    """UTC microseconds."""
+    return time.time_ns() // 1000
+
+
+class _Connection(asyncio.BufferedProtocol):
+    """One TCP peer; the listener does the work."""
+
+    def __init__(self, listener: SyslogListener) -> None:
+        self.listener = listener
+        self.framer = StreamFramer()
+        self.peer = ""
+        self.ended = False
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.peer = host((transport.get_extra_info("peername") or ("",))[0])
+        self.listener._connected(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.listener._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.listener._received(self, nbytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.listener._lost(self)
+
+
+class SyslogListener:
+    """The door of one ``syslog`` input; see the module's text. Belongs to one event loop."""
+
+    def __init__(
+        self, settings: SyslogInput, intake: Intake, counters: Counters, clock: Callable[[], int] = now
+    ) -> None:
+        self._settings = settings
+        self._name = settings.name
+        self._intake = intake
+        self._counters = counters
+        self._clock = clock
+        self._buffer = bytearray(CHUNK_BYTES)
+        self._view = memoryview(self._buffer)
+        self._servers: list[asyncio.Server] = []
+        self._datagrams: list[Datagrams] = []
+        self._connections: set[_Connection] = set()
+        self._waiting: dict[_Connection, None] = {}
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._drops_timer: asyncio.TimerHandle | None = None
+        self._resuming: asyncio.Task[None] | None = None
+        self._refusing = False
+        self._stopping = False
+        self._done = asyncio.Event()
+        self._failure: OSError | None = None
+        self.addresses: list[tuple[str, str, int]] = []
+        """Bound: ``("tcp" or "udp", host, port)``."""
+
+    async def start(self) -> None:
+        """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
+        loop = asyncio.get_running_loop()
+        try:
+            for sock in await self._bind("tcp", self._settings.tcp):
+                self._servers.append(await loop.create_server(lambda: _Connection(self), sock=sock, backlog=1024))
+            for sock in await self._bind("udp", self._settings.udp):
+                datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give)
+                self._datagrams.append(datagrams)
+                loop.add_reader(sock.fileno(), self._readable, datagrams)
+        except BaseException:
+            await self.stop()
+            raise
+        if self._datagrams:
+            self._count_kernel_drops()
+
+    async def wait(self) -> None:
+        """Returns after ``stop``; raises OSError when the raw log could not be written."""
+        await self._done.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def stop(self) -> None:
+        """Stop accepting, hand over what has arrived, close. May be called again."""
+        self._stopping = True
+        for server in self._servers:
+            server.close()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        if self._drops_timer is not None:
+            self._drops_timer.cancel()
+        for datagrams in self._datagrams:
+            asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
+            for _ in range(DRAIN_DATAGRAMS // BURST):
+                if self._failure or datagrams.read() < BURST:
+                    break
+                await asyncio.sleep(0)
+            datagrams.count_kernel_drops()
+        for connection in list(self._connections):
+            await self._drain(connection)
+            self._end(connection)
+        self._flush()
+        for datagrams in self._datagrams:
+            datagrams.sock.close()
+        while self._connections:  # each leaves when the loop calls its connection_lost
+            await asyncio.sleep(0)
+        self._servers.clear()
+        self._datagrams.clear()
+        self._done.set()
+
+    async def _bind(self, kind: str, address: str) -> list[socket.socket]:
+        """Bound sockets of an address, one per address family that it stands for and the host has."""
+        if not address:
+            return []
+        name, port = split_address(address)
+        socktype = socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM
+        bound: list[socket.socket] = []
+        missing: OSError | None = None
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
+            for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
+                try:
+                    sock = socket.socket(family, socktype)
+                    bound.append(sock)
+                    sock.setblocking(False)
+                    if family == socket.AF_INET6:
+                        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, name != "::")
+                    if kind == "tcp":
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    sock.bind(where)
+                    if kind == "tcp":
+                        sock.listen(1024)
+                except OSError as error:
+                    if error.errno not in _FAMILY_MISSING:
+                        raise
+                    missing = error
+                    bound.pop().close()
+            if missing and not bound:
+                raise missing
+        except OSError as error:
+            for sock in bound:
+                sock.close()
+            advice = f" ({_ADVICE[error.errno]})" if error.errno in _ADVICE else ""
+            reason = error.strerror or str(error)
+            raise OSError(
+                error.errno, f"input {self._name!r}: cannot listen on {kind} {address}: {reason}{advice}"
+            ) from error
+        for sock in bound:
+            said = {"receive_buffer": set_receive_buffer(sock, self._settings.receive_buffer)} if kind == "udp" else {}
+            where = sock.getsockname()
+            self.addresses.append((kind, where[0], where[1]))
+            log.info(Log.LISTENING, input=self._name, transport=kind, host=where[0], port=where[1], **said)
+        return bound
+
+    def _connected(self, connection: _Connection) -> None:
+        if self._stopping or len(self._connections) >= self._settings.max_connections:
+            if not self._refusing and not self._stopping:
+                reason = f"max_connections = {self._settings.max_connections} are open: raise it, or close some"
+                log.warning(Log.CONNECTION_REFUSED, input=self._name, peer=connection.peer, reason=reason)
+            self._refusing = connection.ended = True
+            connection.transport.abort()
+            return
+        self._refusing = False
+        self._connections.add(connection)
+        with contextlib.suppress(OSError):  # a vanished peer must not hold its place for ever
+            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not self._intake.accepting():
+            self._pause()
+
+    def _received(self, connection: _Connection, size: int) -> None:
+        """The first ``size`` bytes of the shared buffer are from ``connection``."""
+        if connection.ended:
+            return
+        framer = connection.framer
+        try:
+            framer.feed(self._buffer, size)
+        except ValueError as error:
+            self._malformed(connection, error)
+        if framer.size >= HAND_OVER:
+            self._waiting.pop(connection, None)
+            self._give_runs(connection)
+        elif framer.size:
+            self._wait_for_flush(connection)
+        if not self._intake.accepting():
+            self._pause()
+
+    def _malformed(self, connection: _Connection, error: ValueError) -> None:
+        connection.ended = True
+        connection.transport.close()
+        self._counters.drop(self._name, Dropped.FRAMING)
+        reason = f"{error}; the connection is closed: let the sender use newlines or octet counts (RFC 6587)"
+        log.warning(Log.FRAMING_ERROR, input=self._name, peer=connection.peer, reason=reason)
+
+    def _lost(self, connection: _Connection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._end(connection)
+
+    def _end(self, connection: _Connection) -> None:
+        """The peer's stream ends here: its unfinished message is an event."""
+        if not connection.ended:
+            connection.ended = True
+            connection.transport.close()
+            try:
+                connection.framer.end()
+            except ValueError as error:
+                self._malformed(connection, error)
+            if connection.framer.size:
+                self._wait_for_flush(connection)
+
+    async def _drain(self, connection: _Connection) -> None:
+        """Read what the kernel holds for a connection."""
+        sock, read = connection.transport.get_extra_info("socket"), 0
+        connection.transport.pause_reading()
+        while not connection.ended and not self._failure and self._intake.accepting() and read < DRAIN_BYTES:
+            try:
+                size = os.readv(sock.fileno(), [self._view])
+            except OSError:
+                return
+            if not size:
+                return
+            read += size
+            self._received(connection, size)
+            await asyncio.sleep(0)
+
+    def _pause(self) -> None:
+        for connection in self._connections:
+            connection.transport.pause_reading()
+        if self._resuming is None and not self._stopping:
+            self._resuming = asyncio.get_running_loop().create_task(self._resume())
+
+    async def _resume(self) -> None:
+        await self._intake.ready()
+        self._resuming = None
+        for connection in self._connections:
+            connection.transport.resume_reading()
+
+    def _readable(self, datagrams: Datagrams) -> None:
+        datagrams.read()
+        if datagrams.waiting:
+            self._arm()
+
+    def _count_kernel_drops(self) -> None:
+        for datagrams in self._datagrams:
+            datagrams.count_kernel_drops()
+        loop = asyncio.get_running_loop()
+        self._drops_timer = loop.call_later(KERNEL_DROPS_SECONDS, self._count_kernel_drops)
+
+    def _wait_for_flush(self, connection: _Connection) -> None:
+        self._waiting[connection] = None
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._flush_timer is None:
+            self._flush_timer = asyncio.get_running_loop().call_later(CHUNK_SECONDS, self._flush)
+
+    def _flush(self) -> None:
+        """Hand over whatever waits."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        waiting, self._waiting = self._waiting, {}
+        small: list[tuple[Run, str]] = []
+        gathered = 0
+        for connection in waiting:
+            if connection.framer.size >= MERGE_BYTES:
+                self._give_runs(connection)
+                continue
+            runs = connection.framer.take()
+            if len(runs) == 1 and not runs[0].marks:
+                small.append((runs[0], connection.peer))
+                gathered += len(runs[0].data)
+                if gathered >= CHUNK_BYTES or len(small) == CHUNK_EVENTS:
+                    self._give_small(small)
+                    small, gathered = [], 0
+            else:
+                for run in runs:
+                    self._give(run, (connection.peer,))
+        self._give_small(small)
+        for datagrams in self._datagrams:
+            datagrams.flush()
+
+    def _give_small(self, small: list[tuple[Run, str]]) -> None:
+        if len(small) == 1:
+            self._give(small[0][0], (small[0][1],))
+        elif small:
+            self._give(*merge(small))
+
+    def _give_runs(self, connection: _Connection) -> None:
+        for run in connection.framer.take():
+            self._give(run, (connection.peer,))
+
+    def _give(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None = None) -> None:
+        if self._failure:
+            return
+        if run.marks:
+            log.warning(Log.EVENT_CUT, input=self._name, peer=origins[0], events=len(run.marks))
+        codec = self._settings.format
+        chunk = Chunk(self._name, codec, self._clock(), run.data, run.ends, origins, origin_of, run.marks)
+        try:
+            deliver(chunk, self._intake, self._counters)
+        except OSError as error:
+            log.error(Log.RAW_LOG_UNWRITABLE, input=self._name, reason=str(error))
+            self._failure = error
+            self._done.set()
+            for connection in self._connections:
+                connection.transport.abort()
+            for datagrams in self._datagrams:
+                asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())

@@ -1,0 +1,260 @@
+"""The MQTT input: a subscription with QoS 1 and a persistent session.
+
+Promises:
+
+* A QoS 1 message is acknowledged only after the raw log holds it on disk. Killed at any moment, the agent gets from the
+  broker again what it had not acknowledged; nothing is lost.
+* A redelivery (marked DUP by the broker) that the log already holds is acknowledged, counted as a duplicate and not
+  stored. What cannot be told to be in the log is stored with ``Flag.DUP``. The test is exact for a broker that numbers
+  its messages in turn, as MQTT's do: for each of the 65,535 packet identifiers the door knows a digest of the topic and
+  payload that were stored last under it (1 MiB, flat). When the broker has no session of ours its identifiers begin
+  anew, and the digests are forgotten.
+* While the raw log accepts nothing, QoS 1 messages stay with the broker: they are neither stored nor acknowledged, at
+  most ``receive_maximum`` are under way, and when there is room again the door reconnects to be sent them. A QoS 0
+  message has no way to wait: it is dropped and counted.
+
+Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_EVENTS or CHUNK_SECONDS: each an event, its topic the
+origin. A payload above MAX_EVENT is cut and flagged. Retained messages come once per session, not at every connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from hashlib import md5
+
+import structlog
+
+from vedette.config import MqttInput
+from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Frame, Intake
+from vedette.mqtt import BACKOFF, Message, MqttClient
+from vedette.report import Counters, Dropped, Log
+
+log = structlog.get_logger()
+
+CHUNK_EVENTS = 4096
+"""Messages in one chunk: bounds chunks of empty payloads, and the origin table's index."""
+DRAIN_SECONDS = 2.0
+"""How long ``stop`` waits for the log to be on disk, to acknowledge the rest."""
+ACK_BURST = 200
+"""Acknowledgements before the event loop gets its turn."""
+DIGEST = 16
+"""Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
+
+
+def payload_digest(payload: bytes) -> bytes:
+    """MD5 of a payload as it is stored (cut to MAX_EVENT)."""
+    return md5(payload, usedforsecurity=False).digest()
+
+
+def recent(frames: Iterable[Frame], input: str) -> Iterator[tuple[int, str, bytes]]:
+    """What ``MqttSubscription`` wants as its ``recent``: (packet identifier, topic, payload digest) per stored message.
+
+    ``frames`` are the log's newest, in order; those of other inputs are passed over.
+    """
+    for frame in frames:
+        chunk = frame.chunk
+        if chunk.input == input and chunk.message_ids is not None:
+            for i, (start, end) in enumerate(chunk.spans()):
+                topic = chunk.origins[chunk.origin_of[i] if chunk.origin_of is not None else 0]
+                yield chunk.message_ids[i], topic, payload_digest(chunk.data[start:end])
+
+
+class _Seen:
+    """For each packet identifier the message stored last under it."""
+
+    def __init__(self) -> None:
+        self._table = bytearray(65536 * DIGEST)
+
+    def clear(self) -> None:
+        self._table = bytearray(65536 * DIGEST)
+
+    @staticmethod
+    def _key(topic: str, digest: bytes) -> bytes:
+        return md5(topic.encode("utf-8", "replace") + b"\0" + digest, usedforsecurity=False).digest()
+
+    def add(self, message_id: int, topic: str, digest: bytes) -> None:
+        start = message_id * DIGEST
+        self._table[start : start + DIGEST] = self._key(topic, digest)
+
+    def has(self, message_id: int, topic: str, digest: bytes) -> bool:
+        start = message_id * DIGEST
+        return self._table[start : start + DIGEST] == self._key(topic, digest)
+
+
+class MqttSubscription:
+    """One ``[[input]] type = "mqtt"``; see the module's text.
+
+    ``recent`` is what the raw log's tail holds of this input (see the function of that name).
+    """
+
+    def __init__(
+        self,
+        settings: MqttInput,
+        intake: Intake,
+        counters: Counters,
+        *,
+        agent_id: str,
+        recent: Iterable[tuple[int, str, bytes]] = (),
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        backoff: tuple[float, float] = BACKOFF,
+    ) -> None:
+        self.settings = settings
+        self._intake = intake
+        self._counters = counters
+        self._clock = clock
+        self._codec = "mqtt" if settings.format == "auto" else settings.format
+        self._seen = _Seen()
+        for message_id, topic, digest in recent:
+            if message_id:
+                self._seen.add(message_id, topic, digest)
+        self._gathered: list[Message] = []
+        self._bytes = 0
+        self._since = 0
+        self._came = asyncio.Event()
+        self._stored: asyncio.Queue[tuple[int, list[Message]]] = asyncio.Queue()  # bounded by receive_maximum
+        self._last = 0
+        self._waiting = asyncio.Event()
+        self._said_cut = False
+        self._stopping = False
+        self.client = MqttClient(
+            settings,
+            settings.client_id or f"vedette-{agent_id}-{settings.name}",
+            subscriptions=settings.topics,
+            on_message=self._received,
+            on_session=self._session,
+            session_expiry=settings.session_expiry,
+            receive_maximum=settings.receive_maximum,
+            retained_once=True,
+            backoff=backoff,
+        )
+
+    async def run(self) -> None:
+        """Receive until ``stop`` or cancelled; raises OSError when the raw log cannot be written."""
+        await self.client.run_with(self._hand_over(), self._acknowledge(), self._refetch())
+
+    async def stop(self) -> None:
+        """Store what was gathered, acknowledge what gets on disk within DRAIN_SECONDS, disconnect; ends ``run``."""
+        self._stopping = True
+        self._flush()
+        with suppress(TimeoutError):  # not acknowledged: the broker sends it again
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._stored.join()
+        await self.client.close()
+
+    def _session(self, present: bool) -> None:
+        self._flush()  # what came by the connection before is known when its redelivery comes
+        if not present:
+            self._seen.clear()
+
+    def _received(self, message: Message) -> None:
+        if self._stopping:
+            return  # not acknowledged: the broker keeps it
+        name = self.settings.name
+        if not self._intake.accepting():
+            if message.qos and self.settings.session_expiry:
+                self._waiting.set()
+                return
+            self._counters.drop(name, Dropped.DISK_FULL)
+            self._counters.bytes_in[name] += len(message.payload)
+            self.client.ack(message)
+            return
+        self._counters.bytes_in[name] += len(message.payload)
+        if len(message.payload) > MAX_EVENT:
+            self._say_cut(message)
+        if message.dup and self._seen.has(
+            message.message_id, message.topic, payload_digest(message.payload[:MAX_EVENT])
+        ):
+            self._counters.drop(name, Dropped.DUPLICATE)
+            self._stored.put_nowait((self._last, [message]))  # its first copy may not be on disk yet
+            return
+        self._counters.received[name] += 1
+        if not self._gathered:
+            self._since = self._clock()
+            self._came.set()
+        self._gathered.append(message)
+        self._bytes += min(len(message.payload), MAX_EVENT)
+        if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_EVENTS:
+            self._flush()
+
+    def _say_cut(self, message: Message) -> None:
+        if not self._said_cut:
+            self._said_cut = True
+            log.warning(
+                Log.EVENT_CUT,
+                input=self.settings.name,
+                topic=message.topic,
+                bytes=len(message.payload),
+                kept=MAX_EVENT,
+                action="cut; further ones are only counted",
+            )
+
+    async def _hand_over(self) -> None:
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            await asyncio.sleep(CHUNK_SECONDS)
+            self._flush()
+
+    def _flush(self) -> None:
+        """Store what was gathered; raises OSError, and the messages are then not acknowledged."""
+        if not self._gathered:
+            return
+        messages, self._gathered, self._bytes = self._gathered, [], 0
+        self._last = self._intake.store(self._chunk(messages))
+        self._stored.put_nowait((self._last, messages))
+
+    def _chunk(self, messages: list[Message]) -> Chunk:
+        data = bytearray()
+        ends, origin_of, ids = array("I"), array("H"), array("H")
+        topics: dict[str, int] = {}
+        marks = []
+        for message in messages:
+            flags = Flag(0)
+            payload = message.payload
+            if len(payload) > MAX_EVENT:
+                payload = payload[:MAX_EVENT]
+                flags |= Flag.CUT
+                self._counters.cut[self.settings.name] += 1
+            if message.dup:
+                flags |= Flag.DUP
+            if flags:
+                marks.append((len(data), int(flags)))
+            data += payload
+            ends.append(len(data))
+            origin_of.append(topics.setdefault(message.topic, len(topics)))
+            ids.append(message.message_id if message.qos else 0)
+            if message.qos:
+                self._seen.add(message.message_id, message.topic, payload_digest(payload))
+        return Chunk(
+            self.settings.name,
+            self._codec,
+            self._since,
+            bytes(data),
+            ends=ends,
+            origins=tuple(topics),
+            origin_of=origin_of,
+            marks=tuple(marks),
+            message_ids=ids,
+        )
+
+    async def _acknowledge(self) -> None:
+        while True:
+            offset, messages = await self._stored.get()
+            await self._intake.durable(offset)
+            for i, message in enumerate(messages):
+                self.client.ack(message)
+                if i % ACK_BURST == ACK_BURST - 1:
+                    await asyncio.sleep(0)
+            self._stored.task_done()
+
+    async def _refetch(self) -> None:
+        """After a time without room: make the broker send again what was left with it."""
+        while True:
+            await self._waiting.wait()
+            await self._intake.ready()
+            self._waiting.clear()
+            self.client.reconnect()

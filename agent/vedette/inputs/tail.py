@@ -1,0 +1,315 @@
+"""Tailing of log files: the door of one ``file`` input.
+
+Promise: every line of a file is handed over once, in order, also across restarts, rotation by rename and rotation by
+truncation. A chunk carries the position after it, so that events and position are committed together, and a restart
+goes on from the last committed position. What is only in a file that was truncated or deleted before it was read is
+gone, and no tailer can know it.
+
+* **Which file** it is says ``files.py``: inode and fingerprint, whatever the path.
+* **Lines**: an unfinished last line waits, outside the position, for its newline. When its file has been rotated away
+  and is idle, it is an event as it is; so it is when its file is truncated.
+* **Rotation by rename**: the old file is read to its end before the new one, and stays open until a new file is at its
+  path (or it is deleted) and it has been idle for ``linger`` seconds, because its writer may not have noticed yet. Its
+  positions go under its new name. At start, saved files that no path leads to any more are looked for in their folders.
+* **Truncation** (copytruncate): a file that is smaller than what was read, or does not begin as it did, is read from
+  its start.
+* **Unreadable** files are said once and tried again at every poll, as are paths where nothing is yet.
+
+A file found for the first time is read from its start; with ``from_start = false`` one that is there at the first poll
+is read from its end. Looking and reading are done by a thread of this input's own, so that a slow disk does not stall
+the event loop. While the raw log takes nothing, nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from vedette.config import FileInput
+from vedette.event import CHUNK_BYTES, Chunk, FilePosition, Intake
+from vedette.inputs.deliver import deliver
+from vedette.inputs.files import SPAN, Key, Seen, fingerprint, in_folders, intact, look, open_same, resume
+from vedette.inputs.framing import Lines, Run
+from vedette.report import Counters, Log
+
+log = structlog.get_logger()
+
+LINGER_SECONDS = 10.0
+"""A rotated file that has not grown for so long is finished."""
+OPEN_FILES = 256
+"""Files held open; beyond, the one that grew longest ago is closed, and opened again when it grows."""
+TURN_BYTES = 16 << 20
+"""Read from one file before the others have their turn."""
+
+T = TypeVar("T")
+
+
+def now() -> int:
+    """UTC microseconds."""
+    return time.time_ns() // 1000
+
+
+@dataclass(slots=True)
+class _File:
+    """One file being followed."""
+
+    path: str
+    key: Key
+    base: int = 0
+    """Where reading began."""
+    head: bytes = b""
+    """Its first bytes, as far as they were read and at most SPAN."""
+    lines: Lines = field(default_factory=Lines)
+    descriptor: int | None = None
+    changed: int = -1
+    """Modification time of what has been read to its end."""
+    rotated_from: str = ""
+    """The path it left; empty: it is where it was found."""
+    grown: float = 0.0
+    """Loop time at which it last gave bytes, or was rotated."""
+    finished: bool = False
+
+    @property
+    def position(self) -> int:
+        """After the last whole line."""
+        return self.base + self.lines.consumed
+
+    @property
+    def read(self) -> int:
+        """After the last byte read."""
+        return self.position + self.lines.pending
+
+
+class FileTail:
+    """The door of one ``file`` input; see the module's text.
+
+    ``positions`` are the committed ones. Only the values are used: keys may be paths, or tell apart several files that
+    were at one path, which is better (a rotated file that the globs still find is then known after a restart).
+    """
+
+    def __init__(
+        self,
+        settings: FileInput,
+        intake: Intake,
+        counters: Counters,
+        positions: Mapping[str, FilePosition],
+        clock: Callable[[], int] = now,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._name = settings.name
+        self._intake = intake
+        self._counters = counters
+        self._clock = clock
+        self._linger = linger
+        self._saved: dict[int, list[FilePosition]] = {}
+        for position in positions.values():
+            self._saved.setdefault(position.inode, []).append(position)
+        self._files: dict[Key, _File] = {}
+        self._said: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+        self._descriptors: set[int] = set()
+        self._thread: ThreadPoolExecutor
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Follow the files until cancelled or stopped. Raises OSError when the raw log cannot be written."""
+        if self._stopping:
+            return
+        self._task = asyncio.current_task()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"tail-{self._name}")
+        try:
+            await self._begin()
+            while True:
+                if not await self._turn():
+                    await asyncio.sleep(self._settings.poll)
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        finally:
+            self._thread.shutdown()  # a read under way must not find its descriptor closed
+            for descriptor in self._descriptors:
+                os.close(descriptor)
+            self._descriptors.clear()
+
+    async def stop(self) -> None:
+        """Ends ``run``, which returns. What was not handed over is read again at the next start."""
+        self._stopping = True
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def _begin(self) -> None:
+        """The first look: take up the saved files, also those that were rotated away meanwhile."""
+        seen = (await self._in_thread(look, self._settings.paths)).files
+        inodes = {one.key[1] for one in seen}
+        known = {one.path for saved in self._saved.values() for one in saved}
+        gone = {inode: saved[-1].path for inode, saved in self._saved.items() if inode not in inodes}
+        followed = set()
+        for one in await self._in_thread(in_folders, map(os.path.dirname, gone.values()), set(gone)):
+            former = gone[one.key[1]]
+            if await self._follow(one, rotated_from=former):
+                followed.add(former)
+                log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
+        for one in seen:
+            if one.path in known and one.path not in followed and one.key[1] not in self._saved:
+                reason = "the file read before is gone from its folder; lines after its position, if any, are lost"
+                log.warning(Log.FILE_ROTATED, input=self._name, path=one.path, now=None, reason=reason)
+            await self._follow(one, at_end=not self._settings.from_start and one.path not in known)
+
+    async def _follow(self, seen: Seen, *, rotated_from: str = "", at_end: bool = False) -> bool:
+        """Take up a file, where it was left when it is a known one. False when it cannot be read (yet)."""
+        file = _File(seen.path, seen.key, rotated_from=rotated_from, grown=asyncio.get_running_loop().time())
+        saved = self._saved.get(seen.key[1], [])
+        try:
+            descriptor = await self._in_thread(self._open, file)
+            position = await self._in_thread(resume, descriptor, saved)
+            if position is not None:
+                file.base = position.position
+            elif rotated_from:  # the inode has been given to another file
+                self._close(file)
+                return False
+            elif saved:
+                log.warning(Log.FILE_TRUNCATED, input=self._name, path=seen.path, position=saved[-1].position)
+            elif at_end:
+                file.base = seen.size
+            file.head = await self._in_thread(os.pread, descriptor, min(SPAN, file.base), 0)
+        except OSError as error:
+            self._problems[seen.path] = error.strerror or str(error)
+            self._close(file)
+            return False
+        self._files[seen.key] = file
+        self._saved.pop(seen.key[1], None)
+        log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=file.base)
+        return True
+
+    def _open(self, file: _File) -> int:
+        """The file's descriptor; in the thread. Raises OSError."""
+        if file.descriptor is None:
+            file.descriptor = open_same(file.path, file.key)
+            self._descriptors.add(file.descriptor)
+            if len(self._descriptors) > OPEN_FILES:  # only ``file`` is being read, so any other may be closed
+                others = (other for other in self._files.values() if other.descriptor and not other.rotated_from)
+                oldest = min(others, key=lambda other: other.grown, default=None)
+                if oldest is not None:
+                    self._close(oldest)
+        return file.descriptor
+
+    def _close(self, file: _File) -> None:
+        if file.descriptor is not None:
+            self._descriptors.remove(file.descriptor)
+            os.close(file.descriptor)
+            file.descriptor = None
+
+    async def _turn(self) -> bool:
+        """Look once, and read what is new. True when there is more to read at once."""
+        files, self._problems = await self._in_thread(look, self._settings.paths)
+        seen = {one.key: one for one in files}
+        await self._find_rotated(seen)
+        more = False
+        for file in sorted(self._files.values(), key=lambda file: not file.rotated_from):
+            more |= await self._read(file, seen.get(file.key))
+        for one in files:
+            if one.key not in self._files and await self._follow(one):
+                more |= await self._read(self._files[one.key], one)
+        self._finish(seen)
+        for path, reason in self._problems.items():
+            if self._said.get(path) != reason:
+                again = f"{reason}; it is tried again at every poll"
+                log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=again)
+        self._said = self._problems
+        return more
+
+    async def _find_rotated(self, seen: Mapping[Key, Seen]) -> None:
+        """Give files that have left their path their new one."""
+        missing = {file.key: file for file in self._files.values() if file.key not in seen and not file.rotated_from}
+        moved: dict[Key, Seen] = {}
+        if missing:
+            folders, inodes = [os.path.dirname(file.path) for file in missing.values()], {key[1] for key in missing}
+            moved = {one.key: one for one in await self._in_thread(in_folders, folders, inodes)}
+        for key, file in self._files.items():
+            one = seen.get(key) or moved.get(key)
+            if one is None and key in missing:
+                path = f"{file.path} (rotated away, inode {key[1]})"  # the path's entry is for the file that comes next
+            else:
+                path = one.path if one else file.path
+            if path == file.path:
+                continue
+            file.rotated_from = "" if path == file.rotated_from else file.rotated_from or file.path
+            file.grown = asyncio.get_running_loop().time()
+            log.info(Log.FILE_ROTATED, input=self._name, path=file.path, now=path if one else None)
+            file.path = path
+
+    async def _read(self, file: _File, seen: Seen | None) -> bool:
+        """Hand over what is new in a file. True when there is more."""
+        if seen is not None and (seen.size, seen.changed) == (file.read, file.changed):
+            return False
+        try:
+            descriptor = await self._in_thread(self._open, file)
+            same = await self._in_thread(intact, descriptor, file.head, file.read)
+        except OSError as error:
+            self._unreadable(file, error)
+            return False
+        if not same:
+            log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
+            file.lines.end()
+            rest = file.lines.take()
+            file.base, file.head, file.lines = 0, b"", Lines()
+            self._give(file, rest)
+        left = TURN_BYTES
+        while left > 0:
+            await self._intake.ready()
+            try:
+                data = await self._in_thread(os.pread, descriptor, CHUNK_BYTES, file.read)
+            except OSError as error:
+                self._unreadable(file, error)
+                return False
+            if not data:
+                file.changed = seen.changed if seen else -1
+                return False
+            left -= len(data)
+            file.head += data[: SPAN - len(file.head)]
+            file.lines.feed(data)
+            file.grown, file.finished = asyncio.get_running_loop().time(), False
+            self._give(file, file.lines.take())
+        return True
+
+    def _unreadable(self, file: _File, error: OSError) -> None:
+        self._problems[file.path] = error.strerror or str(error)
+
+    def _finish(self, seen: Mapping[Key, Seen]) -> None:
+        """Rotated files that will not grow any more: their last line is an event, and those out of sight are done."""
+        paths = {one.path for one in seen.values()}
+        for key, file in list(self._files.items()):
+            if not file.rotated_from or file.finished:
+                continue
+            deleted = key not in seen and (file.descriptor is None or not os.fstat(file.descriptor).st_nlink)
+            idle = asyncio.get_running_loop().time() - file.grown
+            if (deleted or file.rotated_from in paths) and idle >= self._linger:
+                file.lines.end()
+                self._give(file, file.lines.take())
+                self._close(file)
+                file.finished = True
+                if key not in seen:
+                    del self._files[key]
+
+    def _give(self, file: _File, run: Run | None) -> None:
+        if run is None:
+            return
+        if run.marks:
+            log.warning(Log.EVENT_CUT, input=self._name, path=file.path, events=len(run.marks))
+        position = FilePosition(file.path, file.key[1], fingerprint(file.head, file.position), file.position)
+        codec = self._settings.format
+        chunk = Chunk(self._name, codec, self._clock(), run.data, marks=run.marks, file=position)
+        deliver(chunk, self._intake, self._counters)

@@ -1,0 +1,53 @@
+"""The names of all topics between agents and their region.
+
+::
+
+    vedette/v1/{fleet}/{agent_id}/alerts|status|replies        up; status is retained
+    vedette/v1/{fleet}/{agent_id}/receipts|commands            down
+    vedette/v1/{fleet}/bundles/{channel}/manifest              down, retained, small
+    vedette/v1/{fleet}/bundles/{channel}/blobs/{sha256}        down, retained; fetched only by those who lack it
+
+The broker's access list lets an agent publish only under its own id: so the region believes fleet and agent in the
+topic, never in the payload.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+ROOT = "vedette/v1"
+UP = ("alerts", "status", "replies")
+_NAME = r"[A-Za-z0-9._-]{1,128}"
+_AGENT = re.compile(rf"{ROOT}/({_NAME})/({_NAME})/({'|'.join(UP)})")
+
+
+class AgentTopic(NamedTuple):
+    """What an agent's topic says: whose it is, and what comes on it."""
+
+    fleet: str
+    agent_id: str
+    leaf: str
+
+
+def agent_topic(fleet: str, agent_id: str, leaf: str) -> str:
+    """``vedette/v1/{fleet}/{agent_id}/{leaf}``."""
+    return f"{ROOT}/{fleet}/{agent_id}/{leaf}"
+
+
+def parse(topic: str) -> AgentTopic:
+    """The parts of a topic that an agent publishes on; raises ValueError."""
+    match = _AGENT.fullmatch(topic)
+    if match is None:
+        raise ValueError(f"not a topic of an agent: {topic[:200]!r}")
+    return AgentTopic(match[1], match[2], match[3])
+
+
+def manifest_topic(fleet: str, channel: str) -> str:
+    """Where the current bundle of a channel is told."""
+    return f"{ROOT}/{fleet}/bundles/{channel}/manifest"
+
+
+def blob_topic(fleet: str, channel: str, sha256: str) -> str:
+    """Where a bundle's bytes lie."""
+    return f"{ROOT}/{fleet}/bundles/{channel}/blobs/{sha256}"

@@ -1,0 +1,305 @@
+"""One batch, top to bottom: chunks into the raw log, frames judged in order, alerts committed with the cursor.
+
+Three tasks share the event loop; everything that waits for a disk runs in the one ``writer`` thread:
+
+* ``store`` (called by inputs) appends a chunk to the raw log. That is all that stands between an input and the disk.
+* ``judge`` takes the frames from the cursor on, from memory while they are few (``MEMORY``), else from the log: a
+  burst is stored at once and judged when there is time. Between two frames it yields to the loop; ``switch`` takes
+  effect there, so no event is judged under two plans or none.
+* ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
+  disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
+
+After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
+A batch that cannot be committed, or a raw log that cannot be written, stops the agent loudly: the exception leaves
+``run``, the process ends, and what is on disk is consistent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+
+from vedette.config import AgentSettings
+from vedette.engine.match import Context, Engine, Match
+from vedette.event import Alert, Chunk, Cursor, FilePosition, Flag, Frame, RawRef
+from vedette.inputs.entities import entities
+from vedette.outbox import envelope
+from vedette.outbox.queue import Outbox
+from vedette.rawlog import read
+from vedette.rawlog.log import RawLog
+from vedette.report import Counters
+from vedette.store import Saved, Store
+
+MEMORY = 8 << 20
+"""Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
+
+ALERT_SECONDS = 0.01
+IDLE_SECONDS = 5.0
+BATCH_ALERTS = 1000
+"""Alerts after which a batch is committed without waiting."""
+
+MAX_SKEW = 300_000_000
+"""Microseconds that an event's time may lie after its receipt; beyond it is clamped to the receipt and flagged."""
+
+
+class Pipeline:
+    """The agent's ``Intake``, judge and committer."""
+
+    def __init__(
+        self,
+        agent: AgentSettings,
+        engine: Engine,
+        contexts: Mapping[str, Context],
+        folder: Path,
+        log: RawLog,
+        store: Store,
+        outbox: Outbox,
+        counters: Counters,
+        writer: Executor,
+        clock: Callable[[], int],
+        *,
+        fsync_interval: float,
+        outbox_bytes: int,
+    ) -> None:
+        self.engine = engine
+        self.bundle: str | None = None
+        self._agent, self._contexts, self._folder, self._clock = agent, contexts, folder, clock
+        self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
+        self._fsync_interval, self._outbox_bytes = fsync_interval, outbox_bytes
+        self._recent: deque[Frame] = deque()
+        self._recent_bytes = 0
+        self._stored = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._syncing: asyncio.Task[None] | None = None
+        self._draining = False
+        self._alerts: list[tuple[int, bytes]] = []
+        self._committing: list[tuple[int, bytes]] = []
+        self._positions: dict[str, FilePosition] = {}
+        self._changed = asyncio.Event()
+        self.backlog: defaultdict[str, int] = defaultdict(int)
+        """Events stored and not yet judged, per input."""
+        self.judged_at = 0
+        """``received_at`` of the last judged frame."""
+        saved = store.load()
+        self.positions = dict(saved.positions)
+        """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
+        self._next_seq = saved.next_seq
+        self._offset = self._committed = self._recover(saved)
+
+    def _recover(self, saved: Saved) -> int:
+        """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
+
+        A cursor of another log (a new one was begun because its tail was lost) judges this log from its start.
+        """
+        if saved.counters is not None:
+            self._counters.restore(saved.counters)
+        cursor = saved.cursor
+        same = cursor is not None and cursor.log_id == self._log.log_id
+        offset = max(cursor.offset, self._log.start) if cursor is not None and same else self._log.start
+        for header in read.headers(self._folder, offset, log_id=self._log.log_id):
+            self.backlog[header.input] += header.events
+            if header.file is not None:
+                self.positions[header.file.path] = header.file
+        # What was counted at the doors since the last commit died with the process; the log knows what it holds.
+        snapshot = self._counters.snapshot()["inputs"]
+        for name in {*snapshot, *self.backlog}:
+            counts = snapshot.get(name, {"dropped": {}, "lost": {}})
+            lost, dropped = sum(counts["lost"].values()), sum(counts["dropped"].values())
+            self._counters.stored[name] = self._counters.judged[name] + lost + self.backlog[name]
+            self._counters.received[name] = self._counters.stored[name] + dropped
+        return offset
+
+    # --- intake
+
+    def store(self, chunk: Chunk) -> int:
+        """See ``event.Intake``."""
+        frame = self._log.append(chunk)
+        self.backlog[chunk.input] += len(chunk)
+        if self._recent_bytes < MEMORY and (not self._recent or self._recent[-1].end == frame.offset):
+            self._recent.append(frame)
+            self._recent_bytes += len(chunk.data)
+        self._stored.set()
+        return frame.end
+
+    async def durable(self, offset: int) -> None:
+        """See ``event.Intake``: those that wait together share one fsync."""
+        while self._log.durable < offset:
+            await self._sync()
+
+    def accepting(self) -> bool:
+        return self._room.is_set()
+
+    async def ready(self) -> None:
+        await self._room.wait()
+
+    async def _sync(self) -> None:
+        if self._syncing is None:
+            self._syncing = asyncio.create_task(self._sync_once())
+        await asyncio.shield(self._syncing)
+
+    async def _sync_once(self) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._log.sync)
+        finally:
+            self._syncing = None
+
+    # --- judging
+
+    async def run(self) -> None:
+        """Judge, commit, sync and retain until cancelled; raises OSError when a disk cannot be written."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._judge())
+            group.create_task(self._commits())
+            group.create_task(self._syncs())
+
+    async def drain(self, seconds: float) -> None:
+        """Judge what is stored and commit it, for at most ``seconds``; what remains is judged after the next start."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self._offset < self._log.end and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+        await self._commit()
+
+    def switch(self, engine: Engine, bundle: str | None) -> None:
+        """Judge with another plan from the next frame on."""
+        self.engine, self.bundle = engine, bundle
+
+    def _frames(self) -> Iterator[Frame]:
+        """The frames from ``_offset`` to the log's end now."""
+        while self._offset < self._log.end:
+            while self._recent and self._recent[0].offset < self._offset:
+                self._recent_bytes -= len(self._recent.popleft().chunk.data)
+            if self._recent and self._recent[0].offset == self._offset:
+                frame = self._recent.popleft()
+                self._recent_bytes -= len(frame.chunk.data)
+                yield frame
+            else:
+                before = self._offset
+                for frame in self._log.frames(self._offset):
+                    if self._recent and self._recent[0].offset <= frame.offset:
+                        break
+                    self._skip(frame.offset)
+                    yield frame
+                if self._offset == before:
+                    self._skip(self._recent[0].offset if self._recent else self._log.end)
+
+    def _skip(self, offset: int) -> None:
+        """Go over a damaged stretch of the log, whose events the log has counted as lost."""
+        if offset > self._offset:
+            self._offset = offset
+            self.backlog.clear()
+            self.backlog.update(self._log.backlog(offset))
+
+    async def _judge(self) -> None:
+        while True:
+            if self._offset >= self._log.end:
+                self._stored.clear()
+                await self._stored.wait()
+            for frame in self._frames():
+                self._judge_frame(frame)
+                await asyncio.sleep(0)
+                while self._outbox.bytes >= self._outbox_bytes:
+                    await asyncio.sleep(0.1)  # a full outbox stops judging, not storing
+
+    def _judge_frame(self, frame: Frame) -> None:
+        chunk, counters = frame.chunk, self._counters
+        candidates = self.engine.tally.candidates
+        for match in self.engine.judge(chunk, self._contexts.get(chunk.input, Context())):
+            alert = self.alert(frame, match)
+            self._alerts.append((alert.seq, envelope.encode(alert)))
+        events = len(chunk)
+        counters.judged[chunk.input] += events
+        counters.totals["candidates"] += self.engine.tally.candidates - candidates
+        self.backlog[chunk.input] -= events
+        self.judged_at = chunk.received_at
+        if chunk.file is not None:
+            self._positions[chunk.file.path] = self.positions[chunk.file.path] = chunk.file
+        self._offset = frame.end
+        if self._alerts:
+            self._changed.set()
+
+    def alert(self, frame: Frame, match: Match) -> Alert:
+        """The alert of a match, with the next seq."""
+        agent, chunk, event = self._agent, frame.chunk, match.record
+        rule = self.engine.plan.rules[match.rule]
+        offset = frame.offset + match.start
+        flags = chunk.flags(match.start)
+        event_time = event.event_time or chunk.received_at
+        if event_time > chunk.received_at + MAX_SKEW:
+            event_time, flags = chunk.received_at, flags | Flag.CLAMPED_TIME
+        seq, self._next_seq = self._next_seq, self._next_seq + 1
+        self._counters.totals["alerts_made"] += 1
+        return Alert(
+            alert_id=envelope.alert_id(agent.id, self._log.log_id, rule.id, offset, ""),
+            seq=seq,
+            rule_id=rule.id,
+            rule_title=rule.title,
+            rule_digest=rule.digest,
+            level=rule.level,
+            tags=rule.tags,
+            agent_id=agent.id,
+            site=agent.site,
+            fleet=agent.fleet,
+            host=event.host,
+            event_time=event_time,
+            detected_at=self._clock(),
+            received_date=envelope.received_date(chunk.received_at),
+            source=chunk.input,
+            logsource=rule.logsource,
+            fields=self.engine.shown(match.rule, event),
+            entities=entities(event.fields(), event.host),
+            raw=event.text,
+            raw_ref=RawRef(self._log.log_id, offset, match.end - match.start),
+            bundle=self.bundle,
+            flags=tuple(str(flag.name).lower() for flag in flags),
+        )
+
+    @property
+    def uncommitted(self) -> int:
+        """Alerts made and not yet in the outbox."""
+        return len(self._alerts) + len(self._committing)
+
+    # --- committing
+
+    async def _commits(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._changed.wait()
+                if len(self._alerts) < BATCH_ALERTS:
+                    await asyncio.sleep(ALERT_SECONDS)
+            except TimeoutError:
+                pass
+            await self._commit()
+
+    async def _commit(self) -> None:
+        """One transaction for all that was judged since the last; the log is synced that far before."""
+        if self._offset == self._committed and not self._alerts:
+            return
+        offset, alerts, positions = self._offset, self._alerts, self._positions
+        self._alerts, self._positions, self._committing = [], {}, alerts
+        self._changed.clear()
+        self._counters.totals["commits"] += 1
+        cursor, counters = Cursor(self._log.log_id, offset), self._counters.snapshot()
+
+        def write() -> None:
+            if self._log.durable < offset:
+                self._log.sync()
+            self._store.commit(cursor, counters, positions, alerts)
+
+        await asyncio.get_running_loop().run_in_executor(self._writer, write)
+        self._committed, self._committing = offset, []
+        if alerts:
+            self._outbox.wake()
+
+    async def _syncs(self) -> None:
+        """Sync what came in every interval, and delete what the budget no longer holds."""
+        while True:
+            await asyncio.sleep(self._fsync_interval)
+            if self._log.end > self._log.durable:
+                await self._sync()
+            self._log.retain(self._committed, self._clock())
+            (self._room.clear if self._log.full() else self._room.set)()

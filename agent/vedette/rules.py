@@ -1,0 +1,221 @@
+"""Which rules run: a directory of Sigma files, or the installed bundle; how they are replaced while the agent runs.
+
+* **Directory** (``[rules] paths``): built in a process of its own (``python -m vedette.compiler``) and kept in the
+  cache under the digest of its sources, so that an unchanged directory loads at once. A set that cannot be built
+  leaves the running one in place and says why (``error``); at start the last one that could be built is taken.
+* **Bundle** (otherwise): the current one of ``bundles/``, the one in ``[bundles] file``, and what the region publishes.
+  ``bundle/trust.py`` decides, ``trial`` compiles and self-tests before the switch.
+
+Both give a ``Loaded``: an engine ready to judge. Nothing here touches the pipeline; the app switches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+import structlog
+
+from vedette import __version__
+from vedette.bundle.install import BundleDir
+from vedette.bundle.trust import Bundle, BundleRefused
+from vedette.compiler.plan import Plan
+from vedette.config import Config
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.engine.scan import LIBRARY
+from vedette.engine.selftest import Case, check
+from vedette.report import Log
+
+log = structlog.get_logger()
+
+KEEP = 3
+"""Built rule sets kept in the cache."""
+
+
+class Loaded(NamedTuple):
+    """An engine and where its rules came from."""
+
+    engine: Engine
+    origin: str
+    bundle: str | None
+
+
+def trial(bundle: Bundle) -> Engine:
+    """Compile a verified bundle and run its self-test; raises ValueError when it does not work."""
+    engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
+    failures = check(engine, (Case(*row) for row in bundle.tests))
+    if failures:
+        raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
+    return engine
+
+
+class Rules:
+    """The agent's rule set; one caller at a time."""
+
+    def __init__(self, config: Config, sample: Callable[[], bytes]) -> None:
+        """``sample`` gives recent traffic (lines) for choosing literals. Raises ValueError for a bad trusted key."""
+        self._paths = tuple(config.rules.paths)
+        self._cache = config.agent.cache_dir
+        self._file = config.bundles.file
+        self._sample = sample
+        self.bundles = BundleDir(config.agent.bundle_dir, config.bundles.trusted_keys)
+        self.error: str | None = None
+        """Why the last change was not taken; None after a success."""
+        self._seen: tuple[tuple[str, int, int], ...] | None = None
+
+    @property
+    def directory(self) -> bool:
+        """True when rules come from files here, so bundles are not used."""
+        return bool(self._paths)
+
+    async def start(self) -> Loaded:
+        """The rules to begin with. Raises ValueError when there are none that work."""
+        if self.directory:
+            try:
+                return await self._build()
+            except ValueError as error:
+                self._refuse(str(error))
+                last = max(self._built(), key=lambda path: path.stat().st_mtime_ns, default=None)
+                if last is None:
+                    raise
+                engine = await asyncio.to_thread(_load, last)
+                return Loaded(engine, "the last rules that could be built", None)
+        loaded = await asyncio.to_thread(self.bundles.load, trial)
+        if self._file is not None:
+            offered = await asyncio.to_thread(self._offer_file, loaded[0] if loaded else None)
+            loaded = offered or loaded
+        if loaded is None:
+            return Loaded(Engine(Plan((), (), ())), "no rules yet: waiting for a bundle", None)
+        return _of_bundle(*loaded)
+
+    def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
+        """Install ``[bundles] file`` when it is not older than the current bundle."""
+        assert self._file is not None
+        try:
+            data = self._file.read_bytes()
+            if current is not None and hashlib.sha256(data).hexdigest() == current.sha256:
+                return None
+            return self._install(data)
+        except (OSError, BundleRefused) as error:
+            self._refuse(f"{self._file}: {error}")
+            return None
+
+    def _install(self, data: bytes) -> tuple[Bundle, Engine]:
+        return self.bundles.install(data, lambda bundle: (bundle, trial(bundle)))
+
+    async def install(self, data: bytes) -> Loaded:
+        """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""
+        try:
+            loaded = await asyncio.to_thread(self._install, data)
+        except (BundleRefused, OSError) as error:
+            self._refuse(str(error))
+            raise
+        self.error = None
+        return _of_bundle(*loaded)
+
+    def changed(self) -> bool:
+        """True when a file of the rule directory came, went or changed since the last build was tried."""
+        return self.directory and self._signature() != self._seen
+
+    async def reload(self) -> Loaded:
+        """Build the rule directory as it is now. Raises ValueError, with ``error`` set, when it cannot be built."""
+        try:
+            return await self._build()
+        except ValueError as error:
+            self._refuse(str(error))
+            raise
+
+    def _refuse(self, reason: str) -> None:
+        self.error = reason
+        log.error(Log.RULES_REFUSED, reason=reason, action="the rules that run go on")
+
+    def _files(self) -> Iterator[Path]:
+        for path in self._paths:
+            if path.is_dir():
+                yield from sorted(p for p in path.rglob("*") if p.suffix in (".yml", ".yaml"))
+            else:
+                yield path
+
+    def _signature(self) -> tuple[tuple[str, int, int], ...]:
+        found = []
+        for path in self._files():
+            try:
+                stat = path.stat()
+                found.append((str(path), stat.st_mtime_ns, stat.st_size))
+            except OSError:
+                found.append((str(path), -1, -1))
+        return tuple(found)
+
+    def _built(self) -> list[Path]:
+        return list(self._cache.glob("rules-*.vplan"))
+
+    async def _build(self) -> Loaded:
+        self._seen = self._signature()
+        try:
+            digest = await asyncio.to_thread(self._digest)
+        except OSError as error:
+            raise ValueError(f"a rule file cannot be read: {error}") from error
+        self._cache.mkdir(parents=True, exist_ok=True)
+        out = self._cache / f"rules-{digest}.vplan"
+        engine: Engine | None = None
+        if out.exists():
+            try:
+                engine = await asyncio.to_thread(_load, out)
+                out.touch()
+            except ValueError:
+                out.unlink()
+        if engine is None:
+            await self._compile(out)
+            engine = await asyncio.to_thread(_load, out)
+        for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
+            old.unlink()
+        self.error = None
+        for refusal in engine.plan.refused:
+            log.warning(Log.RULE_UNSUPPORTED, file=f"{refusal.path}:{refusal.line}", reason=refusal.reason)
+        return Loaded(engine, ", ".join(map(str, self._paths)), None)
+
+    def _digest(self) -> str:
+        """Of all that a build depends on but the sample."""
+        digest = hashlib.sha256(f"{__version__} {LIBRARY}\0".encode())
+        for path in self._files():
+            digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()[:32]
+
+    async def _compile(self, out: Path) -> None:
+        """Build in a child process; raises ValueError with its reason."""
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "vedette.compiler",
+            str(out),
+            *map(str, self._paths),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            built, complaint = await child.communicate(self._sample())
+        except asyncio.CancelledError:
+            child.kill()
+            await child.wait()
+            raise
+        if child.returncode != 0:
+            lines = complaint.decode("utf-8", "replace").strip().splitlines()
+            raise ValueError(lines[-1] if lines else f"the rule compiler ended with code {child.returncode}")
+        orjson.loads(built)
+
+
+def _load(path: Path) -> Engine:
+    """Raises ValueError when the file is damaged or from another version."""
+    return Artifact.from_bytes(path.read_bytes()).engine()
+
+
+def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:
+    name = f"{bundle.manifest.name}-{bundle.version}"
+    return Loaded(engine, f"bundle {name}", name)

@@ -1,0 +1,203 @@
+"""Synthetic Sigma rule sets of any size, for a given stream: mostly rules that never match, some that do.
+
+Of ``count`` rules 60 % test ``contains`` (keywords or a field), 20 % a regular expression, 20 % combine several
+selections. Half of their literals are random words; the other half are built from the stream's own vocabulary, each
+word of which is common, so that only their combination is rare: a phrase that does not occur, or a common word that
+must stand beside a rare one. A prefilter that picks the wrong one of two literals is found out by these.
+
+Among them are **tuned** rules, whose literals were measured in a sample so that about ``share`` of all events hold
+one of them (candidates), and about ``alert_share`` also match; the rest of the candidates is excluded by a filter
+that only evaluation can apply.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+SAMPLE = 20_000
+"""Lines of the stream that are measured."""
+_TOKEN = re.compile(rb"[A-Za-z][A-Za-z0-9_./-]{3,24}[A-Za-z0-9](?![A-Za-z0-9_./-])|(?:\d{1,3}\.){3}\d{1,3}(?!\d)")
+_PROGRAM = re.compile(rb"<\d+>(?:1 \S+ \S+ (\S+)|\w{3} [ \d]\d \S+ \S+ ([^\s:\[]+))")
+_CONSONANTS, _VOWELS = "bcdfghjklmnpqrstvwxz", "aeiou"
+
+
+class _Vocabulary:
+    """What a sample of the stream holds."""
+
+    def __init__(self, sample: Sequence[bytes]) -> None:
+        self.lines = [line.lower() for line in sample[:SAMPLE]]
+        self.text = b"\n".join(self.lines)
+        seen: Counter[str] = Counter()
+        programs: defaultdict[str, set[str]] = defaultdict(set)
+        for line in sample[:SAMPLE]:
+            match = _PROGRAM.match(line)
+            program = (match[1] or match[2]).decode() if match else ""
+            for token in {token.decode() for token in _TOKEN.findall(line)}:
+                seen[token] += 1
+                programs[token].add(program)
+        self.common = [token for token, n in seen.most_common(400) if n * 1000 >= len(self.lines)]
+        self.tunable = [
+            (token, next(iter(programs[token])))
+            for token, n in sorted(seen.items())
+            if len(programs[token]) == 1 and "" not in programs[token] and 2 <= n <= max(2, len(self.lines) // 250)
+        ]
+
+    def holding(self, token: str) -> set[int]:
+        """The sample's lines that contain ``token`` in any case."""
+        needle = token.lower().encode()
+        return {i for i, line in enumerate(self.lines) if needle in line}
+
+
+def _word(rng: Random) -> str:
+    return "".join(rng.choice(_CONSONANTS) + rng.choice(_VOWELS) for _ in range(rng.randrange(3, 6)))
+
+
+def _rule(rng: Random, title: str, detection: dict[str, object], level: str = "medium") -> str:
+    """The text of a rule; JSON is the flow style of YAML."""
+    return (
+        f"title: {title}\n"
+        f"id: {uuid.UUID(int=rng.getrandbits(128), version=4)}\n"
+        "status: test\n"
+        "description: Made by bench/rules.py\n"
+        "author: Vedette\n"
+        "logsource:\n    product: linux\n"
+        f"detection: {json.dumps(detection)}\n"
+        f"level: {level}\n"
+    )
+
+
+class _Maker:
+    """Draws rules that should not match the stream."""
+
+    def __init__(self, rng: Random, vocabulary: _Vocabulary) -> None:
+        self.rng, self.vocabulary = rng, vocabulary
+
+    def _rare(self, ordinary: bool) -> str:
+        """A literal that the sample does not hold, built from its words when ``ordinary``."""
+        while True:
+            words = self.rng.choices(self.vocabulary.common, k=2) if ordinary and self.vocabulary.common else []
+            literal = " ".join(words) or _word(self.rng)
+            if literal.lower().encode() not in self.vocabulary.text:
+                return literal
+
+    def _pair(self, ordinary: bool) -> list[str]:
+        """Literals that must all occur: the first is common when ``ordinary``."""
+        first = self.rng.choice(self.vocabulary.common) if ordinary and self.vocabulary.common else _word(self.rng)
+        return [first, self._rare(False)]
+
+    def contains(self, ordinary: bool) -> dict[str, object]:
+        match self.rng.randrange(4):
+            case 0:
+                return {
+                    "keywords": [self._rare(ordinary) for _ in range(self.rng.randrange(1, 4))],
+                    "condition": "keywords",
+                }
+            case 1:
+                return {"selection": {"message|contains|all": self._pair(ordinary)}, "condition": "selection"}
+            case 2:
+                return {"selection": {"command|contains": self._rare(ordinary)}, "condition": "selection"}
+            case _:
+                literals = [self._rare(ordinary) for _ in range(self.rng.randrange(1, 4))]
+                return {"selection": {"message|contains": literals}, "condition": "selection"}
+
+    def regex(self, ordinary: bool) -> dict[str, object]:
+        first, second = (re.escape(word) for word in self._pair(ordinary))
+        pattern = self.rng.choice(
+            (rf"{first}\s+-[a-z]+\s+{second}", rf"(curl|wget)\s+\S*{second}", rf"{first}.{{1,40}}{second}\d+")
+        )
+        modifier = self.rng.choice(("re", "re", "re|i"))
+        return {"selection": {f"message|{modifier}": pattern}, "condition": "selection"}
+
+    def several(self, ordinary: bool) -> dict[str, object]:
+        rng = self.rng
+        program = rng.choice(("sshd", "sudo", "CRON", "nginx", "systemd", "kernel", "named"))
+        if rng.random() < 0.5:
+            return {
+                "selection_program": {"program": program},
+                "selection_text": {"message|contains": [self._rare(ordinary), self._rare(ordinary)]},
+                "filter_user": {"user": rng.choice(("deploy", "backup"))},
+                "condition": "all of selection_* and not filter_user",
+            }
+        return {
+            "text_a": {"program": program, "message|contains|all": self._pair(ordinary)},
+            "text_b": {"message|startswith": self._rare(ordinary), "user|endswith": _word(rng)},
+            "text_c": {"command|endswith": self._rare(ordinary)},
+            "condition": "1 of text_*",
+        }
+
+
+def _tuned(rng: Random, vocabulary: _Vocabulary, share: float, alert_share: float) -> list[str]:
+    """Rules whose literals together stand in about ``share`` of the sample's lines; see the module's text."""
+    texts: list[str] = []
+    covered: set[int] = set()
+    alerting: set[int] = set()
+    tokens = list(vocabulary.tunable)
+    rng.shuffle(tokens)
+    size = max(1, len(vocabulary.lines))
+    for token, program in tokens:
+        if len(covered) >= share * size or len(texts) >= 200:
+            break
+        lines = vocabulary.holding(token)
+        if len(lines | covered) > share * size * 1.05:
+            continue
+        detection: dict[str, object] = {"selection": {"message|contains": token}, "condition": "selection"}
+        if len(lines | alerting) <= alert_share * size:
+            alerting |= lines
+        else:
+            detection |= {"filter": {"program": program}, "condition": "selection and not filter"}
+        covered |= lines
+        texts.append(_rule(rng, f"Tuned {len(texts) + 1}", detection, "low"))
+    return texts
+
+
+def rules(
+    seed: int, count: int, sample: Sequence[bytes], *, share: float = 0.01, alert_share: float = 0.001
+) -> list[str]:
+    """``count`` rules as YAML texts, a function of the arguments; ``sample`` are lines of the stream to come."""
+    rng = Random(f"rules {seed}")
+    vocabulary = _Vocabulary(sample)
+    texts = _tuned(rng, vocabulary, share, alert_share)[:count] if share else []
+    maker = _Maker(rng, vocabulary)
+    for i in range(count - len(texts)):
+        kind = (maker.contains, maker.contains, maker.contains, maker.regex, maker.several)[i % 5]
+        texts.append(_rule(rng, f"{kind.__name__.capitalize()} {i + 1}", kind(i // 5 % 2 == 0)))
+    return texts
+
+
+def write(folder: Path, texts: Sequence[str]) -> None:
+    """One file a rule."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, text in enumerate(texts):
+        (folder / f"bench_{i:05}.yml").write_text(text, "utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.rules",
+        description="Write a set of synthetic Sigma rules for a stream.",
+        epilog="example: python -m bench.rules --count 1000 --sample lines.log --out rules/",
+    )
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=3)
+    parser.add_argument("--sample", type=Path, required=True, help="a file of the stream's lines")
+    parser.add_argument("--share", type=float, default=0.01, help="share of events that hold a literal of a tuned rule")
+    parser.add_argument("--alert-share", type=float, default=0.001, help="share of events that a tuned rule matches")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    given = parser.parse_args(arguments)
+    with given.sample.open("rb") as file:
+        sample = [line.rstrip(b"\n") for _, line in zip(range(SAMPLE), file, strict=False)]
+    write(given.out, rules(given.seed, given.count, sample, share=given.share, alert_share=given.alert_share))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Reading landed files, the bad ones set aside.
+
+Structured Streaming keeps the account of which files are done (``new_files``: names only, a bounded number each
+micro-batch); the rows are then read by name. So one bad file costs a second look at its batch, never the stream.
+
+Three kinds of file are never rows, and each is said:
+
+* **Damaged or foreign**: Spark fails on it. ``examine`` finds it by reading each file of the batch alone; it is bad
+  only if its bytes can be read all the same. If they cannot, storage is at fault: the error is raised and the batch
+  comes again later.
+* **Empty or gone**: Spark's listing passes over it without a word. ``overlooked`` compares the batch with Spark's own
+  log of files.
+* **Temporary** (``*.tmp``): a landing was stopped before its rename. The rows in it were never receipted, so their
+  agents send them again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_jobs import storage
+
+FAILURES = (PySparkException, Py4JJavaError)
+"""What a Spark action raises; in a streaming batch the second comes through as it is."""
+
+MAX_REASON = 300
+
+_LISTED = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
+_LOGGED = "path STRING, timestamp LONG, batchId LONG"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
+
+
+class File(NamedTuple):
+    """A landed file, by its URL; ``date`` is the UTC date at which it was landed, ``YYYY-MM-DD``."""
+
+    path: str
+    date: str
+
+    @property
+    def name(self) -> str:
+        """The path as a person writes it: without ``file:`` before a local one."""
+        return bare(self.path) if self.path.startswith("file:") else self.path
+
+
+def new_files(spark: SparkSession, folder: str, *, files_per_batch: int) -> DataFrame:
+    """Stream of ``(path, date)``: every ``*.parquet`` below ``folder`` once, however old and in whatever subfolder.
+
+    ``folder`` must exist. Names that begin with ``.`` or ``_`` are not files of the landing.
+    """
+    return (
+        spark.readStream.format("binaryFile")
+        .schema(_LISTED)
+        .option("pathGlobFilter", "*.parquet")
+        # Without it Spark drops files that do not lie in dt=/hh= folders when others do.
+        .option("recursiveFileLookup", "true")
+        .option("maxFilesPerTrigger", str(files_per_batch))
+        # The default leaves out files that are seven days older than the newest one.
+        .option("maxFileAge", "36500d")
+        .load(storage.literal(folder))
+        .select("path", F.date_format("modificationTime", "yyyy-MM-dd").alias("date"))
+    )
+
+
+def read(spark: SparkSession, paths: Sequence[str], schema: StructType) -> DataFrame:
+    """Rows of the files ``paths``: columns of ``schema``, then ``landed_file`` and ``landed_row``, which order them."""
+    rows = (
+        spark.read.schema(schema)
+        .option("recursiveFileLookup", "true")
+        .option("ignoreCorruptFiles", "false")
+        .parquet(*map(storage.literal, paths))
+    )
+    return rows.select(
+        *schema.names,
+        F.col("_metadata.file_path").alias("landed_file"),
+        F.col("_metadata.row_index").alias("landed_row"),
+    )
+
+
+def examine(spark: SparkSession, path: str, schema: StructType) -> str | None:
+    """Why the file at ``path`` cannot be read as ``schema``, or None when it can. Raises when storage is at fault."""
+    if not storage.exists(spark, path):
+        return "is gone"
+    try:
+        read(spark, [path], schema).write.format("noop").mode("overwrite").save()
+    except FAILURES as error:
+        content = spark.read.format("binaryFile").load(storage.literal(path)).select(F.md5("content"))
+        content.write.format("noop").mode("overwrite").save()
+        # Spark says the path again.
+        return re.sub(rf"\S*{re.escape(bare(path))}:?\s*", "", reason(error))
+    return None
+
+
+def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequence[File]) -> list[tuple[File, str]]:
+    """Files that Spark planned for the micro-batch and left out, each with the reason.
+
+    Reads the file source's log in the checkpoint (``sources/0/<n>``, JSON lines after a version line). A log that is
+    not there or is of another form gives no files.
+    """
+    log = f"{checkpoint}/sources/0/{batch_id}"
+    names = [name for name in (log, f"{log}.compact") if storage.exists(spark, name)]
+    if not names:
+        return []
+    entry = F.from_json("value", _LOGGED).alias("entry")
+    entries = spark.read.text(storage.literal(names[0])).where("value LIKE '{%'").select(entry).select("entry.*")
+    known = {bare(file.path) for file in listed}
+    missing = []
+    for row in entries.where(F.col("batchId") == batch_id).collect():
+        path = unquote(row.path)
+        if bare(path) in known:
+            continue
+        size = storage.size(spark, path)
+        if not size:
+            date = datetime.fromtimestamp(row.timestamp / 1000, UTC).strftime("%Y-%m-%d")
+            missing.append((File(path, date), "is gone" if size is None else "is empty (0 bytes)"))
+    return missing
+
+
+def leftovers(spark: SparkSession, folder: str) -> int:
+    """How many temporary files lie in the hour folders below ``folder``."""
+    return storage.count(spark, folder, "*/*/*.tmp")
+
+
+def reason(error: Exception) -> str:
+    """The innermost message of a Spark failure, on one line."""
+    text = str(error)
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.getMessage() or cause)
+    return " ".join(text.split())[:MAX_REASON]
+
+
+def bare(path: str, *, encoded: bool = False) -> str:
+    """``path`` without scheme and authority; ``encoded`` when it is a URL, as in a row's ``landed_file``."""
+    return _SCHEME.sub("", unquote(path) if encoded else path, count=1)

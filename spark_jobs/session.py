@@ -1,0 +1,57 @@
+"""The Spark session: what these jobs need set, and nothing that the caller has set already.
+
+Started by ``spark-submit``, the master and every setting are the command line's. Started by plain ``python -m
+spark_jobs``, the session is local unless a master is given, and a local one keeps to the loopback interface and opens
+no web page. In both cases times are UTC, and a date of any year is read and written as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Listing a local folder takes less than starting a task that lists it.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
+    "spark.log.level": "FATAL",
+}
+"""Settings of a session on this host alone; each gives way to the caller's."""
+
+QUERIES = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+"""What the jobs' results depend on; the caller's setting does not count. An event time before 1900, which any agent
+can send, would otherwise make its whole file unreadable."""
+
+
+def open_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """The session for job ``name``; ``settings`` are Spark properties that win over all others.
+
+    ``master`` None: that of ``spark-submit``, or ``local[*]``. Memory of the driver counts only when this starts the
+    JVM, which it does unless ``spark-submit`` did.
+    """
+    builder = SparkSession.builder.appName(f"vedette-{name}")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not submitted:
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local") and not submitted:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            for key, value in LOCAL.items():
+                builder = builder.config(key, value)
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    for key, value in QUERIES.items():
+        spark.conf.set(key, value)
+    return spark

@@ -1,0 +1,94 @@
+"""The few questions Spark's readers do not answer, asked of the file system behind a path.
+
+Any path that Spark can read will do: a local one, ``hdfs://``, ``s3a://``. Each function makes a few calls whatever
+the number of files, except ``folders``, which makes one per name it returns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+_GLOB = re.compile(r"([\\{}\[\]*?])")
+
+
+def literal(path: str) -> str:
+    """``path`` such that Spark takes no character of it for a wildcard."""
+    return _GLOB.sub(r"\\\1", path)
+
+
+def local(path: str) -> Path | None:
+    """``path`` on this host's own file system, or None when it lies elsewhere."""
+    parts = urlsplit(path)
+    if parts.scheme == "file":
+        return Path(parts.path)
+    return None if parts.scheme else Path(path)
+
+
+def exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is a file or a folder at ``path``."""
+    system, target = _resolve(spark, path)
+    return bool(system.exists(target))
+
+
+def size(spark: SparkSession, path: str) -> int | None:
+    """Bytes of the file at ``path``; None when there is none."""
+    system, target = _resolve(spark, path)
+    return int(system.getFileStatus(target).getLen()) if system.exists(target) else None
+
+
+def folders(spark: SparkSession, path: str) -> list[str]:
+    """Names of the folders right under ``path``, sorted; empty when it does not exist."""
+    system, target = _resolve(spark, path)
+    if not system.exists(target):
+        return []
+    return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isDirectory())
+
+
+def count(spark: SparkSession, path: str, pattern: str) -> int:
+    """How many entries match the wildcard ``pattern`` under ``path``."""
+    system, target = _resolve(spark, f"{literal(path)}/{pattern}")
+    return len(system.globStatus(target) or ())
+
+
+def settle(path: str) -> None:
+    """Have what was written under ``path`` on the disk. Spark syncs nothing; file systems elsewhere see to it."""
+    if local(path) is not None:
+        os.sync()
+
+
+@contextmanager
+def one_writer(path: str) -> Iterator[None]:
+    """Hold ``path`` (made when missing) against a second writer on this host.
+
+    The lock ends with the process, however it ends. Nothing is locked on other file systems. Raises BlockingIOError.
+    """
+    folder = local(path)
+    if folder is None:
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".writer.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BlockingIOError(
+                f"{folder}: another job is writing these tables; wait for its end or name other --tables"
+            ) from None
+        yield
+
+
+def _resolve(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """The Hadoop file system of ``path``, and the path for it."""
+    context = spark.sparkContext
+    jvm: Any = context._jvm
+    target = jvm.org.apache.hadoop.fs.Path(path)
+    return target.getFileSystem(context._jsc.hadoopConfiguration()), target

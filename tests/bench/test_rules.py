@@ -1,0 +1,64 @@
+"""bench/rules.py: rule sets are reproducible Sigma and hit the shares that were asked."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bench import rules
+from bench.traffic import lines
+
+
+@pytest.fixture(scope="module")
+def sample() -> list[bytes]:
+    return list(lines(1, 20_000))
+
+
+def test_reproducible(sample: list[bytes]) -> None:
+    """A rule set is a function of its arguments."""
+    assert rules.rules(3, 100, sample) == rules.rules(3, 100, sample)
+    assert rules.rules(3, 100, sample) != rules.rules(4, 100, sample)
+
+
+def test_count_and_mix(sample: list[bytes]) -> None:
+    """As many rules as asked, with unique ids; 60 % contains, 20 % regex, 20 % several among the untuned."""
+    made = [yaml.safe_load(text) for text in rules.rules(3, 500, sample, share=0.0)]
+    assert len({uuid.UUID(rule["id"]) for rule in made}) == len(made) == 500
+    titles = [rule["title"].split()[0] for rule in made]
+    assert {kind: titles.count(kind) for kind in set(titles)} == {"Contains": 300, "Regex": 100, "Several": 100}
+    for rule in made:
+        names = set(rule["detection"]) - {"condition"}
+        assert names
+        assert any(name.partition("_")[0] in rule["detection"]["condition"] for name in names)
+
+
+def test_tuned_rules_hit_the_share(sample: list[bytes]) -> None:
+    """The literals of the tuned rules stand in about the share of lines that was asked, in later lines as well."""
+    made = [yaml.safe_load(text) for text in rules.rules(3, 1000, sample, share=0.01, alert_share=0.001)]
+    tuned = [rule["detection"] for rule in made if rule["title"].startswith("Tuned")]
+    tokens = [detection["selection"]["message|contains"].lower().encode() for detection in tuned]
+    later = [line.lower() for line in lines(1, 60_000)][20_000:]
+    candidates = sum(any(token in line for token in tokens) for line in later)
+    assert 0.007 <= candidates / len(later) <= 0.013
+    alerting = [token for token, detection in zip(tokens, tuned, strict=True) if "filter" not in detection]
+    assert 0 < sum(any(token in line for token in alerting) for line in later) / len(later) <= 0.002
+
+
+def test_other_literals_are_rare(sample: list[bytes]) -> None:
+    """Phrases and keywords of untuned rules do not stand in the sample."""
+    text = b"\n".join(sample).lower()
+    for made in rules.rules(5, 300, sample, share=0.0):
+        detection = yaml.safe_load(made)["detection"]
+        for keyword in detection.get("keywords", []):
+            assert keyword.lower().encode() not in text
+
+
+def test_command_writes_files(tmp_path: Path, sample: list[bytes]) -> None:
+    """The command writes one file a rule."""
+    stream = tmp_path / "lines.log"
+    stream.write_bytes(b"\n".join(sample[:5000]) + b"\n")
+    assert rules.main(["--count", "30", "--sample", str(stream), "--out", str(tmp_path / "rules")]) == 0
+    assert len(list((tmp_path / "rules").glob("*.yml"))) == 30

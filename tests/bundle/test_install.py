@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.bundle.conftest import CREATED, DAY, Author
+from vedette.bundle.install import KEEP, BundleDir
+from vedette.bundle.trust import Bundle, BundleRefused
+
+
+def plan_of(bundle: Bundle) -> bytes:
+    return bundle.plan
+
+
+def fails(bundle: Bundle) -> bytes:
+    raise RuntimeError("rule r1 does not match its event")
+
+
+@pytest.fixture
+def bundles(tmp_path: Path, author: Author) -> BundleDir:
+    return BundleDir(tmp_path / "bundles", [author.public], agent_version="0.1.0", clock=lambda: CREATED + DAY)
+
+
+def files(bundles: BundleDir) -> list[str]:
+    return sorted(path.name for path in bundles.folder.iterdir() if not path.is_symlink())
+
+
+def test_an_empty_folder(bundles: BundleDir) -> None:
+    """Before the first bundle there is none to load."""
+    assert bundles.current() is None
+    assert bundles.load(plan_of) is None
+    assert bundles.refused is None
+
+
+def test_install_and_load(bundles: BundleDir, author: Author) -> None:
+    """An installed bundle is current, in the next process too, and the one before it is previous."""
+    assert bundles.install(author.bundle(1), plan_of) == b"plan of version 1"
+    first = bundles.current()
+    bundles.install(author.bundle(2), plan_of)
+    again = BundleDir(bundles.folder, bundles.trusted, agent_version="0.1.0", clock=bundles.clock)
+    loaded = again.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].version == 2
+    assert loaded[1] == b"plan of version 2"
+    assert again.previous() == first
+
+
+def test_a_refused_bundle_changes_nothing(bundles: BundleDir, author: Author, another: Callable[[], Author]) -> None:
+    """A bad signature or an older version leaves the current bundle, and the reason stands in ``refused``."""
+    bundles.install(author.bundle(2), plan_of)
+    before = files(bundles)
+    with pytest.raises(BundleRefused, match="trusted_keys"):
+        bundles.install(another().bundle(3), plan_of)
+    with pytest.raises(BundleRefused, match="older"):
+        bundles.install(author.bundle(1), plan_of)
+    assert bundles.refused is not None
+    assert "older than the installed version 2" in bundles.refused
+    assert files(bundles) == before
+
+
+def test_a_failed_trial_leaves_no_trace(bundles: BundleDir, author: Author) -> None:
+    """A bundle that fails its self-test is not switched to and does not stay on disk."""
+    bundles.install(author.bundle(1), plan_of)
+    before = files(bundles)
+    with pytest.raises(BundleRefused, match="rule r1 does not match"):
+        bundles.install(author.bundle(2), fails)
+    assert files(bundles) == before
+    assert bundles.load(plan_of) is not None
+    bundles.install(author.bundle(2), plan_of)
+    assert bundles.refused is None
+
+
+def test_an_expired_bundle_keeps_judging(bundles: BundleDir, author: Author) -> None:
+    """An installed bundle loads after it has expired; a new one that has expired is refused."""
+    bundles.install(author.bundle(1), plan_of)
+    bundles.clock = lambda: CREATED + 60 * DAY
+    loaded = bundles.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].expired(bundles.clock())
+    with pytest.raises(BundleRefused, match="expired"):
+        bundles.install(author.bundle(2), plan_of)
+
+
+def damage(path: Path | None) -> None:
+    assert path is not None
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def test_a_damaged_current_falls_back(bundles: BundleDir, author: Author) -> None:
+    """When the current file is damaged the last good one runs and the reason is kept; a new push of it repairs it."""
+    bundles.install(author.bundle(1), plan_of)
+    bundles.install(author.bundle(2), plan_of)
+    damage(bundles.current())
+    loaded = bundles.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].version == 1
+    assert bundles.refused is not None
+    assert "zip" in bundles.refused
+    with pytest.raises(BundleRefused, match="older"):
+        bundles.install(author.bundle(1), plan_of)
+    bundles.install(author.bundle(2), plan_of)
+    loaded = bundles.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].version == 2
+    previous = bundles.previous()
+    assert previous is not None
+    assert previous.name.startswith("1-")
+
+
+def test_a_current_that_does_not_run_falls_back(bundles: BundleDir, author: Author) -> None:
+    """When the trial of the current bundle fails at start the last good one runs; with both bad there is none."""
+    bundles.install(author.bundle(1), plan_of)
+    bundles.install(author.bundle(2), plan_of)
+
+    def only_first(bundle: Bundle) -> bytes:
+        return bundle.plan if bundle.version == 1 else fails(bundle)
+
+    loaded = bundles.load(only_first)
+    assert loaded is not None
+    assert loaded[0].version == 1
+    assert bundles.load(fails) is None
+
+
+def test_a_key_taken_back(bundles: BundleDir, author: Author, another: Callable[[], Author]) -> None:
+    """A bundle of a key that is no longer trusted does not load."""
+    bundles.install(author.bundle(1), plan_of)
+    later = BundleDir(bundles.folder, [another().public], agent_version="0.1.0", clock=bundles.clock)
+    assert later.load(plan_of) is None
+
+
+def test_few_files_stay(bundles: BundleDir, author: Author) -> None:
+    """Old bundles and leftovers of a crash go."""
+    for version in range(1, 7):
+        bundles.install(author.bundle(version), plan_of)
+    (bundles.folder / ".7-000000000000.vbundle.tmp").write_bytes(b"half")
+    bundles.install(author.bundle(8), plan_of)
+    assert len(files(bundles)) == KEEP
+    assert files(bundles)[-1].startswith("8-")
+
+
+@pytest.mark.parametrize("crash", range(1, 6))
+def test_a_crash_at_any_step(bundles: BundleDir, author: Author, monkeypatch: pytest.MonkeyPatch, crash: int) -> None:
+    """Whichever rename or fsync is the last one before a crash, the old or the new bundle is whole and current."""
+    bundles.install(author.bundle(1), plan_of)
+    bundles.install(author.bundle(2), plan_of)
+    real, calls = os.fsync, 0
+
+    def fsync(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == crash:
+            raise KeyboardInterrupt
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with contextlib.suppress(KeyboardInterrupt):
+        bundles.install(author.bundle(3), plan_of)
+    monkeypatch.setattr(os, "fsync", real)
+    loaded = bundles.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].version in (2, 3)
+    assert bundles.refused is None
+    assert bundles.previous() is not None
+    bundles.install(author.bundle(4), plan_of)
+    assert not list(bundles.folder.glob(".*.tmp"))
+
+
+def test_a_wrong_key_in_the_configuration(tmp_path: Path) -> None:
+    """A trusted key that is none is said at start, not at the first push."""
+    with pytest.raises(ValueError, match="not a public key"):
+        BundleDir(tmp_path, ["ed25519:AAAA"])
+
+
+def test_a_link_to_elsewhere_is_no_bundle(bundles: BundleDir, author: Author, tmp_path: Path) -> None:
+    """A link that does not name a bundle of this folder counts as none."""
+    bundles.install(author.bundle(1), plan_of)
+    (bundles.folder / "current").unlink()
+    (bundles.folder / "current").symlink_to(tmp_path / "author.pem")
+    assert bundles.current() is None
+    assert bundles.load(plan_of) is None

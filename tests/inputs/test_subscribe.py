@@ -1,0 +1,350 @@
+"""``vedette.inputs.subscribe`` against a real mosquitto."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.broker import Broker, running
+from vedette.config import MqttInput, MqttSettings
+from vedette.event import MAX_EVENT, Chunk, Flag, Frame
+from vedette.inputs.subscribe import MqttSubscription, recent
+from vedette.mqtt import MqttClient
+from vedette.report import Counters
+
+pytestmark = pytest.mark.door
+QUICK = (0.05, 0.2)
+
+
+class Log:
+    """An intake that keeps frames in a list; ``hold`` keeps them from getting durable, ``full`` from being accepted."""
+
+    def __init__(self, counters: Counters) -> None:
+        self.frames: list[Frame] = []
+        self.counters = counters
+        self.synced = asyncio.Event()
+        self.synced.set()
+        self.room = asyncio.Event()
+        self.room.set()
+        self.broken = False
+
+    def store(self, chunk: Chunk) -> int:
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        offset = self.frames[-1].end if self.frames else 0
+        self.frames.append(Frame(offset, chunk))
+        self.counters.stored[chunk.input] += len(chunk)
+        return self.frames[-1].end
+
+    async def durable(self, offset: int) -> None:
+        await self.synced.wait()
+
+    def accepting(self) -> bool:
+        return self.room.is_set()
+
+    async def ready(self) -> None:
+        await self.room.wait()
+
+    def events(self) -> list[tuple[str, bytes, Flag]]:
+        return [
+            (c.origins[c.origin_of[i]], c.data[start:end], c.flags(start))
+            for _, c in self.frames
+            for i, (start, end) in enumerate(c.spans())
+            if c.origin_of is not None
+        ]
+
+    def payloads(self) -> list[bytes]:
+        return [payload for _, payload, _ in self.events()]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(tmp_path / "broker") as started:
+        yield started
+
+
+@asynccontextmanager
+async def publisher(broker: Broker) -> AsyncIterator[MqttClient]:
+    made = MqttClient(MqttSettings(url=broker.url), "publisher", backoff=QUICK)
+    task = asyncio.create_task(made.run())
+    try:
+        await asyncio.wait_for(made.connected.wait(), 10)
+        yield made
+    finally:
+        await made.close()
+        await asyncio.wait_for(task, 5)
+
+
+class Door:
+    """A running subscription; ``kill`` ends it as a crash would, without acknowledging or disconnecting."""
+
+    def __init__(self, broker: Broker, log: Log, **options: object) -> None:
+        settings = MqttInput(name="plant", url=broker.url, topics=("plant/#",), **options)  # type: ignore[arg-type]
+        self.door = MqttSubscription(
+            settings, log, log.counters, agent_id="a1", recent=recent(log.frames, "plant"), backoff=QUICK
+        )
+        self.task = asyncio.create_task(self.door.run())
+
+    async def connected(self) -> Door:
+        await asyncio.wait_for(self.door.client.connected.wait(), 10)
+        return self
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def stop(self) -> None:
+        await asyncio.wait_for(self.door.stop(), 5)
+        await asyncio.wait_for(self.task, 5)
+
+
+async def until(condition: object, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.01)
+
+
+def holds(counters: Counters) -> bool:
+    counts = counters.snapshot()["inputs"]["plant"]
+    return bool(counts["received"] == counts["stored"] + sum(counts["dropped"].values()))
+
+
+def test_messages_become_events(broker: Broker) -> None:
+    """Every message is one event, newlines and NULs included, with its topic as origin and its packet identifier."""
+    payloads = [b'{"temp": 1}', b"two\nlines", b"", b"\x00\xff", *(b"%d" % i for i in range(2000))]
+
+    async def main() -> Log:
+        log = Log(Counters())
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            await asyncio.gather(*(pub.publish(f"plant/p{i % 5}", p) for i, p in enumerate(payloads)))
+            await pub.publish("plant/q0", b"qos 0", qos=0)
+        await until(lambda: len(log.events()) == len(payloads) + 1)
+        await door.stop()
+        return log
+
+    log = asyncio.run(main())
+    expected = [(f"plant/p{i % 5}", p, Flag(0)) for i, p in enumerate(payloads)]
+    assert log.events() == [*expected, ("plant/q0", b"qos 0", Flag(0))]
+    ids = [i for _, c in log.frames for i in c.message_ids or ()]
+    assert all(ids[:-1])
+    assert ids[-1] == 0
+    assert {c.codec for _, c in log.frames} == {"mqtt"}
+    assert len(log.frames) < len(payloads) / 4
+    assert log.counters.received["plant"] == log.counters.stored["plant"] == len(payloads) + 1
+    assert log.counters.bytes_in["plant"] == sum(map(len, payloads)) + 5
+
+
+def test_acknowledged_only_when_on_disk(broker: Broker) -> None:
+    """Messages that are written but not synced come again after a crash, and are then known by the log's tail."""
+
+    async def main() -> None:
+        log = Log(Counters())
+        log.synced.clear()
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            for i in range(20):
+                await pub.publish("plant/x", b"same" if i % 2 else b"%d" % i)
+            await until(lambda: len(log.events()) == 20)
+            await door.kill()
+            assert "Received PUBACK from vedette-a1-plant" not in broker.log()
+            log.synced.set()
+            door = await Door(broker, log).connected()
+            await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 20)
+            await pub.publish("plant/x", b"same")
+            await until(lambda: len(log.events()) == 21)
+            await door.stop()
+        assert log.payloads()[:20] == [b"same" if i % 2 else b"%d" % i for i in range(20)]
+        assert log.counters.snapshot()["inputs"]["plant"]["dropped"] == {"duplicate": 20}
+        assert log.counters.received["plant"] == 41
+        assert holds(log.counters)
+
+    asyncio.run(main())
+
+
+def test_a_redelivery_the_log_does_not_hold_is_stored_and_marked(broker: Broker) -> None:
+    """When the log's tail was cut, redelivered messages are stored again with Flag.DUP: none is lost."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        log.synced.clear()
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            for i in range(6):
+                await pub.publish("plant/x", b"%d" % i)
+                await asyncio.sleep(0.02)  # a chunk each
+            await until(lambda: len(log.events()) == 6)
+            await door.kill()
+        kept = Log(Counters())
+        kept.store(log.frames[0].chunk)
+        kept.store(log.frames[1].chunk)
+        door = await Door(broker, kept).connected()
+        await until(lambda: len(kept.events()) == 6)
+        await door.stop()
+        return kept
+
+    kept = asyncio.run(main())
+    assert kept.payloads() == [b"%d" % i for i in range(6)]
+    assert [flags for _, _, flags in kept.events()] == [Flag(0)] * 2 + [Flag.DUP] * 4
+    assert kept.counters.dropped["plant", "duplicate"] == 2
+
+
+def test_nothing_is_lost_while_the_agent_is_away(broker: Broker) -> None:
+    """What is published while the agent is down, or stopped in order, is in the session when it comes back."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            await pub.publish("plant/x", b"0")
+            await until(lambda: len(log.events()) == 1)
+            await door.stop()
+            for i in range(1, 1500):
+                await pub.publish("plant/x", b"%d" % i)
+            door = await Door(broker, log, receive_maximum=50).connected()
+            await until(lambda: len(log.events()) == 1500)
+            await door.stop()
+        return log
+
+    log = asyncio.run(main())
+    assert log.payloads() == [b"%d" % i for i in range(1500)]
+    assert not log.counters.dropped
+
+
+def test_duplicates_after_a_reconnect_are_not_stored_twice(broker: Broker) -> None:
+    """A connection lost between store and acknowledgement gives each message once in the log."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        log.synced.clear()
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            for i in range(100):
+                await pub.publish("plant/x", b"%d" % i)
+            await until(lambda: len(log.events()) == 100)
+            for _ in range(2):
+                door.door.client.reconnect()
+                await door.connected()
+            await until(lambda: log.counters.dropped["plant", "duplicate"] == 200)
+            log.synced.set()
+            await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 100)
+        await door.stop()
+        return log
+
+    log = asyncio.run(main())
+    assert log.payloads() == [b"%d" % i for i in range(100)]
+    assert holds(log.counters)
+
+
+def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
+    """The input waits for its broker, and goes on with a broker that lost its sessions."""
+    broker = Broker(tmp_path / "broker")
+
+    async def main() -> Log:
+        log = Log(Counters())
+        door = Door(broker, log)
+        await asyncio.sleep(0.2)
+        broker.start()
+        await door.connected()
+        async with publisher(broker) as pub:
+            await pub.publish("plant/x", b"one")
+            await until(lambda: len(log.events()) == 1)
+        broker.restart()
+        await until(lambda: not door.door.client.connected.is_set())
+        await door.connected()
+        async with publisher(broker) as pub:
+            await pub.publish("plant/x", b"one")  # the same packet identifier, topic and payload: a new message
+            await until(lambda: len(log.events()) == 2)
+        await door.stop()
+        return log
+
+    try:
+        log = asyncio.run(main())
+    finally:
+        broker.kill()
+    assert log.payloads() == [b"one", b"one"]
+
+
+def test_without_room_messages_stay_with_the_broker(broker: Broker) -> None:
+    """While the disk budget is reached QoS 1 waits at the broker, QoS 0 is counted as dropped; then all come."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        door = await Door(broker, log).connected()
+        log.room.clear()
+        async with publisher(broker) as pub:
+            for i in range(30):
+                await pub.publish("plant/x", b"%d" % i)
+            await pub.publish("plant/y", b"fleeting", qos=0)
+            await until(lambda: log.counters.dropped["plant", "disk_full"] == 1)
+            assert not log.frames
+            log.room.set()
+            await until(lambda: len(log.events()) == 30)
+        await door.stop()
+        return log
+
+    log = asyncio.run(main())
+    assert log.payloads() == [b"%d" % i for i in range(30)]
+    assert log.counters.received["plant"] == 31
+    assert holds(log.counters)
+
+
+def test_long_payloads_are_cut(broker: Broker) -> None:
+    """A payload above MAX_EVENT is cut, flagged and counted; its neighbours are whole."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            await pub.publish("plant/x", b"before")
+            await pub.publish("plant/x", bytes(3 * MAX_EVENT))
+            await pub.publish("plant/x", b"after")
+        await until(lambda: len(log.events()) == 3)
+        await door.stop()
+        return log
+
+    log = asyncio.run(main())
+    assert [(len(p), f) for _, p, f in log.events()] == [(6, Flag(0)), (MAX_EVENT, Flag.CUT), (5, Flag(0))]
+    assert log.counters.cut["plant"] == 1
+
+
+def test_retained_messages_come_once_per_session(broker: Broker) -> None:
+    """A retained message is an event when the subscription is made and not again at every reconnect."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        async with publisher(broker) as pub:
+            await pub.publish("plant/state", b"on", retain=True)
+            door = await Door(broker, log).connected()
+            await until(lambda: len(log.events()) == 1)
+            await door.stop()
+            door = await Door(broker, log).connected()
+            await pub.publish("plant/x", b"next")
+            await until(lambda: len(log.events()) >= 2)
+            await door.stop()
+        return log
+
+    assert asyncio.run(main()).payloads() == [b"on", b"next"]
+
+
+def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> None:
+    """``run`` raises the raw log's OSError, and the message is not acknowledged: a restarted agent gets it."""
+
+    async def main() -> None:
+        log = Log(Counters())
+        log.broken = True
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            await pub.publish("plant/x", b"kept")
+        with pytest.raises(OSError, match="Input/output error"):
+            await asyncio.wait_for(door.task, 5)
+        fresh = Log(Counters())
+        door = await Door(broker, fresh).connected()
+        await until(lambda: fresh.payloads() == [b"kept"])
+        await door.stop()
+
+    asyncio.run(main())

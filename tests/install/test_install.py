@@ -1,0 +1,320 @@
+"""install.sh on the real zip, in folders of the test's own."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import ROOT, Place, call
+from vedette import __version__, config
+
+pytestmark = pytest.mark.install
+Variant = Callable[..., Path]
+
+
+def test_what_is_in_the_zip(zip_file: Path) -> None:
+    """One folder; the agent without the region's side; no compiler or Spark; a digest for every file."""
+    with zipfile.ZipFile(zip_file) as file:
+        assert file.testzip() is None
+        names = file.namelist()
+        top = f"vedette-{__version__}/"
+        assert all(name.startswith(top) for name in names)
+        inside = {name.removeprefix(top) for name in names}
+        assert {"install.sh", "vedette.toml", "vedette.service", "starter.vbundle", "bin/vedette"} <= inside
+        packages = {name.split("/")[1] for name in inside if name.startswith("packages/")}
+        assert {"vedette", "hyperscan", "lmdb", "cryptography"} <= packages
+        assert not packages & {"sigma", "pyspark", "pyarrow", "pip", "setuptools"}
+        assert not [name for name in inside if name.startswith("packages/vedette/region")]
+        sums = dict(reversed(line.split("  ")) for line in file.read(top + "SHA256SUMS").decode().splitlines())
+        assert sums.keys() == inside - {"SHA256SUMS"}
+        assert sums["install.sh"] == hashlib.sha256((ROOT / "install.sh").read_bytes()).hexdigest()
+
+
+def test_version(installed: Place) -> None:
+    """The installed command works, from a link and by its own path."""
+    done = call(installed.vedette, "version")
+    assert done.code == 0
+    assert __version__ in done.text
+    assert call(installed.prefix / "current/bin/vedette", "version") == done
+
+
+def test_nothing_of_the_host_is_used(installed: Place) -> None:
+    """Every library in the running program comes from the release, and its own path is the program's."""
+    runtime = installed.prefix / "current" / "runtime"
+    script = (
+        "import sys; sys.path.append(sys.argv[1])\n"
+        "import asyncio, ssl, hyperscan, lmdb, orjson, regex, zstandard, msgpack, structlog, vedette\n"
+        "print(sys.executable)\n"
+        "for line in open('/proc/self/maps'):\n"
+        "    if '.so' in line: print(line.split()[5])"
+    )
+    done = call(runtime / "bin/vedetted", "-I", "-S", "-B", "-c", script, installed.prefix / "current/packages")
+    assert done.code == 0, done.text
+    executable, *libraries = done.text.split()
+    assert Path(executable).resolve() == (runtime / "bin/vedetted").resolve()
+    assert len(libraries) > 20
+    assert not [path for path in libraries if not Path(path).is_relative_to(installed.prefix)]
+
+
+def alone() -> list[str]:
+    """``unshare`` into a mount namespace where mounting is allowed, or skip."""
+    command = ["unshare", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*command, "true"], check=False).returncode:
+        pytest.skip("mount namespaces are not allowed here")
+    return command
+
+
+def test_a_root_with_nothing_in_it(installed: Place, tmp_path: Path) -> None:
+    """The agent starts where there is no Python, no C library and no shell."""
+    root = tmp_path / "root"
+    inner = root / str(installed.prefix).lstrip("/")
+    inner.mkdir(parents=True)
+    current = installed.prefix / "current"
+    done = call(
+        *alone(), "sh", "-c", 'mount --bind "$1" "$2" && exec chroot "$3" "$4" -I -S -B "$5" version', "sh",
+        installed.prefix, inner, root, current / "runtime/bin/vedetted", current / "launch.py",
+    )  # fmt: skip
+    assert done.code == 0, done.text
+    assert __version__ in done.text
+
+
+def test_the_configuration_that_is_written(installed: Place) -> None:
+    """It has this installation's paths, trusts the starter rules, and is not for everybody to read."""
+    text = installed.config.read_text()
+    shipped = config.parse(text)
+    assert shipped.agent.data_dir == installed.data_dir
+    assert shipped.bundles.file == installed.prefix / "current/starter.vbundle"
+    assert len(shipped.bundles.trusted_keys) == 1
+    assert "/opt/vedette" not in text
+    assert "/var/lib/vedette" not in text
+    assert installed.config.stat().st_mode & 0o777 == 0o640
+    assert installed.data_dir.stat().st_mode & 0o777 == 0o750
+
+
+def test_a_second_run_changes_nothing(release: Path, place: Place) -> None:
+    """Running it again, with or without the folders, leaves every file as it is, and says so."""
+    assert place.install(release).code == 0
+    before = place.tree()
+    for done in (place.install(release), place.sh(release)):
+        assert done.code == 0
+        assert "nothing changed" in done.text
+        after = place.tree()
+        for changing in ("opt", "etc", "opt/bin", "opt/installed"):  # rewritten with the same contents
+            after[changing] = before[changing]
+        assert after == before
+
+
+def test_the_operators_configuration_stays(release: Path, variant: Variant, place: Place) -> None:
+    """A changed vedette.toml is kept through another run and an upgrade; the release's own is put beside it."""
+    place.install(release)
+    own = place.config.read_text().replace('#site = "default"', 'site = "vienna"')
+    place.config.write_text(own)
+    done = place.install(release)
+    assert done.code == 0
+    assert "vedette.toml.new" in done.text
+    assert place.install(variant("next", {"VERSION": b"9.0.0\n"})).code == 0
+    assert place.config.read_text() == own
+    assert '#site = "default"' in (place.config_dir / "vedette.toml.new").read_text()
+
+
+def test_another_key_for_the_starter_rules_is_said(release: Path, variant: Variant, place: Place) -> None:
+    """An upgrade whose starter rules are signed by a key that the kept configuration does not trust says so."""
+    place.install(release)
+    text = place.config.read_text()
+    key = config.parse(text).bundles.trusted_keys[0]
+    other = "ed25519:" + "A" * 43 + "="
+    changed = (release / "vedette.toml").read_text().replace(key, other).encode()
+    done = place.install(variant("next", {"vedette.toml": changed}))
+    assert done.code == 0
+    assert "does not trust the key" in done.text
+
+
+def test_upgrade(release: Path, variant: Variant, place: Place) -> None:
+    """A new release becomes current, the old one previous, and older ones go."""
+    place.install(release)
+    first = place.current()
+    for number in (7, 8):
+        before = place.current()
+        assert place.install(variant(str(number), {"VERSION": b"%d.0.0\n" % number})).code == 0
+        assert place.current().startswith(f"{number}.0.0-")
+        assert (place.prefix / "previous").readlink().name == before
+    assert {path.name for path in (place.prefix / "releases").iterdir()} == {place.current(), before}
+    assert first not in (place.current(), before)
+
+
+def test_a_release_that_does_not_run(release: Path, variant: Variant, place: Place) -> None:
+    """A release whose command fails is not switched to and leaves nothing behind."""
+    place.install(release)
+    before = place.current()
+    done = place.install(variant("broken", {"bin/vedette": b"#!/bin/sh\necho broken on purpose; exit 1\n"}))
+    assert done.code == 5
+    assert "broken on purpose" in done.text
+    assert place.current() == before
+    assert [path.name for path in (place.prefix / "releases").iterdir()] == [before]
+
+
+def test_a_configuration_that_the_release_does_not_take(release: Path, variant: Variant, place: Place) -> None:
+    """When the operator's configuration has a mistake, the running release stays and the mistake is shown."""
+    place.install(release)
+    before = place.current()
+    place.config.write_text("[agent]\nunknown_key = 1\n")
+    done = place.install(variant("next", {"VERSION": b"9.0.0\n"}))
+    assert done.code == 5
+    assert "unknown_key" in done.text
+    assert place.current() == before
+
+
+def test_a_damaged_archive(variant: Variant, place: Place) -> None:
+    """An archive with one changed file is refused before anything is written, and the file is named."""
+    done = place.install(variant("damaged", {"launch.py": b"print('evil')\n"}, sums=False))
+    assert done.code == 4
+    assert "launch.py" in done.text
+    assert list(place.folder.iterdir()) == []
+
+
+def test_a_damaged_installation_is_repaired(release: Path, place: Place) -> None:
+    """Installing the same release again puts back a file that was changed."""
+    place.install(release)
+    launcher = place.prefix / "current" / "launch.py"
+    launcher.write_text("raise SystemExit(3)\n")
+    assert call(place.vedette, "version").code == 3
+    assert place.install(release).code == 0
+    assert call(place.vedette, "version").code == 0
+    assert len(list((place.prefix / "releases").iterdir())) == 1
+
+
+def test_dry_run(release: Path, place: Place) -> None:
+    """--dry-run says what would be done and does none of it."""
+    done = place.install(release, "--dry-run")
+    assert done.code == 0
+    assert str(place.config) in done.text
+    assert list(place.folder.iterdir()) == []
+    place.install(release)
+    before = place.tree()
+    assert place.sh(release, "--uninstall", "--purge", "--dry-run").code == 0
+    assert place.tree() == before
+
+
+def test_a_processor_without_popcnt(release: Path, place: Place, tmp_path: Path) -> None:
+    """A host on which the pattern matcher would die is refused."""
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("flags : fpu sse sse2 ssse3 sse4_1 sse4_2\n")
+    done = call(
+        *alone(), "sh", "-c", 'mount --bind "$1" /proc/cpuinfo && exec sh "$2" --no-systemd --prefix "$3"', "sh",
+        cpuinfo, release / "install.sh", place.prefix,
+    )  # fmt: skip
+    assert done.code == 3
+    assert "popcnt" in done.text
+    assert list(place.folder.iterdir()) == []
+
+
+def test_region(release: Path, place: Place) -> None:
+    """--region makes the new configuration send its alerts there."""
+    assert place.install(release, "--region", "mqtts://region.example:8883").code == 0
+    uplink = config.load(place.config).uplink
+    assert (uplink.type, uplink.url) == ("mqtt", "mqtts://region.example:8883")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--region", "http://x"],
+        ["--region", 'mqtt://x"; rm -rf /'],
+        ["--region", "mqtt://x:1\nmqtt://y"],
+        ["--data-dir", "relative"],
+        ["--data-dir", "/var/lib"],
+        ["--data-dir", "/srv/a b"],
+        ["--data-dir", "/srv/../etc"],
+        ["--config-dir", "/etc/"],
+        ["--data-dir", "/srv/x\n/etc"],
+        ["--data-dir"],
+        ["--purge"],
+        ["--unknown"],
+        ["now"],
+    ],
+)
+def test_wrong_use(release: Path, place: Place, options: list[str]) -> None:
+    """Wrong or dangerous arguments end with exit code 2 and change nothing."""
+    done = place.sh(release, *options)
+    assert done.code == 2, done.text
+    assert done.text.startswith("vedette: ")
+    assert list(place.folder.iterdir()) == []
+
+
+def test_from_the_source_tree(place: Place) -> None:
+    """install.sh of the repository says how to get a release."""
+    done = place.sh(ROOT)
+    assert done.code == 2
+    assert "make dist" in done.text
+
+
+def test_two_at_a_time(release: Path, place: Place) -> None:
+    """While one run is at work another one gives way."""
+    place.install(release)
+    with (place.prefix / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = place.install(release)
+    assert done.code == 1
+    assert "another run" in done.text
+
+
+def test_uninstall_keeps_configuration_and_data(release: Path, place: Place) -> None:
+    """--uninstall removes the program only; the installed script does it, too; a second time is no mistake."""
+    place.install(release)
+    (place.data_dir / "raw").mkdir()
+    done = place.sh(place.prefix / "current", "--uninstall")
+    assert done.code == 0
+    assert not place.prefix.exists()
+    assert place.config.exists()
+    assert (place.data_dir / "raw").exists()
+    again = place.sh(release, "--uninstall")
+    assert again.code == 0
+    assert "nothing is installed" in again.text
+
+
+def test_purge(release: Path, place: Place) -> None:
+    """--uninstall --purge leaves nothing; the folders are those of the installation."""
+    place.install(release)
+    (place.data_dir / "raw").mkdir()
+    assert place.sh(release, "--uninstall", "--purge").code == 0
+    assert list(place.folder.iterdir()) == []
+
+
+def test_purge_spares_what_was_there_before(release: Path, place: Place) -> None:
+    """A folder that held other things before the installation is not removed."""
+    place.data_dir.mkdir()
+    (place.data_dir / "photos").mkdir()
+    place.install(release)
+    done = place.sh(release, "--uninstall", "--purge")
+    assert done.code == 0
+    assert "stays" in done.text
+    assert (place.data_dir / "photos").exists()
+    assert not place.config_dir.exists()
+
+
+def test_unpacked_by_unzip(zip_file: Path, tmp_path: Path) -> None:
+    """Unpacked with the usual tool, the programs can be run as they are."""
+    if shutil.which("unzip") is None:
+        pytest.skip("no unzip here")
+    assert call("unzip", "-q", zip_file, "-d", tmp_path).code == 0
+    assert os.access(tmp_path / f"vedette-{__version__}/install.sh", os.X_OK)
+
+
+def test_the_unit(release: Path, tmp_path: Path) -> None:
+    """systemd understands every line of the unit and rates it well protected."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    unit = tmp_path / "vedette.service"
+    unit.write_text((release / "vedette.service").read_text().replace("/opt/vedette/current/bin/vedette", "/bin/true"))
+    done = call("systemd-analyze", "verify", unit)
+    assert "vedette.service" not in done.text, done.text
+    done = call("systemd-analyze", "security", "--offline=true", "--threshold=25", unit)
+    assert done.code == 0, done.text
