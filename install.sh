@@ -100,9 +100,12 @@ arguments() {
     unit=/etc/systemd/system/vedette.service
     if [ "$prefix" = /opt/vedette ]; then command=/usr/local/bin/vedette; else command=$prefix/bin/vedette; fi
     [ "$purge" = no ] || [ "$action" = uninstall ] || die 2 "--purge goes with --uninstall"
-    if [ -n "$region" ] && ! printf '%s\n' "$region" | grep -Eq '^mqtts?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$'; then
-        die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'"
-    fi
+    case $region in
+        '') ;;
+        *[!]A-Za-z0-9.:/[-]*) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
+        mqtt://?* | mqtts://?*) ;;
+        *) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
+    esac
     if [ "$systemd" = yes ]; then
         [ "$(id -u)" = 0 ] || [ "$dry_run" = yes ] || die 3 "must run as root: use sudo (or --no-systemd with directories of your own)"
         [ -d /run/systemd/system ] || [ "$dry_run" = yes ] ||
@@ -157,28 +160,19 @@ plan() {
     fi
 }
 
-# render FILE: FILE with this installation's paths and, in vedette.toml, the region.
+# render FILE TARGET MODE: FILE with this installation's paths; of further sed expressions, those in $also.
 render() {
     sed -e 's|/opt/vedette|@PREFIX@|g' -e 's|/etc/vedette|@CONFIG@|g' -e 's|/var/lib/vedette|@DATA@|g' \
-        -e "s|@PREFIX@|$prefix|g" -e "s|@CONFIG@|$config_dir|g" -e "s|@DATA@|$data_dir|g" "$1" |
-        if [ -n "$region" ]; then
-            sed -e '/^\[uplink\]/,/^\[log\]/{' -e 's|^#type = .*|type = "mqtt"|' -e "s|^#url = .*|url = \"$region\"|" -e '}'
-        else
-            cat
-        fi
+        -e "s|@PREFIX@|$prefix|g" -e "s|@CONFIG@|$config_dir|g" -e "s|@DATA@|$data_dir|g" -e "$also" \
+        "$1" >"$2.tmp.$$"
+    chmod "$3" "$2.tmp.$$"
+    mv "$2.tmp.$$" "$2"
 }
 
 # own FOLDER: makes FOLDER if need be, marked as ours when it is new or empty, so that --purge removes no other's.
 own() {
     mkdir -p "$1"
     [ -n "$(ls -A "$1")" ] || : >"$1/.vedette"
-}
-
-# put FILE MODE: writes standard input to FILE by way of a temporary name.
-put() {
-    cat >"$1.tmp.$$"
-    chmod "$2" "$1.tmp.$$"
-    mv "$1.tmp.$$" "$1"
 }
 
 # point LINK TARGET: atomically.
@@ -247,7 +241,11 @@ folders() {
 }
 
 configuration() {
-    render "$here/vedette.toml" | put "$config.new" 640
+    also=''
+    if [ -n "$region" ]; then
+        also="/^\\[uplink\\]/,/^\\[log\\]/{s|^#type = .*|type = \"mqtt\"|;s|^#url = .*|url = \"$region\"|;}"
+    fi
+    render "$here/vedette.toml" "$config.new" 640
     if [ "$systemd" = yes ]; then chgrp vedette "$config.new"; fi
     if [ ! -e "$config" ]; then
         changed=yes
@@ -285,11 +283,8 @@ switch() {
     else
         point "$command" "$prefix/current/bin/vedette"
     fi
-    put "$prefix/installed" 644 <<END
-config_dir=$config_dir
-data_dir=$data_dir
-systemd=$systemd
-END
+    printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "systemd=$systemd" >"$prefix/installed.tmp.$$"
+    mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 
 prune() {
@@ -302,8 +297,9 @@ prune() {
 }
 
 service() {
-    render "$here/vedette.service" | if getent group adm >/dev/null; then cat; else grep -v '^SupplementaryGroups=adm'; fi |
-        put "$unit.new" 644
+    also=''
+    if ! getent group adm >/dev/null; then also='/^SupplementaryGroups=adm$/d'; fi
+    render "$here/vedette.service" "$unit.new" 644
     if [ -e "$unit" ] && cmp_files "$unit.new" "$unit"; then
         rm -f "$unit.new"
     else
@@ -313,7 +309,8 @@ service() {
     systemctl daemon-reload
     systemctl enable --quiet vedette
     [ "$start" = yes ] || return 0
-    if [ "$changed" = yes ]; then systemctl restart vedette; else systemctl start vedette; fi
+    if [ "$changed" = yes ]; then verb=restart; else verb=start; fi
+    systemctl $verb vedette || :
     if healthy; then return 0; fi
     journalctl -u vedette -n 20 --no-pager >&2 || :
     if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then
@@ -343,7 +340,7 @@ healthy() {
 lock() {
     mkdir -p "$prefix"
     if command -v flock >/dev/null 2>&1; then
-        exec 9>"$prefix/.lock"
+        exec 9>>"$prefix/.lock"
         flock -n 9 || die 1 "another run of install.sh is at work in $prefix"
     fi
 }
@@ -352,7 +349,7 @@ clean() {
     code=$?
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
-    rm -f "$config.new.tmp.$$" "$unit.new.tmp.$$" "$prefix/current.tmp.$$"
+    rm -f "$config.new.tmp.$$" "$unit.new.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
     exit "$code"
 }
 

@@ -17,7 +17,6 @@ import json
 import mmap
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import rules, send, traffic
-from bench.agent import Agent, free_port
+from bench.agent import Agent, bundle, directory, free_port, vedette
 
 RESULTS = Path(__file__).parent / "results"
 Hits = Counter[tuple[str, int]]
@@ -64,19 +63,24 @@ def alerts(landing: Path, stream: bytes | mmap.mmap, lines: int) -> Hits:
 
 def scanned(rule_folder: Path, sample: Path) -> Hits:
     """What ``vedette scan`` says of the file ``sample``. Raises RuntimeError when it fails."""
-    command = [sys.executable, "-m", "vedette", "scan", "--rules", str(rule_folder), "--format", "syslog", str(sample)]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"vedette scan failed: {done.stderr.decode(errors='replace')[-2000:]}")
-    return Counter((match["rule_id"], match["line"]) for match in map(json.loads, done.stdout.splitlines()))
+    found = vedette("scan", "--rules", rule_folder, "--format", "syslog", sample)
+    return Counter((match["rule_id"], match["line"]) for match in map(json.loads, found.splitlines()))
 
 
 def run(
-    folder: Path, stream: Path, lines: int, rule_folder: Path, *, core: int | None, sample: int, profile: Path | None
+    folder: Path,
+    stream: Path,
+    lines: int,
+    rule_folder: Path,
+    settings: str,
+    *,
+    core: int | None,
+    sample: int,
+    profile: Path | None,
 ) -> dict[str, Any]:
     """One run in the fresh ``folder``. Raises RuntimeError when the account is not right."""
     python = ("-m", "bench.sampler", str(profile)) if profile else ()
-    agent = Agent(folder, free_port(), rule_folder, core=core, python=python)
+    agent = Agent(folder, free_port(), settings, core=core, python=python)
     try:
         begun = time.monotonic()
         agent.wait(lambda status: True, 180, pause=0.2)
@@ -95,7 +99,7 @@ def run(
 
             def finished(status: dict[str, Any]) -> bool:
                 now = totals(status)
-                return now["judged"] >= lines and now["alerts_receipted"] == now["alerts_made"]
+                return now["judged"] >= lines and status["alerts"]["receipted"] == status["alerts"]["made"]
 
             status = agent.wait(finished, 600, pause=0.3)
             seconds = time.monotonic() - began
@@ -103,6 +107,8 @@ def run(
             threads = agent.threads()
             now = totals(status)
             now.subtract(base)
+            if status["identity_broken"]:
+                raise RuntimeError(f"the agent's own account does not add up: {status['identity_broken']}")
             if not now["received"] == now["stored"] == now["judged"] == lines:
                 raise RuntimeError(
                     f"sent {lines}, received {now['received']}, stored {now['stored']}, judged {now['judged']}"
@@ -135,7 +141,6 @@ def run(
         "rss_mb": after.rss_mb,
         "peak_rss_mb": after.peak_rss_mb,
         "candidates_share": round(now["candidates"] / lines, 5),
-        "matches": now["matches"],
         "alerts": now["alerts_made"],
         "alerts_equal_scan": {"lines": sample, "alerts": found.total()},
         "stored_bytes": sum(file.stat().st_size for file in (folder / "data" / "raw").rglob("*") if file.is_file()),
@@ -195,6 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--sample", type=int, default=200_000, help="lines on which the alerts are compared with scan")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--directory", action="store_true", help="run the rule files as they are, not as a bundle")
     parser.add_argument("--no-pin", action="store_true", help="leave the agent on all cores")
     parser.add_argument(
         "--profile", type=Path, metavar="FILE", help="sample the agent's stacks into FILE (costs a little)"
@@ -216,6 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rules.write(
             rule_folder, rules.rules(given.seed, given.rules, sample, share=given.share, alert_share=given.alert_share)
         )
+        typical = folder / "typical.log"  # another stream of the same kind: what is known before the traffic comes
+        typical.write_bytes(b"".join(traffic.blocks(given.seed + 1, rules.SAMPLE)))
+        settings = directory(rule_folder) if given.directory else bundle(folder, rule_folder, typical)
         runs = []
         for number in range(1, given.runs + 1):
             try:
@@ -224,6 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     stream,
                     given.count,
                     rule_folder,
+                    settings,
                     core=core,
                     sample=min(given.sample, given.count),
                     profile=given.profile,
@@ -236,6 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = {
         **_middle(runs),
         "rules": given.rules,
+        "rules_from": "directory" if given.directory else "bundle",
         "runs": [run["events_per_cpu_second"] for run in runs],
         "pinned_to_core": core,
         "machine": machine(),

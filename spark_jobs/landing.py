@@ -10,8 +10,8 @@ Three kinds of file are never rows, and each is said:
   comes again later.
 * **Empty or gone**: Spark's listing passes over it without a word. ``overlooked`` compares the batch with Spark's own
   log of files.
-* **Temporary** (``*.tmp``): a landing was stopped before its rename. The rows in it were never receipted, so their
-  agents send them again.
+* **Temporary** (``*.tmp`` beside the others, as some collectors write; Vedette's own landing writes elsewhere): a
+  collector was stopped before its rename. The rows in it were never receipted, so their agents send them again.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ orderly ``stop``: a ``kill`` then loses every message that it has acknowledged, 
 from __future__ import annotations
 
 import getpass
+import random
 import shutil
 import signal
 import socket
@@ -21,10 +22,19 @@ START_SECONDS = 10.0
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on at 127.0.0.1 now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that nobody listens on at 127.0.0.1 now.
+
+    Below the range that the kernel gives to outgoing connections: a client that waits for a dead broker would in time
+    be given the broker's own port, and connect to itself.
+    """
+    while True:
+        port = random.randint(12_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def mosquitto() -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
+import getpass
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
+from tests.certificates import Authority
 from vedette.config import MqttSettings
 from vedette.mqtt import Message, MqttClient
 
@@ -345,42 +341,10 @@ def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
     asyncio.run(main())
 
 
-def _authority(folder: Path) -> tuple[Path, Path, Path]:
-    """A self-signed authority and a certificate for 127.0.0.1; returns (ca, certificate, key)."""
-    now = datetime.datetime.now(datetime.UTC)
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "broker")])
-
-    def certificate(subject: x509.Name, public: ec.EllipticCurvePublicKey, ca: bool) -> x509.Certificate:
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        usage = x509.KeyUsage(True, False, False, False, False, ca, ca, False, False)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(ca_name)
-            .public_key(public)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca, None), critical=True)
-            .add_extension(usage, critical=True)
-            .add_extension(names, critical=False)
-            .sign(ca_key, hashes.SHA256())
-        )
-
-    pem = serialization.Encoding.PEM
-    files = folder / "ca.pem", folder / "cert.pem", folder / "key.pem"
-    files[0].write_bytes(certificate(ca_name, ca_key.public_key(), True).public_bytes(pem))
-    files[1].write_bytes(certificate(name, key.public_key(), False).public_bytes(pem))
-    private = serialization.PrivateFormat.PKCS8
-    files[2].write_bytes(key.private_bytes(pem, private, serialization.NoEncryption()))
-    return files
-
-
 def test_tls(tmp_path: Path) -> None:
     """mqtts:// carries messages when the authority signed the broker's certificate, and refuses it otherwise."""
-    ca, cert, key = _authority(tmp_path)
+    authority = Authority(tmp_path)
+    ca, (cert, key) = authority.ca, authority.issue("broker")
     with running(tmp_path / "broker", tls=(ca, cert, key)) as broker:
 
         async def main() -> None:
@@ -406,3 +370,57 @@ def test_a_bad_address_is_refused() -> None:
     """An address that is no broker's is an error at once, with the address in the text."""
     with pytest.raises(ValueError, match="http://x"):
         MqttClient(MqttSettings(url="http://x"), "a")
+
+
+def test_the_sample_configuration(tmp_path: Path) -> None:
+    """packaging/mosquitto.conf with its access list: an agent reaches the landing, and only under its own name."""
+    packaging = Path(__file__).parents[1] / "packaging"
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("broker")
+    broker = Broker(tmp_path / "broker", tls=(authority.ca, cert, key))
+    text = (packaging / "mosquitto.conf").read_text()
+    for sample, here in (
+        ("listener 8883", f"listener {broker.port} 127.0.0.1"),
+        ("/etc/mosquitto/certs/region-ca.pem", str(authority.ca)),
+        ("/etc/mosquitto/certs/broker.pem", str(cert)),
+        ("/etc/mosquitto/certs/broker.key", str(key)),
+        ("/etc/mosquitto/mosquitto.acl", str(packaging / "mosquitto.acl")),
+        ("/var/lib/mosquitto/", f"{broker.folder}/"),
+    ):
+        assert f" {sample}" in text or f"\n{sample}" in text
+        text = text.replace(sample, here)
+    broker.config.write_text(f"user {getpass.getuser()}\n{text}")
+    broker.start()
+
+    def settings(name: str) -> MqttSettings:
+        cert, key = authority.issue(name)
+        return MqttSettings(url=broker.url, ca_file=authority.ca, cert_file=cert, key_file=key)
+
+    async def main() -> None:
+        landed: list[Message] = []
+        got: list[Message] = []
+        share = ["$share/landing/vedette/v1/+/+/alerts"]
+        async with (
+            client(
+                "", "l", settings=settings("vedette-landing"), subscriptions=share, on_message=landed.append
+            ) as land,
+            client("", "p", settings=settings("vedette-publisher")) as publisher,
+            client("", "a", settings=settings("a1"), subscriptions=["vedette/v1/#"], on_message=got.append) as agent,
+        ):
+            await agent.publish("vedette/v1/default/a1/alerts", b"mine")
+            await until(lambda: [m.payload for m in landed] == [b"mine"])
+            await land.publish("vedette/v1/default/a2/receipts", b"another's")
+            await land.publish("vedette/v1/default/a1/receipts", b"receipt")
+            await publisher.publish("vedette/v1/default/bundles/stable/manifest", b"manifest", retain=True)
+            await until(lambda: [m.payload for m in got] == [b"receipt", b"manifest"])
+            for topic in ("default/a2/alerts", "other/a1/alerts", "default/bundles/stable/manifest"):
+                await asyncio.wait_for(agent.connected.wait(), 5)
+                with pytest.raises(PermissionError):
+                    await agent.publish(f"vedette/v1/{topic}", b"not mine")
+                await asyncio.sleep(0.05)
+            assert len(landed) == 1
+
+    try:
+        asyncio.run(main())
+    finally:
+        broker.kill()

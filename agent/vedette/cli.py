@@ -70,9 +70,9 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in ("bundle", "region") and importlib.util.find_spec("vedette.region"):
-            from vedette.region import cli
+            from vedette.region.cli import bundle, region
 
-            return cli.bundle if cmd_name == "bundle" else cli.region
+            return bundle if cmd_name == "bundle" else region
         return super().get_command(ctx, cmd_name)
 
 

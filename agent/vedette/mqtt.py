@@ -260,6 +260,8 @@ class MqttClient:
         self.settings = settings
         self.client_id = client_id
         self.connected = asyncio.Event()
+        self.outage = ""
+        """Why the last connection, or the last attempt, ended."""
         self._host: str = url.hostname
         self._port = url.port or (8883 if url.scheme == "mqtts" else 1883)
         self._tls = url.scheme == "mqtts"
@@ -301,6 +303,7 @@ class MqttClient:
                     connection.drop()
             if connection is not None and connection.failure is not None:
                 raise connection.failure
+            self.outage = reason
             if self._closing.is_set() or self._again:
                 continue
             if said != event:
@@ -376,8 +379,11 @@ class MqttClient:
         """Subscribe and wait for the end of the connection; returns why it ended."""
         if self._closing.is_set():
             return "closed"
-        if self._topics:
-            await self._send_subscribe(connection, list(self._topics))
+        subscribed: set[str] = set()
+        while wanted := [topic for topic in self._topics if topic not in subscribed]:
+            # A retained message that came with the first ones may have asked for more.
+            await self._send_subscribe(connection, wanted)
+            subscribed.update(wanted)
         log.info(Log.BROKER_CONNECTED, broker=self.settings.url, client_id=self.client_id)
         self.connected.set()
         return await connection.ended

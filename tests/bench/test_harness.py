@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from bench import harness
-from bench.agent import configuration, free_port
+from bench.agent import configuration, directory, free_port
 from bench.sampler import Sampler
 from vedette.config import SyslogInput, parse
 
@@ -39,7 +39,7 @@ def test_alerts_are_told_by_line(tmp_path: Path) -> None:
 
 def test_configuration_is_valid(tmp_path: Path) -> None:
     """The bench agent's configuration is one the agent accepts."""
-    config = parse(configuration(tmp_path, free_port(), tmp_path / "rules"))
+    config = parse(configuration(tmp_path, free_port(), directory(tmp_path / "rules")))
     assert isinstance(config.input[0], SyslogInput)
     assert config.agent.data_dir == tmp_path / "data"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from hashlib import md5
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.broker import Broker, running
 from vedette.config import MqttInput, MqttSettings
 from vedette.event import MAX_EVENT, Chunk, Flag, Frame
-from vedette.inputs.subscribe import MqttSubscription, recent
+from vedette.inputs.subscribe import MqttSubscription
 from vedette.mqtt import MqttClient
 from vedette.report import Counters
 
@@ -57,6 +58,11 @@ class Log:
             if c.origin_of is not None
         ]
 
+    def recent(self) -> list[tuple[int, str, bytes]]:
+        """As ``rawlog.read.recent_messages`` gives it."""
+        ids = [i for _, c in self.frames for i in c.message_ids or ()]
+        return [(i, topic, md5(data).digest()) for i, (topic, data, _) in zip(ids, self.events(), strict=True)]
+
     def payloads(self) -> list[bytes]:
         return [payload for _, payload, _ in self.events()]
 
@@ -84,9 +90,7 @@ class Door:
 
     def __init__(self, broker: Broker, log: Log, **options: object) -> None:
         settings = MqttInput(name="plant", url=broker.url, topics=("plant/#",), **options)  # type: ignore[arg-type]
-        self.door = MqttSubscription(
-            settings, log, log.counters, agent_id="a1", recent=recent(log.frames, "plant"), backoff=QUICK
-        )
+        self.door = MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent(), backoff=QUICK)
         self.task = asyncio.create_task(self.door.run())
 
     async def connected(self) -> Door:

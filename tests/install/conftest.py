@@ -131,7 +131,7 @@ def release(zip_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def variant(release: Path, tmp_path: Path) -> Callable[..., Path]:
-    """The release with some files replaced; unless ``sums`` is false its SHA256SUMS follow, so it is another release."""
+    """The release with some files replaced; unless ``sums`` is false SHA256SUMS follows, so it is another release."""
 
     def make(name: str, files: Mapping[str, bytes], *, sums: bool = True) -> Path:
         folder = tmp_path / "variants" / name

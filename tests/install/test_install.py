@@ -73,13 +73,15 @@ def alone() -> list[str]:
 
 
 def test_a_root_with_nothing_in_it(installed: Place, tmp_path: Path) -> None:
-    """The agent starts where there is no Python, no C library and no shell."""
+    """The agent starts where there is no Python, no C library and no shell: only the kernel and /proc."""
     root = tmp_path / "root"
     inner = root / str(installed.prefix).lstrip("/")
     inner.mkdir(parents=True)
+    (root / "proc").mkdir()
     current = installed.prefix / "current"
     done = call(
-        *alone(), "sh", "-c", 'mount --bind "$1" "$2" && exec chroot "$3" "$4" -I -S -B "$5" version', "sh",
+        *alone(), "sh", "-c",
+        'mount --bind "$1" "$2" && mount --rbind /proc "$3/proc" && exec chroot "$3" "$4" -I -S -B "$5" version', "sh",
         installed.prefix, inner, root, current / "runtime/bin/vedetted", current / "launch.py",
     )  # fmt: skip
     assert done.code == 0, done.text
@@ -229,6 +231,7 @@ def test_region(release: Path, place: Place) -> None:
         ["--region", "http://x"],
         ["--region", 'mqtt://x"; rm -rf /'],
         ["--region", "mqtt://x:1\nmqtt://y"],
+        ["--region", "mqtt://"],
         ["--data-dir", "relative"],
         ["--data-dir", "/var/lib"],
         ["--data-dir", "/srv/a b"],
@@ -243,7 +246,7 @@ def test_region(release: Path, place: Place) -> None:
 )
 def test_wrong_use(release: Path, place: Place, options: list[str]) -> None:
     """Wrong or dangerous arguments end with exit code 2 and change nothing."""
-    done = place.sh(release, *options)
+    done = place.install(release, *options)
     assert done.code == 2, done.text
     assert done.text.startswith("vedette: ")
     assert list(place.folder.iterdir()) == []

@@ -72,7 +72,9 @@ def line_chunks(draw: st.DrawFn) -> Chunk:
     """Any chunk of lines."""
     events = draw(st.lists(st.binary(max_size=40).map(lambda b: b.replace(b"\n", b"\r")), min_size=1, max_size=30))
     data = b"".join(event + b"\n" for event in events)
-    marks = tuple((pos, draw(st.integers(1, 7))) for pos in sorted(draw(st.sets(st.integers(0, len(data)), max_size=3))))
+    marks = tuple(
+        (pos, draw(st.integers(1, 7))) for pos in sorted(draw(st.sets(st.integers(0, len(data)), max_size=3)))
+    )
     file = draw(st.none() | _files)
     return Chunk(draw(_words), draw(_words), draw(_times), data, origins=(draw(_words),), marks=marks, file=file)
 

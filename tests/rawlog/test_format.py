@@ -38,7 +38,9 @@ def test_frame_bytes() -> None:
     data = encode(lines(b"one", b"two", at=1234))
     seed = crc32(bytes.fromhex(LOG))
     fields = struct.unpack_from("<4s5IQQQq3I", data)
-    magic, meta_size, meta_raw, body_size, raw, events, offset, first, durable, at, meta_crc, body_crc, head_crc = fields
+    magic, meta_size, meta_raw, body_size, raw, events, offset, first, durable, at, meta_crc, body_crc, head_crc = (
+        fields
+    )
     assert (magic, meta_raw, raw, events, offset, first, durable, at) == (b"\xfeVF\x01", 0, 8, 2, 100, 7, 50, 1234)
     meta, body = data[68 : 68 + meta_size], data[68 + meta_size :]
     assert msgpack.unpackb(meta) == {"input": "auth", "codec": "syslog"}

@@ -25,7 +25,7 @@ _REQUEST = re.compile(
     r"(?P<method>[A-Za-z-]{1,32}) (?P<uri>(?P<stem>[^?]*)(?:\?(?P<query>.*))?) (?P<version>HTTP/[\d.]{1,5})",
     re.S,
 )
-_TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
+_TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/((?:19|20)\d\d):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
 
 _NAMES = {
     "host": ("cs-host",),

@@ -46,10 +46,10 @@ _TABLE = {
         tlsclientservername tlssni sni servernameindication requestedhost
         """,
     "url": "url uri curi urloriginal urlfull httprequestreferrer csreferer csreferrer referer referrer requesturl",
-    "user_agent": "useragent csuseragent cuseragent useragentoriginal httpuseragent httprequestuseragent ua",
+    "user_agent": "useragent csuseragent cuseragent useragentoriginal httpuseragent ua",
     "device": """
-        device deviceid devicename clientid serial serialnumber sensor sensorid sensorname imei deveui machineid gatewayid
-        gateway nodeid assetid thingname iface
+        device deviceid devicename clientid serial serialnumber sensor sensorid sensorname imei deveui machineid
+        gatewayid gateway nodeid assetid thingname iface
         """,
     "text": "command commandline processcommandline parentcommandline processargs cmd cmdline argv scriptblocktext",
 }

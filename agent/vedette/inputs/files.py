@@ -1,8 +1,8 @@
 """Looking at the file system for ``tail.py``: which files there are, and which file one is.
 
 A file is known by its inode and its fingerprint, not by its path. The fingerprint of a position is the hex digest
-(SHA-256, first 16 bytes) of the file's first ``min(SPAN, position)`` bytes. It covers only bytes before the position, so
-it stays true while the file grows, and the position says how long the fingerprinted span is.
+(SHA-256, first 16 bytes) of the file's first ``min(SPAN, position)`` bytes. It covers only bytes before the position,
+so it stays true while the file grows, and the position says how long the fingerprinted span is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import glob
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -93,6 +94,22 @@ def in_folders(folders: Iterable[str], inodes: set[int]) -> list[Seen]:
                         key = (status.st_dev, status.st_ino)
                         found.append(Seen(path, key, status.st_size, status.st_mtime_ns))
     return found
+
+
+def rotated_since(path: str, changed: int) -> list[Seen]:
+    """Files that were at ``path``, last changed at ``changed`` ns or later, and rotated away; in order; raises nothing.
+
+    By the names that rotation gives (``app.log.1``, ``app.log-20241120``, ``app.2024-11-20.log``) and by time.
+    """
+    folder, name = os.path.split(path)
+    stem, extension = os.path.splitext(name)
+    number = r"[.\-_]\d[\d.\-_T]*"
+    names = re.compile(f"{re.escape(name)}{number}|{re.escape(stem)}{number}{re.escape(extension)}")
+    inodes = set()
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        inodes = {entry.inode() for entry in entries if names.fullmatch(entry.name)}
+    since = [one for one in in_folders([folder], inodes) if one.changed >= changed]
+    return sorted(since, key=lambda one: one.changed)
 
 
 def open_same(path: str, key: Key) -> int:

@@ -97,7 +97,8 @@ _SSHD = (
     r"(?: ssh\d?(?:: (?P<key_type>\S+) (?P<key_fingerprint>\S+))?)?",
     rf"{_NOTE}(?:Invalid|Illegal) user (?P<user>.*) {_FROM}",
     rf"{_NOTE}(?:Connection (?:closed|reset) by|Disconnected from|Disconnecting)"
-    rf"(?: (?:authenticating |invalid )?user (?P<user>.*))? {_ADDRESS}(?: port (?P<src_port>\d+))?",
+    rf"(?: (?:authenticating |invalid )?user (?P<user>.*?))? {_ADDRESS} port (?P<src_port>\d+)",
+    rf"{_NOTE}Connection (?:closed|reset) by {_ADDRESS}",
     rf"{_NOTE}maximum authentication attempts exceeded for {_INVALID}(?P<user>.*) {_FROM}",
     rf"{_NOTE}User (?P<user>.*) from {_IP} not allowed because (?P<reason>.*)",
     rf"{_NOTE}(?P<user>ROOT) LOGIN REFUSED FROM {_ADDRESS}(?: port (?P<src_port>\d+))?",
@@ -105,7 +106,8 @@ _SSHD = (
     rf"{_NOTE}Unable to negotiate with {_ADDRESS} port (?P<src_port>\d+): (?P<reason>.*)",
     rf"{_NOTE}Bad protocol version identification '(?P<identification>.*)' {_FROM}",
     rf"{_NOTE}kex_exchange_identification: (?P<reason>.*)",
-    rf"{_NOTE}(?:banner exchange|ssh_dispatch_run_fatal): Connection from {_ADDRESS} port (?P<src_port>\d+): (?P<reason>.*)",
+    rf"{_NOTE}(?:banner exchange|ssh_dispatch_run_fatal): Connection from {_ADDRESS} port (?P<src_port>\d+): "
+    r"(?P<reason>.*)",
     rf"{_NOTE}(?:Did not receive identification string|Received disconnect|Connection) "
     rf"from {_ADDRESS}(?: port (?P<src_port>\d+))?",
     rf"{_NOTE}Timeout before authentication for (?:connection from )?{_ADDRESS}(?: port (?P<src_port>\d+))?",

@@ -22,14 +22,14 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import md5
 
 import structlog
 
 from vedette.config import MqttInput
-from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Frame, Intake
+from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
 from vedette.mqtt import BACKOFF, Message, MqttClient
 from vedette.report import Counters, Dropped, Log
 
@@ -45,22 +45,8 @@ DIGEST = 16
 """Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
 
 
-def payload_digest(payload: bytes) -> bytes:
-    """MD5 of a payload as it is stored (cut to MAX_EVENT)."""
+def _digest(payload: bytes) -> bytes:
     return md5(payload, usedforsecurity=False).digest()
-
-
-def recent(frames: Iterable[Frame], input: str) -> Iterator[tuple[int, str, bytes]]:
-    """What ``MqttSubscription`` wants as its ``recent``: (packet identifier, topic, payload digest) per stored message.
-
-    ``frames`` are the log's newest, in order; those of other inputs are passed over.
-    """
-    for frame in frames:
-        chunk = frame.chunk
-        if chunk.input == input and chunk.message_ids is not None:
-            for i, (start, end) in enumerate(chunk.spans()):
-                topic = chunk.origins[chunk.origin_of[i] if chunk.origin_of is not None else 0]
-                yield chunk.message_ids[i], topic, payload_digest(chunk.data[start:end])
 
 
 class _Seen:
@@ -88,7 +74,8 @@ class _Seen:
 class MqttSubscription:
     """One ``[[input]] type = "mqtt"``; see the module's text.
 
-    ``recent`` is what the raw log's tail holds of this input (see the function of that name).
+    ``recent`` is what the raw log's tail holds of this input: packet identifier, topic and MD5 of the payload as it was
+    stored (``rawlog.read.recent_messages``).
     """
 
     def __init__(
@@ -165,9 +152,7 @@ class MqttSubscription:
         self._counters.bytes_in[name] += len(message.payload)
         if len(message.payload) > MAX_EVENT:
             self._say_cut(message)
-        if message.dup and self._seen.has(
-            message.message_id, message.topic, payload_digest(message.payload[:MAX_EVENT])
-        ):
+        if message.dup and self._seen.has(message.message_id, message.topic, _digest(message.payload[:MAX_EVENT])):
             self._counters.drop(name, Dropped.DUPLICATE)
             self._stored.put_nowait((self._last, [message]))  # its first copy may not be on disk yet
             return
@@ -228,7 +213,7 @@ class MqttSubscription:
             origin_of.append(topics.setdefault(message.topic, len(topics)))
             ids.append(message.message_id if message.qos else 0)
             if message.qos:
-                self._seen.add(message.message_id, message.topic, payload_digest(payload))
+                self._seen.add(message.message_id, message.topic, _digest(payload))
         return Chunk(
             self.settings.name,
             self._codec,

@@ -83,7 +83,7 @@ _SD_ESCAPE = re.compile(r'\\(["\\\]])')
 _PRI = re.compile(rb"<(\d{1,3})>")
 _STAMP = re.compile(
     rb" *(?:\d{1,10}: )?[*.%]?"
-    rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: (\d{4}))? (\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
+    rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: ((?:19|20)\d\d))? (\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
     rb"(?: ((?:19|20)\d\d)(?= ))?(?: [A-Z]{2,5}(?=:))?"
     rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
     rb"|(?:1 )?(\d{10})(?:\.(\d{1,9}))?(?= ))"
@@ -238,11 +238,11 @@ def micros(time: datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND
 
 
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|z|[+-]\d\d:?\d\d)?")
+_ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|z|[+-]\d\d:?\d\d)?")
 
 
 def iso_time(text: str, zone: tzinfo | None = None) -> int | None:
-    """Microseconds of an RFC 3339 time (a blank for the T, a comma, no offset: all accepted); None when it is none."""
+    """Microseconds of an RFC 3339 time of 1900 to 2199 (a blank for T, a comma, no offset: accepted); else None."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None

@@ -11,6 +11,7 @@ gone, and no tailer can know it.
 * **Rotation by rename**: the old file is read to its end before the new one, and stays open until a new file is at its
   path (or it is deleted) and it has been idle for ``linger`` seconds, because its writer may not have noticed yet. Its
   positions go under its new name. At start, saved files that no path leads to any more are looked for in their folders.
+  Files that came and went between two looks are found by the names that rotation gives.
 * **Truncation** (copytruncate): a file that is smaller than what was read, or does not begin as it did, is read from
   its start.
 * **Unreadable** files are said once and tried again at every poll, as are paths where nothing is yet.
@@ -25,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -35,7 +36,18 @@ import structlog
 from vedette.config import FileInput
 from vedette.event import CHUNK_BYTES, Chunk, FilePosition, Intake
 from vedette.inputs.deliver import deliver
-from vedette.inputs.files import SPAN, Key, Seen, fingerprint, in_folders, intact, look, open_same, resume
+from vedette.inputs.files import (
+    SPAN,
+    Key,
+    Seen,
+    fingerprint,
+    in_folders,
+    intact,
+    look,
+    open_same,
+    resume,
+    rotated_since,
+)
 from vedette.inputs.framing import Lines, Run
 from vedette.report import Counters, Log
 
@@ -43,6 +55,8 @@ log = structlog.get_logger()
 
 LINGER_SECONDS = 10.0
 """A rotated file that has not grown for so long is finished."""
+FORSAKEN_SECONDS = 3600.0
+"""So is one that was moved away and that no other file has replaced."""
 OPEN_FILES = 256
 """Files held open; beyond, the one that grew longest ago is closed, and opened again when it grows."""
 TURN_BYTES = 16 << 20
@@ -72,6 +86,8 @@ class _File:
     """Modification time of what has been read to its end."""
     rotated_from: str = ""
     """The path it left; empty: it is where it was found."""
+    left: int = -1
+    """Modification time when it was found to have left."""
     grown: float = 0.0
     """Loop time at which it last gave bytes, or was rotated."""
     finished: bool = False
@@ -85,6 +101,9 @@ class _File:
     def read(self) -> int:
         """After the last byte read."""
         return self.position + self.lines.pending
+
+    def committed(self) -> FilePosition:
+        return FilePosition(self.path, self.key[1], fingerprint(self.head, self.position), self.position)
 
 
 class FileTail:
@@ -157,9 +176,10 @@ class FileTail:
         known = {one.path for saved in self._saved.values() for one in saved}
         gone = {inode: saved[-1].path for inode, saved in self._saved.items() if inode not in inodes}
         followed = set()
-        for one in await self._in_thread(in_folders, map(os.path.dirname, gone.values()), set(gone)):
+        rotated = await self._in_thread(in_folders, map(os.path.dirname, gone.values()), set(gone))
+        for one in sorted(rotated, key=lambda one: one.changed):
             former = gone[one.key[1]]
-            if await self._follow(one, rotated_from=former):
+            if await self._follow(one, rotated_from=former, known=True):
                 followed.add(former)
                 log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
         for one in seen:
@@ -168,16 +188,20 @@ class FileTail:
                 log.warning(Log.FILE_ROTATED, input=self._name, path=one.path, now=None, reason=reason)
             await self._follow(one, at_end=not self._settings.from_start and one.path not in known)
 
-    async def _follow(self, seen: Seen, *, rotated_from: str = "", at_end: bool = False) -> bool:
-        """Take up a file, where it was left when it is a known one. False when it cannot be read (yet)."""
-        file = _File(seen.path, seen.key, rotated_from=rotated_from, grown=asyncio.get_running_loop().time())
+    async def _follow(self, seen: Seen, *, rotated_from: str = "", known: bool = False, at_end: bool = False) -> bool:
+        """Take up a file, where it was left when it is a saved one; ``known``: only then.
+
+        False when it is not taken up, or cannot be read yet.
+        """
+        file = _File(seen.path, seen.key, rotated_from=rotated_from, left=seen.changed)
+        file.grown = asyncio.get_running_loop().time()
         saved = self._saved.get(seen.key[1], [])
         try:
             descriptor = await self._in_thread(self._open, file)
             position = await self._in_thread(resume, descriptor, saved)
             if position is not None:
                 file.base = position.position
-            elif rotated_from:  # the inode has been given to another file
+            elif known:  # the inode has been given to another file
                 self._close(file)
                 return False
             elif saved:
@@ -219,7 +243,9 @@ class FileTail:
         await self._find_rotated(seen)
         more = False
         for file in sorted(self._files.values(), key=lambda file: not file.rotated_from):
-            more |= await self._read(file, seen.get(file.key))
+            while (again := await self._read(file, seen.get(file.key))) and file.rotated_from:
+                pass  # what a new file holds comes after what the old one held
+            more |= again
         for one in files:
             if one.key not in self._files and await self._follow(one):
                 more |= await self._read(self._files[one.key], one)
@@ -250,6 +276,17 @@ class FileTail:
             file.grown = asyncio.get_running_loop().time()
             log.info(Log.FILE_ROTATED, input=self._name, path=file.path, now=path if one else None)
             file.path = path
+            file.left = one.changed if one else file.changed
+        await self._follow_between(seen)
+
+    async def _follow_between(self, seen: Container[Key]) -> None:
+        """Take up files that came to a path and left it between two looks, after one that was seen there."""
+        lingering = [file for file in self._files.values() if file.rotated_from and not file.finished]
+        for path in {file.rotated_from for file in lingering}:
+            left = max(file.left for file in lingering if file.rotated_from == path)
+            for one in await self._in_thread(rotated_since, path, left):
+                if one.key not in self._files and one.key not in seen:
+                    await self._follow(one, rotated_from=path)
 
     async def _read(self, file: _File, seen: Seen | None) -> bool:
         """Hand over what is new in a file. True when there is more."""
@@ -296,20 +333,20 @@ class FileTail:
                 continue
             deleted = key not in seen and (file.descriptor is None or not os.fstat(file.descriptor).st_nlink)
             idle = asyncio.get_running_loop().time() - file.grown
-            if (deleted or file.rotated_from in paths) and idle >= self._linger:
+            if idle >= (self._linger if deleted or file.rotated_from in paths else FORSAKEN_SECONDS):
                 file.lines.end()
                 self._give(file, file.lines.take())
                 self._close(file)
                 file.finished = True
                 if key not in seen:
                     del self._files[key]
+                    self._saved[key[1]] = [file.committed()]
 
     def _give(self, file: _File, run: Run | None) -> None:
         if run is None:
             return
         if run.marks:
             log.warning(Log.EVENT_CUT, input=self._name, path=file.path, events=len(run.marks))
-        position = FilePosition(file.path, file.key[1], fingerprint(file.head, file.position), file.position)
         codec = self._settings.format
-        chunk = Chunk(self._name, codec, self._clock(), run.data, marks=run.marks, file=position)
+        chunk = Chunk(self._name, codec, self._clock(), run.data, marks=run.marks, file=file.committed())
         deliver(chunk, self._intake, self._counters)

@@ -27,6 +27,8 @@ GATHER_SECONDS = 1.0
 """From the first alert to the file that holds it."""
 BATCH_ALERTS = 1000
 """In one file."""
+LEAST_SECONDS = 0.1
+"""Shortest heartbeat."""
 BACKOFF = (1.0, 30.0)
 
 
@@ -50,7 +52,7 @@ class DirectoryUplink:
         self._outbox = outbox
         self._counters = counters
         self._status = status
-        self._heartbeat = settings.heartbeat
+        self._heartbeat = max(settings.heartbeat, LEAST_SECONDS)
         self._clock = clock
         self._gather = gather
         self._backoff = backoff

@@ -43,6 +43,8 @@ SESSION_EXPIRY = 7 * 86400
 """Seconds for which the broker keeps receipts for an agent that is away."""
 IDLE_SECONDS = 1.0
 """Longest wait before looking for alerts whose receipt is overdue."""
+LEAST_SECONDS = 0.1
+"""Shortest ``resend_after`` and ``heartbeat``."""
 MERGE = 100
 """Sent runs of seqs are remembered in steps of ``resend_after / MERGE``: so many of them at most, besides gaps."""
 
@@ -77,6 +79,8 @@ class MqttUplink:
         backoff: tuple[float, float] = BACKOFF,
     ) -> None:
         self._settings = settings
+        self._resend_after = max(settings.resend_after, LEAST_SECONDS)
+        self._interval = max(settings.heartbeat, LEAST_SECONDS)
         self._outbox = outbox
         self._counters = counters
         self._status = status
@@ -182,7 +186,7 @@ class MqttUplink:
             self._beat.clear()
             try:
                 await self.client.publish(self._status_topic, self._status(), retain=True)
-                await asyncio.wait_for(self._beat.wait(), self._settings.heartbeat)
+                await asyncio.wait_for(self._beat.wait(), self._interval)
             except PermissionError as error:
                 self._say(str(error))
                 await asyncio.sleep(self._backoff[1])
@@ -199,7 +203,7 @@ class MqttUplink:
                 self._delay = min(self._delay * 2, self._backoff[1])
             batch = self._next()
             if not batch:
-                await self._outbox.more(min(IDLE_SECONDS, self._settings.resend_after / 4))
+                await self._outbox.more(min(IDLE_SECONDS, self._resend_after / 4))
                 continue
             task = asyncio.create_task(self._publish(batch))
             self._flying.add(task)
@@ -211,7 +215,7 @@ class MqttUplink:
     def _next(self) -> list[tuple[int, bytes]]:
         """The next batch, of what goes again or of what is new; empty when there is none."""
         now = time.monotonic()
-        while self._sent and self._sent[0].at + self._settings.resend_after <= now:
+        while self._sent and self._sent[0].at + self._resend_after <= now:
             _, first, last = self._sent.popleft()
             self._again.append((first, last))
         while self._again:
@@ -255,7 +259,7 @@ class MqttUplink:
         now = time.monotonic()
         if self._sent and self._sent[-1].last + 1 == first:
             newest = self._sent[-1]
-            if now - newest.at < self._settings.resend_after / MERGE:
+            if now - newest.at < self._resend_after / MERGE:
                 self._sent[-1] = newest._replace(last=last)
                 return
         self._sent.append(_Run(now, first, last))

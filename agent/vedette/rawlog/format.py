@@ -254,7 +254,7 @@ class Coder:
             data = self._inflate(data, header.meta_raw, "metadata")
         try:
             return self._parse(header, msgpack.unpackb(data, unicode_errors="surrogateescape", use_list=False))
-        except (KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise ValueError(f"frame metadata cannot be read: {error!r}") from error
 
     @staticmethod

@@ -1,0 +1,250 @@
+"""``vedette bundle …`` and ``vedette region …``: the commands of those who write rules and run the centre."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import orjson
+
+from vedette import __version__
+from vedette.bundle.manifest import rfc3339
+from vedette.bundle.trust import BundleRefused, inspect, verify
+from vedette.cli import CONTROL, fail
+from vedette.config import MqttSettings
+from vedette.region import build as builder
+from vedette.region import sign as signer
+
+path_argument = click.argument("path", type=click.Path(path_type=Path))
+
+
+def broker_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that reach a broker: the fields of ``MqttSettings``."""
+    for option in reversed(
+        [
+            click.option("--broker", "url", required=True, help="mqtt://host:port or mqtts://host:port."),
+            click.option("--username", default="", help="User name at the broker."),
+            click.option("--password-file", type=click.Path(path_type=Path), help="File with the password."),
+            click.option("--ca", "ca_file", type=click.Path(path_type=Path), help="CA of the broker's certificate."),
+            click.option("--cert", "cert_file", type=click.Path(path_type=Path), help="Client certificate."),
+            click.option("--key-file", type=click.Path(path_type=Path), help="Key of the client certificate."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def bundle() -> None:
+    """Signed rule sets: make a key, build, sign, verify, show."""
+
+
+@bundle.command()
+@path_argument
+def keygen(path: Path) -> None:
+    """Write a new signing key to PATH (for its owner only) and print the public key for agents.
+
+    Example: vedette bundle keygen region.pem
+    """
+    try:
+        click.echo(signer.keygen(path))
+    except OSError as error:
+        fail(f"{path}: {error.strerror or error}")
+
+
+@bundle.command()
+@click.argument("rules", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The bundle file to write.")
+@click.option("--version", type=click.IntRange(1), required=True, help="Must rise with every published bundle.")
+@click.option("--name", default="rules", show_default=True, help="Shown in alerts as NAME-VERSION.")
+@click.option("--days", default=365, show_default=True, type=click.IntRange(1), help="Until it expires.")
+@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: guides the prefilter.")
+@click.option("--strict", is_flag=True, help="Refuse to build when a rule does not run or a test event fails.")
+def build(
+    rules: tuple[Path, ...], output: Path, version: int, name: str, days: int, sample: Path | None, strict: bool
+) -> None:
+    """Build an unsigned bundle from the rule files and folders RULES, with the test events beside them.
+
+    Example: vedette bundle build rules/sigma -o starter-1.vbundle --version 1
+    """
+    from vedette.compiler import build as compiler
+    from vedette.compiler import cases
+    from vedette.compiler.sigma import rule_files
+    from vedette.engine.artifact import Artifact
+    from vedette.engine.selftest import check
+
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
+        fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
+    try:
+        plan = compiler.build(rules, sample=sample.read_bytes() if sample else b"")
+        tests, mistakes = cases.load(plan.rules)
+        artifact = Artifact.of(plan)
+        failures = check(artifact.engine(), tests)
+        for line in (*plan.refused, *mistakes, *failures):
+            click.echo(CONTROL.sub("?", str(line)), err=True)
+        if failures or (strict and (plan.refused or mistakes)):
+            fail("not built: a test event fails or a rule does not run; see above")
+        now = time.time_ns() // 1000
+        listed = [*compiler.described(plan.rules), *({"state": "refused", **r._asdict()} for r in plan.refused)]
+        data = builder.build(
+            name=name,
+            version=version,
+            created=now,
+            expires=now + days * 86_400_000_000,
+            plan=artifact.plan,
+            databases=artifact.databases,
+            sources=_sources(rules, list(rule_files(rules))),
+            rules=listed,
+            tests=[case.to_row() for case in tests],
+            hyperscan_version=artifact.library,
+        )
+        output.write_bytes(data)
+    except (OSError, ValueError) as error:
+        fail(error)
+    click.echo(f"{output}: {len(plan.rules)} rules, {len(tests)} test events, {len(data):,} bytes, not signed yet")
+
+
+def _sources(roots: tuple[Path, ...], files: list[Path]) -> dict[str, bytes]:
+    """Rule files by path below the folder they were found in; ``.yaml`` becomes ``.yml``, other signs ``-``."""
+    sources = {}
+    for file in files:
+        root = next((root for root in roots if file.is_relative_to(root) and root.is_dir()), file.parent)
+        parts = [re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in file.relative_to(root).with_suffix(".yml").parts]
+        sources["/".join(parts)] = file.read_bytes()
+    return sources
+
+
+@bundle.command()
+@path_argument
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key from `bundle keygen`.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Instead of replacing PATH.")
+def sign(path: Path, key: Path, output: Path | None) -> None:
+    """Sign the bundle PATH with a private key.
+
+    Example: vedette bundle sign starter-1.vbundle --key region.pem
+    """
+    try:
+        private = signer.load_key(key)
+        data = signer.sign(path.read_bytes(), private)
+        (output or path).write_bytes(data)
+    except (OSError, ValueError) as error:
+        fail(error)
+    click.echo(f"{output or path}: signed by {signer.public_text(private)}")
+
+
+@bundle.command("verify")
+@path_argument
+@click.option("--trusted-key", "keys", multiple=True, required=True, help="ed25519:… as agents have it.")
+def verify_command(path: Path, keys: tuple[str, ...]) -> None:
+    """Check PATH as an agent would: structure, signature, digests, and its own self-test.
+
+    Exit code 1 when an agent would refuse it.
+
+    Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
+    """
+    from vedette.rules import trial
+
+    try:
+        found = verify(path.read_bytes(), keys, __version__)
+        engine = trial(found)
+    except OSError as error:
+        fail(error)
+    except (BundleRefused, ValueError) as error:
+        click.echo(f"{path}: refused: {error}", err=True)
+        raise SystemExit(1) from None
+    click.echo(f"{path}: good: {len(engine.plan.rules)} rules, {len(found.tests)} self-tests pass")
+    if found.expired(time.time_ns() // 1000):
+        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
+        raise SystemExit(1)
+
+
+@bundle.command()
+@path_argument
+@click.option("--json", "as_json", is_flag=True, help="Manifest and rule list as JSON.")
+def show(path: Path, as_json: bool) -> None:
+    """Show what a bundle holds, without trusting it.
+
+    Example: vedette bundle show starter-1.vbundle
+    """
+    try:
+        found = inspect(path.read_bytes())
+        rules = found.rules
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+    if as_json:
+        document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return
+    manifest = found.manifest
+    click.echo(
+        f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
+        f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
+        f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
+        f"{len(rules)} rules, {len(found.tests)} self-test events"
+    )
+    for rule in rules:
+        click.echo(CONTROL.sub("?", f"  {rule.get('level', rule.get('state', '')):<13} {rule.get('title', '')}"))
+
+
+@click.group()
+def region() -> None:
+    """The centre: publish bundles, land alerts."""
+
+
+@region.command()
+@path_argument
+@broker_options
+@click.option("--fleet", default="default", show_default=True)
+@click.option("--channel", default="stable", show_default=True)
+@click.option("--landing", type=click.Path(path_type=Path), help="Keep the rule list in this landing folder.")
+def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker: object) -> None:
+    """Publish the signed bundle PATH to the agents of a fleet that follow a channel.
+
+    Example: vedette region publish starter-1.vbundle --broker mqtt://region:1883 --fleet plants
+    """
+    from vedette.region.publish import publish as publish_bundle
+
+    try:
+        settings = MqttSettings(**broker)  # type: ignore[arg-type]
+        announced = asyncio.run(
+            publish_bundle(settings, path.read_bytes(), fleet=fleet, channel=channel, landing=landing)
+        )
+    except (OSError, ValueError, TimeoutError) as error:
+        fail(f"not published: {error}")
+    click.echo(f"{path}: published version {announced.version} to fleet {fleet}, channel {channel}")
+
+
+@region.command()
+@broker_options
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="The landing folder.")
+@click.option("--client-id", default="vedette-landing", show_default=True, help="Its session at the broker: keep it.")
+@click.option("--seconds", default=5.0, show_default=True, help="A file at the latest so often.")
+@click.option("--rows", default=10_000, show_default=True, help="A file at the latest after so many rows.")
+def land(folder: Path, client_id: str, seconds: float, rows: int, **broker: object) -> None:
+    """Land alerts and heartbeats as Parquet files, then send receipts; until SIGTERM or SIGINT.
+
+    Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
+    """
+    from vedette.app import configure_logging
+    from vedette.config import LogSettings
+    from vedette.region.land import LandingSettings
+    from vedette.region.land import land as run_landing
+
+    configure_logging(LogSettings())
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        settings = MqttSettings(**broker)  # type: ignore[arg-type]
+        await run_landing(LandingSettings(settings, folder, client_id, max_rows=rows, max_seconds=seconds), stop)
+
+    try:
+        asyncio.run(main())
+    except (OSError, ValueError) as error:
+        fail(error)

@@ -1,0 +1,177 @@
+"""Publish a signed bundle to a fleet's channel: retained topics that every agent of the channel subscribes to.
+
+Order, so that an agent never learns of a bundle that it cannot fetch:
+
+1. the channel's manifest message is read: a bundle older than it, or another one of the same version, is refused;
+2. the rule list goes to ``{landing}/rules/{version}.json`` (temporary name, fsync, rename, fsync of the folder);
+3. the blob, retained, to ``…/blobs/{sha256}``, then the manifest message, retained, to ``…/manifest``;
+4. the blob that the manifest message named before is cleared (an empty retained message).
+
+The manifest message is JSON: ``{"version": int, "sha256": hex of the whole file, "size": bytes, "created": RFC 3339,
+"expires": RFC 3339}``. It is a hint; agents believe only the signature inside the bundle. Published again, nothing
+changes. Killed between the steps: publish again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import re
+import secrets
+import time
+import zipfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from vedette import __version__
+from vedette.bundle.manifest import SIGNATURE, rfc3339
+from vedette.bundle.trust import Bundle, BundleRefused, admit, inspect, verify
+from vedette.config import MqttSettings
+from vedette.mqtt import Message, MqttClient
+from vedette.outbox.landing import sync_folder
+from vedette.outbox.topics import blob_topic, manifest_topic
+
+CONNECT_SECONDS = 15.0
+RETAINED_SECONDS = 1.0
+"""How long a manifest message that is retained may take to come."""
+PUBLISH_SECONDS = 120.0
+"""For the blob's way to the broker."""
+
+
+class Published(NamedTuple):
+    """What was published; ``replaced`` is the SHA-256 of the blob that was cleared."""
+
+    version: int
+    sha256: str
+    size: int
+    topic: str
+    replaced: str | None
+
+
+async def publish(
+    broker: MqttSettings,
+    data: bytes,
+    *,
+    fleet: str,
+    channel: str = "stable",
+    trusted: Sequence[str] = (),
+    landing: Path | None = None,
+    clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+) -> Published:
+    """Publish the bundle ``data``; see the module's text.
+
+    ``trusted`` (``ed25519:BASE64``): the keys that the agents trust; when given, the signature is checked here
+    already. Raises BundleRefused when agents would refuse the bundle, ValueError when the channel holds a newer one,
+    OSError (ConnectionError, PermissionError) when the broker or the landing folder fails.
+    """
+    for what, name in (("fleet", fleet), ("channel", channel)):
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", name):
+            raise ValueError(f"{what}: expects letters, digits, '.', '_' or '-', not {name!r}")
+    bundle = _check(data, trusted)
+    admit(bundle, None, clock())
+    topic = manifest_topic(fleet, channel)
+    async with _connected(broker, topic) as (client, retained):
+        previous = await _previous(retained)
+        if previous is not None and previous.version > bundle.version:
+            raise ValueError(
+                f"{topic} holds version {previous.version}, this bundle is {bundle.version}:"
+                " build it under a higher version"
+            )
+        if previous is not None and previous.version == bundle.version and previous.sha256 != bundle.sha256:
+            raise ValueError(f"{topic} holds another bundle of version {bundle.version}: build it under a higher one")
+        if landing is not None:
+            await asyncio.to_thread(_write_rules, landing, bundle)
+        message = {
+            "version": bundle.version,
+            "sha256": bundle.sha256,
+            "size": len(data),
+            "created": rfc3339(bundle.manifest.created),
+            "expires": rfc3339(bundle.manifest.expires),
+        }
+        async with asyncio.timeout(PUBLISH_SECONDS):
+            await client.publish(blob_topic(fleet, channel, bundle.sha256), data, retain=True)
+            await client.publish(topic, orjson.dumps(message), retain=True)
+            replaced = None
+            if previous is not None and previous.sha256 != bundle.sha256:
+                replaced = previous.sha256
+                await client.publish(blob_topic(fleet, channel, replaced), b"", retain=True)
+    return Published(bundle.version, bundle.sha256, len(data), topic, replaced)
+
+
+class _Previous(NamedTuple):
+    version: int
+    sha256: str
+
+
+def _check(data: bytes, trusted: Sequence[str]) -> Bundle:
+    if trusted:
+        return verify(data, trusted, __version__)
+    bundle = inspect(data)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if SIGNATURE not in archive.namelist():
+            raise BundleRefused("it is not signed: sign it with `vedette bundle sign`")
+    return bundle
+
+
+@asynccontextmanager
+async def _connected(broker: MqttSettings, topic: str) -> AsyncIterator[tuple[MqttClient, asyncio.Queue[Message]]]:
+    """A connected client and what is retained on ``topic``; raises ConnectionError with the broker's address."""
+    retained: asyncio.Queue[Message] = asyncio.Queue()
+    name = f"vedette-publish-{secrets.token_hex(4)}"
+    client = MqttClient(broker, name, subscriptions=[topic], on_message=retained.put_nowait, clean_start=True)
+    task = asyncio.create_task(client.run())
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await client.connected.wait()
+        yield client, retained
+    except TimeoutError as error:
+        reason = client.outage or "no answer in time"
+        raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
+    finally:
+        await client.close()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:
+    """What the channel's manifest message names; None when there is none, or one that cannot be read."""
+    try:
+        message = await asyncio.wait_for(retained.get(), RETAINED_SECONDS)
+        document = orjson.loads(message.payload)
+        version, sha256 = document["version"], document["sha256"]
+    except (TimeoutError, ValueError, KeyError, TypeError):
+        return None
+    if type(version) is int and isinstance(sha256, str) and re.fullmatch(r"[0-9a-f]{64}", sha256):
+        return _Previous(version, sha256)
+    return None
+
+
+def _write_rules(landing: Path, bundle: Bundle) -> None:
+    """``{landing}/rules/{version}.json``: the rule list, and what tells the bundle."""
+    folder = landing / "rules"
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "name": bundle.manifest.name,
+        "version": bundle.version,
+        "digest": bundle.digest,
+        "sha256": bundle.sha256,
+        "created": rfc3339(bundle.manifest.created),
+        "expires": rfc3339(bundle.manifest.expires),
+        "rules": bundle.rules,
+    }
+    path = folder / f"{bundle.version}.json"
+    temporary = folder / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(folder)

@@ -1,0 +1,1 @@
+"""``make demo``: the whole path on one machine, with real parts."""

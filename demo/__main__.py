@@ -1,0 +1,250 @@
+"""The whole path on one machine: logs in, alerts out, a rule pushed while it runs, Spark at the end.
+
+Starts a real mosquitto, the landing and the agent, all on loopback and in ``build/demo``; plays a mixed stream with
+attacks planted in it (``bench.traffic``) over syslog TCP, a tailed web access log and MQTT, and a few lines by the
+host's own ``logger``; publishes a bundle with one more rule while the stream runs; then runs the Spark jobs over what
+landed, and shows alerts, the day's summary and the agent's own account. Ends with exit code 1 when the account does
+not add up or an expected alert is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.broker import Broker, free_port
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "build" / "demo"
+BIN = Path(sys.executable).parent
+VEDETTE = str(BIN / "vedette")
+LINES = 60_000
+RATE = 6000
+"""Lines, and lines per second, of the syslog stream."""
+
+PUSHED = """\
+title: Demo Beacon Text In Syslog
+id: 3b8f2a6e-6a6b-4a0c-9b57-0d7f5f0f6d11
+status: test
+description: Finds the marker that the demo logs after it has pushed this rule.
+author: Vedette
+date: 2026-11-21
+logsource:
+    product: linux
+detection:
+    keywords:
+        - 'demo-beacon-after-push'
+    condition: keywords
+falsepositives:
+    - Running the demo
+level: low
+"""
+
+CONFIG = """\
+[agent]
+id = "edge-demo-1"
+site = "vienna"
+fleet = "demo"
+data_dir = "{work}/data"
+
+[[input]]
+name = "syslog"
+type = "syslog"
+tcp = "127.0.0.1:{syslog}"
+udp = "127.0.0.1:{syslog}"
+
+[[input]]
+name = "web"
+type = "file"
+paths = ["{work}/access.log"]
+format = "access"
+
+[[input]]
+name = "plant"
+type = "mqtt"
+url = "{broker}"
+topics = ["plant/#"]
+
+[bundles]
+channel = "stable"
+trusted_keys = ["{key}"]
+
+[uplink]
+type = "mqtt"
+url = "{broker}"
+heartbeat = "5s"
+
+[log]
+level = "warning"
+"""
+
+
+def say(text: str) -> None:
+    print(f"\033[1m==> {text}\033[0m" if sys.stdout.isatty() else f"==> {text}", flush=True)
+
+
+def command(*arguments: object, **options: Any) -> str:
+    """Run to its end; its standard output. A failure shows what it said and ends the demo."""
+    done = subprocess.run([str(a) for a in arguments], cwd=ROOT, capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(map(str, arguments))}\nended with code {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@contextmanager
+def running(name: str, *arguments: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with its output in ``build/demo/NAME.log``, ended by SIGTERM."""
+    with (WORK / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen([str(a) for a in arguments], cwd=ROOT, stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def until(what: str, check: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait for a true answer of ``check`` and return it."""
+    deadline = time.monotonic() + seconds
+    while not (answer := check()):
+        if time.monotonic() > deadline:
+            logs = "\n".join(f"--- {p.name}\n{p.read_text(errors='replace')[-2000:]}" for p in WORK.glob("*.log")
+                             if p.name in ("agent.log", "landing.log"))  # fmt: skip
+            sys.exit(f"waited {seconds:.0f} s in vain for: {what}\n{logs}")
+        time.sleep(0.1)
+    return answer
+
+
+def status() -> dict[str, Any] | None:
+    done = subprocess.run(
+        [VEDETTE, "status", "-c", str(WORK / "vedette.toml"), "--json"], capture_output=True, text=True, cwd=ROOT
+    )
+    return json.loads(done.stdout) if done.stdout.startswith("{") else None
+
+
+def bundle(rules: Path, version: int, key: Path) -> Path:
+    """A signed bundle of the rules in a folder."""
+    path = WORK / f"rules-{version}.vbundle"
+    print(command(VEDETTE, "bundle", "build", rules, "-o", path, "--version", version, "--name", "demo"), end="")
+    command(VEDETTE, "bundle", "sign", path, "--key", key)
+    return path
+
+
+def traffic() -> None:
+    """The streams, as files: syslog, web access log, device telemetry."""
+    for kind, name, count in (("syslog", "lines.log", LINES), ("access", "web.log", 5000), ("mqtt-json", "mqtt", 2000)):
+        command(
+            sys.executable, "-m", "bench.traffic", "--count", count, "--seed", 7, "--attacks", 0.004, "--kind", kind,
+            "--start", "now", "--out", WORK / name, "--truth", WORK / f"{name}.truth",
+        )  # fmt: skip
+
+
+def main() -> None:
+    began = time.monotonic()
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    with ExitStack() as stack:
+        say("A broker, a signing key, and the starter rules as a signed bundle")
+        broker = Broker(WORK / "broker")
+        broker.start()
+        stack.callback(broker.stop)
+        key = WORK / "region.pem"
+        public = command(VEDETTE, "bundle", "keygen", key).strip()
+        first = bundle(ROOT / "rules" / "sigma", 1, key)
+        publish = (VEDETTE, "region", "publish", "--broker", broker.url, "--fleet", "demo")
+        print(command(*publish, first, "--landing", WORK / "landing"), end="")
+
+        say("The region's landing, and an agent with three inputs: syslog, a web access log, MQTT telemetry")
+        syslog = free_port()
+        (WORK / "vedette.toml").write_text(CONFIG.format(work=WORK, syslog=syslog, broker=broker.url, key=public))
+        (WORK / "access.log").touch()
+        stack.enter_context(
+            running("landing", VEDETTE, "region", "land", "--broker", broker.url, "--folder", WORK / "landing",
+                    "--seconds", 1)
+        )  # fmt: skip
+        stack.enter_context(running("agent", VEDETTE, "run", "-c", WORK / "vedette.toml"))
+        until("the agent to run bundle demo-1", lambda: (status() or {}).get("bundle") == "demo-1")
+        print(command(VEDETTE, "status", "-c", WORK / "vedette.toml").split("\n")[1])
+
+        say(f"{LINES:,} syslog lines, 5,000 web requests and 2,000 device messages, with attacks among them")
+        traffic()
+        send = (sys.executable, "-m", "bench.traffic", "send")
+        with running(
+            "send", *send, "--tcp", f"127.0.0.1:{syslog}", "--file", WORK / "lines.log", "--rate", RATE
+        ) as tcp:
+            with (WORK / "access.log").open("ab") as log:
+                log.write((WORK / "web.log").read_bytes())
+            print(
+                "mqtt ", command(*send, "--mqtt", broker.url.removeprefix("mqtt://"), "--file", WORK / "mqtt"), end=""
+            )
+            marker = ("logger", "--rfc3164", "-n", "127.0.0.1", "-P", str(syslog), "-T", "-t", "sshd")
+            command(*marker, "Failed password for invalid user admin from 203.0.113.77 port 4242 ssh2")
+
+            say("A rule pushed while the stream runs: build, sign, publish; the agent verifies, tries and switches")
+            rules = WORK / "rules"
+            shutil.copytree(ROOT / "rules" / "sigma", rules)
+            (rules / "demo_beacon.yml").write_text(PUSHED)
+            print(command(*publish, bundle(rules, 2, key), "--landing", WORK / "landing"), end="")
+            until("the agent to run bundle demo-2", lambda: (status() or {}).get("bundle") == "demo-2")
+            print(f"the agent runs demo-2; the stream is {'still running' if tcp.poll() is None else 'over'}")
+            command(*marker, "demo-beacon-after-push: only the pushed rule knows this")
+            tcp.wait()
+        sent = json.loads((WORK / "send.log").read_text())
+        print("tcp  ", json.dumps(sent))
+
+        say("All of it judged, and every alert receipted by the region")
+        expected = LINES + 2 + 5000 + 2000
+
+        def settled() -> dict[str, Any] | None:
+            now = status()
+            judged = sum(counts["judged"] for counts in now["inputs"].values()) if now else 0
+            return now if now and judged >= expected and not now["alerts"]["in_outbox"] else None
+
+        last = until("all events judged and all alerts receipted", settled)
+        alerts = command(VEDETTE, "alerts", "-c", WORK / "vedette.toml", "-n", 10_000)
+        print("\n".join(line[:150] for line in _one_of_each(alerts)))
+        if "Demo Beacon Text In Syslog" not in alerts:
+            sys.exit("the pushed rule made no alert")
+
+        say("Spark: 5-minute counts by rule, site and host, each alert once; then the day's summary")
+        quiet = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        tables, page = WORK / "tables", WORK / "summary.html"
+        job = (sys.executable, "-m", "spark_jobs")
+        master = ("--master", "local[2]")
+        print(command(*job, "counts", "--landing", WORK / "landing", "--tables", tables, *master, env=quiet), end="")
+        print(command(*job, "summary", "--landing", WORK / "landing", "--tables", tables, "--html", page, *master,
+                      env=quiet))  # fmt: skip
+
+        say("The agent's own account")
+        print(command(VEDETTE, "status", "-c", WORK / "vedette.toml"), end="")
+        total_in = sum(counts["bytes_in"] for counts in last["inputs"].values())
+        sent_bytes = last["totals"]["bytes_sent"]
+        print(
+            f"{total_in:,} bytes of logs stayed here, {sent_bytes:,} bytes of alerts left: {sent_bytes / total_in:.1%}"
+        )
+    seconds = time.monotonic() - began
+    say(f"Done in {seconds:.0f} s. The page: {page.relative_to(ROOT)}; all the rest: {WORK.relative_to(ROOT)}")
+
+
+def _one_of_each(alerts: str) -> list[str]:
+    """The first alert line of every rule."""
+    seen: dict[str, str] = {}
+    for line in alerts.splitlines():
+        seen.setdefault(line.split(": ", 1)[0].split(maxsplit=4)[-1], line)
+    return list(seen.values())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What the tests of doors share: an intake that is a list, waiting for a condition, a real rsyslogd."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vedette.event import Chunk, FilePosition
+from vedette.report import Counters
+
+
+class Bin:
+    """An intake that keeps chunks in a list, checks their form, and can refuse."""
+
+    def __init__(self) -> None:
+        self.chunks: list[Chunk] = []
+        self.positions: dict[str, FilePosition] = {}
+        self.broken = False
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def store(self, chunk: Chunk) -> int:
+        if self.broken:
+            raise OSError(errno.EIO, "disk gone")
+        assert len(chunk) > 0
+        if chunk.ends is None:
+            assert chunk.data.endswith(b"\n")
+        else:
+            assert chunk.ends[-1] == len(chunk.data)
+            assert chunk.origin_of is None or len(chunk.origin_of) == len(chunk.ends)
+        self.chunks.append(chunk)
+        if chunk.file is not None:
+            self.positions[f"{chunk.file.inode}:{chunk.file.path}"] = chunk.file
+        return sum(len(stored.data) for stored in self.chunks)
+
+    async def durable(self, offset: int) -> None:
+        return None
+
+    def accepting(self) -> bool:
+        return self._open.is_set()
+
+    async def ready(self) -> None:
+        await self._open.wait()
+
+    def close(self) -> None:
+        self._open.clear()
+
+    def reopen(self) -> None:
+        self._open.set()
+
+    @property
+    def events(self) -> list[bytes]:
+        return [chunk.data[start:end] for chunk in self.chunks for start, end in chunk.spans()]
+
+    @property
+    def by_origin(self) -> dict[str, list[bytes]]:
+        """Events per origin, in order."""
+        found: dict[str, list[bytes]] = {}
+        for chunk in self.chunks:
+            for i, (start, end) in enumerate(chunk.spans()):
+                origin = chunk.origins[chunk.origin_of[i] if chunk.origin_of is not None else 0]
+                found.setdefault(origin, []).append(chunk.data[start:end])
+        return found
+
+
+def account(counters: Counters, bin: Bin, name: str) -> None:
+    """Assert that the counters and what the intake holds tell the same."""
+    dropped = sum(n for (input, _), n in counters.dropped.items() if input == name)
+    assert counters.received[name] == len(bin.events) + dropped
+    assert counters.bytes_in[name] == sum(len(chunk.data) for chunk in bin.chunks)
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Wait for ``condition``; fails after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.005)
+
+
+@contextmanager
+def rsyslogd(folder: Path, action: str) -> Iterator[Path]:
+    """A real rsyslogd that forwards by ``action`` what ``logger -u`` writes to the socket it yields."""
+    socket, config = folder / "log.sock", folder / "rsyslog.conf"
+    config.write_text(
+        'module(load="imuxsock" SysSock.Use="off")\n'
+        f'input(type="imuxsock" Socket="{socket}" CreatePath="on" RateLimit.Interval="0")\n'
+        f"*.* {action}\n"
+    )
+    command = ["rsyslogd", "-n", "-f", str(config), "-i", str(folder / "rsyslog.pid")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + 10
+        while not socket.exists():
+            assert process.poll() is None, "rsyslogd ended"
+            assert time.monotonic() < deadline, "rsyslogd did not start"
+            time.sleep(0.01)
+        yield socket
+    finally:
+        process.terminate()
+        process.communicate(timeout=10)

@@ -1,0 +1,328 @@
+"""Records: raw events in, fields, host, time, source and keywords out; nothing raises, and provenance is told truly."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vedette.event import LogSource, Source
+from vedette.inputs.decode import ABSENT, CODECS, Provenance, Record, from_mapping, provenance, record
+from vedette.inputs.programs import PROGRAMS
+
+NOW = 1_795_600_000_000_000
+SSHD = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
+ACCESS = (
+    b'203.0.113.9 - alice [20/Nov/2026:10:00:00 +0100] "GET /a/b.php?x=1&y=%2e HTTP/1.1" 404 512 '
+    b'"https://example.org/" "Mozilla/5.0 \\"x\\""'
+)
+
+
+def read(raw: bytes | str, codec: str = "auto", **more: Any) -> Record:
+    return record(raw.encode() if isinstance(raw, str) else raw, codec, received_at=NOW, **more)
+
+
+def test_syslog_record() -> None:
+    """A syslog line gives header fields, the program's fields, host, time, source and its message as keyword."""
+    r = read(SSHD, logsource=LogSource(product="linux"))
+    assert r.fields() == {
+        "hostname": "web1",
+        "program": "sshd",
+        "pid": "7",
+        "priority": 38,
+        "facility": "auth",
+        "severity": "info",
+        "message": "Failed password for root from 203.0.113.9 port 22 ssh2",
+        "auth_method": "password",
+        "user": "root",
+        "src_ip": "203.0.113.9",
+        "src_port": "22",
+    }
+    assert r.host == "web1"
+    assert r.event_time == round(datetime(2026, 11, 20, 10, tzinfo=UTC).timestamp() * 1_000_000)
+    assert r.source == Source(frozenset({"linux"}), frozenset(), frozenset({"sshd", "auth", "syslog"}))
+    assert r.source is read(SSHD, logsource=LogSource(product="linux")).source
+    assert list(r.keywords()) == ["Failed password for root from 203.0.113.9 port 22 ssh2"]
+    assert r.text == SSHD.decode()
+
+
+def test_lazy() -> None:
+    """A header field is read without decoding the message."""
+    r = read(SSHD)
+    assert r.get("program") == "sshd"
+    assert r._fields is None
+    assert r.get("user") == "root"
+    assert r._fields is not None
+
+
+def test_absent_is_not_null() -> None:
+    """A missing field is ABSENT; a null one is None."""
+    r = read('{"a": null}')
+    assert r.get("a") is None
+    assert r.get("b") is ABSENT
+    assert r.get("a.b") is ABSENT
+
+
+def test_json_paths() -> None:
+    """The exact name goes first, then the dotted path; lists of objects map over; numbers stay numbers."""
+    event = {"a": {"b": 1, "c.d": 2}, "a.b": 3, "list": [{"x": 1}, {"x": [2, 3]}, {"y": 4}, 5], "f": 1.5, "t": True}
+    r = read(orjson.dumps(event))
+    assert (r.get("a.b"), r.get("a.c.d"), r.get("list.x"), r.get("list.z")) == (3, 2, [1, 2, 3], ABSENT)
+    assert (r.get("f"), r.get("t")) == (1.5, True)
+    assert sorted(r.keywords()) == sorted(["1", "2", "3", "1", "2", "3", "4", "5", "1.5", "true"])
+
+
+def test_from_mapping() -> None:
+    """A mapping is an event as if it had arrived as JSON, dates and all."""
+    r = from_mapping({"user": "root", "n": 4720, "when": datetime(2026, 11, 20, tzinfo=UTC).date()})
+    assert (r.get("user"), r.get("n"), r.get("when")) == ("root", 4720, "2026-11-20")
+    assert orjson.loads(r.raw)["user"] == "root"
+
+
+def test_given_event() -> None:
+    """An object that the caller has parsed already is not parsed again."""
+    assert read(b"not json", "json", event={"a": 1}).get("a") == 1
+
+
+@pytest.mark.parametrize("prefix", ["", "@cee: ", "@cee:", " "])
+def test_json_after_a_header(prefix: str) -> None:
+    """A JSON message gives its fields; header facts stay, and the message is the text unless JSON names one."""
+    r = read(f'<13>Nov 20 10:00:00 web1 app[7]: {prefix}{{"user": "bob", "hostname": "forged", "program": "sshd"}}')
+    assert (r.get("user"), r.get("hostname"), r.get("program"), r.host) == ("bob", "web1", "app", "web1")
+    assert "forged" in str(r.get("message"))
+    assert read('<13>Nov 20 10:00:00 web1 app: {"message": "m"}').get("message") == "m"
+
+
+def test_journal() -> None:
+    """systemd's journal as JSON has the program's log source and its fields."""
+    r = read('{"MESSAGE": "Invalid user x from 203.0.113.9 port 1", "SYSLOG_IDENTIFIER": "sshd", "_HOSTNAME": "web1"}')
+    assert (r.get("program"), r.get("user"), r.get("src_ip"), r.host) == ("sshd", "x", "203.0.113.9", "web1")
+    assert "sshd" in r.source.services
+
+
+def test_mqtt() -> None:
+    """The topic is a field that the payload cannot forge; payloads are JSON of any kind or text."""
+    r = read('{"temp": 99, "topic": "forged", "device_id": "press-1"}', "mqtt", origin="plant/press/1")
+    assert (r.get("temp"), r.get("topic"), r.get("topic_levels")) == (99, "plant/press/1", ["plant", "press", "1"])
+    assert r.host == "press-1"
+    assert r.source == Source(frozenset(), frozenset({"iot"}), frozenset({"mqtt"}))
+    assert list(r.keywords()) == ["press-1", "forged", "99"]
+    assert read("23.5", "mqtt", origin="t").get("value") == 23.5
+    assert read('[{"v": 1}, {"v": 2}]', "mqtt", origin="t").get("v") == [1, 2]
+    text = read(b"on \xff", "mqtt", origin="t")
+    assert (text.get("message"), text.host) == ("on �", None)
+
+
+def test_access() -> None:
+    """A combined access log line has Sigma's webserver fields, its own time and log source."""
+    r = read(ACCESS)
+    assert r.source.categories == {"webserver"}
+    assert r.event_time == round(datetime(2026, 11, 20, 9, tzinfo=UTC).timestamp() * 1_000_000)
+    wanted = {
+        "c-ip": "203.0.113.9",
+        "cs-username": "alice",
+        "cs-method": "GET",
+        "cs-uri": "/a/b.php?x=1&y=%2e",
+        "cs-uri-stem": "/a/b.php",
+        "cs-uri-query": "x=1&y=%2e",
+        "cs-version": "HTTP/1.1",
+        "sc-status": "404",
+        "sc-bytes": "512",
+        "cs-referer": "https://example.org/",
+        "cs-user-agent": 'Mozilla/5.0 \\"x\\"',
+        "src_ip": "203.0.113.9",
+        "user": "alice",
+    }
+    assert {name: r.get(name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        (
+            'www.example.org:443 192.0.2.2 - - [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 -',
+            "cs-host",
+            "www.example.org:443",
+        ),
+        ('2001:db8::1 - John Doe [20/Nov/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1', "cs-username", "John Doe"),
+        ('192.0.2.2 - - [20/Nov/2026:10:00:00 +0000] "\\x16\\x03\\x01" 400 0 "-" "-"', "cs-request", "\\x16\\x03\\x01"),
+        ('192.0.2.2 - - [20/Nov/2026:10:00:00 +0000] "GET /a b HTTP/1.1" 200 1', "cs-uri-stem", "/a b"),
+        (
+            '<190>Nov 20 10:00:00 w nginx: 192.0.2.2 - - [20/Nov/2026:10:00:00 +0000] "GET /x HTTP/1.1" 200 1',
+            "c-ip",
+            "192.0.2.2",
+        ),
+    ],
+)
+def test_access_variants(line: str, field: str, value: str) -> None:
+    """Virtual hosts, names with blanks, broken requests, and access logs sent by syslog."""
+    r = read(line)
+    assert r.get(field) == value
+    assert "webserver" in r.source.categories
+
+
+def program_line(program: str, message: str) -> str:
+    return f"<38>Nov 20 10:00:00 web1 {program}[7]: {message}"
+
+
+@pytest.mark.parametrize(
+    ("program", "message", "wanted"),
+    [
+        ("sshd", "Accepted publickey for git from 10.0.0.1 port 5 ssh2: ED25519 SHA256:abc",
+         {"user": "git", "auth_method": "publickey", "key_type": "ED25519", "key_fingerprint": "SHA256:abc"}),
+        ("sshd", "Failed password for invalid user root from 1.2.3.4 port 1 from 203.0.113.9 port 22 ssh2",
+         {"user": "root from 1.2.3.4 port 1", "src_ip": "203.0.113.9", "src_port": "22"}),
+        ("sshd", "Disconnecting invalid user admin 192.0.2.1 port 44: Change of username: (a,b) -> (c,d) [preauth]",
+         {"user": "admin", "src_ip": "192.0.2.1", "src_port": "44"}),
+        ("sshd", "Connection closed by 192.0.2.1 [preauth]", {"src_ip": "192.0.2.1"}),
+        ("sshd-session", "Received disconnect from 2001:db8::9 port 44:11: Bye",
+         {"src_ip": "2001:db8::9", "src_port": "44"}),
+        ("sshd", "pam_unix(sshd:auth): authentication failure; uid=0 tty=ssh ruser= rhost=203.0.113.9  user=root",
+         {"user": "root", "src_ip": "203.0.113.9", "pam_service": "sshd", "uid": "0"}),
+        ("sudo", "  bob : 3 incorrect password attempts ; TTY=pts/0 ; PWD=/a b ; USER=root ; COMMAND=/bin/ls -l",
+         {"user": "bob", "reason": "3 incorrect password attempts", "pwd": "/a b", "command": "/bin/ls -l"}),
+        ("sudo", "bob : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/x ; TTY=x ; PWD=/ ; USER=fake ; COMMAND=/bin/true",
+         {"target_user": "root", "command": "/x ; TTY=x ; PWD=/ ; USER=fake ; COMMAND=/bin/true"}),
+        ("sudo", "bob : TTY=pts/0 ; PWD=/ ; USER=root ; ENV=A=b ; COMMAND=/bin/id", {"command": "/bin/id"}),
+        ("su", "(to root) alice on pts/1", {"user": "alice", "target_user": "root", "tty": "pts/1"}),
+        ("su", "pam_unix(su:session): session opened for user root(uid=0) by alice(uid=1000)",
+         {"user": "root", "uid": "0", "by_user": "alice", "by_uid": "1000"}),
+        ("CRON", "(root) CMD (a (b) c)", {"user": "root", "action": "CMD", "command": "a (b) c"}),
+        ("crontab", "(bob) BEGIN EDIT (bob)", {"user": "bob", "action": "BEGIN EDIT", "detail": "bob"}),
+        ("useradd", "new user: name=bob, UID=0, GID=0, home=/home/bob, shell=/bin/bash, from=none",
+         {"user": "bob", "uid": "0", "shell": "/bin/bash", "home": "/home/bob"}),
+        ("usermod", "add 'bob' to shadow group 'sudo'", {"user": "bob", "group": "sudo", "action": "add"}),
+        ("kernel", "[ 1.5] IN=eth0 OUT= MAC= SRC=203.0.113.9 DST=10.0.0.1 LEN=40 PROTO=TCP SPT=4 DPT=22 SYN",
+         {"src_ip": "203.0.113.9", "dst_ip": "10.0.0.1", "dst_port": "22", "protocol": "TCP", "IN": "eth0", "OUT": ""}),
+        ("kernel", "nginx[81]: segfault at 0 ip 00", {"process": "nginx", "process_id": "81", "fault": "segfault"}),
+        ("login", "FAILED LOGIN (1) on '/dev/tty1' FOR 'root', Authentication failure",
+         {"tty": "/dev/tty1", "user": "root", "reason": "Authentication failure"}),
+        ("mosquitto", "New client connected from 10.0.0.5:50432 as a (p1) b (p2, c1, k60, u'alice').",
+         {"src_ip": "10.0.0.5", "src_port": "50432", "client_id": "a (p1) b", "user": "alice"}),
+        ("audit", 'type=SYSCALL exe="/usr/bin/x y" acct="root" addr=203.0.113.9',
+         {"exe": "/usr/bin/x y", "user": "root", "src_ip": "203.0.113.9"}),
+        ("unknown", 'a=1, b="two words" c=\'x\' d= e=5;f=6 a=7',
+         {"a": ["1", "7"], "b": "two words", "c": "x", "d": "", "e": "5", "f": "6"}),
+    ],
+)  # fmt: skip
+def test_programs(program: str, message: str, wanted: dict[str, Any]) -> None:
+    """What well-known programs say becomes fields, also where a sender chose part of the text."""
+    r = read(program_line(program, message))
+    assert {name: r.get(name) for name in wanted} == wanted
+    assert r.get("message") == message
+
+
+def test_sources() -> None:
+    """Programs, facilities and the input's own log source add up; text belongs to the input's alone."""
+    assert "cron" in read(program_line("/usr/sbin/CRON", "x")).source.services
+    assert read("<78>Nov 20 10:00:00 web1 other: x").source.services == {"syslog", "cron"}
+    own = LogSource("fw", "firewall", "asa")
+    assert read("plain words", logsource=own).source == Source(
+        frozenset({"fw"}), frozenset({"firewall"}), frozenset({"asa"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (1_795_168_800, 1_795_168_800),
+        (1_795_168_800.5, 1_795_168_800.5),
+        (1_795_168_800_250, 1_795_168_800.25),
+        ("1795168800250000", 1_795_168_800.25),
+        (1_795_168_800_000_000_000, 1_795_168_800),
+        ("2026-11-20T10:00:00Z", 1_795_168_800),
+        ("2026-11-20 10:00:00.5", 1_795_168_800.5),
+        (42, None),
+        ("soon", None),
+        (True, None),
+        ([1], None),
+    ],
+)
+def test_json_time(value: Any, seconds: float | None) -> None:
+    """Times in JSON: RFC 3339, or epoch in any of four units when plausible."""
+    assert from_mapping({"timestamp": value}).event_time == (None if seconds is None else round(seconds * 1_000_000))
+
+
+def test_host_falls_back_to_the_peer() -> None:
+    """An event that names no host is of the peer it came from, which is a field of its own."""
+    r = read("plain words", origin="10.0.0.9")
+    assert (r.host, r.get("peer"), r.get("hostname")) == ("10.0.0.9", "10.0.0.9", ABSENT)
+
+
+def test_provenance() -> None:
+    """What the agent makes up is synthetic; JSON may give any other field, so it may be escaped."""
+    assert {provenance(f) for f in ("topic", "peer", "facility", "severity", "topic_levels")} == {Provenance.SYNTHETIC}
+    assert provenance("user") is Provenance.ESCAPED_JSON
+    assert provenance("cs-uri", "access") is Provenance.VERBATIM
+
+
+_LINES = [
+    SSHD, ACCESS, b'{"a": {"b": [1, "x"]}}', b"plain a=1 b=\"c d\"", b"<13>1 - h app 7 m [x y=\"z\"] hi",
+    *(program_line(name, "(root) CMD (ls) user=x from 10.0.0.1 port 5").encode() for name in PROGRAMS),
+]  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(_LINES), st.binary(max_size=12), st.integers(0, 120), st.sampled_from(sorted(CODECS)))
+def test_total(line: bytes, noise: bytes, at: int, codec: str) -> None:
+    """Any bytes under any codec give a record whose every face works, and is the same the second time."""
+    raw = line[:at] + noise + line[at:]
+    r = read(raw, codec, origin="a/b")
+    fields = dict(r.fields())
+    assert all(r.get(name) == value for name, value in fields.items())
+    assert all(isinstance(text, str) for text in r.keywords())
+    assert isinstance(r.source, Source)
+    assert r.host is None or isinstance(r.host, str)
+    assert r.event_time is None or isinstance(r.event_time, int)
+    assert dict(read(raw, codec, origin="a/b").fields()) == fields
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(_LINES), st.binary(max_size=12), st.integers(0, 120))
+def test_verbatim(line: bytes, noise: bytes, at: int) -> None:
+    """Outside JSON and structured data, the text of every field that is not synthetic stands in the raw event."""
+    raw = line[:at] + noise + line[at:]
+    r = read(raw, "auto")
+    if raw.lstrip(b" \t\xef\xbb\xbf").startswith(b"{") or r._structured() is not None or b"\\" in raw:
+        return
+    for name, value in r.fields().items():
+        if provenance(name) is not Provenance.SYNTHETIC:
+            for text in value if isinstance(value, list) else [value]:
+                assert str(text) in r.text, name
+
+
+_SAMPLES = {
+    "sshd": [
+        "Failed password for a from 1.2.3.4 port 1 ",
+        "PAM: x for a from b ",
+        "Disconnecting user a from 1.1.1.1 ",
+    ],
+    "sudo": ["b : TTY=x ; PWD=/ ; USER=r ; COMMAND=c ", "b : r ; TTY= ; PWD=/ ; USER= ;"],
+    "su": ["(to root) a on b ", "'su root' failed for "],
+    "cron": ["(root) CMD (x) ", "(root) RELOAD ("],
+    "useradd": ["new user: name=a, UID=0, ", "add 'a' to group "],
+    "kernel": ["[ 1.0] a[1]: segfault ", "SRC=1 ", "device a entered "],
+    "mosquitto": [
+        "New client connected from a:1 as b (p1, c1, k1, u'x",
+        "Client a disconnected, ",
+        "Denied PUBLISH from a (d0, ",
+    ],
+    "systemd-logind": ["New session 1 of user x "],
+    "nginx": ['1.1.1.1 - - [20/Nov/2026:10:00:00 +0000] "GET /?? HTTP/1.1" ', "[a] 1#1: , client: "],
+    "apache2": ["[client ", "x [client "],
+    "unknown": ['a="b ', "a='", 'a="\\" ', ",a", "a=b,"],
+}
+
+
+@pytest.mark.parametrize(("program", "sample"), [(p, s) for p, samples in _SAMPLES.items() for s in samples])
+def test_linear(program: str, sample: str) -> None:
+    """200 KB made of one program's own phrases is decoded in well under a second."""
+    raw = program_line(program, sample * (200_000 // len(sample))).encode()
+    began = time.process_time()
+    read(raw).fields()
+    assert time.process_time() - began < 1

@@ -1,0 +1,317 @@
+"""The landing service between a real mosquitto and a folder, with real uplinks on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from structlog.testing import capture_logs
+
+from tests.broker import Broker, running
+from tests.outbox.kit import QUICK, Box, Up, alert, block, read, unblock, until
+from vedette.config import MqttSettings
+from vedette.mqtt import Message, MqttClient
+from vedette.outbox.envelope import encode, pack_batch, unpack_receipt
+from vedette.region.land import Landing, LandingSettings, land
+
+pytestmark = pytest.mark.door
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(tmp_path / "broker") as started:
+        yield started
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path / "store")
+    yield made
+    made.close()
+
+
+class Land:
+    """A running landing; ``kill`` ends it as a crash would."""
+
+    def __init__(self, broker: Broker, folder: Path, **settings: Any) -> None:
+        made = LandingSettings(
+            MqttSettings(url=broker.url), folder, **{"max_seconds": 0.05, "backoff": (0.02, 0.1), **settings}
+        )
+        self.service = Landing(made)
+        self.task = asyncio.create_task(self.service.run())
+
+    async def connected(self) -> Land:
+        await asyncio.wait_for(self.service.client.connected.wait(), 10)
+        return self
+
+    async def kill(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def stop(self) -> None:
+        await asyncio.wait_for(self.service.stop(), 12)
+        await asyncio.wait_for(self.task, 5)
+
+
+@asynccontextmanager
+async def agent(broker: Broker, name: str = "a1") -> AsyncIterator[tuple[MqttClient, list[tuple[str, Any]]]]:
+    """An agent's bare client and the receipts that it gets."""
+    receipts: list[tuple[str, Any]] = []
+
+    def take(message: Message) -> None:
+        receipts.append(unpack_receipt(message.payload))
+        client.ack(message)
+
+    client = MqttClient(
+        MqttSettings(url=broker.url),
+        name,
+        subscriptions=[f"vedette/v1/f1/{name}/receipts"],
+        on_message=take,
+        session_expiry=60,
+        backoff=QUICK,
+    )
+    task = asyncio.create_task(client.run())
+    try:
+        await asyncio.wait_for(client.connected.wait(), 10)
+        yield client, receipts
+    finally:
+        await client.close()
+        await asyncio.wait_for(task, 5)
+
+
+def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path: Path) -> None:
+    """Every alert of an agent is on disk once, with its topic, and then leaves the agent's outbox."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        service = await Land(broker, folder).connected()
+        up = await Up(broker.url, box).connected()
+        box.put(2500)
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        await service.stop()
+        assert service.service.landed["alerts"] == 2500
+
+    asyncio.run(main())
+    rows = read(folder, "alerts")
+    assert sorted(row["seq"] for row in rows) == list(range(1, 2501))
+    assert rows[0]["ingest"] == {"collector_id": "vedette-landing", "topic": "vedette/v1/f1/a1/alerts"}
+    assert rows[0]["received_at"].timestamp() > 1_700_000_000
+    assert [row["state"] for row in read(folder, "status")] == ["running", "running"]
+    assert not (folder / "bad").exists()
+
+
+def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None:
+    """Each bad payload is a row of ``bad`` with its bytes and reason; good neighbours land; all is receipted."""
+    folder = tmp_path / "landing"
+    good, spoofed, stray = encode(alert(1)), encode(alert(2, agent_id="other")), encode(alert(3, fleet="f2"))
+    newer = msgpack.packb({"schema_version": 9, "seq": 4})
+    up = "vedette/v1/f1/a1/alerts"
+    sent = [
+        (up, pack_batch("log", [good, spoofed, stray, newer, b"\xc1"])),
+        (up, b"\x00 not msgpack"),
+        (up, b""),
+        ("vedette/v1/f1/a b/alerts", pack_batch("log", [good])),
+        ("vedette/v1/f1/a1/status", b"not json"),
+        ("vedette/v1/f1/a1/status", json.dumps({"agent_id": "other"}).encode()),
+        ("vedette/v1/f1/a1/status", json.dumps({"agent_id": "a1", "state": "lost"}).encode()),
+    ]
+
+    async def main() -> list[tuple[str, Any]]:
+        service = await Land(broker, folder).connected()
+        async with agent(broker) as (client, receipts):
+            for topic, payload in sent:
+                await client.publish(topic, payload)
+            await until(lambda: receipts and service.service.landed["bad"] == 9)
+            await service.stop()
+        # All was acknowledged: nothing comes again.
+        service = await Land(broker, folder).connected()
+        await asyncio.sleep(0.2)
+        assert not any(service.service.landed.values())
+        await service.stop()
+        return receipts
+
+    with capture_logs() as logs:
+        receipts = asyncio.run(main())
+    assert [row["seq"] for row in read(folder, "alerts")] == [1]
+    assert [row["state"] for row in read(folder, "status")] == ["lost"]
+    bad = read(folder, "bad")
+    reasons = {row["payload"]: row["reason"] for row in bad if row["topic"] == up}
+    assert set(reasons) == {spoofed, stray, newer, b"\xc1", b"\x00 not msgpack", b""}
+    assert "agent_id: 'other' is not the topic's 'a1'" in reasons[spoofed]
+    assert "fleet: 'f2' is not the topic's 'f1'" in reasons[stray]
+    assert "schema_version" in reasons[newer]
+    assert {row["topic"] for row in bad} == {up, "vedette/v1/f1/a b/alerts", "vedette/v1/f1/a1/status"}
+    assert receipts == [("log", [(1, 4)])]
+    assert sum(entry["rows"] for entry in logs if entry["event"] == "payload_undecodable") == 9
+
+
+def test_killed_before_acknowledging_nothing_is_lost(broker: Broker, box: Box, tmp_path: Path) -> None:
+    """A landing killed with messages in memory gets them again; what was written meanwhile may be doubled."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        service = await Land(broker, folder, max_seconds=60).connected()
+        up = await Up(broker.url, box).connected()
+        box.put(1000)
+        await until(lambda: box.counters.totals["alerts_sent"] == 1000)
+        await asyncio.sleep(0.1)
+        await service.kill()
+        assert not read(folder, "alerts")
+        box.put(500)  # while the landing is away
+        await until(lambda: box.counters.totals["alerts_sent"] == 1500)
+        service = await Land(broker, folder).connected()
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        await service.stop()
+
+    asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == list(range(1, 1501))
+
+
+def test_broker_killed_between_puback_and_landing(broker: Broker, box: Box, tmp_path: Path) -> None:
+    """A broker that loses what it acknowledged loses no alert: the agent sends again, and each id is landed."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        service = await Land(broker, folder).connected()
+        up = await Up(broker.url, box, resend_after=1.0).connected()
+        box.put(300)
+        await until(lambda: box.outbox.depth == 0)
+        await service.kill()
+        box.put(400)
+        await until(lambda: box.counters.totals["alerts_sent"] == 700)
+        broker.restart()
+        service = await Land(broker, folder).connected()
+        await until(lambda: box.outbox.depth == 0, 15)
+        await up.stop()
+        await service.stop()
+
+    asyncio.run(main())
+    ids = [row["alert_id"] for row in read(folder, "alerts")]
+    assert set(ids) == {f"{seq:032x}" for seq in range(1, 701)}
+    assert box.counters.totals["alerts_receipted"] == 700
+
+
+def test_broker_away_at_start(tmp_path: Path, box: Box) -> None:
+    """Landing and uplink wait for their broker and then work; a broker that keeps its sessions loses nothing."""
+    broker = Broker(tmp_path / "broker")
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        service, up = Land(broker, folder), Up(broker.url, box)
+        box.put(50)
+        await asyncio.sleep(0.2)
+        broker.start()
+        await until(lambda: box.outbox.depth == 0)
+        broker.stop()
+        box.put(50)
+        await asyncio.sleep(0.1)
+        broker.start()
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        await service.stop()
+
+    try:
+        asyncio.run(main())
+    finally:
+        broker.kill()
+    assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 101))
+
+
+def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tmp_path: Path) -> None:
+    """A read-only landing directory is said once with its path; nothing is acknowledged; it lands when writable."""
+    folder = tmp_path / "landing"
+    block(folder)
+
+    async def main() -> None:
+        service = await Land(broker, folder).connected()
+        up = await Up(broker.url, box).connected()
+        box.put(800)
+        await until(lambda: box.counters.totals["alerts_sent"] == 800)
+        await asyncio.sleep(0.4)
+        assert box.outbox.depth == 800
+        assert "Received PUBACK from vedette-landing" not in broker.log()
+        unblock(folder)
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        await service.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    failed = [entry for entry in logs if entry["event"] == "landing_failed"]
+    assert [entry["folder"] for entry in failed] == [str(folder)]
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == list(range(1, 801))
+
+
+def test_memory_is_bounded_while_the_directory_fails(
+    broker: Broker, box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond HELD_BYTES messages stay with the broker and are fetched when the folder works again."""
+    folder = tmp_path / "landing"
+    block(folder)
+    monkeypatch.setattr("vedette.region.land.HELD_BYTES", 300_000)
+
+    async def main() -> None:
+        service = await Land(broker, folder).connected()
+        up = await Up(broker.url, box).connected()
+        for _ in range(10):
+            box.put(500)
+        await until(lambda: box.counters.totals["alerts_sent"] == 5000)
+        await asyncio.sleep(0.2)
+        assert service.service._held < 600_000
+        unblock(folder)
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        await service.stop()
+
+    asyncio.run(main())
+    assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 5001))
+
+
+def test_two_landings_share_the_work(broker: Broker, box: Box, tmp_path: Path) -> None:
+    """Two landings with names of their own take turns; each alert lands once."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        one = await Land(broker, folder, client_id="one").connected()
+        two = await Land(broker, folder, client_id="two").connected()
+        up = await Up(broker.url, box).connected()
+        box.put(3000)
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        await one.stop()
+        await two.stop()
+
+    asyncio.run(main())
+    rows = read(folder, "alerts")
+    assert sorted(row["seq"] for row in rows) == list(range(1, 3001))
+    assert {row["ingest"]["collector_id"] for row in rows} == {"one", "two"}
+
+
+def test_land_ends_in_order(broker: Broker, tmp_path: Path) -> None:
+    """``land`` writes what it holds when told to stop, though its batch was not due yet."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        settings = LandingSettings(MqttSettings(url=broker.url), folder, max_seconds=60)
+        task = asyncio.create_task(land(settings, stop))
+        async with agent(broker) as (client, receipts):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    while not await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))])):
+                        await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
+            stop.set()
+            await asyncio.wait_for(task, 10)
+            await until(lambda: receipts)
+
+    asyncio.run(main())
+    assert [row["seq"] for row in read(folder, "alerts")] == [1]

@@ -1,0 +1,146 @@
+"""Publishing bundles over a real mosquitto."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.broker import Broker, running
+from tests.bundle.conftest import CREATED, Author
+from tests.outbox.kit import QUICK, block, until
+from vedette.bundle.trust import BundleRefused, verify
+from vedette.config import MqttSettings
+from vedette.mqtt import Message, MqttClient
+from vedette.region import publish as module
+from vedette.region.publish import publish
+
+pytestmark = pytest.mark.door
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(tmp_path / "broker") as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETAINED_SECONDS", 0.2)
+
+
+@pytest.fixture
+def author(tmp_path: Path) -> Author:
+    return Author(tmp_path / "author.pem")
+
+
+@asynccontextmanager
+async def agent(broker: Broker, name: str) -> AsyncIterator[dict[str, bytes]]:
+    """What a client that subscribes now has of the fleet's bundles topics, by topic."""
+    have: dict[str, bytes] = {}
+
+    def take(message: Message) -> None:
+        have[message.topic.removeprefix("vedette/v1/f1/bundles/stable/")] = message.payload
+        client.ack(message)
+
+    client = MqttClient(
+        MqttSettings(url=broker.url),
+        name,
+        subscriptions=["vedette/v1/f1/bundles/#"],
+        on_message=take,
+        backoff=QUICK,
+    )
+    task = asyncio.create_task(client.run())
+    try:
+        await asyncio.wait_for(client.connected.wait(), 10)
+        yield have
+    finally:
+        await client.close()
+        await asyncio.wait_for(task, 5)
+
+
+def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> None:
+    """Agents present and later get blob and manifest; a newer bundle replaces both and clears the old blob."""
+    first, second = author.bundle(1), author.bundle(2)
+    settings = MqttSettings(url=broker.url)
+    landing = tmp_path / "landing"
+
+    async def main() -> None:
+        async with agent(broker, "early") as have:
+            done = await publish(settings, first, fleet="f1", trusted=[author.public], landing=landing)
+            await until(lambda: len(have) == 2)
+            assert have[f"blobs/{done.sha256}"] == first
+            manifest = json.loads(have["manifest"])
+            assert manifest == {
+                "version": 1,
+                "sha256": done.sha256,
+                "size": len(first),
+                "created": "2030-03-17T17:46:40Z",
+                "expires": "2030-04-16T17:46:40Z",
+            }
+            assert verify(have[f"blobs/{manifest['sha256']}"], [author.public], "0.1.0").version == 1
+            again = await publish(settings, first, fleet="f1")
+            assert again == done
+            newer = await publish(settings, second, fleet="f1", landing=landing)
+            assert newer.replaced == done.sha256
+            await until(lambda: have[f"blobs/{done.sha256}"] == b"")
+        async with agent(broker, "late") as have:
+            await until(lambda: len(have) == 2)
+            assert set(have) == {"manifest", f"blobs/{newer.sha256}"}
+            assert json.loads(have["manifest"])["version"] == 2
+
+    asyncio.run(main())
+    assert sorted(path.name for path in (landing / "rules").iterdir()) == ["1.json", "2.json"]
+    document = json.loads((landing / "rules" / "1.json").read_text())
+    assert document["rules"] == [{"id": "r1", "title": "a rule", "level": "high"}]
+    assert document["version"] == 1
+
+
+def test_refusals(broker: Broker, author: Author, tmp_path: Path) -> None:
+    """Unsigned, foreign, expired, older and same-version-but-other bundles are refused, and nothing is published."""
+    settings = MqttSettings(url=broker.url)
+    stranger = Author(tmp_path / "stranger.pem")
+
+    async def main() -> None:
+        await publish(settings, author.bundle(5), fleet="f1")
+        with pytest.raises(BundleRefused, match="not signed"):
+            await publish(settings, author.build(6), fleet="f1")
+        with pytest.raises(BundleRefused, match="trusted_keys"):
+            await publish(settings, author.bundle(6), fleet="f1", trusted=[stranger.public])
+        with pytest.raises(BundleRefused, match="expired"):
+            await publish(settings, author.bundle(6), fleet="f1", clock=lambda: CREATED * 2)
+        with pytest.raises(BundleRefused, match="zip"):
+            await publish(settings, b"rubbish", fleet="f1")
+        with pytest.raises(ValueError, match="holds version 5, this bundle is 4"):
+            await publish(settings, author.bundle(4), fleet="f1")
+        with pytest.raises(ValueError, match="another bundle of version 5"):
+            await publish(settings, author.bundle(5, plan=b"changed"), fleet="f1")
+        with pytest.raises(ValueError, match="fleet"):
+            await publish(settings, author.bundle(6), fleet="f/#")
+        async with agent(broker, "late") as have:
+            await until(lambda: len(have) == 2)
+            assert json.loads(have["manifest"])["version"] == 5
+
+    asyncio.run(main())
+
+
+def test_failures_say_where(broker: Broker, author: Author, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is away and a landing that cannot be written raise with the address or path; nothing changes."""
+    block(tmp_path / "landing")
+
+    async def main() -> None:
+        with pytest.raises(OSError, match="landing"):
+            await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1", landing=tmp_path / "landing")
+        async with agent(broker, "late") as have:
+            await asyncio.sleep(0.1)
+            assert not have
+        broker.kill()
+        monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
+        with pytest.raises(ConnectionError, match=broker.url + ".*refused"):
+            await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1")
+
+    asyncio.run(main())

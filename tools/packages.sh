@@ -1,0 +1,31 @@
+#!/bin/sh
+# The programs that the demo and the tests run against: installs what is missing when it may, else prints the one line.
+set -eu
+
+missing=""
+need() { # PROGRAM PACKAGE
+    command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ] || missing="$missing $2"
+}
+need mosquitto mosquitto
+need mosquitto_sub mosquitto-clients
+need rsyslogd rsyslog
+need logger bsdutils
+need java default-jre-headless
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing$missing"
+    # The packages' own services are not wanted: everything here starts its own, on loopback.
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+        chmod +x /usr/sbin/policy-rc.d
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    fi
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "Missing programs. Run this once, then again what you ran:" >&2
+    echo "  sudo apt-get install -y$missing" >&2
+    exit 1
+fi
