@@ -275,7 +275,6 @@ switch() {
     if [ "$before" != "releases/$id" ]; then
         changed=yes
         point "$prefix/current" "releases/$id"
-        [ -z "$before" ] || point "$prefix/previous" "$before"
     fi
     mkdir -p "$(dirname "$command")"
     if [ -e "$command" ] && [ ! -L "$command" ]; then
@@ -287,7 +286,9 @@ switch() {
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 
+# Remembers the release before this one and deletes the others.
 prune() {
+    if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then point "$prefix/previous" "$before"; fi
     for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
         case releases/${folder##*/} in
             "$(readlink "$prefix/current")" | "$(readlink "$prefix/previous" 2>/dev/null || :)") ;;
@@ -315,7 +316,10 @@ service() {
     journalctl -u vedette -n 20 --no-pager >&2 || :
     if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then
         point "$prefix/current" "$before"
+        render "$prefix/$before/vedette.service" "$unit" 644
+        systemctl daemon-reload
         systemctl restart vedette || :
+        rm -rf "$release"
         die 6 "release $id did not come up; ${before#releases/} runs again"
     fi
     die 6 "the agent did not come up: see the lines above, then 'journalctl -u vedette'"

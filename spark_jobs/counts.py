@@ -102,7 +102,7 @@ def run(
         raise FileNotFoundError(
             f"{landing_root}: no such landing folder; name the one that `vedette region land` writes"
         )
-    with storage.one_writer(tables_root):
+    with storage.one_writer(spark, tables_root):
         while not storage.exists(spark, folder):
             log.info("%s: nothing has landed yet", folder)
             if every is None or stop.wait(every):
@@ -137,10 +137,10 @@ def _stream(
             missing = landing.overlooked(spark, checkpoint, number, files)
             label = f"{query_id.result(60).replace('-', '')[:12]}-{number:09d}"
             done = take_batch(spark, tables, label, files, missing)
+            account.add(done)
         except Exception as error:
             failure.append(error)
             raise
-        account.add(done)
         log.info("batch %d: %s", number, done)
 
     writer = landing.new_files(spark, folder, files_per_batch=files_per_batch).writeStream.foreachBatch(take)
@@ -186,7 +186,7 @@ def take_batch(
     if bad:
         rows = spark.createDataFrame(bad, StructType([BAD_FILES[name] for name in Bad._fields]))
         tables.bad_files.write(rows, label)
-    storage.settle(tables.root)
+    storage.settle(spark, tables.root)
     return account
 
 

@@ -45,7 +45,8 @@ def as_text(summary: Summary) -> str:
         bars = "".join(_BARS[-(-n * (len(_BARS) - 1) // peak)] if n else " " for n in summary.hours)
         parts += [f"by hour  00 |{bars}| 24   most in an hour: {peak:,}", ""]
     for section in summary.sections:
-        parts += [section.title + (f"  ({section.note})" if section.note else ""), *_lines(section), ""]
+        title, note = plain(section.title), plain(section.note)
+        parts += [f"{title}  ({note})" if section.note else title, *_lines(section), ""]
     return "\n".join(parts)
 
 
@@ -120,9 +121,11 @@ def _lines(section: Section) -> list[str]:
 
 
 def _section(section: Section) -> str:
-    note = f'<p class="note">{escape(section.note)}</p>' if section.note else ""
+    title, note = escape(plain(section.title)), ""
     if not section.rows:
-        return f"<h2>{escape(section.title)}</h2>\n<p>None.</p>"
+        return f"<h2>{title}</h2>\n<p>None.</p>"
+    if section.note:
+        note = f'\n<p class="note">{escape(plain(section.note))}</p>'
     marks = [' class="n"' if _numeric(section, i) else "" for i in range(len(section.columns))]
     head = "".join(f"<th{m}>{escape(name)}</th>" for m, name in zip(marks, section.columns, strict=True))
     body = "\n".join(
@@ -132,7 +135,7 @@ def _section(section: Section) -> str:
         for row in section.rows
     )
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    return f'<h2>{escape(section.title)}</h2>\n{note}\n<div class="scroll">{table}</div>'
+    return f'<h2>{title}</h2>{note}\n<div class="scroll">{table}</div>'
 
 
 def _level(cell: Cell) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -25,12 +24,11 @@ def literal(path: str) -> str:
     return _GLOB.sub(r"\\\1", path)
 
 
-def local(path: str) -> Path | None:
-    """``path`` on this host's own file system, or None when it lies elsewhere."""
-    parts = urlsplit(path)
-    if parts.scheme == "file":
-        return Path(parts.path)
-    return None if parts.scheme else Path(path)
+def local(spark: SparkSession, path: str) -> Path | None:
+    """``path`` on this host's own file system, absolute; None when it lies elsewhere."""
+    system, target = _resolve(spark, path)
+    whole = system.makeQualified(target).toUri()
+    return Path(str(whole.getPath())) if whole.getScheme() == "file" else None
 
 
 def exists(spark: SparkSession, path: str) -> bool:
@@ -59,19 +57,19 @@ def count(spark: SparkSession, path: str, pattern: str) -> int:
     return len(system.globStatus(target) or ())
 
 
-def settle(path: str) -> None:
+def settle(spark: SparkSession, path: str) -> None:
     """Have what was written under ``path`` on the disk. Spark syncs nothing; file systems elsewhere see to it."""
-    if local(path) is not None:
+    if local(spark, path) is not None:
         os.sync()
 
 
 @contextmanager
-def one_writer(path: str) -> Iterator[None]:
+def one_writer(spark: SparkSession, path: str) -> Iterator[None]:
     """Hold ``path`` (made when missing) against a second writer on this host.
 
     The lock ends with the process, however it ends. Nothing is locked on other file systems. Raises BlockingIOError.
     """
-    folder = local(path)
+    folder = local(spark, path)
     if folder is None:
         yield
         return

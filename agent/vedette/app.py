@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import signal
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -191,7 +192,11 @@ class Agent:
     def _contexts(self) -> dict[str, Context]:
         local = host_zone()
         return {
-            item.name: Context(ZoneInfo(item.timezone) if item.timezone else local, item.logsource)
+            item.name: Context(
+                ZoneInfo(item.timezone) if item.timezone else local,
+                item.logsource,
+                socket.gethostname() if isinstance(item, FileInput) else None,
+            )
             for item in self.config.input
         }
 

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 from vedette.event import LogSource
+from vedette.inputs.decode import CODECS
 
 Size = Annotated[int, "size"]
 """Bytes."""
@@ -124,6 +125,11 @@ class MqttInput(MqttSettings):
 
 Input = SyslogInput | FileInput | MqttInput
 INPUT_TYPES: dict[str, type[Input]] = {"syslog": SyslogInput, "file": FileInput, "mqtt": MqttInput}
+
+
+def codec_of(settings: Input) -> str:
+    """The codec that an input's events carry."""
+    return "mqtt" if isinstance(settings, MqttInput) and settings.format == "auto" else settings.format
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +328,8 @@ def _check(config: Config, mistakes: list[str]) -> None:
         if item.name in seen:
             mistakes.append(f"input[{i}].name: {item.name!r} is used twice")
         seen.add(item.name)
+        if item.format not in CODECS:
+            mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
         match item:
             case SyslogInput(udp="", tcp=""):
                 mistakes.append(f'input[{i}]: needs udp or tcp, e.g. udp = "0.0.0.0:514"')

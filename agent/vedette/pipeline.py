@@ -207,8 +207,9 @@ class Pipeline:
     def _judge_frame(self, frame: Frame) -> None:
         chunk, counters = frame.chunk, self._counters
         candidates = self.engine.tally.candidates
-        for match in self.engine.judge(chunk, self._contexts.get(chunk.input, Context())):
-            alert = self.alert(frame, match)
+        context = self._contexts.get(chunk.input, Context())
+        for match in self.engine.judge(chunk, context):
+            alert = self.alert(frame, match, context.host)
             self._alerts.append((alert.seq, envelope.encode(alert)))
         events = len(chunk)
         counters.judged[chunk.input] += events
@@ -221,11 +222,12 @@ class Pipeline:
         if self._alerts:
             self._changed.set()
 
-    def alert(self, frame: Frame, match: Match) -> Alert:
-        """The alert of a match, with the next seq."""
+    def alert(self, frame: Frame, match: Match, host: str | None = None) -> Alert:
+        """The alert of a match, with the next seq; ``host``: the event's when it names none."""
         agent, chunk, event = self._agent, frame.chunk, match.record
         rule = self.engine.plan.rules[match.rule]
         offset = frame.offset + match.start
+        host = event.host or host
         flags = chunk.flags(match.start)
         event_time = event.event_time or chunk.received_at
         if event_time > chunk.received_at + MAX_SKEW:
@@ -243,14 +245,14 @@ class Pipeline:
             agent_id=agent.id,
             site=agent.site,
             fleet=agent.fleet,
-            host=event.host,
+            host=host,
             event_time=event_time,
             detected_at=self._clock(),
             received_date=envelope.received_date(chunk.received_at),
             source=chunk.input,
             logsource=rule.logsource,
             fields=self.engine.shown(match.rule, event),
-            entities=entities(event.fields(), event.host),
+            entities=entities(event.fields(), host),
             raw=event.text,
             raw_ref=RawRef(self._log.log_id, offset, match.end - match.start),
             bundle=self.bundle,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vedette import __version__
-from vedette.config import Config
+from vedette.config import Config, codec_of
+from vedette.engine.match import Engine
 from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
 from vedette.rawlog.log import RawLog
@@ -13,7 +14,9 @@ from vedette.report import Counters
 from vedette.rules import Loaded, Rules
 
 MAX_LISTED = 200
-"""Refused rules named in a status."""
+"""Dead rules named in a status."""
+SHOWN = 10
+"""Of them, for people."""
 
 
 def collect(
@@ -29,6 +32,7 @@ def collect(
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
     tally = loaded.engine.tally
+    dead = [*map(str, plan.refused), *unreached(config, loaded.engine)]
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -58,8 +62,8 @@ def collect(
             "running": len(plan.rules),
             "always_candidates": len(plan.always),
             "error": rules.error or rules.bundles.refused,
-            "dead": [str(refusal) for refusal in plan.refused[:MAX_LISTED]],
-            "dead_count": len(plan.refused),
+            "dead": dead[:MAX_LISTED],
+            "dead_count": len(dead),
             "undecided": {plan.rules[i].id: n for i, n in tally.undecided.items()},
         },
         "raw_log": {
@@ -76,6 +80,16 @@ def collect(
     }
 
 
+def unreached(config: Config, engine: Engine) -> list[str]:
+    """The rules whose log source no input of the agent has."""
+    inputs = {(codec_of(item), item.logsource) for item in config.input}
+    return [
+        f"{rule.path}:{rule.line}: no input has its log source {'/'.join(rule.logsource)} ({rule.title})"
+        for i, rule in enumerate(engine.plan.rules)
+        if not any(engine.reaches(i, codec, logsource) for codec, logsource in inputs)
+    ]
+
+
 def render(status: dict[str, Any]) -> str:
     """A status for people."""
     alerts, rules, log = status["alerts"], status["rules"], status["raw_log"]
@@ -86,7 +100,9 @@ def render(status: dict[str, Any]) -> str:
     ]
     if rules["error"]:
         lines.append(f"         last change refused: {rules['error']}")
-    lines += [f"         dead: {reason}" for reason in rules["dead"]]
+    lines += [f"         dead: {reason}" for reason in rules["dead"][:SHOWN]]
+    if rules["dead_count"] > SHOWN:
+        lines.append(f"         … and {rules['dead_count'] - SHOWN} more dead: vedette status --json")
     lines.append(f"{'input':<16}{'received':>12}{'stored':>12}{'judged':>12}{'backlog':>9}  dropped, lost")
     for name, counts in status["inputs"].items():
         reasons = {**counts["dropped"], **counts["lost"]}

@@ -81,8 +81,9 @@ def test_incidents_stay_whole_and_in_order() -> None:
     for label in truth:
         if label.attack == "download_and_run":
             by_incident.setdefault(label.incident, []).append(made[label.line - 1])
-    assert by_incident
-    for steps in by_incident.values():
+    chains = [steps for steps in by_incident.values() if len(steps) > 1]
+    assert 0 < len(chains) < len(by_incident)
+    for steps in chains:
         assert [b"wget" in step for step in steps] == [True, False, False]
         assert [b"chmod" in step for step in steps] == [False, True, False]
 

@@ -5,9 +5,10 @@ candidate). The proof, bottom up:
 
 * a predicate on a **synthetic** field has none, nor have nulls, existence, comparisons, networks, field references;
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
-  its codec. Escapes may change some characters anywhere (``\\ " / < > & ' % #``, controls, non-ASCII) and any other
-  one in JSON (``\\u0041``). So texts are split at the former, and events that hold a sign of the latter are
-  candidates of every rule (``GUARDS``);
+  its codec: a backslash before ``" / \\ ]`` (JSON, RFC 5424), which ``engine/prefilter.py`` tolerates, or any
+  character as ``\\u0041`` (JSON), so that an event with such an escape of a character that literals are made of is a
+  candidate of every rule (``GUARDS``). Texts are split at characters that are often escaped so (``< > & '``), at
+  controls and outside ASCII;
 * folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
 * a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
   that prints otherwise are guards of such pieces alone (``NUMBER_GUARDS``);
@@ -33,7 +34,7 @@ Literals = frozenset[bytes]
 Cost = Callable[[bytes], float]
 """Expected share of events that hold a literal, from 0 to 1."""
 
-_SAFE = re.compile(r"[A-Za-z0-9 _.,:;()\[{}!?@$*+=|^~`-]+")
+_SAFE = re.compile(r"[A-Za-z0-9 _.,:;()\[\]{}!?@$*+=|^~`\"/\\#%-]+")
 _ESCAPED_SAFE = b"|".join(b"%02x" % code for code in range(128) if _SAFE.fullmatch(chr(code)))
 
 GUARDS: tuple[bytes, ...] = (
@@ -65,8 +66,8 @@ def guess(literal: bytes) -> float:
     """A literal's cost where no sample of the traffic is at hand: rarer with length, dear when a common word."""
     words = re.findall(rb"[a-z0-9]+", literal)
     if not words:
-        return 0.5
-    rare = max((len(word) for word in words if word not in _COMMON), default=0)
+        return min(0.5, 10.0 ** (-len(literal) / 3))
+    rare = max((len(word) // 2 if word.isdigit() else len(word) for word in words if word not in _COMMON), default=0)
     return 0.3 if not rare else min(0.3, 10.0 ** (-(rare + 0.25 * (len(literal) - rare)) / 2.5))
 
 
@@ -78,7 +79,7 @@ def is_numeric(literal: bytes) -> bool:
 def pieces(text: str) -> list[bytes]:
     """The runs of ``text`` that every escape leaves as they are, lower-case, long enough to search for."""
     found = (match[0].lower().encode() for match in _SAFE.finditer(text))
-    return [piece for piece in found if len(piece) >= MIN_LENGTH and piece.strip()]
+    return [piece for piece in found if len(piece) >= MIN_LENGTH and not piece.isspace()]
 
 
 def required(expr: Expr, predicates: Sequence[Predicate], cost: Cost = guess) -> Literals | None:

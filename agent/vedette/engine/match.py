@@ -16,17 +16,18 @@ from vedette.compiler.plan import Plan
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.prefilter import Prefilter
 from vedette.event import Chunk, LogSource, Source
-from vedette.inputs.decode import Record, record
+from vedette.inputs.decode import Record, possible_source, record
 
 MAX_ROUTES = 4096
 """Log sources whose fitting rules are remembered; sources are few, so this only bounds an attack."""
 
 
 class Context(NamedTuple):
-    """What an input's settings say about its events."""
+    """What an input's settings say about its events; ``host``: whose they are when they do not say."""
 
     zone: tzinfo | None = None
     logsource: LogSource = LogSource()
+    host: str | None = None
 
 
 class Match(NamedTuple):
@@ -69,6 +70,7 @@ class Engine:
         everything = frozenset(range(len(plan.rules)))
         self._always = self.prefilter.always if prefilter else everything
         self._routes: dict[Source, frozenset[int]] = {}
+        self._always_of: dict[tuple[str, LogSource], frozenset[int]] = {}
 
     def databases(self) -> dict[str, bytes]:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
@@ -78,7 +80,7 @@ class Engine:
         """The matches of ``chunk``: by event, and within one event by the rules' order in the plan."""
         tally, data = self.tally, chunk.data
         tally.events += len(chunk)
-        for start, end, rules in self.prefilter.candidates(chunk, self._always):
+        for start, end, rules in self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource)):
             tally.candidates += 1
             event = record(
                 data[start:end],
@@ -105,6 +107,18 @@ class Engine:
         """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
         fields = {name: as_shown(event.get(name)) for name in self.plan.fields_of[rule] if name != KEYWORDS}
         return {name: value for name, value in fields.items() if value is not None}
+
+    def reaches(self, rule: int, codec: str, logsource: LogSource) -> bool:
+        """False when no event of an input with this codec and log source can be of the rule's log source."""
+        return not self.route or self.plan.rules[rule].logsource.fits(possible_source(codec, logsource))
+
+    def _always_at(self, codec: str, logsource: LogSource) -> frozenset[int]:
+        """The rules without literals that can meet an event of such an input."""
+        known = self._always_of.get((codec, logsource))
+        if known is None:
+            known = frozenset(rule for rule in self._always if self.reaches(rule, codec, logsource))
+            self._always_of[codec, logsource] = known
+        return known
 
     def _fitting(self, source: Source) -> frozenset[int]:
         known = self._routes.get(source)

@@ -45,7 +45,7 @@ class Prefilter:
         rules: dict[Pattern, set[int]] = {}
         for i, found in enumerate(plan.literals):
             for item in found or ():
-                rules.setdefault(Pattern(literal(item), CASELESS), set()).add(i)
+                rules.setdefault(Pattern(tolerant(item), CASELESS), set()).add(i)
         numeric = {i for i in filtered if any(map(is_numeric, plan.literals[i] or ()))}
         for guards, guarded in ((GUARDS, filtered), (NUMBER_GUARDS, numeric)):
             for guard in guards if guarded else ():
@@ -111,6 +111,14 @@ class Prefilter:
                 yield Candidate(start, end, always)
 
 
+def tolerant(item: bytes) -> bytes:
+    """The regular expression that finds a literal whether or not its codec put a backslash before ``" / \\ ]``."""
+    return b"".join(
+        rb"\\{1,2}" if char == b"\\" else rb"\\?" + literal(char) if char in (b'"', b"/", b"]") else literal(char)
+        for char in (item[i : i + 1] for i in range(len(item)))
+    )
+
+
 def measured(literals: set[bytes], sample: bytes) -> Cost:
     """How often each of ``literals`` occurs in the lines of ``sample``, as a cost for ``plan.build``.
 
@@ -121,7 +129,7 @@ def measured(literals: set[bytes], sample: bytes) -> Cost:
     if not patterns:
         return guess
     counts = dict.fromkeys(patterns, 0)
-    scanner = Scanner.compile([Pattern(literal(item), CASELESS) for item in patterns])
+    scanner = Scanner.compile([Pattern(tolerant(item), CASELESS) for item in patterns])
 
     def handler(number: int, _from: int, _to: int, _flags: int, _context: Any) -> None:
         counts[patterns[number]] += 1

@@ -398,3 +398,35 @@ def _source(shape: _Shape, program: str, facility: int, logsource: LogSource) ->
         base.categories | row.categories | ({logsource.category} - {""}),
         base.services | row.services | by_facility | ({logsource.service} - {""}),
     )
+
+
+@lru_cache(maxsize=256)
+def possible_source(codec: str, logsource: LogSource) -> Source:
+    """All that the ``source`` of an event can hold that comes from an input with this codec and log source.
+
+    What does not fit it never meets such an event: so a rule is known to be idle on an input, or dead on an agent.
+    """
+    products, categories, services = ({part} - {""} for part in logsource)
+    shapes = _SHAPES[codec]
+    for shape in shapes:
+        base = _SHAPE_SOURCES.get(shape, Source())
+        products, categories, services = (
+            products | base.products,
+            categories | base.categories,
+            services | base.services,
+        )
+    if shapes & {_Shape.SYSLOG, _Shape.JSON}:
+        categories = categories.union(*(row.categories for row in PROGRAMS.values()))
+        services = services.union(_FACILITY_SERVICES.values(), *(row.services for row in PROGRAMS.values()))
+    return Source(frozenset(products), frozenset(categories), frozenset(services))
+
+
+_SHAPES = {
+    "auto": {_Shape.SYSLOG, _Shape.JSON, _Shape.ACCESS},
+    "syslog": {_Shape.SYSLOG},
+    "json": {_Shape.JSON},
+    "text": {_Shape.TEXT},
+    "access": {_Shape.ACCESS},
+    "mqtt": {_Shape.MQTT},
+}
+"""What a codec's ``sniff`` can say."""

@@ -24,7 +24,7 @@ _TABLE = {
     "ip": """
         ip ipaddr ipaddress ipaddresses src srcip source sourceip sourceaddress srcaddr srcipaddr dst dstip dest destip
         destinationip destinationaddress dstaddr dstipaddr clientip clientaddress client clientipaddress cip sip rip lip
-        remoteip remoteaddr remoteaddress rhost peer hostip serverip hostaddress calleripaddress idorigh idresph
+        remoteip remoteaddr remoteaddress rhost hostip serverip hostaddress calleripaddress idorigh idresph
         sourceipaddress destinationipaddress actorip xforwardedfor originip attackerip addr
         """,
     "user": """

@@ -24,6 +24,8 @@ SPAN = 1024
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
 """Names that a glob finds but that hold no lines."""
 
+_NUMBER = r"[.\-_]\d[\d.\-_T]*"
+
 Key = tuple[int, int]
 """Device and inode."""
 
@@ -96,18 +98,23 @@ def in_folders(folders: Iterable[str], inodes: set[int]) -> list[Seen]:
     return found
 
 
-def rotated_since(path: str, changed: int) -> list[Seen]:
-    """Files that were at ``path``, last changed at ``changed`` ns or later, and rotated away; in order; raises nothing.
+def is_rotated(path: str, origin: str) -> bool:
+    """Whether ``path`` is what rotation makes of ``origin``: ``a.log.1``, ``a.log-20241120``, ``a.2024-11-20.log``."""
+    (folder, name), (origin_folder, whole) = os.path.split(path), os.path.split(origin)
+    stem, extension = os.path.splitext(whole)
+    names = f"{re.escape(whole)}{_NUMBER}|{re.escape(stem)}{_NUMBER}{re.escape(extension)}"
+    return folder == origin_folder and re.fullmatch(names, name) is not None
 
-    By the names that rotation gives (``app.log.1``, ``app.log-20241120``, ``app.2024-11-20.log``) and by time.
+
+def rotated_since(origin: str, changed: int) -> list[Seen]:
+    """Files that ``is_rotated`` takes for former ones at ``origin``, last changed at ``changed`` ns or later.
+
+    In the order of their last change. Raises nothing.
     """
-    folder, name = os.path.split(path)
-    stem, extension = os.path.splitext(name)
-    number = r"[.\-_]\d[\d.\-_T]*"
-    names = re.compile(f"{re.escape(name)}{number}|{re.escape(stem)}{number}{re.escape(extension)}")
+    folder = os.path.dirname(origin)
     inodes = set()
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-        inodes = {entry.inode() for entry in entries if names.fullmatch(entry.name)}
+        inodes = {entry.inode() for entry in entries if is_rotated(os.path.join(folder, entry.name), origin)}
     since = [one for one in in_folders([folder], inodes) if one.changed >= changed]
     return sorted(since, key=lambda one: one.changed)
 

@@ -154,7 +154,9 @@ class MqttSubscription:
             self._say_cut(message)
         if message.dup and self._seen.has(message.message_id, message.topic, _digest(message.payload[:MAX_EVENT])):
             self._counters.drop(name, Dropped.DUPLICATE)
-            self._stored.put_nowait((self._last, [message]))  # its first copy may not be on disk yet
+            self._stored.put_nowait(
+                (self._last, [message._replace(payload=b"")])
+            )  # its first copy may not be on disk yet
             return
         self._counters.received[name] += 1
         if not self._gathered:
@@ -190,7 +192,7 @@ class MqttSubscription:
             return
         messages, self._gathered, self._bytes = self._gathered, [], 0
         self._last = self._intake.store(self._chunk(messages))
-        self._stored.put_nowait((self._last, messages))
+        self._stored.put_nowait((self._last, [message._replace(payload=b"") for message in messages]))
 
     def _chunk(self, messages: list[Message]) -> Chunk:
         data = bytearray()

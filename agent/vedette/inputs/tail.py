@@ -174,14 +174,17 @@ class FileTail:
         seen = (await self._in_thread(look, self._settings.paths)).files
         inodes = {one.key[1] for one in seen}
         known = {one.path for saved in self._saved.values() for one in saved}
-        gone = {inode: saved[-1].path for inode, saved in self._saved.items() if inode not in inodes}
-        followed = set()
-        rotated = await self._in_thread(in_folders, map(os.path.dirname, gone.values()), set(gone))
+        gone = {inode: [one.path for one in saved] for inode, saved in self._saved.items() if inode not in inodes}
+        folders = {os.path.dirname(path) for paths in gone.values() for path in paths}
+        followed: set[str] = set()
+        rotated = await self._in_thread(in_folders, folders, set(gone))
         for one in sorted(rotated, key=lambda one: one.changed):
-            former = gone[one.key[1]]
+            paths = gone[one.key[1]]
+            former = next((path for path in self._settings.paths if is_rotated(one.path, path)), paths[-1])
             if await self._follow(one, rotated_from=former, known=True):
-                followed.add(former)
-                log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
+                followed.update(paths)
+                if one.path not in paths:
+                    log.info(Log.FILE_ROTATED, input=self._name, path=former, now=one.path)
         for one in seen:
             if one.path in known and one.path not in followed and one.key[1] not in self._saved:
                 reason = "the file read before is gone from its folder; lines after its position, if any, are lost"
@@ -224,8 +227,8 @@ class FileTail:
             file.descriptor = open_same(file.path, file.key)
             self._descriptors.add(file.descriptor)
             if len(self._descriptors) > OPEN_FILES:  # only ``file`` is being read, so any other may be closed
-                others = (other for other in self._files.values() if other.descriptor and not other.rotated_from)
-                oldest = min(others, key=lambda other: other.grown, default=None)
+                others = [one for one in self._files.values() if one.descriptor is not None and one is not file]
+                oldest = min((one for one in others if not one.rotated_from), key=lambda one: one.grown, default=None)
                 if oldest is not None:
                     self._close(oldest)
         return file.descriptor
@@ -252,8 +255,8 @@ class FileTail:
         self._finish(seen)
         for path, reason in self._problems.items():
             if self._said.get(path) != reason:
-                again = f"{reason}; it is tried again at every poll"
-                log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=again)
+                said = f"{reason}; it is tried again at every poll"
+                log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=said)
         self._said = self._problems
         return more
 
@@ -327,13 +330,15 @@ class FileTail:
 
     def _finish(self, seen: Mapping[Key, Seen]) -> None:
         """Rotated files that will not grow any more: their last line is an event, and those out of sight are done."""
-        paths = {one.path for one in seen.values()}
+        replaced = {one.path for one in seen.values()}
         for key, file in list(self._files.items()):
             if not file.rotated_from or file.finished:
                 continue
             deleted = key not in seen and (file.descriptor is None or not os.fstat(file.descriptor).st_nlink)
             idle = asyncio.get_running_loop().time() - file.grown
-            if idle >= (self._linger if deleted or file.rotated_from in paths else FORSAKEN_SECONDS):
+            # Taken up at start under the very path of its saved position, it had been rotated away before that.
+            over = deleted or file.rotated_from in replaced or file.rotated_from == file.path
+            if idle >= (self._linger if over else FORSAKEN_SECONDS):
                 file.lines.end()
                 self._give(file, file.lines.take())
                 self._close(file)

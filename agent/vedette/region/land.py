@@ -138,7 +138,7 @@ class Landing:
                 batch.rows["status"].append(row)
         except ValueError as error:
             self._bad(message.payload, message.topic, str(error))
-        batch.messages.append(message)
+        batch.messages.append(message._replace(payload=b""))
         batch.bytes += len(message.payload)
         self._held += len(message.payload)
         self._idle.clear()

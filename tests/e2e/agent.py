@@ -1,0 +1,251 @@
+"""The real processes that end-to-end tests start, stop and kill: agent and landing; and what they left behind.
+
+An ``Agent`` is one ``vedette run`` with a TOML file of its own in a folder; killed and started again it goes on from
+that folder. Nothing of the product runs inside the test but its readers: ``control.ask``, ``rawlog.read``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from tests.broker import free_port
+from vedette.control import ask
+from vedette.rawlog import read
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "rules" / "sigma"
+VEDETTE = (sys.executable, "-m", "vedette")
+KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "4"))
+"""Kills in each crash test; ``make test-crash`` asks for more."""
+
+
+def chance() -> random.Random:
+    """Where kills fall; seeded by VEDETTE_CRASH_SEED, or anew, and printed, so that a failure can be repeated."""
+    seed = os.environ.get("VEDETTE_CRASH_SEED") or str(random.randrange(1 << 32))
+    print(f"VEDETTE_CRASH_SEED={seed} VEDETTE_CRASH_KILLS={KILLS}")
+    return random.Random(seed)
+
+
+def until(what: str, check: Callable[[], Any], seconds: float = 30.0, pause: float = 0.02) -> Any:
+    """Wait for a true answer of ``check`` and return it."""
+    deadline = time.monotonic() + seconds
+    while not (answer := check()):
+        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain for {what}"
+        time.sleep(pause)
+    return answer
+
+
+def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> subprocess.CompletedProcess[str]:
+    """A ``vedette`` command run to its end; ``code`` is the exit code that it must have."""
+    command = [*VEDETTE, *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=120, check=False)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert code is None or done.returncode == code, f"{command} ended with {done.returncode}:\n{out}{err}"
+    return subprocess.CompletedProcess(command, done.returncode, out, err)
+
+
+class Process:
+    """A ``vedette`` process that logs JSON lines into ``log``."""
+
+    def __init__(self, log: Path, *arguments: object) -> None:
+        self.log = log
+        self._arguments = [*VEDETTE, *map(str, arguments)]
+        self._from = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, without waiting for anything."""
+        self._from = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def text(self, *, all: bool = False) -> str:
+        """What it has logged since its last start, or in all its lives."""
+        return self.log.read_bytes()[0 if all else self._from :].decode("utf-8", "replace")
+
+    def said(self, event: str, *, all: bool = False) -> list[dict[str, Any]]:
+        """The log lines with the name ``event``."""
+        found = []
+        for line in self.text(all=all).splitlines():
+            if line.startswith("{") and line.endswith("}") and (entry := json.loads(line)).get("event") == event:
+                found.append(entry)
+        return found
+
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def alive(self) -> bool:
+        """True, unless it ended by itself: then the test fails with what it said."""
+        assert self.running(), f"ended by itself:\n{self.text()[-4000:]}"
+        return True
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is written any more."""
+        if self.running():
+            self.signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+
+    def stop(self, seconds: float = 20.0) -> int:
+        """SIGTERM; the exit code."""
+        self.signal(signal.SIGTERM)
+        assert self.process is not None
+        return self.process.wait(seconds)
+
+    def ended(self, seconds: float = 20.0) -> int:
+        """Wait for its end; the exit code."""
+        assert self.process is not None
+        return self.process.wait(seconds)
+
+
+class Agent(Process):
+    """``vedette run`` in ``folder``; its id is ``edge-1``, its fleet ``f1``, its site ``s1``.
+
+    ``settings`` are tables of TOML besides ``[agent]`` and ``[log]``. With ``rules`` (folders) or without bundles of
+    its own it runs the starter rules. ``port`` is free for a syslog input.
+    """
+
+    def __init__(self, folder: Path, settings: str = "", *, rules: Path | None = RULES, port: int = 0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.data = folder / "data"
+        self.landing = self.data / "alerts-landing"
+        self.port = port or free_port()
+        self.config = folder / "vedette.toml"
+        self._rules = rules
+        self.configure(settings)
+        super().__init__(folder / "agent.log", "run", "-c", self.config)
+
+    def configure(self, settings: str) -> None:
+        """Write the configuration anew; in force at the next start."""
+        rules = f'[rules]\npaths = ["{self._rules}"]\npoll = "200ms"\n' if self._rules else ""
+        self.config.write_text(
+            f'[agent]\nid = "edge-1"\nsite = "s1"\nfleet = "f1"\ndata_dir = "{self.data}"\n'
+            f'{rules}{settings}\n[log]\nformat = "json"\n'
+        )
+
+    def ready(self, seconds: float = 30.0) -> Agent:
+        """Wait until its inputs are open."""
+        until("the agent to start", lambda: self.alive() and self.said("agent_started"), seconds)
+        return self
+
+    def up(self) -> Agent:
+        """Start and wait until its inputs are open."""
+        self.start()
+        return self.ready()
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = ask(self.data / "control.sock", "status")
+        return found
+
+    def input(self, name: str = "in") -> dict[str, Any]:
+        """The counters of an input; zeros when it has none yet."""
+        none = {"received": 0, "stored": 0, "judged": 0, "bytes_in": 0, "cut": 0, "dropped": {}, "lost": {}}
+        counts: dict[str, Any] = self.status()["inputs"].get(name, none)
+        return counts
+
+    def settled(self, stored: int | None = None, name: str = "in", seconds: float = 60.0) -> dict[str, Any]:
+        """The status once all that is stored is judged and every alert is receipted.
+
+        ``stored``: also wait until so many events of the input are stored, in all its lives.
+        """
+
+        def check() -> dict[str, Any] | None:
+            self.alive()
+            status = self.status()
+            counts = status["inputs"].get(name, {"stored": 0})
+            done = not status["backlog"] and not status["alerts"]["in_outbox"]
+            return status if done and (stored is None or counts["stored"] >= stored) else None
+
+        try:
+            found: dict[str, Any] = until("the agent to settle", check, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps(self.status())}\n{self.text()[-4000:]}") from None
+        assert found["identity_broken"] == []
+        return found
+
+    # --- what it left on disk
+
+    def stored(self, name: str = "in") -> list[Stored]:
+        """Every event of an input in the raw log, in order."""
+        found = []
+        for frame in read.frames(self.data / "raw", on_gap=_no_gap):
+            if frame.chunk.input == name:
+                data = frame.chunk.data
+                found += [Stored(frame.offset + start, data[start:end]) for start, end in frame.chunk.spans()]
+        return found
+
+    def alerts(self, landing: Path | None = None) -> list[dict[str, Any]]:
+        """The alerts in a landing, each once: deduped as the region does, by agent and alert id."""
+        return deduped(landed(landing or self.landing))
+
+
+class Stored(NamedTuple):
+    """An event in the raw log."""
+
+    offset: int
+    raw: bytes
+
+
+def _no_gap(gap: object) -> None:
+    raise AssertionError(f"the raw log has a hole: {gap}")
+
+
+def landed(landing: Path, table: str = "alerts") -> list[dict[str, Any]]:
+    """All rows of a landing's table."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((landing / table).glob("dt=*/hh=*/*.parquet")):
+        rows += pq.read_table(path, partitioning=None).to_pylist()
+    return rows
+
+
+def deduped(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Alerts once each; two of one id must be the same alert."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        first = found.setdefault((row["agent_id"], row["alert_id"]), row)
+        assert (first["rule_id"], first["raw_ref"], first["raw"]) == (row["rule_id"], row["raw_ref"], row["raw"])
+    return list(found.values())
+
+
+def by_line(alerts: Iterable[dict[str, Any]], stored: Iterable[Stored]) -> Counter[tuple[str, int]]:
+    """Alerts as (rule, number of the line from 1), the lines counted in the raw log."""
+    number = {event.offset: i for i, event in enumerate(stored, 1)}
+    return Counter((alert["rule_id"], number[alert["raw_ref"]["offset"]]) for alert in alerts)
+
+
+def scan(file: Path, codec: str = "syslog", product: str = "linux", rules: Path = RULES) -> Counter[tuple[str, int]]:
+    """What ``vedette scan`` finds in a file, as (rule, line)."""
+    arguments = ("--rules", rules, "--route", "--product", product, "--format", codec)
+    rows = map(json.loads, vedette("scan", *arguments, file).stdout.splitlines())
+    return Counter((row["rule_id"], row["line"]) for row in rows)
+
+
+def assert_as_scanned(agent: Agent, *, name: str = "in", landing: Path | None = None, codec: str = "syslog") -> int:
+    """The alerts in the landing are those of ``scan`` over what the raw log holds: none missing, none doubled.
+
+    Returns how many there are.
+    """
+    stored = agent.stored(name)
+    file = agent.folder / "stored.log"
+    file.write_bytes(b"".join(event.raw + b"\n" for event in stored))
+    alerts = by_line(agent.alerts(landing), stored)
+    expected = scan(file, codec)
+    assert alerts == expected, f"missing {expected - alerts}, too many {alerts - expected}"
+    return alerts.total()

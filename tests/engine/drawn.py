@@ -1,0 +1,251 @@
+"""What the property tests draw: predicates, rules and events that often match, over an alphabet of traps.
+
+An example begins with a few *fragments*; rule values are cut from them, event values are made of them under changes
+that a match must survive (case, U+017F for s, U+212A for k, JSON escapes). The alphabet holds what codecs escape,
+what folds unusually, and the digits and signs of numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+import hypothesis.strategies as st
+import orjson
+
+from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
+
+PLAIN = "aAbBsSkKtTeE0159"
+TRAPS = "\0\"'\\/<>&%#[]{}()=:;,.-+*?^$|@!`~ _\t\r\n\x1b"
+FOREIGN = "\u017f\u212a\u0130\u0131\u00df\u1e9e\u03a3\u03c3\u03c2\u00e9\u00c9\u2028\ufeff\ufffd\U0001f600\U00010400"
+
+CHARS = st.one_of(st.sampled_from(PLAIN), st.sampled_from(PLAIN), st.sampled_from(TRAPS), st.sampled_from(FOREIGN))
+NUMBERS = (
+    *("0", "-0", "1", "15", "155", "4720", "4720.0", "4.72e3", "47200e-1", "1e5", "1E5", "1.0E+5", "100000"),
+    *("0.5", "0.50", "5e-1", "-0.0", "0.00001", "1e-5", "0.0001", "1e20", "100000000000000000000"),
+    *("12345678.1234567896", "123456789012345.678", "99999999.99999999999", "9007199254740993", "1e16"),
+    *("0.1000000000000000055511151231257827", "1234567890.12345678901", "18446744073709551616", "-15", "1e300"),
+)
+PRINTED = tuple(repr(value) for text in NUMBERS if (value := json.loads(text)) is not None)
+
+WORDS = ("password", "failed", "cmd.exe", "a/b", "C:\\Windows\\", "tasks", "ask", "\u017fecret", "to\u212aen", "true")
+FRAGMENTS = st.lists(
+    st.one_of(st.text(CHARS, min_size=1, max_size=8), st.sampled_from(WORDS), st.sampled_from(PRINTED)),
+    min_size=1,
+    max_size=4,
+)
+FIELDS = (
+    *("a", "b", "user", "message", "n.x", "s@1.p", "topic", "hostname", "program", "src_ip", "cs-uri-query"),
+    *("value", "peer", "severity", "command"),
+)
+
+
+class Drawn(NamedTuple):
+    """An event as it arrives."""
+
+    codec: str
+    raw: bytes
+    origin: str
+
+
+_VARIANTS = {"s": "sS\u017f", "k": "kK\u212a", "\u03c3": "\u03c3\u03c2\u03a3", "\u00df": "\u00df\u1e9e"}
+
+
+@st.composite
+def variant(draw: st.DrawFn, fragment: str) -> str:
+    """``fragment`` under changes of case."""
+    if draw(st.booleans()):
+        return fragment
+    return "".join(
+        draw(st.sampled_from(_VARIANTS.get(fold(char), fold(char) + (char.upper() if len(char.upper()) == 1 else char))))
+        for char in fragment
+    )
+
+
+@st.composite
+def event_text(draw: st.DrawFn, fragments: list[str]) -> str:
+    """A value made of fragments and noise."""
+    parts = draw(st.lists(st.one_of(st.sampled_from(fragments).flatmap(variant), st.text(CHARS, max_size=3)), max_size=4))
+    return "".join(parts)
+
+
+@st.composite
+def rule_text(draw: st.DrawFn, fragments: list[str]) -> str:
+    """A value cut from what events are made of."""
+    text = "".join(draw(st.lists(st.sampled_from(fragments), min_size=1, max_size=2)))
+    if draw(st.integers(0, 3)) == 0:
+        start = draw(st.integers(0, len(text)))
+        text = text[start : draw(st.integers(start, len(text)))]
+    return text
+
+
+_NO_CASE_TRAPS = str.maketrans("", "", "iI\u0130\u0131")
+_CLASSES = (r"\d", r"\w", r"\s", r"\b", "[a-c]", "[^a]", r"[0-9.]", "[]a]", r"\D", r"\W")
+
+
+@st.composite
+def regex(draw: st.DrawFn, fragments: list[str], depth: int = 0, caseless: bool = False) -> str:
+    """A regular expression of the kind that Sigma allows; one piece of it often is a fragment."""
+    kind = draw(st.integers(0, 9 if depth < 2 else 5))
+    if kind <= 3:
+        text = draw(rule_text(fragments)).translate(_NO_CASE_TRAPS).replace("\0", "")
+        return "".join(c if c.isalnum() else re.escape(c) for c in text) or "a"
+    if kind == 4:
+        return draw(st.sampled_from([".*", ".", ".+", "a?", "^", "$", "(?:)"]))
+    if kind == 5:
+        return "s" if caseless else draw(st.sampled_from(_CLASSES))
+    inner = st.deferred(lambda: regex(fragments, depth + 1, caseless))
+    if kind == 6:
+        return f"({draw(inner)}|{draw(inner)})"
+    if kind == 7:
+        return f"(?:{draw(inner)}){draw(st.sampled_from(['*', '+', '?', '{1,2}', '{0,2}', '{2}', '+?', '*?']))}"
+    return draw(inner) + draw(inner)
+
+
+_TEXT_OPS = (Op.EXACT, Op.PREFIX, Op.SUFFIX, Op.CONTAINS, Op.CONTAINS)
+_NETWORKS = ("10.0.0.0/8", "203.0.113.9/32", "::/0", "fe80::/10", "::ffff:0:0/96", "0.0.0.0/0")
+_VALUES = (0, 1, 15, -15, 4720, 0.5, 100000, 1e20, 12345678.12345679)
+
+
+@st.composite
+def predicate(draw: st.DrawFn, fragments: list[str]) -> Predicate:
+    """Any predicate that the compiler can make of a Sigma rule."""
+    name = draw(st.sampled_from((KEYWORDS, *FIELDS, "a", "a", "message", "message")))
+    cased = draw(st.integers(0, 3)) == 0
+    kind = draw(st.integers(0, 11))
+    if kind <= 4:
+        text = draw(rule_text(fragments))
+        op = Op.CONTAINS if name == KEYWORDS else draw(st.sampled_from(_TEXT_OPS))
+        return Predicate(name, op, text if cased else fold(text), cased)
+    if kind <= 6:
+        parts = draw(st.lists(st.one_of(rule_text(fragments), st.sampled_from([STAR, ANY, STAR])), min_size=1, max_size=5))
+        parts = [p for p in parts if p and (p in (STAR, ANY) or STAR not in p and ANY not in p)] or [STAR]
+        if name == KEYWORDS:
+            parts = [STAR, *parts, STAR]
+        return Predicate(name, Op.GLOB, tuple(p if cased or p in (STAR, ANY) else fold(p) for p in parts), cased)
+    if kind <= 8:
+        flags = "".join(sorted(draw(st.sets(st.sampled_from("ims")))))
+        return Predicate(name, Op.REGEX, draw(regex(fragments, caseless="i" in flags)), True, flags)
+    if kind == 9:
+        if draw(st.booleans()):
+            return Predicate(name, Op.CIDR, draw(st.sampled_from(_NETWORKS)))
+        op = draw(st.sampled_from([Op.NUMBER, Op.LT, Op.LTE, Op.GT, Op.GTE]))
+        if name == KEYWORDS:
+            name = "a"
+        return Predicate(name, op, draw(st.sampled_from(_VALUES)))
+    if name == KEYWORDS:
+        name = "b"
+    if kind == 10:
+        return Predicate(name, draw(st.sampled_from([Op.NULL, Op.EXISTS])))
+    ops = [Op.FIELD_EXACT, Op.FIELD_PREFIX, Op.FIELD_SUFFIX, Op.FIELD_CONTAINS]
+    return Predicate(name, draw(st.sampled_from(ops)), draw(st.sampled_from(FIELDS)))
+
+
+def exprs(predicates: int) -> st.SearchStrategy[Expr]:
+    """Expressions over that many predicates."""
+    leaf: st.SearchStrategy[Expr] = st.integers(0, predicates - 1).map(Leaf)
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=3).map(lambda args: And(tuple(args))),
+            st.lists(inner, min_size=1, max_size=3).map(lambda args: Or(tuple(args))),
+            inner.map(Not),
+        ),
+        max_leaves=5,
+    )
+
+
+# --- events --------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def json_string(draw: st.DrawFn, text: str) -> str:
+    """``text`` as a JSON string, each character in one of the forms that JSON allows."""
+    style = draw(st.integers(0, 3))
+    if style == 0:
+        return orjson.dumps(text).decode()
+    if style == 1:
+        return json.dumps(text)
+    out = []
+    for char in text:
+        forms = [json.dumps(char)[1:-1], "".join(f"\\u{unit:04x}" for unit in _units(char))]
+        if char == "/":
+            forms.append("\\/")
+        if ord(char) >= 0x20 and char not in '"\\':
+            forms.append(char)
+        out.append(draw(st.sampled_from(forms)))
+        if draw(st.booleans()):
+            out[-1] = re.sub(r"(?<=\\u)[0-9a-f]{4}", lambda m: m[0].upper(), out[-1])
+    return '"' + "".join(out) + '"'
+
+
+def _units(char: str) -> list[int]:
+    data = char.encode("utf-16-be")
+    return [int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2)]
+
+
+def json_value(fragments: list[str], depth: int = 0) -> st.SearchStrategy[str]:
+    scalar = st.one_of(
+        event_text(fragments).flatmap(json_string),
+        event_text(fragments).flatmap(json_string),
+        st.sampled_from(NUMBERS),
+        st.sampled_from(["true", "false", "null", '"10.1.2.3"', '"::ffff:10.1.2.3"', '"fe80::1"', '""', "[]", "{}"]),
+    )
+    if depth > 1:
+        return scalar
+    inner = st.deferred(lambda: json_value(fragments, depth + 1))
+    return st.one_of(
+        scalar,
+        scalar,
+        st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]"),
+        inner.map(lambda value: '{"x":' + value + "}"),
+    )
+
+
+@st.composite
+def json_object(draw: st.DrawFn, fragments: list[str]) -> str:
+    names = draw(st.lists(st.sampled_from(["a", "b", "user", "message", "n", "n.x", "hostname", "a"]), max_size=4))
+    return "{" + ",".join([f'"{name}": {draw(json_value(fragments))}' for name in names]) + "}"
+
+
+def _sd(text: str) -> str:
+    return re.sub(r'(["\\\]])', r"\\\1", text)
+
+
+@st.composite
+def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
+    """An event in any of the shapes that decoders know; sometimes with bytes that are no UTF-8 in it."""
+    text = draw(event_text(fragments))
+    kind = draw(st.integers(0, 10))
+    codec, origin, line = "auto", draw(st.sampled_from(["", "10.1.2.3", "web1"])), text
+    if kind <= 2:
+        line = draw(json_object(fragments))
+        codec = draw(st.sampled_from(["auto", "json", "json"]))
+    elif kind == 3:
+        host = draw(st.sampled_from(["web1", "ask", "10.0.0.1"]))
+        program = draw(st.sampled_from(["app[12]", "sshd[7]", "sudo", "CRON[1]", "kernel", "tasK"]))
+        line = draw(st.sampled_from(["<38>", "", "<13>"])) + f"Nov 20 10:00:00 {host} {program}: {text}"
+    elif kind == 4:
+        data = f'[s@1 p="{_sd(text)}" q="{_sd(draw(event_text(fragments)))}"]'
+        line = f"<165>1 2026-08-01T10:00:00Z web1 app 12 ID {data} {draw(event_text(fragments))}"
+    elif kind == 5:
+        line = draw(st.sampled_from(["<38>Nov 20 10:00:00 web1 app: ", "<38>Nov 20 10:00:00 web1 app: @cee: "]))
+        line += draw(json_object(fragments))
+    elif kind == 6:
+        codec, origin = "mqtt", draw(st.sampled_from(["plant/a/1", "a", "ask/tasks/password"]))
+        line = draw(st.one_of(json_object(fragments), json_value(fragments), st.just(text)))
+    elif kind == 7:
+        codec = draw(st.sampled_from(["auto", "access"]))
+        line = f'10.1.2.3 - a [10/Oct/2025:13:55:36 +0200] "GET /x?{text} HTTP/1.1" 200 15 "-" "{draw(event_text(fragments))}"'
+    elif kind == 8:
+        line = f'<38>Nov 20 10:00:00 web1 app: a={text} b="{draw(event_text(fragments))}" user={text}'
+    elif kind == 9:
+        line = f"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {text} from 203.0.113.9 port 22 ssh2"
+    else:
+        codec = draw(st.sampled_from(["text", "auto", "syslog"]))
+    raw = line.encode()
+    if draw(st.integers(0, 7)) == 0:
+        at = draw(st.integers(0, len(raw)))
+        raw = raw[:at] + draw(st.sampled_from([b"\xff", b"\xc5", b"\xed\xa0\x80", b"\xf0\x9f"])) + raw[at:]
+    return Drawn(codec, raw, origin)

@@ -1,0 +1,406 @@
+"""The file door on real files: whatever is done to them, every line once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.inputs.doors import Bin, account, rsyslogd, until
+from vedette.config import FileInput
+from vedette.event import MAX_EVENT, FilePosition, Flag
+from vedette.inputs import files, tail
+from vedette.inputs.tail import FileTail
+from vedette.report import Counters, Log
+
+POLL = 0.01
+LINGER = 0.1
+
+
+@asynccontextmanager
+async def tailing(
+    bin: Bin,
+    *paths: str | Path,
+    positions: Mapping[str, FilePosition] | None = None,
+    from_start: bool = True,
+) -> AsyncIterator[Counters]:
+    """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
+    counters, before = Counters(), len(bin.chunks)
+    settings = FileInput("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
+    door = FileTail(settings, bin, counters, dict(positions or bin.positions), linger=LINGER)
+    task = asyncio.create_task(door.run())
+    try:
+        yield counters
+    finally:
+        await door.stop()
+        await task
+    later = Bin()
+    later.chunks = bin.chunks[before:]
+    account(counters, later, "f")
+
+
+def append(path: Path, text: str | bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text.encode() if isinstance(text, str) else text)
+
+
+def held(folder: Path) -> list[str]:
+    """The files under ``folder`` that this process has open."""
+    links = (os.path.realpath(entry.path) for entry in os.scandir("/proc/self/fd"))
+    return [link for link in links if link.startswith(str(folder))]
+
+
+def by_path(bin: Bin) -> dict[str, FilePosition]:
+    """Positions as a store keeps them that knows a file by its path alone."""
+    return {chunk.file.path: chunk.file for chunk in bin.chunks if chunk.file}
+
+
+def test_lines_as_they_come(tmp_path: Path) -> None:
+    """Lines there at the start and lines appended are events; an unfinished one waits; positions are exact."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "one\ntwo\nthr")
+        async with tailing(bin, path):
+            await until(lambda: bin.events == [b"one", b"two"])
+            assert bin.chunks[-1].file == FilePosition(
+                str(path), path.stat().st_ino, files.fingerprint(b"one\ntwo\n", 8), 8
+            )
+            append(path, "ee\n\xff\0\r\n".encode("latin-1"))
+            await until(lambda: bin.events[2:] == [b"three", b"\xff\0\r"])
+        assert (bin.chunks[-1].input, bin.chunks[-1].codec) == ("f", "text")
+
+    asyncio.run(scenario())
+
+
+def test_restart(tmp_path: Path) -> None:
+    """A restart goes on after the last line handed over, and reads again what was unfinished."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "one\ntw")
+        async with tailing(bin, path):
+            await until(lambda: bin.events == [b"one"])
+        append(path, "o\nthree\n")
+        async with tailing(bin, path, positions=by_path(bin)):
+            await until(lambda: bin.events == [b"one", b"two", b"three"])
+        async with tailing(bin, path, positions=by_path(bin)):
+            await asyncio.sleep(5 * POLL)
+        assert len(bin.events) == 3
+
+    asyncio.run(scenario())
+
+
+def test_large_file(tmp_path: Path) -> None:
+    """A large file is handed over in large chunks; started again from any committed position it is whole."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        lines = [b"line %d of a large file" % i for i in range(100_000)]
+        append(path, b"\n".join(lines) + b"\n")
+        async with tailing(bin, path):
+            await until(lambda: len(bin.events) == len(lines))
+        assert bin.events == lines
+        assert len(bin.chunks) < 20
+        for cut in (1, 5, len(bin.chunks) - 1):
+            again = Bin()
+            again.chunks = bin.chunks[:cut]
+            async with tailing(again, path, positions=by_path(again)):
+                await until(lambda again=again: len(again.events) >= len(lines))
+            assert again.events == lines
+
+    asyncio.run(scenario())
+
+
+def test_rotation_by_rename(tmp_path: Path) -> None:
+    """The old file's late lines and unfinished last line come too, and the new file from its start."""
+
+    async def scenario() -> None:
+        bin, path, old = Bin(), tmp_path / "a.log", tmp_path / "a.log.1"
+        append(path, "one\n")
+        async with tailing(bin, path):
+            await until(lambda: bin.events == [b"one"])
+            path.rename(old)
+            append(old, "late\n")
+            append(path, "new\n")
+            await until(lambda: bin.events == [b"one", b"late", b"new"])
+            append(old, "later\nend")
+            await until(lambda: bin.events[3:] == [b"later", b"end"])
+        assert {chunk.file.path for chunk in bin.chunks[-2:] if chunk.file} == {str(old)}
+        async with tailing(bin, path, positions=by_path(bin)):
+            await asyncio.sleep(LINGER + 5 * POLL)
+        assert len(bin.events) == 5
+
+    asyncio.run(scenario())
+
+
+def test_rotation_while_stopped(tmp_path: Path) -> None:
+    """A file rotated while the agent was down is found by its inode, read to its end, and before the new one."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "one\n")
+        async with tailing(bin, path):
+            await until(lambda: bin.events == [b"one"])
+        append(path, "two\nend")
+        path.rename(tmp_path / "a.log.2")
+        append(path, "new\n")
+        async with tailing(bin, path, positions=by_path(bin)):
+            await until(lambda: len(bin.events) == 4)
+        assert bin.events == [b"one", b"two", b"new", b"end"]
+
+    asyncio.run(scenario())
+
+
+def test_rotated_file_still_matches(tmp_path: Path) -> None:
+    """A rotated file that the glob still finds is not read again, neither at once nor after a restart."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "one\n")
+        async with tailing(bin, tmp_path / "*.log"):
+            await until(lambda: bin.events == [b"one"])
+            path.rename(tmp_path / "a.1.log")
+            append(path, "new\n")
+            await until(lambda: bin.events == [b"one", b"new"])
+            await asyncio.sleep(LINGER + 5 * POLL)
+        async with tailing(bin, tmp_path / "*.log"):
+            await asyncio.sleep(LINGER + 5 * POLL)
+            append(tmp_path / "a.1.log", "late\n")
+            await until(lambda: bin.events == [b"one", b"new", b"late"])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("after", ["x\n", "completely new and longer than it was\n"], ids=["shorter", "longer"])
+@pytest.mark.parametrize("running", [True, False])
+def test_truncation(tmp_path: Path, after: str, running: bool) -> None:
+    """A truncated file is read from its start, even when it is longer again; its unfinished line is an event."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "the first line\nunfinis")
+        if running:
+            async with tailing(bin, path):
+                await until(lambda: len(bin.events) == 1)
+                with capture_logs() as logs:
+                    path.write_text(after)
+                    await until(lambda: len(bin.events) == 3)
+            assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
+            assert Log.FILE_TRUNCATED in [entry["event"] for entry in logs]
+        else:
+            async with tailing(bin, path):
+                await until(lambda: len(bin.events) == 1)
+            path.write_text(after)
+            async with tailing(bin, path, positions=by_path(bin)):
+                await until(lambda: len(bin.events) == 2)
+            assert bin.events == [b"the first line", after.strip().encode()]
+
+    asyncio.run(scenario())
+
+
+def test_other_file_with_the_same_inode(tmp_path: Path) -> None:
+    """A saved position is not used for another file that got its inode."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "first line of another file\nsecond\n")
+        wrong = FilePosition(str(tmp_path / "old.log"), path.stat().st_ino, files.fingerprint(b"x" * 10, 10), 10)
+        async with tailing(bin, path, positions={"old.log": wrong}):
+            await until(lambda: len(bin.events) == 2)
+
+    asyncio.run(scenario())
+
+
+def test_from_end(tmp_path: Path) -> None:
+    """With ``from_start = false`` old lines are left out, later lines and later files are not."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "old\n" * 1000)
+        async with tailing(bin, tmp_path / "*.log", from_start=False):
+            await asyncio.sleep(5 * POLL)
+            append(path, "new\n")
+            append(tmp_path / "b.log", "other\n")
+            await until(lambda: len(bin.events) == 2)
+        assert sorted(bin.events) == [b"new", b"other"]
+        append(path, "more\n")
+        async with tailing(bin, tmp_path / "*.log", positions=by_path(bin), from_start=False):
+            await until(lambda: bin.events[2:] == [b"more"])
+
+    asyncio.run(scenario())
+
+
+def test_ten_megabyte_line(tmp_path: Path) -> None:
+    """A line of 10 MB is one event of MAX_EVENT bytes, flagged and counted; the next line is whole."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, b"x" * 10_000_000 + b"\nnext\n")
+        async with tailing(bin, path) as counters:
+            await until(lambda: len(bin.events) == 2)
+            assert counters.cut["f"] == 1
+        assert [len(event) for event in bin.events] == [MAX_EVENT, 4]
+        assert bin.chunks[0].flags(0) == Flag.CUT
+        assert bin.chunks[-1].file is not None
+        assert bin.chunks[-1].file.position == 10_000_006
+
+    asyncio.run(scenario())
+
+
+def test_unreadable_paths(tmp_path: Path) -> None:
+    """What cannot be read is said once with its path, the rest goes on, and it is read once it can be."""
+
+    async def scenario() -> None:
+        bin = Bin()
+        good, missing, fifo, packed = (tmp_path / name for name in ("good.log", "missing.txt", "fifo.log", "a.log.gz"))
+        append(good, "good\n")
+        append(packed, "packed\n")
+        os.mkfifo(fifo)
+        (tmp_path / "loop.txt").symlink_to("loop.txt")
+        with capture_logs() as logs:
+            async with tailing(bin, tmp_path / "*.log*", missing, tmp_path / "loop.txt", tmp_path / "none*"):
+                await until(lambda: bin.events == [b"good"])
+                await asyncio.sleep(5 * POLL)
+                append(missing, "here\n")
+                await until(lambda: bin.events == [b"good", b"here"])
+        said = {entry["path"]: entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE}
+        assert len(said) == len([entry for entry in logs if entry["event"] == Log.FILE_UNREADABLE])
+        assert {Path(path).name for path in said} == {"missing.txt", "fifo.log", "a.log.gz", "loop.txt", "none*"}
+        assert "No such file" in said[str(missing)]
+
+    asyncio.run(scenario())
+
+
+def test_back_pressure(tmp_path: Path) -> None:
+    """While the raw log takes nothing, nothing is read; a stop then ends at once."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        async with tailing(bin, path):
+            bin.close()
+            append(path, "one\n")
+            await asyncio.sleep(5 * POLL)
+            assert not bin.events
+            bin.reopen()
+            await until(lambda: bin.events == [b"one"])
+            bin.close()
+            append(path, "two\n")
+            await asyncio.sleep(5 * POLL)
+
+    asyncio.run(scenario())
+
+
+def test_unwritable_log(tmp_path: Path) -> None:
+    """When the raw log cannot be written ``run`` raises, and nothing counts as received."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        bin.broken = True
+        append(tmp_path / "a.log", "one\n")
+        door = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
+        with pytest.raises(OSError, match="disk gone"):
+            await asyncio.wait_for(door.run(), 5)
+        await door.stop()
+        assert counters.received["f"] == 0
+
+    asyncio.run(scenario())
+
+
+def test_more_files_than_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files beyond the bound are closed and opened again when they grow, without losing their place."""
+    monkeypatch.setattr(tail, "OPEN_FILES", 3)
+
+    async def scenario() -> None:
+        bin, paths = Bin(), [tmp_path / f"{i}.log" for i in range(10)]
+        for path in paths:
+            append(path, "one\n")
+        async with tailing(bin, tmp_path / "*.log"):
+            await until(lambda: len(bin.events) == 10)
+            assert 0 < len(held(tmp_path)) <= 4
+            for path in paths:
+                append(path, "two\n")
+            await until(lambda: len(bin.events) == 20)
+        assert sorted(bin.events) == [b"one"] * 10 + [b"two"] * 10
+        assert not held(tmp_path)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", range(4,60))
+def test_everything_at_random(tmp_path: Path, seed: int) -> None:
+    """Appends, rotations of a file once seen, and restarts with rotations meanwhile: every line once."""
+    dice = random.Random(seed)
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        written: list[bytes] = []
+        rotations = 0
+
+        def write(lines: int) -> None:
+            for _ in range(lines):
+                written.append(b"line %d" % len(written))
+                append(path, written[-1] + b"\n")
+
+        def rotate() -> None:
+            nonlocal rotations
+            rotations += 1
+            path.rename(tmp_path / f"a.log.{rotations}")
+
+        for _ in range(6):
+            async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
+                for _ in range(dice.randrange(1, 12)):
+                    action = dice.random()
+                    if action < 0.3 and path.exists():
+                        first = path.read_bytes().split(b"\n")[0]
+                        await until(lambda first=first: first in bin.events)
+                        write(dice.randrange(5))
+                        rotate()
+                    elif action < 0.4:
+                        await asyncio.sleep(dice.choice([0, POLL, 3 * POLL]))
+                    else:
+                        write(dice.randrange(1, 50))
+                if path.exists():
+                    first = path.read_bytes().split(b"\n")[0]
+                    await until(lambda first=first: first in bin.events)
+            for _ in range(dice.randrange(3)):
+                write(dice.randrange(1, 5))
+                rotate()
+        write(1)
+        async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
+            await until(lambda: len(bin.events) >= len(written))
+        assert sorted(bin.events) == sorted(written)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.door
+@pytest.mark.skipif(not shutil.which("rsyslogd"), reason="needs rsyslogd")
+def test_rsyslog_writes(tmp_path: Path) -> None:
+    """What a real rsyslogd writes while its file is renamed and it is told to reopen: every message once."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "out.log"
+        action = f'action(type="omfile" file="{path}" flushInterval="1" asyncWriting="off")'
+        with rsyslogd(tmp_path, action) as sock:
+            async with tailing(bin, path):
+                for part in range(3):
+                    lines = tmp_path / "lines"
+                    lines.write_text("".join(f"message {part * 100 + i}\n" for i in range(100)))
+                    process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-f", str(lines))
+                    assert await process.wait() == 0
+                    await until(lambda part=part: len(bin.events) >= 50 * (part + 1), 10)
+                    path.rename(tmp_path / f"out.log.{part}")
+                    os.kill(int((tmp_path / "rsyslog.pid").read_text()), 1)
+                await until(lambda: len(bin.events) >= 300, 10)
+        texts = [b"message" + event.rpartition(b"message")[2] for event in bin.events]
+        assert texts == [b"message %d" % i for i in range(300)]
+
+    asyncio.run(scenario())
