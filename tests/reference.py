@@ -5,10 +5,12 @@ No prefilter, no groups, no bits, no Hyperscan, no memory between events. Meanin
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 import unicodedata
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
@@ -102,28 +104,44 @@ def _scalar(p: Predicate, value: Any) -> bool:
         case Op.GLOB:
             return _glob(wanted, shown)
         case Op.REGEX:
-            flags = sum({"i": re.I, "m": re.M, "s": re.S}[flag] for flag in p.option)
-            return re.search(wanted, text, flags | (re.ASCII if text.isascii() else 0)) is not None
+            return _regex(wanted, p.option).search(text) is not None
         case Op.CIDR:
             try:
-                return ipaddress.ip_address(text.strip()) in ipaddress.ip_network(wanted)
+                address = ipaddress.ip_address(text.strip())
             except ValueError:
                 return False
+            return any(form in ipaddress.ip_network(wanted) for form in (address, _v4_of(address)) if form is not None)
         case Op.NUMBER:
             if isinstance(value, str | bool):
                 return text == repr(wanted)
             return bool(value == wanted)
         case Op.LT | Op.LTE | Op.GT | Op.GTE:
-            try:
-                number = float(text) if re.fullmatch(r"-?[0-9.]+([eE][-+]?[0-9]+)?", text) else None
-            except ValueError:
-                number = None
-            if number is None:
+            if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", text):
                 return False
+            number = Fraction(text) if len(text) < 300 and "e" not in text.lower() else float(text)
             return {Op.LT: number < wanted, Op.LTE: number <= wanted, Op.GT: number > wanted, Op.GTE: number >= wanted}[
                 p.op
             ]
     raise AssertionError(f"no reference for {p.op}")
+
+
+def _v4_of(address: Any) -> Any:
+    """The IPv4 address that an IPv6 one stands for, or None."""
+    return getattr(address, "ipv4_mapped", None)
+
+
+@functools.cache
+def _regex(pattern: str, options: str) -> re.Pattern[str]:
+    """Python's own engine with PCRE's meaning: ASCII classes; no line begins after a final newline.
+
+    Without regard to case its classes are Unicode's: tests do not mix the two. Python also takes i, dotless i and
+    I with dot for one letter, which simple folding does not.
+    """
+    number = sum({"i": re.I, "m": re.M, "s": re.S}[flag] for flag in options)
+    if "m" in options:
+        token = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.S)
+        pattern = token.sub(lambda t: r"(?:\A|(?<=\n)(?!\Z))" if t[0] == "^" else t[0], pattern)
+    return re.compile(pattern, number | (0 if "i" in options else re.ASCII))
 
 
 def _glob(parts: Sequence[str], text: str) -> bool:

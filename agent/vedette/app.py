@@ -259,7 +259,8 @@ class Agent:
     async def _reload_command(self) -> Any:
         if not self.rules.directory:
             raise ValueError("rules come from bundles here: publish one, or set rules.paths")
-        self._switch(await self.rules.reload())
+        async with self._switching:
+            self._switch(await self.rules.reload(anew=True))
         return {"rules": len(self.loaded.engine.plan.rules), "plan_digest": self.loaded.engine.plan.digest}
 
     # --- rules
@@ -297,11 +298,11 @@ class Agent:
                 async with asyncio.timeout(self.config.rules.poll):
                     await self._reload.wait()
                 self._reload.clear()
-                wanted = self.rules.directory
+                anew = wanted = self.rules.directory
             except TimeoutError:
-                wanted = await asyncio.to_thread(self.rules.changed)
+                anew, wanted = False, await asyncio.to_thread(self.rules.changed)
             if wanted:
-                await self._guarded(self.rules.reload())
+                await self._guarded(self.rules.reload(anew=anew))
 
     async def _guarded(self, loading: Awaitable[Loaded]) -> None:
         """Switch to what ``loading`` gives; when it fails, the reason is in the log and the status already."""
@@ -324,16 +325,15 @@ class Agent:
             if size > MAX_BUNDLE:
                 raise ValueError(f"size: {size} is more than {MAX_BUNDLE}")
         except (ValueError, TypeError, KeyError) as error:
-            self.rules.bundles.refused = f"announcement on {message.topic}: {error}"
-            log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=str(error))
+            self._refuse(message, f"not an announcement of a bundle: {error}")
             return
         current, installed = self.rules.bundles.current(), self.rules.bundles.installed()
         if current is not None and hashlib.sha256(current.read_bytes()).hexdigest() == sha256:
+            if installed is not None and (self.loaded.bundle or "").endswith(f"-{installed.version}"):
+                self.rules.error = self.rules.bundles.refused = None  # what the region wants runs
             return
         if installed is not None and version < installed.version:
-            reason = f"version {version} is older than the installed version {installed.version}"
-            self.rules.bundles.refused = f"announcement on {message.topic}: {reason}"
-            log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=reason)
+            self._refuse(message, f"version {version} is older than the installed version {installed.version}")
             return
         topic = blob_topic(self.config.agent.fleet, self.config.bundles.channel, sha256)
         if self._fetching is not None:
@@ -348,9 +348,13 @@ class Agent:
         self.uplink.unsubscribe(message.topic)  # type: ignore[union-attr]
         self._fetching = None
         if hashlib.sha256(message.payload).hexdigest() != message.topic.rpartition("/")[2]:
-            log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason="the blob is not what its topic's digest says")
+            self._refuse(message, "the blob is not what its topic's digest says")
             return
         self._later(self._guarded(self._install(message.payload)))
+
+    def _refuse(self, message: Message, reason: str) -> None:
+        self.rules.error = f"{message.topic}: {reason}"
+        log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=reason)
 
     async def _install(self, data: bytes) -> Loaded:
         try:

@@ -61,22 +61,30 @@ data_option = click.option(
 )
 
 
-class Commands(click.Group):
-    """The commands here, and those of the region where its package is installed."""
+class WithRegion(click.Group):
+    """A group with further commands, named in ``region``, where the region's package is installed: not on an edge."""
+
+    def __init__(self, *args: Any, region: tuple[str, ...] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._region = region if importlib.util.find_spec("vedette.region") else ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        region = ["bundle", "region"] if importlib.util.find_spec("vedette.region") else []
-        return sorted([*super().list_commands(ctx), *region])
+        return sorted([*super().list_commands(ctx), *self._region])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in ("bundle", "region") and importlib.util.find_spec("vedette.region"):
-            from vedette.region.cli import bundle, region
+        if cmd_name not in self._region:
+            return super().get_command(ctx, cmd_name)
+        from vedette.region import cli
 
-            return bundle if cmd_name == "bundle" else region
-        return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(cli, cmd_name)
+        return command
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=WithRegion,
+    region=("region",),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 def main() -> None:
     """Vedette: judge logs where they arise, forward only alerts.
 
@@ -313,6 +321,71 @@ def rules_list(paths: tuple[Path, ...]) -> None:
     for refusal in plan.refused:
         click.echo(f"refused       {refusal}")
     sys.exit(1 if plan.refused else 0)
+
+
+@main.group(cls=WithRegion, region=("keygen", "build", "sign"))
+def bundle() -> None:
+    """Signed rule sets: make a key, build, sign, verify, show."""
+
+
+@bundle.command("verify")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--trusted-key", "keys", multiple=True, required=True, help="ed25519:… as agents have it.")
+def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
+    """Check PATH as an agent would: structure, signature, digests, and its own self-test.
+
+    Exit code 1 when an agent would refuse it.
+
+    Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
+    """
+    from vedette.bundle.manifest import rfc3339
+    from vedette.bundle.trust import BundleRefused
+    from vedette.bundle.trust import verify as verify_bundle
+    from vedette.rules import trial
+
+    try:
+        found = verify_bundle(path.read_bytes(), keys, __version__)
+        engine = trial(found)
+    except OSError as error:
+        fail(error)
+    except (BundleRefused, ValueError) as error:
+        click.echo(f"{path}: refused: {error}", err=True)
+        raise SystemExit(1) from None
+    click.echo(f"{path}: good: {len(engine.plan.rules)} rules, {len(found.tests)} self-tests pass")
+    if found.expired(time.time_ns() // 1000):
+        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
+        raise SystemExit(1)
+
+
+@bundle.command("show")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Manifest and rule list as JSON.")
+def bundle_show(path: Path, as_json: bool) -> None:
+    """Show what a bundle holds, without trusting it.
+
+    Example: vedette bundle show starter-1.vbundle
+    """
+    from vedette.bundle.manifest import rfc3339
+    from vedette.bundle.trust import inspect
+
+    try:
+        found = inspect(path.read_bytes())
+        rules = found.rules
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+    if as_json:
+        document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
+        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        return
+    manifest = found.manifest
+    click.echo(
+        f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
+        f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
+        f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
+        f"{len(rules)} rules, {len(found.tests)} self-test events"
+    )
+    for rule in rules:
+        click.echo(safe(f"  {rule.get('level', rule.get('state', '')):<13} {rule.get('title', '')}"))
 
 
 @main.group()

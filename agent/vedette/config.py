@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
 
+from vedette.bundle.trust import public_key
 from vedette.event import LogSource
 from vedette.inputs.decode import CODECS
 
@@ -314,17 +315,53 @@ def _inputs(items: Any, mistakes: list[str]) -> typing.Iterator[Input]:
         return
     for i, item in enumerate(items):
         where = f"input[{i}]"
-        kind = INPUT_TYPES.get(item.get("type", ""))
+        if not isinstance(item, dict):
+            mistakes.append(f"{where}: expects a table, not {item!r}")
+            continue
+        kind = next((kind for name, kind in INPUT_TYPES.items() if name == item.get("type")), None)
         if kind is None:
             mistakes.append(f"{where}.type: expects one of {', '.join(INPUT_TYPES)}, not {item.get('type')!r}")
             continue
         yield _table(kind, {k: v for k, v in item.items() if k != "type"}, where, mistakes)
 
 
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "poll": (0.01, 86400.0),
+    "fsync_interval": (0.001, 60.0),
+    "keepalive": (1.0, 65535.0),
+    "max_connections": (1, 1 << 20),
+    "receive_maximum": (1, 65535),
+    "max_inflight": (1, 65535),
+    "max_bytes": (1 << 20, 1 << 62),
+    "segment_bytes": (4 << 10, 1 << 40),
+}
+"""Lowest and highest value of a setting of this name, wherever it stands."""
+
+
+def _check_values(settings: Any, where: str, mistakes: list[str]) -> None:
+    """Numbers out of bounds, and names that are empty though something is called by them."""
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        low, high = _BOUNDS.get(f.name, (None, None))
+        if low is not None and high is not None and not low <= value <= high:
+            mistakes.append(f"{where}.{f.name}: expects {low:,} to {high:,}, not {value:,}")
+        if value == "" and f.name in ("name", "site", "fleet", "channel"):
+            mistakes.append(f"{where}.{f.name}: must not be empty")
+
+
 def _check(config: Config, mistakes: list[str]) -> None:
     """Mistakes that one key alone does not show."""
+    for f in dataclasses.fields(config):
+        if f.name != "input":
+            _check_values(getattr(config, f.name), f.name, mistakes)
+    for i, key in enumerate(config.bundles.trusted_keys):
+        try:
+            public_key(key)
+        except ValueError as error:
+            mistakes.append(f"bundles.trusted_keys[{i}]: {error}")
     seen: set[str] = set()
     for i, item in enumerate(config.input):
+        _check_values(item, f"input[{i}]", mistakes)
         if item.name in seen:
             mistakes.append(f"input[{i}].name: {item.name!r} is used twice")
         seen.add(item.name)

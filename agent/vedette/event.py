@@ -6,7 +6,8 @@ two ways, and never both:
 * ``ends is None``: every event is followed by one ``\\n``, which is in ``data`` but not in the event; ``data`` ends
   with ``\\n`` and no event contains one. (Lines of a file, newline-framed TCP syslog.)
 * ``ends`` given: event *i* is ``data[ends[i-1]:ends[i]]`` (``ends[-1]`` taken as 0); events may contain newlines and
-  nothing lies between them. (Datagrams, octet-counted syslog, MQTT messages.)
+  nothing lies between them. None is empty, so that each has an offset of its own: an input gives one ``\\n`` in place
+  of an empty message. (Datagrams, octet-counted syslog, MQTT messages.)
 
 All times are UTC microseconds since 1970. Offsets are byte positions in the uncompressed raw stream of one log.
 """
@@ -70,10 +71,15 @@ class Chunk:
     message_ids: array[int] | None = None
     """``array('H')``: per event its MQTT packet identifier; None for other inputs."""
     file: FilePosition | None = None
+    _events: int = field(default=-1, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         """Number of events."""
-        return self.data.count(b"\n") if self.ends is None else len(self.ends)
+        if self.ends is not None:
+            return len(self.ends)
+        if self._events < 0:  # counted once: every stage asks
+            object.__setattr__(self, "_events", self.data.count(b"\n"))
+        return self._events
 
     def bounds(self, pos: int) -> tuple[int, int]:
         """Start and end (exclusive) of the event that holds byte ``pos``; a line's own ``\\n`` belongs to it."""

@@ -20,6 +20,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 from vedette.config import AgentSettings
@@ -259,10 +260,12 @@ class Pipeline:
             flags=tuple(str(flag.name).lower() for flag in flags),
         )
 
-    @property
-    def uncommitted(self) -> int:
-        """Alerts made and not yet in the outbox."""
-        return len(self._alerts) + len(self._committing)
+    def uncommitted(self, next_seq: int) -> int:
+        """Alerts made that an outbox which goes on with ``next_seq`` does not hold yet.
+
+        The writer thread may have committed what the loop has not heard of: only the outbox itself can tell.
+        """
+        return sum(seq >= next_seq for seq, _ in (*self._committing, *self._alerts))
 
     # --- committing
 
@@ -303,5 +306,6 @@ class Pipeline:
             await asyncio.sleep(self._fsync_interval)
             if self._log.end > self._log.durable:
                 await self._sync()
-            self._log.retain(self._committed, self._clock())
+            retain = partial(self._log.retain, self._committed, self._clock())
+            await asyncio.get_running_loop().run_in_executor(self._writer, retain)
             (self._room.clear if self._log.full() else self._room.set)()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,9 @@ from vedette.engine.selftest import Case, check
 from vedette.report import Log
 
 log = structlog.get_logger()
+
+MIN_SAMPLE = 64 << 10
+"""Bytes of traffic from which literals are chosen by it, not guessed."""
 
 KEEP = 3
 """Built rule sets kept in the cache."""
@@ -123,10 +127,13 @@ class Rules:
         """True when a file of the rule directory came, went or changed since the last build was tried."""
         return self.directory and self._signature() != self._seen
 
-    async def reload(self) -> Loaded:
-        """Build the rule directory as it is now. Raises ValueError, with ``error`` set, when it cannot be built."""
+    async def reload(self, *, anew: bool = False) -> Loaded:
+        """Build the rule directory as it is now; ``anew``: even when the cache has it, with the newest sample.
+
+        Raises ValueError, with ``error`` set, when it cannot be built.
+        """
         try:
-            return await self._build()
+            return await self._build(anew=anew)
         except ValueError as error:
             self._refuse(str(error))
             raise
@@ -155,23 +162,25 @@ class Rules:
     def _built(self) -> list[Path]:
         return list(self._cache.glob("rules-*.vplan"))
 
-    async def _build(self) -> Loaded:
+    async def _build(self, *, anew: bool = False) -> Loaded:
         self._seen = self._signature()
         try:
             digest = await asyncio.to_thread(self._digest)
         except OSError as error:
             raise ValueError(f"a rule file cannot be read: {error}") from error
         self._cache.mkdir(parents=True, exist_ok=True)
-        out = self._cache / f"rules-{digest}.vplan"
+        # A set whose literals were chosen without a sample gives way as soon as there is one.
+        sample = self._sample()
+        out = self._cache / f"rules-{digest}-{'sampled' if len(sample) >= MIN_SAMPLE else 'guessed'}.vplan"
         engine: Engine | None = None
-        if out.exists():
+        if out.exists() and not anew:
             try:
                 engine = await asyncio.to_thread(_load, out)
                 out.touch()
             except ValueError:
                 out.unlink()
         if engine is None:
-            await self._compile(out)
+            await self._compile(out, sample)
             engine = await asyncio.to_thread(_load, out)
         for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
             old.unlink()
@@ -187,8 +196,10 @@ class Rules:
             digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()[:32]
 
-    async def _compile(self, out: Path) -> None:
+    async def _compile(self, out: Path, sample: bytes) -> None:
         """Build in a child process; raises ValueError with its reason."""
+        if importlib.util.find_spec("sigma") is None:
+            raise ValueError("rules.paths needs the rule compiler, pip install 'vedette[rules]'; or run a bundle")
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -200,7 +211,7 @@ class Rules:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            built, complaint = await child.communicate(self._sample())
+            built, complaint = await child.communicate(sample)
         except asyncio.CancelledError:
             child.kill()
             await child.wait()

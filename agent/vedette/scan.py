@@ -79,7 +79,7 @@ def elements(file: BinaryIO, name: str = "scan") -> Iterator[Chunk]:
     if not isinstance(items, list):
         raise ValueError("not a JSON array")
     for item in items:
-        data = orjson.dumps(item)
+        data = orjson.dumps(item)[:MAX_EVENT]
         yield Chunk(name, "json", 0, data, array("I", [len(data)]))
 
 
@@ -93,8 +93,8 @@ def chunk_of(events: Iterable[bytes | str | Mapping[str, Any]], codec: str = "au
             case str():
                 data = event.encode()
             case _:
-                data = orjson.dumps(event, default=str)
-        parts.append(data[:MAX_EVENT])
+                data = orjson.dumps(dict(event), default=str)
+        parts.append(data[:MAX_EVENT] or b"\n")
         size += len(parts[-1])
         ends.append(size)
         if size >= CHUNK_BYTES:
@@ -120,7 +120,7 @@ def judge(
             if chunk.ends is None:  # count on from the last match, not from the chunk's start
                 number, seen = number + chunk.data.count(b"\n", seen, match.start), match.start
             else:
-                number = first + chunk.index(match.start)
+                number = first + match.event
             fields = engine.shown(match.rule, match.record)
             yield Detection(engine.plan.rules[match.rule], number, match.record, fields)
         first += len(chunk)

@@ -28,7 +28,7 @@ def collect(
     backlog = {name: events for name, events in pipeline.backlog.items() if events}
     made = counters.totals["alerts_made"]
     broken = counters.identity(pipeline.backlog)
-    waiting = account.depth + pipeline.uncommitted
+    waiting = account.depth + pipeline.uncommitted(account.next_seq)
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
     tally = loaded.engine.tally

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
+import pytest
 
 from tests.broker import free_port
 from vedette.control import ask
@@ -34,8 +35,14 @@ KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "4"))
 def chance() -> random.Random:
     """Where kills fall; seeded by VEDETTE_CRASH_SEED, or anew, and printed, so that a failure can be repeated."""
     seed = os.environ.get("VEDETTE_CRASH_SEED") or str(random.randrange(1 << 32))
-    print(f"VEDETTE_CRASH_SEED={seed} VEDETTE_CRASH_KILLS={KILLS}")
+    sys.stdout.write(f"VEDETTE_CRASH_SEED={seed} VEDETTE_CRASH_KILLS={KILLS}\n")
     return random.Random(seed)
+
+
+def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Print a result that is to be seen also when the test passes."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{text}\n")
 
 
 def until(what: str, check: Callable[[], Any], seconds: float = 30.0, pause: float = 0.02) -> Any:
@@ -249,3 +256,19 @@ def assert_as_scanned(agent: Agent, *, name: str = "in", landing: Path | None = 
     expected = scan(file, codec)
     assert alerts == expected, f"missing {expected - alerts}, too many {alerts - expected}"
     return alerts.total()
+
+
+def split(data: bytes, parts: int) -> list[bytes]:
+    """``data`` (lines) in ``parts`` runs of whole lines, of about the same number."""
+    lines = data.splitlines(keepends=True)
+    size = -(-len(lines) // parts)
+    return [b"".join(lines[i : i + size]) for i in range(0, len(lines), size)]
+
+
+def reborn(agent: Process, rng: random.Random) -> None:
+    """Start after a kill; sometimes die once more while starting."""
+    agent.start()
+    if rng.random() < 0.25:
+        time.sleep(rng.uniform(0.0, 1.5))
+        agent.kill()
+        agent.start()

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from bench import traffic
-from bench.send import tcp
-from tests.e2e.agent import Agent, by_line, scan
-
-pytestmark = pytest.mark.door
+from bench.send import Sent, tcp
+from tests.e2e.agent import KILLS, Agent, assert_as_scanned, by_line, chance, reborn, say, scan, split
 
 LINES = 200_000
-
 SYSLOG = '[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{port}"\n'
+ROUND = 1.0
+"""Seconds that a slice of the stream takes when a kill is to come in the middle of it."""
 
 
+@pytest.mark.door
 def test_200_000_lines(tmp_path: Path) -> None:
     """200,000 mixed lines: received = stored = judged, and the alerts are those of ``scan``, by rule and line."""
     lines = tmp_path / "lines"
@@ -25,13 +27,13 @@ def test_200_000_lines(tmp_path: Path) -> None:
     agent.configure(SYSLOG.format(port=agent.port))
     agent.up()
     try:
-        sent = tcp(("127.0.0.1", agent.port), lines.read_bytes())
-        assert sent.lines == LINES
+        assert tcp(("127.0.0.1", agent.port), lines.read_bytes()).lines == LINES
         status = agent.settled(LINES)
         counts = status["inputs"]["in"]
         assert (counts["received"], counts["stored"], counts["judged"]) == (LINES, LINES, LINES)
-        assert not counts["dropped"] and not counts["lost"]
         assert counts["bytes_in"] == lines.stat().st_size
+        assert not counts["dropped"]
+        assert not counts["lost"]
     finally:
         agent.kill()
     stored = agent.stored()
@@ -40,3 +42,53 @@ def test_200_000_lines(tmp_path: Path) -> None:
     assert by_line(alerts, stored) == scan(lines)
     assert len(alerts) == status["alerts"]["made"] > 500
     assert {alert["raw"] for alert in alerts} <= {event.raw.decode() for event in stored}
+
+
+@pytest.mark.crash
+def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Killed at random and started again: alerts equal ``scan`` over what the raw log holds, which is of each stretch
+    of the stream a beginning; what the sender handed over beyond that is transport loss, and is printed."""
+    rng = chance()
+    parts = split(b"".join(traffic.blocks(12, LINES, attack_rate=0.004)), KILLS + 1)
+    agent = Agent(tmp_path / "a")
+    agent.configure(SYSLOG.format(port=agent.port))
+    agent.up()
+    handed = stored = 0
+    try:
+        with ThreadPoolExecutor(1) as sender:
+            for i, part in enumerate(parts):
+                lines = part.splitlines()
+                work = sender.submit(_send, agent.port, part, len(lines) / ROUND)
+                if i < KILLS:
+                    time.sleep(rng.uniform(0.0, 1.2 * ROUND))
+                    agent.kill()
+                else:
+                    agent.settled(stored + len(lines))
+                sent = work.result()
+                kept = [event.raw for event in agent.stored()[stored:]]
+                assert kept == lines[: len(kept)]
+                assert sent.complete or i < KILLS
+                handed, stored = handed + sent.lines, stored + len(kept)
+                if i < KILLS:
+                    reborn(agent, rng)
+                    agent.ready()
+        status = agent.settled(stored)
+        counts = status["inputs"]["in"]
+        assert (counts["received"], counts["stored"], counts["judged"]) == (stored, stored, stored)
+    finally:
+        agent.kill()
+    found = assert_as_scanned(agent)
+    assert found == status["alerts"]["made"] == status["alerts"]["receipted"]
+    say(
+        capsys,
+        f"tcp, {KILLS} kills: {handed} of {LINES} lines handed over, {stored} stored,"
+        f" transport loss {handed - stored}; {found} alerts as scan",
+    )
+
+
+def _send(port: int, data: bytes, rate: float) -> Sent:
+    """A sender that takes a dead agent as it is."""
+    try:
+        return tcp(("127.0.0.1", port), data, rate=rate)
+    except OSError as error:
+        return Sent(complete=False, cut=str(error))

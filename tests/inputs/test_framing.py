@@ -83,7 +83,7 @@ def naive(stream: bytes, max_event: int) -> tuple[Events, bool]:
             event = rest[:count]
             cut = count > max_event or len(rest) < count
             event = event[:max_event]
-            events.append((event, True) if cut else (event.removesuffix(b"\n"), False))
+            events.append((event, True) if cut else (event.removesuffix(b"\n") or b"\n", False))
             pos = head.end() + count
             continue
         if counted and stream[pos : pos + 1] != b"<":
@@ -146,6 +146,7 @@ def test_cuts_do_not_matter(stream: bytes, cuts: list[int], max_event: int) -> N
         (b"<1>a\n5 <3>yz<4>b\n", [b"<1>a", b"<3>yz", b"<4>b"]),
         (b"<1>a\n5 errors\n", [b"<1>a", b"5 errors"]),
         (b"203.0.113.9 - - [x]\n2024-11-20 ok\n", [b"203.0.113.9 - - [x]", b"2024-11-20 ok"]),
+        (b"1 \n1 a", [b"\n", b"a"]),
         (b"1700000000 squid\n", [b"1700000000 squid"]),
         (b"\xff\xfe\x00 bad utf-8\n", [b"\xff\xfe\x00 bad utf-8"]),
     ],
@@ -237,9 +238,9 @@ def test_merge() -> None:
     (counted,) = framer.take()
     run, origins, origin_of = merge([(Run(b"a\n\nb\n", None, ()), "x"), (counted, "y"), (Run(b"z\n", None, ()), "x")])
     chunk = Chunk("t", "text", 0, run.data, run.ends, origins, origin_of)
-    assert [run.data[s:e] for s, e in chunk.spans()] == [b"a", b"", b"b", b"ab", b"c\nd", b"z"]
+    assert [run.data[s:e] for s, e in chunk.spans()] == [b"a", b"\n", b"b", b"ab", b"c\nd", b"z"]
     assert [origins[i] for i in origin_of] == ["x", "x", "x", "y", "y", "x"]
-    assert chunk.origin(2) == "y"
+    assert chunk.origin(3) == "y"
 
 
 def test_newline_path_is_fast() -> None:

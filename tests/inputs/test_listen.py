@@ -283,7 +283,7 @@ def test_unwritable_log() -> None:
 
 
 def test_datagrams() -> None:
-    """A datagram is one event with its peer, without one trailing newline; newlines within stay."""
+    """A datagram is one event with its peer, without one trailing newline; an empty one is one newline."""
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
@@ -297,7 +297,7 @@ def test_datagrams() -> None:
                     one.sendto(data, ("127.0.0.1", port))
                 two.sendto(b"x" * 60_000, ("127.0.0.1", port))
             await until(lambda: len(bin.events) == 4)
-        assert bin.by_origin == {"127.0.0.1": [b"<13>a\nb", b"", b"\xff\x00"], "127.0.0.9": [b"x" * 60_000]}
+        assert bin.by_origin == {"127.0.0.1": [b"<13>a\nb", b"\n", b"\xff\x00"], "127.0.0.9": [b"x" * 60_000]}
 
     asyncio.run(scenario())
 

@@ -132,7 +132,7 @@ def test_messages_become_events(broker: Broker) -> None:
         return log
 
     log = asyncio.run(main())
-    expected = [(f"plant/p{i % 5}", p, Flag(0)) for i, p in enumerate(payloads)]
+    expected = [(f"plant/p{i % 5}", p or b"\n", Flag(0)) for i, p in enumerate(payloads)]
     assert log.events() == [*expected, ("plant/q0", b"qos 0", Flag(0))]
     ids = [i for _, c in log.frames for i in c.message_ids or ()]
     assert all(ids[:-1])

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import shutil
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -219,6 +220,45 @@ def test_other_file_with_the_same_inode(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_positions_of_other_inputs(tmp_path: Path) -> None:
+    """Positions of another input's files are not taken up, in the same folder neither."""
+
+    async def scenario() -> None:
+        bin, mine, other = Bin(), tmp_path / "a.log", tmp_path / "b.txt"
+        append(mine, "one\n")
+        append(other, "other\n")
+        async with tailing(bin, mine, other):
+            await until(lambda: len(bin.events) == 2)
+        append(mine, "two\n")
+        append(other, "more\n")
+        async with tailing(bin, tmp_path / "*.log"):
+            await until(lambda: len(bin.events) == 3)
+            await asyncio.sleep(LINGER + 5 * POLL)
+        assert sorted(bin.events) == [b"one", b"other", b"two"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "is_one"),
+    [
+        ("/l/a.log", "/l/a.log", True),
+        ("/l/a.log", "/l/*.log", True),
+        ("/l/a.log.1", "/l/*.log", True),
+        ("/l/a.log-20241120", "/l/a.log", True),
+        ("/l/a.2024-11-20.1.log", "/l/a.log", True),
+        ("/l/x/y/a.log", "/l/**/*.log", True),
+        ("/l/a.log", "/l/**/*.log", True),
+        ("/l/x/a.log", "/l/*.log", False),
+        ("/l/b.log", "/l/a.log", False),
+        ("/l/a.log.old", "/l/a.log", False),
+    ],
+)
+def test_belongs(path: str, pattern: str, is_one: bool) -> None:
+    """A saved path belongs to the input whose pattern leads to it, or did before rotation."""
+    assert files.belongs(path, [pattern]) is is_one
+
+
 def test_from_end(tmp_path: Path) -> None:
     """With ``from_start = false`` old lines are left out, later lines and later files are not."""
 
@@ -352,8 +392,10 @@ def test_everything_at_random(tmp_path: Path, seed: int) -> None:
         def rotate() -> None:
             nonlocal rotations
             rotations += 1
+            time.sleep(0.01)  # files of one path are told apart by their time, which has a kernel tick's resolution
             path.rename(tmp_path / f"a.log.{rotations}")
 
+        write(1)
         for _ in range(6):
             async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
                 for _ in range(dice.randrange(1, 12)):

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from array import array
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +56,7 @@ def test_append_counts_stored(tmp_path: Path) -> None:
     counters = Counters()
     log = open_log(tmp_path, counters=counters)
     log.append(lines(b"a", b"b"))
-    log.append(messages(b"c", b"", b"d"))
+    log.append(messages(b"c", b"-", b"d"))
     assert counters.stored == {"auth": 2, "plant": 3}
     assert log.backlog(0) == {"auth": 2, "plant": 3}
     assert log.backlog(4) == {"plant": 3}
@@ -65,17 +64,15 @@ def test_append_counts_stored(tmp_path: Path) -> None:
     log.close()
 
 
-def test_empty_events_take_an_offset(tmp_path: Path) -> None:
-    """A chunk of empty events takes one byte, so that offsets rise; a chunk of no events takes none."""
+def test_every_event_has_an_offset(tmp_path: Path) -> None:
+    """An event without bytes between explicit ends is refused: it would share its offset with the next one."""
     counters = Counters()
     log = open_log(tmp_path, counters=counters)
-    first = log.append(messages(b"", b""))
-    assert (first.offset, first.chunk.data, list(first.chunk.spans())) == (0, b"\n", [(0, 0), (0, 1)])
-    assert log.append(Chunk("auth", "text", NOW, b"")).offset == 1
-    assert log.append(Chunk("auth", "text", NOW, b"", ends=array("I"))).offset == 1
-    assert log.append(lines(b"x")).offset == 1
-    assert [offset for offset, _ in chunks_of(log)] == [0, 1]
-    assert counters.stored == {"plant": 2, "auth": 1}
+    with pytest.raises(ValueError, match="must not be empty"):
+        log.append(messages(b"a", b"", b"b"))
+    assert log.append(Chunk("auth", "text", NOW, b"")).offset == 0
+    assert log.append(lines(b"", b"x")).offset == 0
+    assert counters.stored == {"auth": 2}
     log.close()
 
 

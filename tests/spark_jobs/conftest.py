@@ -18,6 +18,9 @@ SETTINGS = {
     # A short-lived JVM never earns back its optimising compiler: a third of the time of the default flags.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
+    # Nor do plans over a few rows earn back their compilation: another quarter.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 

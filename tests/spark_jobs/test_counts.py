@@ -212,13 +212,15 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
     job = threading.Thread(target=lambda: done.append(region.run(every=0.2, stop=stop)))
     job.start()
     try:
-        for number in (1, 2):
+        commits = Path(region.tables.root) / "_checkpoints/counts/commits"
+        for number in (0, 1):
             land(region.landing, [alert(number)])
-            _wait(lambda number=number: len(region.alerts()) == number)
+            _wait((commits / str(number)).exists)
     finally:
         stop.set()
         job.join(30)
     assert [account.new for account in done] == [2]
+    assert len(region.alerts()) == 2
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -14,18 +14,12 @@ from pathlib import Path
 
 import orjson
 
+from vedette.compiler.build import build
 from vedette.engine.artifact import Artifact
 
 
 def main(arguments: Sequence[str]) -> int:
     out, *paths = map(Path, arguments)
-    try:
-        from vedette.compiler.build import build
-    except ModuleNotFoundError as error:
-        sys.stderr.write(
-            f"rule files need the rule compiler ({error}): pip install 'vedette[rules]', or run a bundle\n"
-        )
-        return 2
     try:
         plan = build(paths, sample=sys.stdin.buffer.read())
         if not plan.rules:

@@ -27,7 +27,8 @@ def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
     cases: list[Case] = []
     mistakes: list[str] = []
     for rule in rules:
-        path = Path(rule.path).with_suffix("").with_suffix(".test.yml")
+        path = Path(rule.path)
+        path = path.with_name(path.stem + ".test.yml")
         if not path.exists():
             continue
         try:
@@ -43,7 +44,7 @@ def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
             where = f"{path}:{node.start_mark.line + 1}"
             try:
                 cases.append(_case(rule.id, item, where))
-            except ValueError as error:
+            except (ValueError, TypeError) as error:
                 mistakes.append(f"{where}: {error}")
     return cases, mistakes
 

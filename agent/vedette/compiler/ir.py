@@ -163,14 +163,14 @@ def dump(expr: Expr) -> Any:
 
 def load(data: Any) -> Expr:
     """Raises ValueError when ``data`` is not the form that ``dump`` writes."""
-    if isinstance(data, int):
+    if type(data) is int:
         return Leaf(data)
     match data:
         case ["not", arg]:
             return Not(load(arg))
-        case ["and", *args]:
+        case ["and", *args] if args:
             return And(tuple(map(load, args)))
-        case ["or", *args]:
+        case ["or", *args] if args:
             return Or(tuple(map(load, args)))
     raise ValueError(f"not an expression: {data!r:.80}")
 
@@ -212,8 +212,23 @@ def text(value: object) -> str | None:
     return None
 
 
+def leaves(value: Any) -> list[Any]:
+    """The values in a list, however deep lists are nested in it; of any other value itself alone."""
+    if type(value) is not list:
+        return [value]
+    found = []
+    stack = [value]  # not recursion: an event may nest a thousand lists
+    while stack:
+        item = stack.pop()
+        if type(item) is list:
+            stack.extend(reversed(item))
+        else:
+            found.append(item)
+    return found
+
+
 def as_shown(value: object) -> str | None:
     """A field's value as people are shown it: a list's texts joined by ``, ``; None when it has no text."""
     if isinstance(value, list):
-        return ", ".join(filter(None, map(as_shown, value))) or None
+        return ", ".join(filter(None, map(text, leaves(value)))) or None
     return text(value)

@@ -21,9 +21,11 @@ Literals are lower-case ASCII bytes and are searched without regard to case.
 
 from __future__ import annotations
 
+import math
 import re
 import re._constants as sre
 import re._parser as sre_parse
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,7 +48,7 @@ GUARDS: tuple[bytes, ...] = (
 )
 """Regular expressions without regard to case: an event that holds one is a candidate of every rule with literals."""
 
-NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9]{16}", rb"0\.0000")
+NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
 """The same, of rules that have a literal made of digits: numbers that Python does not print as they are written."""
 
 MIN_LENGTH = 3
@@ -55,25 +57,37 @@ MIN_LENGTH = 3
 MAX_LITERALS = 512
 """Of one rule. A set beyond this is no set: such a rule is always a candidate."""
 
-_COMMON = frozenset(
-    b"the and for from http https user root system windows linux service session info error warn debug true false null"
-    b" get post port ssh2 sshd sudo cron kernel daemon program server client localhost usr bin etc var log tmp home"
-    b" html php json message level time date host name type data value id status .com www".split()
+_COMMON = (
+    "the and for from with not was has this that all any new old user users root admin system windows linux unix"
+    " debian ubuntu service services systemd systemctl session sessions started starting stopped stopping finished"
+    " reached target unit info information error errors warn warning notice debug critical failed failure fail"
+    " success true false null none http https html get post put head port ports ssh ssh2 sshd sudo cron crond"
+    " crontab kernel daemon login logout logged password publickey accepted disconnected disconnect received"
+    " connection connected closed close open opened auth authentication pam_unix program programs process processes"
+    " server client localhost host hosts hostname address invalid usr bin sbin etc var log logs tmp home dev proc"
+    " lib local run opt www data json message messages level time timestamp date name type value index id uid gid"
+    " pid tty pwd command cmd status state code file files path public private key keys network device interface"
+    " eth0 link up down nginx apache apache2 mozilla safari chrome gecko webkit applewebkit compatible assets static"
+    " images css js php api item items request response query queries size bytes length total count number default"
+    " example internal main test master node worker task job queue cache memory cpu disk read write update delete"
+    " create com org net exe dll system32 program32 microsoft powershell cmd.exe event eventid events channel"
+    " security application provider computer domain software"
 )
+"""Words that logs of all kinds are full of."""
 
 
 def guess(literal: bytes) -> float:
-    """A literal's cost where no sample of the traffic is at hand: rarer with length, dear when a common word."""
-    words = re.findall(rb"[a-z0-9]+", literal)
+    """A literal's cost where no sample of the traffic is at hand: rarer with length, dear if in a common word."""
+    words = re.findall(r"[a-z0-9]+", literal.decode("ascii", "replace"))
     if not words:
-        return min(0.5, 10.0 ** (-len(literal) / 3))
+        return min(0.5, math.pow(10, -len(literal) / 3))
     rare = max((len(word) // 2 if word.isdigit() else len(word) for word in words if word not in _COMMON), default=0)
-    return 0.3 if not rare else min(0.3, 10.0 ** (-(rare + 0.25 * (len(literal) - rare)) / 2.5))
+    return min(0.3, math.pow(10, -(rare + 0.25 * (len(literal) - rare)) / 2.5)) if rare else 0.3
 
 
 def is_numeric(literal: bytes) -> bool:
     """True when ``literal`` could be part of a number as Python prints it."""
-    return re.fullmatch(rb"[0-9.eE+-]*|inf|nan", literal) is not None
+    return re.fullmatch(rb"[-+]?[0-9]*\.?[0-9]*(e[-+]?[0-9]*)?|-?inf|nan", literal) is not None
 
 
 def pieces(text: str) -> list[bytes]:
@@ -136,12 +150,18 @@ def _of_predicate(predicate: Predicate, cost: Cost) -> Literals | None:
     return None
 
 
+_READ_OTHERWISE = re.compile(r"\[[\[:.=]|\\Q")
+
+
 def _of_regex(pattern: str, flags: str, cost: Cost) -> Literals | None:
     number = sum({"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}[flag] for flag in flags)
-    if "(?" in pattern.replace("(?:", "") or "[[" in pattern or r"\Q" in pattern or not pattern.isascii():
+    if "(?" in pattern.replace("(?:", "") or _READ_OTHERWISE.search(pattern) or not pattern.isascii():
         return None  # inline flags, look-around, classes and quotes that Python and PCRE read differently
     try:
-        return _of_sequence(list(sre_parse.parse(pattern, number)), cost)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # what Python may once read as a set operation
+            parsed = sre_parse.parse(pattern, number)
+        return _of_sequence(list(parsed), cost)
     except (re.error, RecursionError, OverflowError):
         return None
 

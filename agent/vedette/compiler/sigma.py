@@ -10,6 +10,7 @@ Needs the extra ``vedette[rules]``. Nothing on an installed edge imports this mo
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,8 @@ from sigma.conditions import (
     ConditionValueExpression,
 )
 from sigma.exceptions import SigmaError, SigmaRuleLocation
-from sigma.rule import SigmaDetection, SigmaRule
+from sigma.modifiers import SigmaExpandModifier
+from sigma.rule import SigmaDetection, SigmaDetectionItem, SigmaRule
 from sigma.rule.base import SigmaYAMLLoader
 from sigma.types import (
     Placeholder,
@@ -87,6 +89,7 @@ class RuleSet:
     rules: list[Rule] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     predicates: list[Predicate] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
     _index: dict[Predicate, int] = field(default_factory=dict)
 
     def leaf(self, predicate: Predicate) -> Leaf:
@@ -115,12 +118,13 @@ def load(paths: Iterable[Path]) -> RuleSet:
     """All rules of the files and folders at ``paths``; a rule id that occurs twice is refused the second time."""
     rules = RuleSet()
     for path in rule_files(paths):
+        name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
             content = path.read_bytes()
         except OSError as error:
-            rules.refused.append(Refusal(str(path), 1, "", "", f"cannot be read: {error.strerror}"))
+            rules.refused.append(Refusal(name, 1, "", "", f"cannot be read: {error.strerror}"))
             continue
-        add(rules, content, str(path))
+        add(rules, content, name)
     return rules
 
 
@@ -142,8 +146,7 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
         rule_id, title = str(known.get("id", "")), str(known.get("title", ""))
         try:
             rule = _rule(rules, document, path, line)
-            if any(rule.id == other.id for other in rules.rules):
-                raise Unsupported(f"id {rule.id} is used by an earlier rule")
+            rules.ids.add(rule.id)
             rules.rules.append(rule)
         except (SigmaError, Unsupported) as error:
             at = _line_at_fault(node, document) or line
@@ -151,8 +154,9 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             rules.refused.append(Refusal(path, at, rule_id, title, reason))
         except (RecursionError, TypeError, AttributeError, ValueError, KeyError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
+            at = _line_at_fault(node, document) or line
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
-            rules.refused.append(Refusal(path, line, rule_id, title, reason[:300]))
+            rules.refused.append(Refusal(path, at, rule_id, title, reason[:300]))
 
 
 def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
@@ -164,6 +168,11 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
     parsed = SigmaRule.from_dict(document, source=SigmaRuleLocation(Path(path), line))
     if not parsed.title:
         raise Unsupported("title is missing")
+    rule_id = str(parsed.id) if parsed.id else _derived_id(document)
+    if rule_id in rules.ids:
+        raise Unsupported(f"id {rule_id} is used by an earlier rule")
+    for detection in parsed.detection.detections.values():
+        _check_placeholders(detection)
     first = len(rules.predicates)
     try:
         conditions = [_expr(rules, condition.parsed) for condition in parsed.detection.parsed_condition]
@@ -174,7 +183,6 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
         raise
     expr = conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
     source = LogSource(parsed.logsource.product or "", parsed.logsource.category or "", parsed.logsource.service or "")
-    rule_id = str(parsed.id) if parsed.id else _derived_id(document)
     return Rule(
         id=rule_id,
         title=parsed.title,
@@ -231,6 +239,8 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             return rules.leaf(_string(name, value))
         case SigmaRegularExpression():
             flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
+            if "\0" in str(value.regexp):
+                raise Unsupported(r"a regular expression holds a NUL character: write it as \x00")
             return rules.leaf(Predicate(name, Op.REGEX, str(value.regexp), True, flags))
         case SigmaTimestampPart():
             unit = value.timestamp_part.name.lower()
@@ -238,6 +248,8 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
         case SigmaBool():
             return rules.leaf(_plain(name, "true" if value.boolean else "false"))
         case SigmaNumber():
+            if isinstance(value.number, float) and value.number.is_integer():
+                raise Unsupported(f"the number {value.number:.17g} is too large to be exact: put it in quotes")
             if name == KEYWORDS:
                 return rules.leaf(_plain(name, str(value.number)))
             return rules.leaf(Predicate(name, Op.NUMBER, value.number))
@@ -248,12 +260,16 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
         case SigmaCIDRExpression():
             return rules.leaf(Predicate(name, Op.CIDR, str(value.network)))
         case SigmaCompareExpression():
+            if name == KEYWORDS:
+                raise Unsupported("a comparison needs a field")
             op = Op(value.op.name.lower())
             return rules.leaf(Predicate(name, op, value.number.number))
         case SigmaExists():
             present: Expr = rules.leaf(Predicate(name, Op.EXISTS))
             return present if bool(value) else Not(present)
         case SigmaFieldReference():
+            if name == KEYWORDS:
+                raise Unsupported("a field reference needs a field to compare with")
             ops = {
                 (False, False): Op.FIELD_EXACT,
                 (True, False): Op.FIELD_PREFIX,
@@ -275,7 +291,8 @@ def _string(name: str, value: SigmaString) -> Predicate:
     for part in value.s:
         match part:
             case str():
-                parts.append(part if cased else fold(part))
+                text = part if cased else fold(part)
+                parts.extend(text if text in (STAR, ANY) else [text])  # as two texts it is no wildcard
             case SpecialChars.WILDCARD_MULTI:
                 if not parts or parts[-1] != STAR:
                     parts.append(STAR)
@@ -302,8 +319,19 @@ def _string(name: str, value: SigmaString) -> Predicate:
     return Predicate(name, Op.GLOB, tuple(parts), cased)
 
 
+def _check_placeholders(detection: SigmaDetection) -> None:
+    """Raise Unsupported for a placeholder: another modifier may have made plain text of its name."""
+    for item in detection.detection_items:
+        if isinstance(item, SigmaDetection):
+            _check_placeholders(item)
+        elif isinstance(item, SigmaDetectionItem) and SigmaExpandModifier in item.modifiers:
+            for value in item.original_value or ():
+                if isinstance(value, SigmaString) and (name := re.search(r"%[^%]+%", value.original)):
+                    raise Unsupported(f"the placeholder {name[0]} has no value: no pipeline gives one")
+
+
 def _line_at_fault(node: Any, document: Any) -> int | None:
-    """The line of the first detection item that pySigma refuses by itself, else of the condition; None: unknown."""
+    """The line of the first detection item that is refused by itself, else of the condition; None: unknown."""
     detection = _child(node, "detection")
     if detection is None or not isinstance(document, dict) or not isinstance(document.get("detection"), dict):
         return None
@@ -313,13 +341,19 @@ def _line_at_fault(node: Any, document: Any) -> int | None:
         definition = document["detection"].get(key.value)
         for item, item_node in _items(definition, key, value):
             try:
-                SigmaDetection.from_definition(item)
+                detection = SigmaDetection.from_definition(item)
+                _check_placeholders(detection)
+                _expr(RuleSet(), detection.postprocess(_NO_DETECTIONS))
             except Exception:  # whatever it is, it is the fault being looked for
                 return int(item_node.start_mark.line) + 1
     for key, _ in detection.value:
         if key.value == "condition":
             return int(key.start_mark.line) + 1
     return None
+
+
+_NO_DETECTIONS: Any = None
+"""Of a detection without a condition: items do not look at others."""
 
 
 def _items(definition: Any, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:

@@ -5,9 +5,10 @@ bit *i* for the group's predicate *i* (``Group.bits``). A rule is an expression 
 function when it is first a candidate. What a predicate means is told in ``compiler/ir.py``; ``tests/reference.py``
 says the same without groups, bits or Hyperscan, and property tests hold the two together.
 
-Within a group, equality is one dictionary look-up; searches are one Hyperscan scan when there are at least
-``SCAN_FROM`` of them and plain string operations when fewer; patterns that Hyperscan refuses run on the ``regex``
-module with ``TIMEOUT`` per value, and a timeout raises ``Undecided``: it is never "no match".
+Within a group, equality is one dictionary look-up; patterns (regexes, globs) are one Hyperscan scan, so their time is
+linear and their meaning the same in every group; plain searches join it, and without patterns it is worth while from
+``SCAN_FROM`` of them. Patterns that Hyperscan refuses run on the ``regex`` module with ``TIMEOUT`` per value. A timeout
+is never "no match": the predicate is *undecided* for the event, and so is each rule whose truth hangs on it, no other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,22 @@ from typing import Any
 import msgpack
 import regex
 
-from vedette.compiler.ir import ANY, FIELD_OPS, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold, text
+from vedette.compiler.ir import (
+    ANY,
+    FIELD_OPS,
+    KEYWORDS,
+    STAR,
+    And,
+    Expr,
+    Leaf,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    fold,
+    leaves,
+    text,
+)
 from vedette.compiler.plan import Plan
 from vedette.engine.scan import (
     CASELESS,
@@ -32,7 +48,7 @@ from vedette.engine.scan import (
     Pattern,
     Scanner,
     literal,
-    refusal,
+    refused,
 )
 from vedette.inputs.decode import ABSENT, Record
 
@@ -42,7 +58,8 @@ SCAN_FROM = 8
 TIMEOUT = 0.05
 """Seconds that one fallback regex may take for one value."""
 
-SEARCHES = frozenset({Op.PREFIX, Op.SUFFIX, Op.CONTAINS, Op.GLOB, Op.REGEX})
+PATTERNS = frozenset({Op.GLOB, Op.REGEX})
+SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
 
 Test = Callable[[str, str], object]
 """(text, folded text) -> truth."""
@@ -55,20 +72,32 @@ class Undecided(Exception):
 class Group:
     """The predicates of one field."""
 
-    __slots__ = ("_absent", "_exact", "_exact_cased", "_folded", "_numbers", "_others", "_present", "_raw", "field")
+    __slots__ = (
+        "_absent",
+        "_exact",
+        "_exact_cased",
+        "_folded",
+        "_numbers",
+        "_others",
+        "_present",
+        "_raw",
+        "field",
+        "size",
+    )
 
     def __init__(
         self,
         name: str,
         predicates: Sequence[Predicate],
-        refused: Collection[Predicate],
+        not_scanned: Collection[Predicate],
         load: Callable[[str, list[Pattern]], Scanner],
     ) -> None:
         """``load(kind, patterns)`` gives the scanner of this group's ``folded`` or ``raw`` searches.
 
-        ``refused``: the predicates whose pattern Hyperscan does not take.
+        ``not_scanned``: the predicates whose pattern Hyperscan does not take.
         """
         self.field = name
+        self.size = len(predicates)
         self._absent = self._present = 0
         self._exact: dict[str, int] = {}
         self._exact_cased: dict[str, int] = {}
@@ -89,7 +118,7 @@ class Group:
                 case Op.NUMBER if isinstance(p.value, int | float):
                     self._numbers[p.value] = self._numbers.get(p.value, 0) | bit
                     self._exact_cased[repr(p.value)] = self._exact_cased.get(repr(p.value), 0) | bit
-                case _ if p.op in SEARCHES and p not in refused:
+                case _ if p.op in SEARCHES and p not in not_scanned:
                     (raw if p.cased else folded).append((bit, p))
                 case _:
                     self._others.append((bit, _plain_test(p)))
@@ -99,49 +128,47 @@ class Group:
     def _searches(
         self, searches: list[tuple[int, Predicate]], kind: str, load: Callable[[str, list[Pattern]], Scanner]
     ) -> tuple[Scanner, list[int]] | None:
-        """The scanner of ``searches`` with its bits by pattern; None when they are few: then they are plain tests."""
-        if len(searches) < SCAN_FROM:
+        """The scanner of ``searches`` with its bits by pattern; None when they are few and plain: then tests."""
+        if len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches):
             self._others.extend((bit, _plain_test(p)) for bit, p in searches)
             return None
         return load(kind, [pattern(p) for _, p in searches]), [bit for bit, _ in searches]
 
     def bits(self, value: Any) -> int:
-        """The truth of every predicate for a field value (``ABSENT`` when the event has no such field)."""
+        """The truth of every predicate for a field value (``ABSENT`` when the event has no such field).
+
+        Above the ``size`` bits of truth stand as many for the predicates that are undecided.
+        """
         if value is ABSENT:
             return self._absent
         if value is None:
             return self._absent | self._present
-        return self._present | self._of(value)
+        return self._present | self.any_bits(leaves(value))
 
-    def _of(self, value: Any) -> int:
-        if type(value) is list:
-            bits = 0
-            for item in value:
-                bits |= self._of(item)
-            return bits
-        value_text = text(value)
-        return 0 if value_text is None else self._of_text(value_text, value)
-
-    def _of_text(self, value_text: str, value: Any) -> int:
-        folded = fold(value_text)
-        bits = self._exact.get(folded, 0) | self._exact_cased.get(value_text, 0)
-        if self._numbers and type(value) is not str and type(value) is not bool:
-            bits |= self._numbers.get(value, 0)
-        if self._folded is not None:
-            bits |= _scan(*self._folded, folded)
-        if self._raw is not None:
-            bits |= _scan(*self._raw, value_text)
-        for bit, test in self._others:
-            if test(value_text, folded):
-                bits |= bit
-        return bits
-
-    def keyword_bits(self, texts: Iterable[str]) -> int:
-        """The same for the keyword texts of an event: a predicate holds when it does for one of them."""
-        bits = 0
-        for item in texts:
-            bits |= self._of_text(item, item)
-        return bits
+    def any_bits(self, values: Iterable[Any]) -> int:
+        """The same for several values: a predicate holds when it does for one of them."""
+        bits = undecided = 0
+        for value in values:
+            value_text = text(value)
+            if value_text is None:
+                continue
+            folded = fold(value_text)
+            bits |= self._exact.get(folded, 0) | self._exact_cased.get(value_text, 0)
+            if self._numbers and type(value) is not str and type(value) is not bool:
+                bits |= self._numbers.get(value, 0)
+            if self._folded is not None:
+                bits |= _scan(*self._folded, folded)
+            if self._raw is not None:
+                bits |= _scan(*self._raw, value_text)
+            for bit, test in self._others:
+                if (bits | undecided) & bit:
+                    continue  # one timeout per predicate and event
+                try:
+                    if test(value_text, folded):
+                        bits |= bit
+                except Undecided:
+                    undecided |= bit
+        return bits | undecided << self.size
 
 
 def _scan(scanner: Scanner, bits: list[int], value: str) -> int:
@@ -172,7 +199,7 @@ def pattern(p: Predicate) -> Pattern:
         return Pattern(head + b"".join(parts) + tail, ONCE | UTF8 | DOTALL | MAY_BE_EMPTY)
     head = b"^" if p.op is Op.PREFIX else b""
     tail = rb"\z" if p.op is Op.SUFFIX else b""
-    return Pattern(head + literal(str(p.value).encode()) + tail, ONCE | DOTALL)
+    return Pattern(head + literal(str(p.value).encode()) + tail, ONCE | DOTALL | MAY_BE_EMPTY)
 
 
 def _plain_test(p: Predicate) -> Test:
@@ -191,7 +218,8 @@ def _plain_test(p: Predicate) -> Test:
         search = fallback(value, p.option).search
         return lambda plain, folded: _timed(search, plain)
     if p.op is Op.CIDR:
-        return lambda plain, folded: in_network(plain, value)
+        network = ipaddress.ip_network(value)
+        return lambda plain, folded: in_network(plain, network)
     if p.op in _COMPARE:
         compare = _COMPARE[p.op]
         return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
@@ -210,32 +238,51 @@ def _timed(search: Any, value: str) -> bool:
     try:
         return search(value, timeout=TIMEOUT) is not None
     except TimeoutError as error:
-        raise Undecided(f"a pattern took longer than {TIMEOUT} s on a value of {len(value)} characters") from error
+        raise Undecided from error
+
+
+_REGEX_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]|.", re.S)
 
 
 def fallback(source: str, flags: str) -> Any:
-    """The compiled form of a Sigma regex for the ``regex`` module; raises ``regex.error``."""
+    """The compiled form of a Sigma regex for the ``regex`` module; raises ``regex.error``.
+
+    Anchors get PCRE's meaning. Without regard to case it folds ASCII only.
+    """
+
+    def as_pcre(token: re.Match[str]) -> str:
+        match token[0]:
+            case r"\z":
+                return r"\Z"
+            case r"\Z":
+                return r"(?=\n?\Z)"
+            case "^" if "m" in flags:
+                return r"(?:\A|(?<=\n)(?!\Z))"
+        return token[0]
+
     number = sum({"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}[flag] for flag in flags)
-    return regex.compile(source.replace(r"\z", r"\Z"), number | regex.ASCII | regex.VERSION0)
+    return regex.compile(_REGEX_TOKEN.sub(as_pcre, source), number | regex.ASCII | regex.VERSION0)
+
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
 def as_number(value: str) -> int | float | None:
-    """The number that ``value`` is written as, in JSON's syntax; None when it is none."""
-    if re.fullmatch(r"-?[0-9]{1,300}", value):
-        return int(value)
-    if re.fullmatch(r"-?[0-9]{1,300}(\.[0-9]+)?([eE][-+]?[0-9]{1,5})?", value):
-        return float(value)
-    return None
+    """The number that ``value`` is written as, in JSON's syntax (but for leading zeros); None when it is none."""
+    match = _NUMBER.fullmatch(value)
+    if match is None:
+        return None
+    return int(value) if len(value) <= 300 and match[1] is match[2] is None else float(value)
 
 
-def in_network(value: str, network: str) -> bool:
-    """True when ``value`` is an address in ``network`` (both v4 or both v6; an IPv4-mapped v6 address is its v4)."""
+def in_network(value: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """True when ``value`` is an address in ``network``; an IPv4-mapped v6 address is also its v4."""
     try:
         address = ipaddress.ip_address(value.strip())
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address) in ipaddress.ip_network(network)
+    return address in network or (mapped is not None and mapped in network)
 
 
 def compare_fields(p: Predicate, record: Record) -> bool:
@@ -252,8 +299,7 @@ def compare_fields(p: Predicate, record: Record) -> bool:
 
 
 def _texts(value: Any) -> list[str]:
-    items = value if isinstance(value, list) else [value]
-    return [fold(t) for item in items if (t := text(item)) is not None]
+    return [fold(t) for item in leaves(value) if (t := text(item)) is not None]
 
 
 REFUSED = "refused"
@@ -275,12 +321,10 @@ class Evaluator:
         if REFUSED in given:
             self._refused = frozenset(msgpack.unpackb(given[REFUSED]))
         else:
-            self._refused = frozenset(
-                number
-                for number, p in enumerate(plan.predicates)
-                if p.op in (Op.REGEX, Op.GLOB) and refusal(pattern(p)) is not None
-            )
-        refused = {plan.predicates[number] for number in self._refused}
+            tried = [number for number, p in enumerate(plan.predicates) if p.op in (Op.REGEX, Op.GLOB)]
+            found = refused([pattern(plan.predicates[number]) for number in tried])
+            self._refused = frozenset(tried[i] for i in found)
+        not_scanned = {plan.predicates[number] for number in self._refused}
         by_field: dict[str, list[int]] = {}
         for number, p in enumerate(plan.predicates):
             if p.op not in FIELD_OPS:
@@ -288,7 +332,7 @@ class Evaluator:
         self.groups: list[Group] = []
         for i, (name, numbers) in enumerate(by_field.items()):
             members = [plan.predicates[number] for number in numbers]
-            self.groups.append(Group(name, members, refused, self._loader(i, given)))
+            self.groups.append(Group(name, members, not_scanned, self._loader(i, given)))
             self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
         self._programs: list[Program | None] = [None] * len(plan.rules)
 
@@ -314,20 +358,23 @@ class Evaluator:
     def true(self, record: Record, rules: Iterable[int], undecided: Callable[[int, str], None]) -> list[int]:
         """Those of ``rules`` (indexes into the plan) that are true for ``record``, in the order given.
 
-        ``undecided(rule, reason)`` is called for a rule whose fallback pattern took too long.
+        ``undecided(rule, reason)`` is called for a rule whose truth hangs on a fallback pattern that took too long.
         """
         memo: dict[int, int] = {}
+        doubt = False
         groups, predicates = self.groups, self._plan.predicates
 
         def bits(number: int) -> int:
+            nonlocal doubt
             known = memo.get(number)
             if known is None:
                 group = groups[number]
                 if group.field == KEYWORDS:
-                    known = group.keyword_bits(record.keywords())
+                    known = group.any_bits(record.keywords())
                 else:
                     known = group.bits(record.get(group.field))
                 memo[number] = known
+                doubt = doubt or known >> group.size != 0
             return known
 
         def fields(number: int) -> bool:
@@ -335,12 +382,31 @@ class Evaluator:
 
         found = []
         for rule in rules:
-            try:
-                if (self._programs[rule] or self._compile(rule))(bits, fields):
-                    found.append(rule)
-            except Undecided as error:
-                undecided(rule, str(error))
+            truth: object = (self._programs[rule] or self._compile(rule))(bits, fields)
+            if doubt:
+                truth = self._decide(self._plan.rules[rule].expr, bits, fields)
+                if truth is None:
+                    undecided(rule, f"a pattern took longer than {TIMEOUT} s")
+            if truth:
+                found.append(rule)
         return found
+
+    def _decide(self, expr: Expr, bits: Callable[[int], int], fields: Callable[[int], bool]) -> bool | None:
+        """The truth of ``expr`` where predicates may be undecided (Kleene's logic); None when it hangs on them."""
+        match expr:
+            case Leaf(number):
+                if number not in self._place:
+                    return fields(number)
+                group, bit = self._place[number]
+                known = bits(group)
+                return None if known >> self.groups[group].size & bit else bool(known & bit)
+            case Not(arg):
+                truth = self._decide(arg, bits, fields)
+                return None if truth is None else not truth
+            case And(args) | Or(args):
+                truths = {self._decide(arg, bits, fields) for arg in args}
+                settled = isinstance(expr, Or)
+                return settled if settled in truths else None if None in truths else not settled
 
     def _compile(self, rule: int) -> Program:
         source = f"lambda g, f: {self._source(self._plan.rules[rule].expr)}"

@@ -6,8 +6,9 @@ The scan never misses an event that matches; it may name too many.
 
 Hits come with the position of their last byte. A literal holds no newline, and in a chunk with explicit ends a hit
 that straddles two events is charged to the second: too many, never too few. The database uses neither SINGLEMATCH
-nor anchors, so every event with a hit is seen. After ``MAX_HITS`` the scan of a chunk ends and each event from there
-on is a candidate of every rule: a hostile chunk costs evaluation, not memory.
+nor anchors, so every event with a hit is seen. Hyperscan promises no order of hits, so they are sorted. After
+``MAX_HITS`` the scan of a chunk ends and each of its events is a candidate of every rule: a hostile chunk costs
+evaluation, not memory.
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ from vedette.engine.scan import CASELESS, Pattern, Scanner, literal
 from vedette.event import Chunk
 
 MAX_HITS = 1 << 16
-"""Hits in one chunk after which all its further events are candidates of every rule."""
+"""Hits in one chunk after which all its events are candidates of every rule."""
 
 DATABASE = "prefilter"
 
 
 class Candidate(NamedTuple):
-    """An event of a chunk, ``data[start:end]``, and the rules that may match it: indexes into the plan."""
+    """An event of a chunk, ``data[start:end]``, and the rules that may match it: indexes into the plan.
+
+    ``event``: its number in a chunk with explicit ends, where empty events share their start with others; else -1.
+    """
 
     start: int
     end: int
     rules: frozenset[int]
+    event: int = -1
 
 
 class Prefilter:
@@ -73,28 +78,33 @@ class Prefilter:
             return len(found) >= MAX_HITS or None
 
         data, ends, rules_of = chunk.data, chunk.ends, self._rules
-        self._scanner.scan(data, handler)
-        start = end = -1
+        self._scanner.scan_until(data, handler)
+        if len(found) >= MAX_HITS:
+            yield from self._everywhere(chunk, self._all)
+            return
+        found.sort()
+        start = end = event = -1
         rules: frozenset[int] = frozenset()
         for to, number in found:
             if to <= end:
                 rules |= rules_of[number]
                 continue
             if end >= 0:
-                yield Candidate(start, end, rules)
+                yield Candidate(start, end, rules, event)
             rules = rules_of[number]
             if ends is None:
                 start, end = data.rfind(b"\n", 0, to - 1) + 1, data.index(b"\n", to - 1)
             else:
-                i = bisect_right(ends, to - 1)
-                start, end = (ends[i - 1] if i else 0), ends[i]
-        if len(found) < MAX_HITS:
-            if end >= 0:
-                yield Candidate(start, end, rules)
-            return
-        for begin, stop in chunk.spans():
-            if begin >= start:
-                yield Candidate(begin, stop, self._all)
+                event = bisect_right(ends, to - 1)
+                start, end = (ends[event - 1] if event else 0), ends[event]
+        if end >= 0:
+            yield Candidate(start, end, rules, event)
+
+    @staticmethod
+    def _everywhere(chunk: Chunk, rules: frozenset[int]) -> Iterator[Candidate]:
+        lines = chunk.ends is None
+        for event, (start, end) in enumerate(chunk.spans()):
+            yield Candidate(start, end, rules, -1 if lines else event)
 
     def candidates(self, chunk: Chunk, always: frozenset[int]) -> Iterator[Candidate]:
         """Every event that can match, in order; ``always`` is the part of the rules without literals to consider."""
@@ -103,12 +113,12 @@ class Prefilter:
             return
         hits = self.hits(chunk)
         hit = next(hits, None)
-        for start, end in chunk.spans():
-            if hit is not None and hit.start == start:
-                yield Candidate(start, end, hit.rules | always)
+        for candidate in self._everywhere(chunk, always):
+            if hit is not None and (hit.start, hit.end) == candidate[:2]:
+                yield hit._replace(rules=hit.rules | always)
                 hit = next(hits, None)
             else:
-                yield Candidate(start, end, always)
+                yield candidate
 
 
 def tolerant(item: bytes) -> bytes:

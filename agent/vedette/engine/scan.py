@@ -7,6 +7,7 @@ or from the agent's own cache, nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ class Pattern(NamedTuple):
 
 
 Handler = Callable[[int, int, int, int, Any], bool | None]
-"""Called with (pattern's index, 0, end of the match, 0, None); a true result ends the scan."""
+"""Called with (pattern's index, 0, end of the match, 0, None); a true result ends the scan (``scan_until``)."""
 
 
 class Scanner:
@@ -66,17 +67,24 @@ class Scanner:
         db.scratch = hyperscan.Scratch(db)
         return cls(db)
 
+    def scan_until(self, data: bytes, handler: Handler) -> None:
+        """``scan`` with a handler that may end it."""
+        with contextlib.suppress(hyperscan.ScanTerminated):
+            self.scan(data, handler)
+
     def dump(self) -> bytes:
         return bytes(hyperscan.dumpb(self._db))
 
 
-def refusal(pattern: Pattern) -> str | None:
-    """Why the library cannot take ``pattern``; None when it can."""
+def refused(patterns: Sequence[Pattern]) -> set[int]:
+    """The indexes of the patterns that the library cannot take; all are tried at once, then halves of what fails."""
     try:
-        Scanner.compile([pattern])
-    except ValueError as error:
-        return str(error)
-    return None
+        if patterns:
+            Scanner.compile(patterns)
+        return set()
+    except ValueError:
+        half = len(patterns) // 2
+        return refused(patterns[:half]) | {half + i for i in refused(patterns[half:])} if half else {0}
 
 
 def _library() -> str:

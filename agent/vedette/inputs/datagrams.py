@@ -1,4 +1,4 @@
-"""One UDP socket: a datagram is one event, without one trailing newline.
+"""One UDP socket: a datagram is one event, without one trailing newline; an empty one is a newline.
 
 The socket is drained in bursts into one buffer, which is copied out as a chunk's data at CHUNK_BYTES or when the
 owner calls ``flush``. Per datagram there is one system call and no object but its end position.
@@ -84,7 +84,9 @@ class Datagrams:
             if not accepting:
                 self._counters.drop(self._name, Dropped.DISK_FULL)
                 continue
-            if size and buffer[position + size - 1] == _NEWLINE:
+            if not size:
+                buffer[position], size = _NEWLINE, 1
+            elif size > 1 and buffer[position + size - 1] == _NEWLINE:
                 size -= 1
             position += size
             ends.append(position)

@@ -165,6 +165,8 @@ class Record:
                 known = _header_field(header, field)
                 if known is not None:
                     return known
+            if field == "message" and self._structured() is None:
+                return self._message()  # what _decode would give, without reading the message for other fields
             fields = self._decode()
         value: Any = fields.get(field, _UNREAD)
         if value is not _UNREAD:

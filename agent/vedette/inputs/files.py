@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import glob
 import hashlib
 import os
 import re
 import stat
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import NamedTuple
 
 from vedette.event import FilePosition
@@ -104,6 +106,25 @@ def is_rotated(path: str, origin: str) -> bool:
     stem, extension = os.path.splitext(whole)
     names = f"{re.escape(whole)}{_NUMBER}|{re.escape(stem)}{_NUMBER}{re.escape(extension)}"
     return folder == origin_folder and re.fullmatch(names, name) is not None
+
+
+def belongs(path: str, patterns: Iterable[str]) -> bool:
+    """Whether ``path`` is what one of ``patterns`` leads to, or what rotation makes of that."""
+    folder, name = os.path.split(path)
+    stem, extension = os.path.splitext(name)
+    before = (name, re.sub(f"{_NUMBER}$", "", name), re.sub(f"{_NUMBER}$", "", stem) + extension)
+    origins = {os.path.join(folder, one) for one in before}
+    for pattern in patterns:
+        if pattern in origins:
+            return True
+        if glob.has_magic(pattern):
+            if "**" in pattern:
+                found = any(fnmatch.fnmatchcase(one, pattern.replace("**/", "*")) for one in origins)
+            else:
+                found = any(PurePath(one).match(pattern) for one in origins)
+            if found:
+                return True
+    return False
 
 
 def rotated_since(origin: str, changed: int) -> list[Seen]:

@@ -11,7 +11,8 @@ the rest up to its newline is discarded as it arrives.
 
 * octet counting (RFC 6587 §3.4.1) when a message begins with ``1`` to ``99999999`` and a space. From then on each
   message is looked at by itself: a count, or ``<`` for a message that ends at its newline. Newlines, carriage returns
-  and NULs between messages are trailers that some senders add, and are skipped.
+  and NULs between messages are trailers that some senders add, and are skipped; so is one newline that ends a counted
+  message. An empty one is a newline.
 * lines otherwise (§3.4.2). NUL ends a message too on a connection whose first terminator is a NUL followed by ``<``;
   anywhere else a NUL is a byte like any other. A later line that begins like a counted message with a priority
   (``57 <``) starts octet counting.
@@ -301,7 +302,7 @@ class StreamFramer:
         if cut:
             self._marks.append((start, Flag.CUT))
         elif message.endswith(b"\n"):
-            message = message[:-1]
+            message = message[:-1] or b"\n"
         self._messages.append(message)
         self._ends.append(start + len(message))
 
@@ -332,8 +333,7 @@ def merge(runs: Sequence[tuple[Run, str]]) -> tuple[Run, tuple[str, ...], array[
     for run, origin in runs:
         before = len(events)
         if run.ends is None:
-            events += run.data.split(b"\n")
-            events.pop()
+            events += [line or b"\n" for line in run.data[:-1].split(b"\n")]
         else:
             start = 0
             for end in run.ends:

@@ -46,7 +46,8 @@ DIGEST = 16
 
 
 def _digest(payload: bytes) -> bytes:
-    return md5(payload, usedforsecurity=False).digest()
+    """Of a payload as it is stored."""
+    return md5(payload or b"\n", usedforsecurity=False).digest()
 
 
 class _Seen:
@@ -201,7 +202,7 @@ class MqttSubscription:
         marks = []
         for message in messages:
             flags = Flag(0)
-            payload = message.payload
+            payload = message.payload or b"\n"
             if len(payload) > MAX_EVENT:
                 payload = payload[:MAX_EVENT]
                 flags |= Flag.CUT

@@ -40,9 +40,11 @@ from vedette.inputs.files import (
     SPAN,
     Key,
     Seen,
+    belongs,
     fingerprint,
     in_folders,
     intact,
+    is_rotated,
     look,
     open_same,
     resume,
@@ -109,8 +111,9 @@ class _File:
 class FileTail:
     """The door of one ``file`` input; see the module's text.
 
-    ``positions`` are the committed ones. Only the values are used: keys may be paths, or tell apart several files that
-    were at one path, which is better (a rotated file that the globs still find is then known after a restart).
+    ``positions`` are the committed ones, of all inputs. Only the values are used: keys may be paths, or tell apart
+    several files that were at one path, which is better (a rotated file that a glob still finds, and that had nothing
+    left to read when it was rotated, is then known after a restart).
     """
 
     def __init__(
@@ -130,6 +133,8 @@ class FileTail:
         self._linger = linger
         self._saved: dict[int, list[FilePosition]] = {}
         for position in positions.values():
+            if not belongs(position.path, settings.paths):
+                continue
             self._saved.setdefault(position.inode, []).append(position)
         self._files: dict[Key, _File] = {}
         self._said: dict[str, str] = {}
@@ -189,7 +194,11 @@ class FileTail:
             if one.path in known and one.path not in followed and one.key[1] not in self._saved:
                 reason = "the file read before is gone from its folder; lines after its position, if any, are lost"
                 log.warning(Log.FILE_ROTATED, input=self._name, path=one.path, now=None, reason=reason)
-            await self._follow(one, at_end=not self._settings.from_start and one.path not in known)
+            saved = one.key[1] in self._saved
+            if await self._follow(one, at_end=not self._settings.from_start and one.path not in known) and saved:
+                for file in self._files.values():  # what lies between a rotated file and a known one is known
+                    if file.rotated_from == one.path:
+                        file.left = max(file.left, one.changed)
 
     async def _follow(self, seen: Seen, *, rotated_from: str = "", known: bool = False, at_end: bool = False) -> bool:
         """Take up a file, where it was left when it is a saved one; ``known``: only then.

@@ -168,6 +168,8 @@ def _meta(chunk: Chunk) -> bytes:
             lengths = array("I", map(sub, ends, chain((0,), ends)))
         except OverflowError as error:
             raise ValueError(f"input {chunk.input!r}: the ends of a chunk's events must ascend") from error
+        if 0 in lengths:
+            raise ValueError(f"input {chunk.input!r}: an event must not be empty")
         short = max(lengths) < 1 << 16
         fields["short" if short else "long"] = _pack(array("H", lengths) if short else lengths)
         for name, items in (("origin_of", chunk.origin_of), ("message_ids", chunk.message_ids)):

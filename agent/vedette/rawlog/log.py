@@ -25,7 +25,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -189,18 +189,12 @@ class RawLog:
     def append(self, chunk: Chunk) -> Frame:
         """Writes ``chunk`` at ``end`` and counts its events as stored.
 
-        A chunk without events writes nothing. One whose events are all empty takes one byte (its last event becomes a
-        newline), or its offset would be that of the next. Raises ValueError for a chunk over format.MAX_RAW or one
-        that contradicts itself, OSError when it cannot be written; then nothing of it is in the log.
+        A chunk without events writes nothing. Raises ValueError for a chunk over format.MAX_RAW or one that contradicts
+        itself, OSError when it cannot be written; then nothing of it is in the log.
         """
         events = len(chunk)
-        if not chunk.data:
-            if not events:
-                return Frame(self.end, chunk)
-            ends = chunk.ends[:-1] if chunk.ends is not None else None
-            if ends is not None:
-                ends.append(1)
-            chunk = replace(chunk, data=b"\n", ends=ends)
+        if not events:
+            return Frame(self.end, chunk)
         offset = self.end
         parts = self._coder.encode(chunk, events=events, offset=offset, first_event=self._events, durable=self.durable)
         with self._state:

@@ -1,4 +1,4 @@
-"""``vedette bundle …`` and ``vedette region …``: the commands of those who write rules and run the centre."""
+"""The commands of those who write rules and run the centre: ``vedette bundle keygen|build|sign``, ``vedette region``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-import orjson
 
-from vedette import __version__
-from vedette.bundle.manifest import rfc3339
-from vedette.bundle.trust import BundleRefused, inspect, verify
-from vedette.cli import CONTROL, fail
+from vedette.cli import fail, safe
 from vedette.config import MqttSettings
 from vedette.region import build as builder
 from vedette.region import sign as signer
-
-path_argument = click.argument("path", type=click.Path(path_type=Path))
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -39,13 +33,8 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group()
-def bundle() -> None:
-    """Signed rule sets: make a key, build, sign, verify, show."""
-
-
-@bundle.command()
-@path_argument
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
 def keygen(path: Path) -> None:
     """Write a new signing key to PATH (for its owner only) and print the public key for agents.
 
@@ -57,7 +46,7 @@ def keygen(path: Path) -> None:
         fail(f"{path}: {error.strerror or error}")
 
 
-@bundle.command()
+@click.command()
 @click.argument("rules", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The bundle file to write.")
 @click.option("--version", type=click.IntRange(1), required=True, help="Must rise with every published bundle.")
@@ -86,7 +75,7 @@ def build(
         artifact = Artifact.of(plan)
         failures = check(artifact.engine(), tests)
         for line in (*plan.refused, *mistakes, *failures):
-            click.echo(CONTROL.sub("?", str(line)), err=True)
+            click.echo(safe(str(line)), err=True)
         if failures or (strict and (plan.refused or mistakes)):
             fail("not built: a test event fails or a rule does not run; see above")
         now = time.time_ns() // 1000
@@ -119,8 +108,8 @@ def _sources(roots: tuple[Path, ...], files: list[Path]) -> dict[str, bytes]:
     return sources
 
 
-@bundle.command()
-@path_argument
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key from `bundle keygen`.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Instead of replacing PATH.")
 def sign(path: Path, key: Path, output: Path | None) -> None:
@@ -137,67 +126,13 @@ def sign(path: Path, key: Path, output: Path | None) -> None:
     click.echo(f"{output or path}: signed by {signer.public_text(private)}")
 
 
-@bundle.command("verify")
-@path_argument
-@click.option("--trusted-key", "keys", multiple=True, required=True, help="ed25519:… as agents have it.")
-def verify_command(path: Path, keys: tuple[str, ...]) -> None:
-    """Check PATH as an agent would: structure, signature, digests, and its own self-test.
-
-    Exit code 1 when an agent would refuse it.
-
-    Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
-    """
-    from vedette.rules import trial
-
-    try:
-        found = verify(path.read_bytes(), keys, __version__)
-        engine = trial(found)
-    except OSError as error:
-        fail(error)
-    except (BundleRefused, ValueError) as error:
-        click.echo(f"{path}: refused: {error}", err=True)
-        raise SystemExit(1) from None
-    click.echo(f"{path}: good: {len(engine.plan.rules)} rules, {len(found.tests)} self-tests pass")
-    if found.expired(time.time_ns() // 1000):
-        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
-        raise SystemExit(1)
-
-
-@bundle.command()
-@path_argument
-@click.option("--json", "as_json", is_flag=True, help="Manifest and rule list as JSON.")
-def show(path: Path, as_json: bool) -> None:
-    """Show what a bundle holds, without trusting it.
-
-    Example: vedette bundle show starter-1.vbundle
-    """
-    try:
-        found = inspect(path.read_bytes())
-        rules = found.rules
-    except (OSError, ValueError) as error:
-        fail(f"{path}: {error}")
-    if as_json:
-        document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
-        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
-        return
-    manifest = found.manifest
-    click.echo(
-        f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
-        f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
-        f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
-        f"{len(rules)} rules, {len(found.tests)} self-test events"
-    )
-    for rule in rules:
-        click.echo(CONTROL.sub("?", f"  {rule.get('level', rule.get('state', '')):<13} {rule.get('title', '')}"))
-
-
 @click.group()
 def region() -> None:
     """The centre: publish bundles, land alerts."""
 
 
 @region.command()
-@path_argument
+@click.argument("path", type=click.Path(path_type=Path))
 @broker_options
 @click.option("--fleet", default="default", show_default=True)
 @click.option("--channel", default="stable", show_default=True)

@@ -1,0 +1,142 @@
+"""From the agent to the region through a broker that dies, with a landing that dies, into Spark's table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from bench import traffic
+from bench.send import tcp
+from tests.broker import Broker, running
+from tests.e2e.agent import (
+    KILLS,
+    ROOT,
+    Agent,
+    Process,
+    assert_as_scanned,
+    by_line,
+    chance,
+    landed,
+    reborn,
+    say,
+    scan,
+    split,
+    until,
+)
+
+LINES = 30_000
+AGENT = """\
+[[input]]
+name = "in"
+type = "syslog"
+tcp = "127.0.0.1:{port}"
+
+[uplink]
+type = "mqtt"
+url = "{url}"
+resend_after = "1s"
+heartbeat = "1s"
+"""
+
+
+class Landing(Process):
+    """``vedette region land`` into ``folder``."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder = folder
+        super().__init__(
+            folder.with_suffix(".log"),
+            *("region", "land", "--broker", broker.url, "--folder", folder, "--seconds", "0.2"),
+        )
+
+
+def session(broker: Broker) -> None:
+    """Wait until a landing has subscribed, so that the broker keeps alerts for it."""
+    until("the landing's subscription", lambda: "$share/landing/vedette/v1/+/+/alerts" in broker.log())
+
+
+@pytest.mark.crash
+@pytest.mark.spark
+def test_nothing_is_lost_between_puback_and_landing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The broker dies with all alerts that it has acknowledged and no landing has; then landing, agent and broker die
+    at random: the landing, deduped, and Spark's table hold the alerts of ``scan`` over the raw log, each once."""
+    rng = chance()
+    first, *parts = split(b"".join(traffic.blocks(15, LINES, attack_rate=0.02)), KILLS + 2)
+    with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as sender:
+        landing, agent = Landing(tmp_path / "landing", broker), Agent(tmp_path / "a")
+        agent.configure(AGENT.format(port=agent.port, url=broker.url))
+        try:
+            landing.start()
+            agent.start()
+            session(broker)
+            landing.kill()
+            agent.ready()
+            tcp(("127.0.0.1", agent.port), first)
+            held = until("every alert to be acknowledged by the broker", lambda: agent.alive() and _held(agent))
+            broker.restart()
+            assert not landed(landing.folder)
+            landing.start()
+            agent.settled(first.count(b"\n"))
+            assert len(agent.alerts(landing.folder)) == held
+
+            for part in parts:
+                work = sender.submit(_send, agent.port, part)
+                time.sleep(rng.uniform(0.0, 1.0))
+                victim = rng.choice((landing, agent, broker))
+                victim.kill()
+                work.result()
+                if victim is broker:
+                    broker.start()
+                else:
+                    reborn(victim, rng)
+                agent.ready()
+            status = agent.settled()
+        finally:
+            agent.kill()
+            landing.kill()
+    made = status["alerts"]
+    found = assert_as_scanned(agent, landing=landing.folder)
+    assert (found, found) == (made["made"], made["receipted"])
+    rows = landed(landing.folder)
+    assert {row["ingest"]["topic"] for row in rows} == {"vedette/v1/f1/edge-1/alerts"}
+    assert not landed(landing.folder, "bad")
+    say(capsys, f"landing, {KILLS + 2} kills: {found} alerts as scan; {len(rows)} landed rows before dedupe")
+
+    table = _counted(landing.folder, tmp_path / "tables")
+    assert len({(row["agent_id"], row["alert_id"]) for row in table}) == len(table) == found
+    assert by_line(table, agent.stored()) == scan(agent.folder / "stored.log")
+
+
+def _send(port: int, data: bytes) -> None:
+    """A second of lines; how far they came is seen in the raw log."""
+    with suppress(OSError):
+        tcp(("127.0.0.1", port), data, rate=data.count(b"\n"))
+
+
+def _held(agent: Agent) -> int:
+    """How many alerts wait for their receipt, once all are made and sent; else 0."""
+    status = agent.status()
+    made, sent = status["alerts"]["made"], status["totals"].get("alerts_sent", 0)
+    done = not status["backlog"] and made > 20 and sent >= made == status["alerts"]["in_outbox"]
+    return int(made) if done else 0
+
+
+def _counted(landing: Path, tables: Path) -> list[dict[str, Any]]:
+    """The alerts table that the real counts job makes of a landing."""
+    command = [sys.executable, "-m", "spark_jobs", "counts", "--landing", str(landing), "--tables", str(tables)]
+    settings = ("spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions=2")
+    command += ["--master", "local[2]", *(word for setting in settings for word in ("--conf", setting))]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows: list[dict[str, Any]] = []
+    for path in (tables / "alerts").glob("received_date=*/batch=*/*.parquet"):
+        rows += pq.read_table(path, partitioning=None).to_pylist()
+    return rows
