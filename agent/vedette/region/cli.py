@@ -1,4 +1,4 @@
-"""The commands of those who write rules and run the centre: ``vedette bundle keygen|build|sign``, ``vedette region``."""
+"""The commands of those who make bundles and run the centre: ``bundle keygen|build|sign`` and ``region``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from vedette.cli import fail, safe
 from vedette.config import MqttSettings
+from vedette.console import fail, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
 

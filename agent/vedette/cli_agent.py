@@ -1,0 +1,186 @@
+"""Commands about the agent of this host: run, check, status, alerts, logs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import orjson
+
+from vedette.console import config_option, configuration, data_folder, data_option, fail, rule_plan, safe
+
+
+@click.command()
+@config_option
+def run(config: Path) -> None:
+    """Run the agent until SIGTERM or SIGINT; SIGHUP reads the rules again.
+
+    Example: vedette run -c vedette.toml
+    """
+    from vedette.app import run as run_agent
+
+    settings = configuration(config)
+    try:
+        run_agent(settings)
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+@click.command()
+@config_option
+def check(config: Path) -> None:
+    """Check the configuration and the rules; report all mistakes at once.
+
+    Example: vedette check -c vedette.toml
+    """
+    settings = configuration(config)
+    click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
+    if not settings.rules.paths:
+        click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
+        return
+    plan = rule_plan(settings.rules.paths)
+    for refusal in plan.refused:
+        click.echo(str(refusal), err=True)
+    click.echo(
+        f"rules: {len(plan.rules)} run, {len(plan.always)} of them always candidates, {len(plan.refused)} do not"
+    )
+    sys.exit(1 if plan.refused else 0)
+
+
+@click.command()
+@config_option
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="The whole status as one JSON object.")
+def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
+    """Show the running agent's account: received, stored, judged, alerts, rules, lag.
+
+    Exit code 1 when the account does not add up or the rules could not be renewed.
+
+    Example: vedette status -c vedette.toml --json
+    """
+    from vedette.control import ask
+    from vedette.status import render
+
+    folder = data_folder(config, data_dir)
+    try:
+        answer = ask(folder / "control.sock", "status")
+    except (ConnectionError, ValueError) as error:
+        fail(error)
+    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() if as_json else render(answer))
+    sys.exit(1 if answer["identity_broken"] or answer["rules"]["error"] else 0)
+
+
+@click.group()
+def logs() -> None:
+    """Look into the raw log of this host."""
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """UTC microseconds from RFC 3339 or a duration back from now."""
+    if value is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if match := re.fullmatch(r"(\d+)([smhd])", value):
+        return time.time_ns() // 1000 - int(match[1]) * units[match[2]] * 1_000_000
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+@logs.command("search")
+@config_option
+@data_option
+@click.option("--since", callback=_time, help="RFC 3339, or a duration back from now: 2h.")
+@click.option("--until", callback=_time, help="The same.")
+@click.option("--input", "input_name", help="Only events of this input.")
+@click.option("--limit", default=1000, show_default=True, help="Events printed at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per event, with its place in the log.")
+@click.argument("pattern")
+def logs_search(
+    config: Path, data_dir: Path | None, since: int | None, until: int | None, input_name: str | None, limit: int,
+    as_json: bool, pattern: str,
+) -> None:  # fmt: skip
+    """Print stored events that match the regular expression PATTERN (without regard to case).
+
+    The agent may be running. Exit code 1 when nothing is found.
+
+    Example: vedette logs search --since 2h 'failed password'
+    """
+    from vedette.rawlog.read import search
+
+    folder = data_folder(config, data_dir) / "raw"
+    if not folder.is_dir():
+        fail(f"{folder}: no raw log here: has the agent run with this data folder?")
+    try:
+        compiled = re.compile(pattern.encode(), re.IGNORECASE)
+    except re.error as error:
+        fail(f"{pattern!r} is not a regular expression: {error}")
+    found = 0
+    for hit in search(folder, pattern=compiled, since=since, until=until, input=input_name, limit=limit):
+        found += 1
+        text = hit.raw.decode("utf-8", "replace")
+        if as_json:
+            row = {"log_id": hit.log_id, "offset": hit.offset, "length": hit.length, "input": hit.input,
+                   "received_at": hit.received_at, "raw": text}  # fmt: skip
+            click.echo(orjson.dumps(row).decode())
+        else:
+            click.echo(f"{_stamp(hit.received_at)} {hit.input} {safe(text)}")
+    sys.exit(0 if found else 1)
+
+
+def _stamp(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@click.command()
+@config_option
+@data_option
+@click.option("-n", "--number", default=20, show_default=True, help="Newest alerts shown.")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing alerts as they are made.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per alert, all columns.")
+def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_json: bool) -> None:
+    """Show this host's alerts: those waiting for the region, and the last 10,000 it has receipted.
+
+    Example: vedette alerts --follow
+    """
+    from vedette.store import Store
+
+    folder = data_folder(config, data_dir) / "store"
+    print_alert: Callable[[bytes, bool], None] = _alert_json if as_json else _alert_line
+    try:
+        with Store.open(folder, readonly=True) as store:
+            shown = store.tail(number)
+            last = shown[-1].seq if shown else 0
+            for alert in shown:
+                print_alert(alert.data, alert.receipted)
+            while follow:
+                time.sleep(0.2)
+                for alert in store.since(last):
+                    print_alert(alert.data, alert.receipted)
+                    last = alert.seq
+    except KeyboardInterrupt:
+        return
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+def _alert_json(data: bytes, receipted: bool) -> None:
+    from vedette.outbox.envelope import decode_row
+
+    click.echo(orjson.dumps({**decode_row(data), "receipted": receipted}).decode())
+
+
+def _alert_line(data: bytes, receipted: bool) -> None:
+    from vedette.outbox.envelope import decode
+
+    alert = decode(data)
+    where = alert.host or alert.source
+    line = f"{_stamp(alert.event_time)} {alert.level:<13} {where} {alert.rule_title}: {alert.raw}"
+    click.echo(f"{'sent' if receipted else 'here'} {safe(line)[:400]}")

