@@ -21,14 +21,14 @@ LOG = "ab" * 16
 
 def commit(store: Store, offset: int, *alerts: tuple[int, bytes], made: int = 0) -> None:
     """A batch without positions."""
-    store.commit(Cursor(LOG, offset), {"inputs": {}, "totals": {"alerts_made": made}}, {}, alerts)
+    store.commit(Cursor(LOG, offset), {"inputs": {}, "totals": {"alerts_made": made}}, [], alerts)
 
 
 def test_a_new_store_is_empty(tmp_path: Path) -> None:
     """A new store has no cursor, counters or positions, and its first seq is 1."""
     with Store.open(tmp_path / "a" / "store") as store:
         saved = store.load()
-    assert saved[:5] == (None, None, {}, 1, 0)
+    assert saved[:5] == (None, None, [], 1, 0)
     assert len(saved.log_id) == 32
 
 
@@ -38,11 +38,11 @@ def test_what_was_committed_is_loaded(tmp_path: Path) -> None:
     position = FilePosition("/var/log/\udcff" + "x" * 4000, 7, "f" * 32, 1 << 40)
     with Store.open(tmp_path) as store:
         log_id = store.load().log_id
-        store.commit(Cursor(LOG, 10), {}, {position.path: position._replace(position=5)}, [(1, b"one")])
-        store.commit(Cursor(LOG, 20), counters, {position.path: position}, [(2, b"two"), (3, b"three")])
+        store.commit(Cursor(LOG, 10), {}, [position._replace(position=5)], [(1, b"one")])
+        store.commit(Cursor(LOG, 20), counters, [position], [(2, b"two"), (3, b"three")])
         store.put("bundle_version", 12)
     with Store.open(tmp_path) as store:
-        assert store.load() == (Cursor(LOG, 20), counters, {position.path: position}, 4, 12, log_id)
+        assert store.load() == (Cursor(LOG, 20), counters, [position], 4, 12, log_id)
         assert store.pending() == ([(1, b"one"), (2, b"two"), (3, b"three")], [])
         assert store.pending(1, 1) == ([(2, b"two")], [])
 
@@ -112,8 +112,10 @@ def test_file_positions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "MAX_FILES", 10)
     with Store.open(tmp_path) as store:
         for n in [*range(10), 0, 10]:
-            store.commit(Cursor(LOG, n), {}, {f"/{n}": FilePosition(f"/{n}", n, "", n)}, [])
-        assert sorted(store.load().positions) == sorted(["/0", *(f"/{n}" for n in range(3, 11))])
+            store.commit(Cursor(LOG, n), {}, [FilePosition(f"/{n}", n, "", n)], [])
+        assert sorted(position.path for position in store.load().positions) == sorted(
+            ["/0", *(f"/{n}" for n in range(3, 11))]
+        )
 
 
 def test_a_full_map_changes_nothing(tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ seq = store.load().next_seq
 while True:
     alerts = [(seq + i, b"%d" % (seq + i) * 400) for i in range(7)]
     counters, position = {"totals": {"alerts_made": seq + 6}}, FilePosition("/f", 1, "", seq)
-    store.commit(Cursor("ab" * 16, seq), counters, {"/f": position}, alerts)
+    store.commit(Cursor("ab" * 16, seq), counters, [position], alerts)
     seq += 7
     print("commit", seq, flush=True)
     if seq % 3 == 0:
@@ -217,7 +219,7 @@ def test_kill_in_the_middle_of_commits(tmp_path: Path) -> None:
             assert (saved.next_seq - 1) % 7 == 0
             assert saved.cursor == Cursor(LOG, saved.next_seq - 7)
             assert saved.counters == {"totals": {"alerts_made": saved.next_seq - 1}}
-            assert saved.positions["/f"].position == saved.next_seq - 7
+            assert saved.positions[0].position == saved.next_seq - 7
             alerts = store.tail(saved.next_seq)
             assert [alert.seq for alert in alerts] == list(range(1, saved.next_seq))
             assert all(alert.data == b"%d" % alert.seq * 400 for alert in alerts)

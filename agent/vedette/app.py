@@ -209,7 +209,7 @@ class Agent:
                 listener = SyslogListener(settings, self.pipeline, self.counters)
                 return listener, listener.wait
             case FileInput():
-                tail = FileTail(settings, self.pipeline, self.counters, self.pipeline.positions)
+                tail = FileTail(settings, self.pipeline, self.counters, self.pipeline.positions.values())
                 return tail, tail.run
             case MqttInput():
                 subscription = MqttSubscription(

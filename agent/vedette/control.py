@@ -77,6 +77,8 @@ def ask(path: Path, command: str) -> Any:
             raise ConnectionError(f"{path}: not permitted; ask as root or as the agent's user") from error
         except OSError as error:
             raise ConnectionError(f"{path}: no agent answers ({error}); is it running?") from error
+    if not data:
+        raise ConnectionError(f"{path}: the agent ended or failed before it answered; see its log")
     answer = orjson.loads(data)
     if isinstance(answer, dict) and "error" in answer:
         raise ValueError(str(answer["error"]))

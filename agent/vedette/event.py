@@ -50,6 +50,11 @@ class FilePosition(NamedTuple):
     fingerprint: str
     position: int
 
+    @property
+    def file(self) -> tuple[str, int]:
+        """Which file: its path and inode; at one path several may follow each other."""
+        return self.path, self.inode
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

@@ -79,14 +79,14 @@ class Pipeline:
         self._draining = False
         self._alerts: list[tuple[int, bytes]] = []
         self._committing: list[tuple[int, bytes]] = []
-        self._positions: dict[str, FilePosition] = {}
+        self._positions: dict[tuple[str, int], FilePosition] = {}
         self._changed = asyncio.Event()
         self.backlog: defaultdict[str, int] = defaultdict(int)
         """Events stored and not yet judged, per input."""
         self.judged_at = 0
         """``received_at`` of the last judged frame."""
         saved = store.load()
-        self.positions = dict(saved.positions)
+        self.positions = {position.file: position for position in saved.positions}
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
@@ -104,7 +104,7 @@ class Pipeline:
         for header in read.headers(self._folder, offset, log_id=self._log.log_id):
             self.backlog[header.input] += header.events
             if header.file is not None:
-                self.positions[header.file.path] = header.file
+                self.positions[header.file.file] = header.file
         # What was counted at the doors since the last commit died with the process; the log knows what it holds.
         snapshot = self._counters.snapshot()["inputs"]
         for name in {*snapshot, *self.backlog}:
@@ -218,7 +218,7 @@ class Pipeline:
         self.backlog[chunk.input] -= events
         self.judged_at = chunk.received_at
         if chunk.file is not None:
-            self._positions[chunk.file.path] = self.positions[chunk.file.path] = chunk.file
+            self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
         self._offset = frame.end
         if self._alerts:
             self._changed.set()
@@ -293,7 +293,7 @@ class Pipeline:
         def write() -> None:
             if self._log.durable < offset:
                 self._log.sync()
-            self._store.commit(cursor, counters, positions, alerts)
+            self._store.commit(cursor, counters, positions.values(), alerts)
 
         await asyncio.get_running_loop().run_in_executor(self._writer, write)
         self._committed, self._committing = offset, []

@@ -105,8 +105,8 @@ class Counters:
                     "judged": self.judged[name],
                     "bytes_in": self.bytes_in[name],
                     "cut": self.cut[name],
-                    "dropped": {r: n for (i, r), n in sorted(self.dropped.items()) if i == name},
-                    "lost": {r: n for (i, r), n in sorted(self.lost.items()) if i == name},
+                    "dropped": {str(r): n for (i, r), n in sorted(self.dropped.items()) if i == name},
+                    "lost": {str(r): n for (i, r), n in sorted(self.lost.items()) if i == name},
                 }
                 for name in names
             },

@@ -120,7 +120,7 @@ def judge(
             if chunk.ends is None:  # count on from the last match, not from the chunk's start
                 number, seen = number + chunk.data.count(b"\n", seen, match.start), match.start
             else:
-                number = first + match.event
+                number = first + chunk.index(match.start)
             fields = engine.shown(match.rule, match.record)
             yield Detection(engine.plan.rules[match.rule], number, match.record, fields)
         first += len(chunk)

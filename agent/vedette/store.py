@@ -7,7 +7,7 @@ table      key                           content
 =========  ============================  ==================================================================
 ``meta``   name                          msgpack: ``cursor``, ``counters``, ``outbox`` (its account), and
                                          ``value:NAME`` for what ``put`` keeps
-``files``  BLAKE2b-128 of the path       msgpack: [path bytes, inode, fingerprint, position, commit number]
+``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
 =========  ============================  ==================================================================
@@ -29,7 +29,7 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -77,7 +77,7 @@ class Saved(NamedTuple):
 
     cursor: Cursor | None
     counters: dict[str, Any] | None
-    positions: dict[str, FilePosition]
+    positions: list[FilePosition]
     next_seq: int
     bundle_version: int
     log_id: str
@@ -141,7 +141,7 @@ class Store:
             cursor = self._get(txn, _META, b"cursor")
             counters = self._get(txn, _META, b"counters")
             account = self._account(txn)
-            positions = {position.path: position for _, _, position in self._positions(txn)}
+            positions = [position for _, _, position in sorted(self._positions(txn))]
             version = self._get(txn, _META, b"value:bundle_version")
         return Saved(
             Cursor(*msgpack.unpackb(cursor)) if cursor is not None else None,
@@ -156,7 +156,7 @@ class Store:
         self,
         cursor: Cursor,
         counters: Mapping[str, Any],
-        positions: Mapping[str, FilePosition],
+        positions: Iterable[FilePosition],
         alerts: Sequence[tuple[int, bytes]],
     ) -> None:
         """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made.
@@ -174,10 +174,10 @@ class Store:
                 next_seq, size = seq + 1, size + len(data)
             self._put(txn, _META, b"cursor", msgpack.packb(tuple(cursor)))
             self._put(txn, _META, b"counters", msgpack.packb(dict(counters)))
-            for position in positions.values():
+            for position in positions:
                 path = os.fsencode(position.path)
                 record = (path, position.inode, position.fingerprint, position.position, account.commits)
-                self._put(txn, _FILES, _path_key(path), msgpack.packb(record))
+                self._put(txn, _FILES, _file_key(path, position.inode), msgpack.packb(record))
             self._trim_files(txn)
             self._put_account(
                 txn,
@@ -360,8 +360,8 @@ def _seq_key(seq: int) -> bytes:
     return seq.to_bytes(8, "big")
 
 
-def _path_key(path: bytes) -> bytes:
-    return blake2b(path, digest_size=16).digest()
+def _file_key(path: bytes, inode: int) -> bytes:
+    return blake2b(path + b"\0%d" % inode, digest_size=16).digest()
 
 
 def _own(folder: Path) -> int:

@@ -248,7 +248,7 @@ def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
         line = f"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {text} from 203.0.113.9 port 22 ssh2"
     else:
         codec = draw(st.sampled_from(["text", "auto", "syslog"]))
-    raw = line.encode()
+    raw = line.encode() or b"\n"  # no event is empty
     if draw(st.integers(0, 7)) == 0:
         at = draw(st.integers(0, len(raw)))
         raw = raw[:at] + draw(st.sampled_from([b"\xff", b"\xc5", b"\xed\xa0\x80", b"\xf0\x9f"])) + raw[at:]

@@ -64,7 +64,7 @@ def found(engine: Engine, batch: Iterable[tuple[Chunk, list[int]]]) -> set[tuple
     for chunk, numbers in batch:
         spans, matches = list(chunk.spans()), []
         for m in engine.judge(chunk):
-            number = m.event if chunk.ends is not None else chunk.index(m.start)
+            number = chunk.index(m.start)
             assert spans[number] == (m.start, m.end)
             matches.append((number, m.rule))
         assert matches == sorted(matches)

@@ -35,7 +35,7 @@ async def tailing(
     """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
     counters, before = Counters(), len(bin.chunks)
     settings = FileInput("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
-    door = FileTail(settings, bin, counters, dict(positions or bin.positions), linger=LINGER)
+    door = FileTail(settings, bin, counters, list((positions or bin.positions).values()), linger=LINGER)
     task = asyncio.create_task(door.run())
     try:
         yield counters

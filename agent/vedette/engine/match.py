@@ -31,20 +31,12 @@ class Context(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Rule number ``rule`` of the plan is true for the event ``chunk.data[start:end]``.
-
-    ``event``: its number in a chunk with explicit ends (``Chunk.index(start)`` cannot tell empty ones apart), else -1.
-    """
+    """Rule number ``rule`` of the plan is true for the event ``chunk.data[start:end]``."""
 
     rule: int
     start: int
     end: int
     record: Record
-    event: int = -1
-
-
-def _origin(chunk: Chunk, number: int) -> str:
-    return chunk.origins[0 if chunk.origin_of is None else chunk.origin_of[number]]
 
 
 @dataclass(slots=True)
@@ -88,21 +80,21 @@ class Engine:
         """The matches of ``chunk``: by event, and within one event by the rules' order in the plan."""
         tally, data = self.tally, chunk.data
         tally.events += len(chunk)
-        for start, end, rules, number in self.prefilter.candidates(
+        for start, end, rules in self.prefilter.candidates(
             chunk, self._always_at(chunk.codec, context.logsource)
         ):
             tally.candidates += 1
             event = record(
                 data[start:end],
                 chunk.codec,
-                origin=chunk.origin(start) if number < 0 else _origin(chunk, number),
+                origin=chunk.origin(start),
                 received_at=chunk.received_at,
                 zone=context.zone,
                 logsource=context.logsource,
             )
             for rule in self.true(event, rules):
                 tally.matches += 1
-                yield Match(rule, start, end, event, number)
+                yield Match(rule, start, end, event)
 
     def true(self, event: Record, rules: frozenset[int] | None = None) -> list[int]:
         """The rules that are true for one decoded event, of ``rules`` (all when None)."""

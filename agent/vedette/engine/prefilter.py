@@ -29,15 +29,11 @@ DATABASE = "prefilter"
 
 
 class Candidate(NamedTuple):
-    """An event of a chunk, ``data[start:end]``, and the rules that may match it: indexes into the plan.
-
-    ``event``: its number in a chunk with explicit ends, where empty events share their start with others; else -1.
-    """
+    """An event of a chunk, ``data[start:end]``, and the rules that may match it: indexes into the plan."""
 
     start: int
     end: int
     rules: frozenset[int]
-    event: int = -1
 
 
 class Prefilter:
@@ -80,31 +76,25 @@ class Prefilter:
         data, ends, rules_of = chunk.data, chunk.ends, self._rules
         self._scanner.scan_until(data, handler)
         if len(found) >= MAX_HITS:
-            yield from self._everywhere(chunk, self._all)
+            yield from (Candidate(start, end, self._all) for start, end in chunk.spans())
             return
         found.sort()
-        start = end = event = -1
+        start = end = -1
         rules: frozenset[int] = frozenset()
         for to, number in found:
             if to <= end:
                 rules |= rules_of[number]
                 continue
             if end >= 0:
-                yield Candidate(start, end, rules, event)
+                yield Candidate(start, end, rules)
             rules = rules_of[number]
             if ends is None:
                 start, end = data.rfind(b"\n", 0, to - 1) + 1, data.index(b"\n", to - 1)
             else:
-                event = bisect_right(ends, to - 1)
-                start, end = (ends[event - 1] if event else 0), ends[event]
+                i = bisect_right(ends, to - 1)
+                start, end = (ends[i - 1] if i else 0), ends[i]
         if end >= 0:
-            yield Candidate(start, end, rules, event)
-
-    @staticmethod
-    def _everywhere(chunk: Chunk, rules: frozenset[int]) -> Iterator[Candidate]:
-        lines = chunk.ends is None
-        for event, (start, end) in enumerate(chunk.spans()):
-            yield Candidate(start, end, rules, -1 if lines else event)
+            yield Candidate(start, end, rules)
 
     def candidates(self, chunk: Chunk, always: frozenset[int]) -> Iterator[Candidate]:
         """Every event that can match, in order; ``always`` is the part of the rules without literals to consider."""
@@ -113,12 +103,12 @@ class Prefilter:
             return
         hits = self.hits(chunk)
         hit = next(hits, None)
-        for candidate in self._everywhere(chunk, always):
-            if hit is not None and (hit.start, hit.end) == candidate[:2]:
-                yield hit._replace(rules=hit.rules | always)
+        for start, end in chunk.spans():
+            if hit is not None and hit.start == start:
+                yield Candidate(start, end, hit.rules | always)
                 hit = next(hits, None)
             else:
-                yield candidate
+                yield Candidate(start, end, always)
 
 
 def tolerant(item: bytes) -> bytes:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -111,9 +111,8 @@ class _File:
 class FileTail:
     """The door of one ``file`` input; see the module's text.
 
-    ``positions`` are the committed ones, of all inputs. Only the values are used: keys may be paths, or tell apart
-    several files that were at one path, which is better (a rotated file that a glob still finds, and that had nothing
-    left to read when it was rotated, is then known after a restart).
+    ``positions`` are the stored ones, of all inputs and of all files that were at a path: so a rotated file that a glob
+    still finds, and that had nothing left to read when it was rotated, is known after a restart.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class FileTail:
         settings: FileInput,
         intake: Intake,
         counters: Counters,
-        positions: Mapping[str, FilePosition],
+        positions: Iterable[FilePosition],
         clock: Callable[[], int] = now,
         linger: float = LINGER_SECONDS,
     ) -> None:
@@ -132,7 +131,7 @@ class FileTail:
         self._clock = clock
         self._linger = linger
         self._saved: dict[int, list[FilePosition]] = {}
-        for position in positions.values():
+        for position in positions:
             if not belongs(position.path, settings.paths):
                 continue
             self._saved.setdefault(position.inode, []).append(position)
