@@ -31,7 +31,7 @@ lint: $(STAMP)
 	$(BIN)/mypy -p spark_jobs
 
 test: setup lint
-	$(BIN)/pytest -q tests
+	$(BIN)/pytest -q --durations 15 tests
 
 test-crash: setup
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
@@ -39,8 +39,19 @@ test-crash: setup
 bench: setup
 	$(BIN)/python -m bench.harness
 
+# The starter rules go into the zip as a signed bundle. KEY is the region's signing key: keep one for all builds, since
+# agents trust the key they were installed with. Without one a key is made in build/.
+KEY ?= build/region.pem
+BUNDLE_VERSION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 1)
+
 dist: $(STAMP)
-	$(BIN)/python -m packaging.dist
+	@mkdir -p build
+	@[ -f $(KEY) ] || $(BIN)/vedette bundle keygen $(KEY)
+	@$(BIN)/python -m bench.traffic --count 20000 --seed 3 --attacks 0.01 --out build/sample.log
+	$(BIN)/vedette bundle build rules/sigma -o build/starter.vbundle --name starter --version $(BUNDLE_VERSION) \
+	    --sample build/sample.log --strict
+	$(BIN)/vedette bundle sign build/starter.vbundle --key $(KEY)
+	$(BIN)/python packaging/dist.py --bundle build/starter.vbundle --key "$$($(BIN)/vedette bundle public $(KEY))"
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

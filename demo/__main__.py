@@ -135,9 +135,14 @@ def status() -> dict[str, Any] | None:
 
 
 def bundle(rules: Path, version: int, key: Path) -> Path:
-    """A signed bundle of the rules in a folder."""
-    path = WORK / f"rules-{version}.vbundle"
-    print(command(VEDETTE, "bundle", "build", rules, "-o", path, "--version", version, "--name", "demo"), end="")
+    """A signed bundle of the rules in a folder, its prefilter chosen by a sample of ordinary traffic."""
+    path, sample = WORK / f"rules-{version}.vbundle", WORK / "sample.log"
+    if not sample.exists():
+        command(sys.executable, "-m", "bench.traffic", "--count", 20_000, "--seed", 3, "--out", sample)
+    made = command(
+        VEDETTE, "bundle", "build", rules, "-o", path, "--version", version, "--name", "demo", "--sample", sample
+    )
+    print(made.replace(f"{ROOT}/", ""), end="")
     command(VEDETTE, "bundle", "sign", path, "--key", key)
     return path
 
@@ -164,7 +169,7 @@ def main() -> None:
         public = command(VEDETTE, "bundle", "keygen", key).strip()
         first = bundle(ROOT / "rules" / "sigma", 1, key)
         publish = (VEDETTE, "region", "publish", "--broker", broker.url, "--fleet", "demo")
-        print(command(*publish, first, "--landing", WORK / "landing"), end="")
+        print(command(*publish, first, "--landing", WORK / "landing").splitlines()[-1].replace(f"{ROOT}/", ""))
 
         say("The region's landing, and an agent with three inputs: syslog, a web access log, MQTT telemetry")
         syslog = free_port()
@@ -196,7 +201,8 @@ def main() -> None:
             rules = WORK / "rules"
             shutil.copytree(ROOT / "rules" / "sigma", rules)
             (rules / "demo_beacon.yml").write_text(PUSHED)
-            print(command(*publish, bundle(rules, 2, key), "--landing", WORK / "landing"), end="")
+            second = bundle(rules, 2, key)
+            print(command(*publish, second, "--landing", WORK / "landing").splitlines()[-1].replace(f"{ROOT}/", ""))
             until("the agent to run bundle demo-2", lambda: (status() or {}).get("bundle") == "demo-2")
             print(f"the agent runs demo-2; the stream is {'still running' if tcp.poll() is None else 'over'}")
             command(*marker, "demo-beacon-after-push: only the pushed rule knows this")

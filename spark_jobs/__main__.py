@@ -1,6 +1,6 @@
 """``python -m spark_jobs counts|summary``, also as the script of ``spark-submit``.
 
-Exit codes: 0 done, 1 failed, 2 asked for wrongly. What happens goes to stderr, the summary to stdout.
+Exit codes: 0 done, 1 failed, 2 asked for wrongly. What happens goes to stderr, the result to stdout.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = Event()
     try:
         spark = open_session(given.job, master=given.master, settings=dict(given.conf))
-        # After Spark's own handler of SIGINT, which would leave the running batch to be done again.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+        if given.job == "counts":
+            # Set after the session is there, because that sets a handler of its own, which raises.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: stop.set())
         try:
             work(spark, given, stop)
         finally:
@@ -69,7 +70,7 @@ def work(spark: SparkSession, given: argparse.Namespace, stop: Event) -> None:
             files_per_batch=given.files_per_batch,
             stop=stop,
         )
-        print(f"counts: {account}", file=sys.stderr)
+        print(f"counts: {account}")
     else:
         found = summary.summarise(spark, given.tables, given.date, landing_root=given.landing, top=given.top)
         if given.html:

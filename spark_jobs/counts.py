@@ -12,7 +12,7 @@ A kill at any point leaves a batch that Spark replays with the same files and th
 the label's own rows, so steps 3 and 4 write what they wrote before. An alert is known by ``(agent_id, alert_id)``, and
 its copies carry the same ``received_date``, so a copy is recognised after a minute, a month, a restart, or the loss of
 the checkpoint: a fresh checkpoint reads the whole landing again and adds nothing. The stream itself has no state and
-no watermark, hence nothing that is too late for it (``docs/decisions/spark-dedupe.md``).
+no watermark, hence nothing that is too late for it (``docs/decisions/0002-spark-dedupe.md``).
 
 Driver memory holds names and sums of the files of one batch; rows stay in the executors.
 """

@@ -163,7 +163,7 @@ def rules_list(paths: tuple[Path, ...]) -> None:
     sys.exit(1 if plan.refused else 0)
 
 
-@click.group(cls=WithRegion, region=("keygen", "build", "sign"))
+@click.group(cls=WithRegion, region=("keygen", "public", "build", "sign"))
 def bundle() -> None:
     """Signed rule sets: make a key, build, sign, verify, show."""
 

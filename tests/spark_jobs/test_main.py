@@ -50,7 +50,7 @@ def test_counts_then_summary(spark: SparkSession, tmp_path: Path, capsys: pytest
     landing, tables, page = tmp_path / "landing", f"--tables={tmp_path / 'tables'}", tmp_path / "day.html"
     land(landing, [alert(1), alert(2), alert(1)])
     work(spark, parser().parse_args(["counts", f"--landing={landing}", tables]), Event())
-    assert capsys.readouterr().err.endswith("counts: 1 files, 3 rows: 2 new alerts, 1 duplicates\n")
+    assert capsys.readouterr().out == "counts: 1 files, 3 rows: 2 new alerts, 1 duplicates\n"
     work(spark, parser().parse_args(["summary", tables, "--date=2026-11-20", f"--html={page}"]), Event())
     assert "2 alerts standing for 2 matches" in capsys.readouterr().out
     assert page.read_text().endswith("</html>\n")

@@ -80,9 +80,7 @@ class Engine:
         """The matches of ``chunk``: by event, and within one event by the rules' order in the plan."""
         tally, data = self.tally, chunk.data
         tally.events += len(chunk)
-        for start, end, rules in self.prefilter.candidates(
-            chunk, self._always_at(chunk.codec, context.logsource)
-        ):
+        for start, end, rules in self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource)):
             tally.candidates += 1
             event = record(
                 data[start:end],

@@ -47,6 +47,19 @@ def keygen(path: Path) -> None:
 
 
 @click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+def public(path: Path) -> None:
+    """Print the public key of the private key in PATH, as agents have it in bundles.trusted_keys.
+
+    Example: vedette bundle public region.pem
+    """
+    try:
+        click.echo(signer.public_text(signer.load_key(path)))
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+@click.command()
 @click.argument("rules", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The bundle file to write.")
 @click.option("--version", type=click.IntRange(1), required=True, help="Must rise with every published bundle.")
@@ -142,8 +155,11 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
 
     Example: vedette region publish starter-1.vbundle --broker mqtt://region:1883 --fleet plants
     """
+    from vedette.app import configure_logging
+    from vedette.config import LogSettings
     from vedette.region.publish import publish as publish_bundle
 
+    configure_logging(LogSettings(level="warning"))
     try:
         settings = MqttSettings(**broker)  # type: ignore[arg-type]
         announced = asyncio.run(
