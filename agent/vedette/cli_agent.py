@@ -132,6 +132,8 @@ def logs_search(
             click.echo(orjson.dumps(row).decode())
         else:
             click.echo(f"{_stamp(hit.received_at)} {hit.input} {safe(text)}")
+    if found == limit:
+        click.echo(f"vedette: stopped after {limit} events; there may be more: --limit, --since", err=True)
     sys.exit(0 if found else 1)
 
 
@@ -167,6 +169,8 @@ def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_js
                     last = alert.seq
     except KeyboardInterrupt:
         return
+    except BrokenPipeError:  # the reader of our output has gone: click ends quietly
+        raise
     except (OSError, ValueError) as error:
         fail(error)
 

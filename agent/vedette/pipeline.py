@@ -282,11 +282,11 @@ class Pipeline:
 
     async def _commit(self) -> None:
         """One transaction for all that was judged since the last; the log is synced that far before."""
+        self._changed.clear()
         if self._offset == self._committed and not self._alerts:
             return
         offset, alerts, positions = self._offset, self._alerts, self._positions
         self._alerts, self._positions, self._committing = [], {}, alerts
-        self._changed.clear()
         self._counters.totals["commits"] += 1
         cursor, counters = Cursor(self._log.log_id, offset), self._counters.snapshot()
 
@@ -308,4 +308,7 @@ class Pipeline:
                 await self._sync()
             retain = partial(self._log.retain, self._committed, self._clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, retain)
-            (self._room.clear if self._log.full() else self._room.set)()
+            full = self._log.full()
+            (self._room.clear if full else self._room.set)()
+            if full and self._committed < self._offset:
+                self._changed.set()  # only what is committed may be deleted

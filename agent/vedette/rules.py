@@ -24,7 +24,7 @@ import structlog
 
 from vedette import __version__
 from vedette.bundle.install import BundleDir
-from vedette.bundle.trust import Bundle, BundleRefused
+from vedette.bundle.trust import Bundle, BundleRefused, inspect
 from vedette.compiler.plan import Plan
 from vedette.config import Config
 from vedette.engine.artifact import Artifact
@@ -99,11 +99,14 @@ class Rules:
         return _of_bundle(*loaded)
 
     def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
-        """Install ``[bundles] file`` when it is not older than the current bundle."""
+        """Install ``[bundles] file``; one that is older than the current bundle is passed over, as it is at every start
+        of an agent that a newer one was pushed to."""
         assert self._file is not None
         try:
             data = self._file.read_bytes()
-            if current is not None and hashlib.sha256(data).hexdigest() == current.sha256:
+            if current is not None and (
+                inspect(data).version < current.version or hashlib.sha256(data).hexdigest() == current.sha256
+            ):
                 return None
             return self._install(data)
         except (OSError, BundleRefused) as error:

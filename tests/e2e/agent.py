@@ -176,6 +176,7 @@ class Agent(Process):
         def check() -> dict[str, Any] | None:
             self.alive()
             status = self.status()
+            assert status["identity_broken"] == []  # at every moment, not only at the end
             counts = status["inputs"].get(name, {"stored": 0})
             done = not status["backlog"] and not status["alerts"]["in_outbox"]
             return status if done and (stored is None or counts["stored"] >= stored) else None
@@ -184,7 +185,6 @@ class Agent(Process):
             found: dict[str, Any] = until("the agent to settle", check, seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{json.dumps(self.status())}\n{self.text()[-4000:]}") from None
-        assert found["identity_broken"] == []
         return found
 
     # --- what it left on disk

@@ -15,7 +15,7 @@ from paho.mqtt.client import MQTTv5
 
 from tests.broker import Broker, free_port
 from tests.broker import running as broker_running
-from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.agent import Agent, landed, until, vedette
 from tests.e2e.test_landing import AGENT, Landing, session
 from tests.outbox.kit import block, unblock
 from vedette.event import MAX_EVENT
@@ -26,6 +26,12 @@ HEAD = b"<38>Nov 20 10:00:00 web1 sshd[7]: "
 ATTACK = HEAD + b"Failed password for root from 203.0.113.9 port 22 ssh2"
 """What the starter rule of that name finds."""
 TITLE = "Failed SSH Password for Root"
+
+
+def publish(broker: Broker, *messages: tuple[str, bytes]) -> None:
+    """With QoS 1, in order."""
+    parts = [(topic, payload, 1, False) for topic, payload in messages]
+    paho.mqtt.publish.multiple(parts, hostname="127.0.0.1", port=broker.port, protocol=MQTTv5)
 
 
 class Everything:
@@ -64,8 +70,7 @@ class Everything:
             file.write(data)
 
     def publish(self, *payloads: bytes, topic: str = "plant/press/1") -> None:
-        messages = [(topic, payload, 1, False) for payload in payloads]
-        paho.mqtt.publish.multiple(messages, hostname="127.0.0.1", port=self.broker.port, protocol=MQTTv5)
+        publish(self.broker, *((topic, payload) for payload in payloads))
 
     def judged(self, name: str, events: int) -> dict[str, Any]:
         """The input's counters once ``events`` of it, in all, are judged."""
@@ -291,6 +296,34 @@ def test_a_broker_that_is_away(tmp_path: Path) -> None:
         agent.kill()
         landing.kill()
         broker.kill()
+
+
+def test_payloads_that_the_region_cannot_read(tmp_path: Path) -> None:
+    """What is no batch of alerts, or no JSON on a status topic, is kept in the table ``bad`` with topic and reason, and
+    told; alerts among it land."""
+    with broker_running(tmp_path / "broker") as broker:
+        agent, landing = Agent(tmp_path / "a"), Landing(tmp_path / "landing", broker)
+        agent.configure(AGENT.format(port=agent.port, url=broker.url))
+        try:
+            landing.start()
+            session(broker)
+            agent.up()
+            publish(broker, ("vedette/v1/f1/edge-9/alerts", b"\xff\x00 no batch"))
+            publish(broker, ("vedette/v1/f1/edge-9/status", b"{no json"))
+            with socket.create_connection(("127.0.0.1", agent.port)) as connection:
+                connection.sendall(ATTACK + b"\n")
+            agent.settled(1)
+            until("the bad payloads", lambda: len(landed(landing.folder, "bad")) == 2)
+        finally:
+            agent.kill()
+            landing.kill()
+    assert len(agent.alerts(landing.folder)) == 1
+    bad = {row["topic"].rpartition("/")[2]: row for row in landed(landing.folder, "bad")}
+    assert bad["alerts"]["payload"] == b"\xff\x00 no batch"
+    assert bad["status"]["payload"] == b"{no json"
+    assert all(row["reason"] for row in bad.values())
+    assert "payload_undecodable" in landing.text()
+    assert "vedette/v1/f1/edge-9/" in landing.text()
 
 
 def test_a_landing_that_cannot_be_written(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     rng = chance()
     parts = split(b"".join(traffic.blocks(12, LINES, attack_rate=0.004)), KILLS + 1)
     agent = Agent(tmp_path / "a")
-    agent.configure(SYSLOG.format(port=agent.port))
+    agent.configure(SYSLOG.format(port=agent.port) + '[raw_log]\nsegment_bytes = "256KiB"\n')
     agent.up()
     handed = stored = 0
     try:

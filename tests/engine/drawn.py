@@ -216,6 +216,11 @@ def _sd(text: str) -> str:
     return re.sub(r'(["\\\]])', r"\\\1", text)
 
 
+def structured(p: str, q: str) -> str:
+    """An RFC 5424 header with the parameters ``p`` and ``q`` of ``s@1``."""
+    return f'<165>1 2026-08-01T10:00:00Z web1 app 12 ID [s@1 p="{_sd(p)}" q="{_sd(q)}"] '
+
+
 @st.composite
 def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
     """An event in any of the shapes that decoders know; sometimes with bytes that are no UTF-8 in it."""
@@ -230,8 +235,7 @@ def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
         program = draw(st.sampled_from(["app[12]", "sshd[7]", "sudo", "CRON[1]", "kernel", "tasK"]))
         line = draw(st.sampled_from(["<38>", "", "<13>"])) + f"Nov 20 10:00:00 {host} {program}: {text}"
     elif kind == 4:
-        data = f'[s@1 p="{_sd(text)}" q="{_sd(draw(event_text(fragments)))}"]'
-        line = f"<165>1 2026-08-01T10:00:00Z web1 app 12 ID {data} {draw(event_text(fragments))}"
+        line = structured(text, draw(event_text(fragments))) + draw(event_text(fragments))
     elif kind == 5:
         line = draw(st.sampled_from(["<38>Nov 20 10:00:00 web1 app: ", "<38>Nov 20 10:00:00 web1 app: @cee: "]))
         line += draw(json_object(fragments))

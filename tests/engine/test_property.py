@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from array import array
 from collections import defaultdict
@@ -20,10 +21,11 @@ from tests import reference
 from tests.engine import drawn
 from vedette.compiler import plan as plans
 from vedette.compiler import sigma
-from vedette.compiler.ir import Rule, fold
+from vedette.compiler.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule, fold, leaves, text
 from vedette.compiler.plan import Plan
 from vedette.engine import evaluate
 from vedette.engine.match import Engine
+from vedette.engine.scan import refused
 from vedette.event import Chunk, LogSource
 from vedette.inputs.decode import record
 
@@ -92,26 +94,175 @@ def agree(plan: Plan, events: list[drawn.Drawn], *, ends: bool = False, reloaded
     return expected
 
 
-def rule(number: int, expr: object, predicates: list[object]) -> Rule:
-    return Rule(str(number), f"rule {number}", "low", (), LogSource(), (), expr, str(number), "f.yml", 1)  # type: ignore[arg-type]
+def rule(number: int, expr: Expr) -> Rule:
+    return Rule(str(number), f"rule {number}", "low", (), LogSource(), (), expr, str(number), "f.yml", 1)
 
 
-@cases(3000)
+@cases(150)
 @given(data=st.data())
 def test_prefilter_on_off_and_reference_agree_on_random_plans(data: st.DataObject) -> None:
     """Any predicates under any expression over any codec's events: one answer, however it is found."""
     fragments = data.draw(drawn.FRAGMENTS)
     predicates = data.draw(st.lists(drawn.predicate(fragments), min_size=1, max_size=6, unique=True))
-    rules = [
-        rule(i, expr, predicates)  # type: ignore[arg-type]
-        for i, expr in enumerate(data.draw(st.lists(drawn.exprs(len(predicates)), min_size=1, max_size=5)))
-    ]
+    exprs = data.draw(st.lists(drawn.exprs(len(predicates)), min_size=1, max_size=5))
+    rules = [rule(i, expr) for i, expr in enumerate(exprs)]
     salt = data.draw(st.integers(0, 3)).to_bytes(1, "big")
     plan = plans.build(rules, predicates, cost=lambda literal: zlib.crc32(salt + literal) / 2**32)
     events = data.draw(st.lists(drawn.event(fragments), min_size=1, max_size=6))
     with mock.patch.object(evaluate, "SCAN_FROM", data.draw(st.sampled_from([1, 8, 1000]))):
         matches = agree(plan, events, ends=data.draw(st.booleans()), reloaded=data.draw(st.booleans()))
     note(f"{len(matches)} matches")
+
+
+def scalars(value: object) -> list[object]:
+    return [leaf for leaf in leaves(value) if text(leaf) is not None]
+
+
+@st.composite
+def cut_from(draw: st.DrawFn, event: drawn.Drawn) -> Predicate | None:
+    """A predicate that holds for ``event``, made of one of its own values; None when it has none."""
+    decoded = record(event.raw, event.codec, origin=event.origin)
+    values = [(name, leaf) for name, value in decoded.fields().items() for leaf in scalars(value)]
+    values += [(KEYWORDS, item) for item in decoded.keywords()]
+    if not values:
+        return None
+    name, value = draw(st.sampled_from(values))
+    own = str(text(value))
+    cased = draw(st.booleans())
+    if not cased:
+        own = fold(own)
+    start = draw(st.integers(0, len(own)))
+    stop = draw(st.integers(start, len(own)))
+    part = own[start:stop]
+    match draw(st.integers(0, 6)):
+        case 0 if name != KEYWORDS:
+            return Predicate(name, Op.EXACT, own, cased)
+        case 1 if name != KEYWORDS:
+            return Predicate(name, Op.PREFIX, own[:stop], cased)
+        case 2 if name != KEYWORDS:
+            return Predicate(name, Op.SUFFIX, own[start:], cased)
+        case 3:
+            middle = draw(st.integers(start, stop))
+            parts = (STAR, own[start:middle], ANY, own[middle + 1 : stop], STAR) if middle < stop else (STAR,)
+            return Predicate(name, Op.GLOB, tuple(p for p in parts if p), cased)
+        case 4 if cased:
+            pattern = re.escape(part).replace("\0", r"\x00")
+            return Predicate(name, Op.REGEX, pattern, True, draw(st.sampled_from(["", "i"])))
+        case 5 if isinstance(value, int | float) and not isinstance(value, bool):
+            return Predicate(name, Op.NUMBER, value)
+    return Predicate(name, Op.CONTAINS, part, cased)
+
+
+@cases(300)
+@given(data=st.data())
+def test_a_rule_made_of_an_events_own_values_finds_it(data: st.DataObject) -> None:
+    """What is in a decoded value is found through the prefilter, whatever the codec's bytes look like."""
+    fragments = data.draw(drawn.FRAGMENTS)
+    events = data.draw(st.lists(drawn.event(fragments), min_size=1, max_size=4))
+    predicates: list[Predicate] = []
+    for event in events:
+        made = data.draw(st.lists(cut_from(event), max_size=4))
+        predicates += [predicate for predicate in made if predicate is not None and predicate not in predicates]
+    if not predicates:
+        return
+    rules = [rule(i, Leaf(i)) for i in range(len(predicates))]
+    salt = data.draw(st.integers(0, 3)).to_bytes(1, "big")
+    plan = plans.build(rules, predicates, cost=lambda literal: zlib.crc32(salt + literal) / 2**32)
+    matches = agree(plan, events, ends=data.draw(st.booleans()))
+    assert {number for _, number in matches} == set(range(len(predicates)))
+
+
+DIGITS = st.text("0123456789", min_size=1, max_size=20)
+NUMBER_TEXTS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "-"]),
+    DIGITS.map(lambda digits: digits.lstrip("0") or "0"),
+    st.one_of(st.just(""), DIGITS.map(".{}".format)),
+    st.one_of(st.just(""), st.builds("{}{}{}".format, st.sampled_from("eE"), st.sampled_from(["", "+", "-"]), DIGITS)),
+).filter(lambda number: len(number.lower().partition("e")[2]) < 4)
+
+
+@cases(300)
+@given(number=st.one_of(NUMBER_TEXTS, st.sampled_from(drawn.NUMBERS)), data=st.data())
+def test_numbers_are_found_as_python_prints_them(number: str, data: st.DataObject) -> None:
+    """Any way to write a number in JSON: rules cut from its printed form find it through the prefilter."""
+    event = drawn.Drawn("json", f'{{"a": {number}}}'.encode(), "")
+    made = data.draw(st.lists(cut_from(event), min_size=3, max_size=8))
+    predicates = list(dict.fromkeys(predicate for predicate in made if predicate is not None))
+    plan = plans.build([rule(i, Leaf(i)) for i in range(len(predicates))], predicates)
+    assert len(agree(plan, [event])) == len(predicates)
+
+
+WORDS = st.text("aksAKS \u017f\u212a\\/]\"'#", min_size=3, max_size=7)
+
+
+@cases(300)
+@given(texts=st.lists(WORDS, min_size=1, max_size=3), data=st.data())
+def test_escaped_texts_are_found(texts: list[str], data: st.DataObject) -> None:
+    """However JSON or structured data write a text, and in whatever case, a search for it finds it."""
+    predicates, events = [], []
+    for own in texts:
+        shown = data.draw(drawn.variant(own))
+        if data.draw(st.booleans()):
+            events.append(drawn.Drawn("json", f'{{"a": {data.draw(drawn.json_string(shown))}}}'.encode(), ""))
+            name = data.draw(st.sampled_from(["a", KEYWORDS]))
+        else:
+            events.append(drawn.Drawn("syslog", drawn.structured(shown, "x").encode(), ""))
+            name = data.draw(st.sampled_from(["s@1.p", KEYWORDS]))
+        start = data.draw(st.integers(0, len(own) - 3))
+        predicates.append(Predicate(name, Op.CONTAINS, fold(own)[start : data.draw(st.integers(start + 3, len(own)))]))
+    predicates = list(dict.fromkeys(predicates))
+    plan = plans.build([rule(i, Leaf(i)) for i in range(len(predicates))], predicates)
+    assert {number for _, number in agree(plan, events)} == set(range(len(predicates)))
+
+
+_TOKENS = (
+    *((r"[^[:space:]]", "x"), ("[[:digit:]]", "5"), ("[a[:digit:]]", "7"), ("[^a]", "\u00e9"), ("[]x]", "]")),
+    *((r"\d", "5"), (r"\w", "k"), (r"\s", " "), (".", "\u212a"), ("^", ""), ("$", ""), (r"\b", ""), (r"\\", "\\")),
+    *((r"\.", "."), (r"\/", "/"), ("/", "/"), (r"\x41", "A"), ("k", "k"), ("passw", "passw"), ("ord", "ord")),
+    *(("]", "]"), ("a{,2}", "a{,2}"), ("{", "{"), ("}", "}"), (r"\x{17f}", "\u017f"), (r"\u0041", "u0041")),
+)
+
+
+@st.composite
+def regex_and_text(draw: st.DrawFn, depth: int = 0) -> tuple[str, str]:
+    """A regular expression, and a text that it describes but for its anchors."""
+    kind = draw(st.integers(0, 9 if depth < 3 else 4))
+    if kind <= 4:
+        return draw(st.sampled_from(_TOKENS))
+    inner = st.deferred(lambda: regex_and_text(depth + 1))
+    pattern, own = draw(inner)
+    if kind == 5:
+        other, other_text = draw(inner)
+        return draw(st.sampled_from([(f"(?:{pattern}|{other})", own), (f"({pattern}|{other})", other_text)]))
+    if kind == 6:
+        repeats, times = draw(
+            st.sampled_from(
+                [("*", 0), ("?", 0), ("{0,2}", 0), ("+", 1), ("{1,2}", 2), ("{2}", 2), ("*?", 1), ("{2,}", 3)]
+            )
+        )
+        return f"(?:{pattern}){repeats}", own * times
+    for _ in range(2):
+        more, more_text = draw(inner)
+        pattern, own = pattern + more, own + more_text
+    return pattern, own
+
+
+@cases(200)
+@given(drawn_regexes=st.lists(regex_and_text(), min_size=1, max_size=4), data=st.data())
+def test_literals_of_a_regex_are_in_what_it_matches(drawn_regexes: list[tuple[str, str]], data: st.DataObject) -> None:
+    """Regexes with everything in them that Python and PCRE read differently: the prefilter drops no match."""
+    predicates = []
+    for pattern, _ in drawn_regexes:
+        flags = data.draw(st.sampled_from(["", "i", "m", "s"]))
+        if not refused([evaluate.pattern(Predicate("message", Op.REGEX, pattern, True, flags))]):
+            predicates.append(Predicate("message", Op.REGEX, pattern, True, flags))
+    predicates = list(dict.fromkeys(predicates))
+    plan = plans.build([rule(i, Leaf(i)) for i in range(len(predicates))], predicates)
+    events = [drawn.Drawn("text", (own or "x").encode(), "") for _, own in drawn_regexes]
+    batch = chunks(events, False)
+    expected = found(Engine(plan, route=False, prefilter=False), batch)
+    assert found(Engine(plan, route=False), batch) == expected
 
 
 _MODIFIERS = (
@@ -134,7 +285,7 @@ def detection(draw: st.DrawFn, fragments: list[str]) -> dict[str, object]:
     return made
 
 
-@cases(1500)
+@cases(80)
 @given(data=st.data())
 def test_sigma_rules_mean_the_same_on_every_path(data: st.DataObject) -> None:
     """Rules written as YAML: parsed, compiled, dumped and loaded, they match what the reference says."""

@@ -10,6 +10,7 @@ Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused]``.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,15 +76,15 @@ class Plan:
         try:
             form, predicates, rules, literals, refused = msgpack.unpackb(data, use_list=True, strict_map_key=True)
             if form != FORMAT:
-                raise ValueError(f"plan format {form}; this version reads {FORMAT}: rebuild the bundle with it")
+                raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
-                tuple(frozenset(x) if x is not None else None for x in literals),
+                tuple(frozenset(_all(bytes, x)) if x is not None else None for x in literals),
                 tuple(Refusal(*x) for x in refused),
             )
-        except (TypeError, IndexError, msgpack.UnpackException, RecursionError) as error:
-            raise ValueError(f"not a plan: {error}") from error
+        except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
+            raise ValueError(f"not a plan that this version can run: {error}") from error
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
         if bad or len(plan.literals) != len(plan.rules):
             raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
@@ -106,9 +107,37 @@ def _rule_row(r: Rule) -> list[Any]:
 def _rule(row: list[Any]) -> Rule:
     rule_id, title, level, tags, source, fields, expr, digest, path, line = row
     parsed: Expr = load(expr)
+    _all(str, [rule_id, title, level, digest, path, *tags, *source, *fields])
+    _all(int, [line])
     return Rule(rule_id, title, level, tuple(tags), LogSource(*source), tuple(fields), parsed, digest, path, line)
 
 
 def _predicate(row: list[Any]) -> Predicate:
     name, op, value, cased, option = row
-    return Predicate(name, Op(op), tuple(value) if isinstance(value, list) else value, cased, option)
+    predicate = Predicate(name, Op(op), tuple(value) if isinstance(value, list) else value, cased, option)
+    _all(str, [name, option])
+    _all(bool, [cased])
+    match predicate.op:
+        case Op.NULL | Op.EXISTS:
+            fits = value is None
+        case Op.NUMBER | Op.LT | Op.LTE | Op.GT | Op.GTE | Op.TIME_PART:
+            fits = type(value) in (int, float)
+        case Op.GLOB:
+            fits = isinstance(value, list) and bool(_all(str, value))
+        case Op.REGEX:
+            fits = isinstance(value, str) and set(option) <= set("ims")
+        case Op.CIDR:
+            fits = isinstance(value, str) and bool(ipaddress.ip_network(value))
+        case _:
+            fits = isinstance(value, str)
+    if not fits:
+        raise ValueError(f"{value!r:.80} is no value for {op}")
+    return predicate
+
+
+def _all(kind: type, values: list[Any]) -> list[Any]:
+    """``values``; raises ValueError when one is not of ``kind``."""
+    wrong = next((value for value in values if type(value) is not kind), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r:.80} is not of type {kind.__name__}")
+    return values

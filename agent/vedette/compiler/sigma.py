@@ -79,7 +79,11 @@ _FLAGS = {
 
 
 class Unsupported(ValueError):
-    """A rule asks for something valid that Vedette cannot do."""
+    """A rule asks for something valid that Vedette cannot do; ``part``: the key of the rule that it is about."""
+
+    def __init__(self, reason: str, part: str = "") -> None:
+        super().__init__(reason)
+        self.part = part
 
 
 @dataclass(slots=True)
@@ -131,17 +135,22 @@ def load(paths: Iterable[Path]) -> RuleSet:
 def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
     """Compile every document of one rule file into ``rules``."""
     try:
-        nodes = list(yaml.compose_all(content, Loader=SigmaYAMLLoader))
-        documents = list(yaml.load_all(content, Loader=SigmaYAMLLoader))
+        loader = SigmaYAMLLoader(content)
+        nodes: list[Any] = []
+        while loader.check_node():
+            nodes.append(loader.get_node())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        reason = " ".join(str(getattr(error, "problem", None) or error).split())
-        rules.refused.append(Refusal(path, mark.line + 1 if mark else 1, "", "", f"not valid YAML: {reason}"))
+        rules.refused.append(_not_yaml(path, 1, error))
         return
-    for node, document in zip(nodes, documents, strict=True):
-        if node is None or document is None:
-            continue
+    for node in nodes:
         line = node.start_mark.line + 1
+        try:
+            document = loader.construct_document(node)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            rules.refused.append(_not_yaml(path, _repeated_key(node) or line, error))
+            continue
+        if document is None:
+            continue
         known = document if isinstance(document, dict) else {}
         rule_id, title = str(known.get("id", "")), str(known.get("title", ""))
         try:
@@ -149,14 +158,40 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             rules.ids.add(rule.id)
             rules.rules.append(rule)
         except (SigmaError, Unsupported) as error:
-            at = _line_at_fault(node, document) or line
+            at = _line_at_fault(node, document, error) or line
             reason = str(error.args[0] if error.args else error)
             rules.refused.append(Refusal(path, at, rule_id, title, reason))
         except (RecursionError, TypeError, AttributeError, ValueError, KeyError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
-            at = _line_at_fault(node, document) or line
+            at = _line_at_fault(node, document, error) or line
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
             rules.refused.append(Refusal(path, at, rule_id, title, reason[:300]))
+
+
+def _not_yaml(path: str, line: int, error: Exception) -> Refusal:
+    mark = getattr(error, "problem_mark", None)
+    reason = " ".join(str(getattr(error, "problem", None) or error).split())
+    return Refusal(path, mark.line + 1 if mark else line, "", "", f"not valid YAML: {reason}")
+
+
+def _repeated_key(document: Any) -> int | None:
+    """The line of the first key that its mapping has already; None when there is none."""
+    stack, seen = [document], set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            keys = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                    return int(key.start_mark.line) + 1
+                keys.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+            stack.extend(value for _, value in reversed(node.value))
+        elif isinstance(node, yaml.SequenceNode):
+            stack.extend(reversed(node.value))
+    return None
 
 
 def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
@@ -164,13 +199,13 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
         raise Unsupported(f"expects a mapping with title, logsource and detection, not {type(document).__name__}")
     for key in ("correlation", "filter", "action"):
         if key in document:
-            raise Unsupported(f"'{key}' documents are not supported yet; single detections are")
+            raise Unsupported(f"'{key}' documents are not supported yet; single detections are", key)
     parsed = SigmaRule.from_dict(document, source=SigmaRuleLocation(Path(path), line))
     if not parsed.title:
         raise Unsupported("title is missing")
     rule_id = str(parsed.id) if parsed.id else _derived_id(document)
     if rule_id in rules.ids:
-        raise Unsupported(f"id {rule_id} is used by an earlier rule")
+        raise Unsupported(f"id {rule_id} is used by an earlier rule", "id")
     for detection in parsed.detection.detections.values():
         _check_placeholders(detection)
     first = len(rules.predicates)
@@ -216,7 +251,7 @@ def meaning_digest(expr: Expr, predicates: list[Predicate], source: LogSource) -
 
 def _expr(rules: RuleSet, node: Any, depth: int = 0) -> Expr:
     if depth > MAX_DEPTH:
-        raise Unsupported(f"the condition is nested deeper than {MAX_DEPTH}")
+        raise Unsupported(f"the condition is nested deeper than {MAX_DEPTH}", "condition")
     match node:
         case ConditionAND():
             return And(tuple(_expr(rules, arg, depth + 1) for arg in node.args))
@@ -228,7 +263,7 @@ def _expr(rules: RuleSet, node: Any, depth: int = 0) -> Expr:
             return _value(rules, node.field, node.value)
         case ConditionValueExpression():
             return _value(rules, KEYWORDS, node.value)
-    raise Unsupported("the condition is empty")
+    raise Unsupported("the condition is empty", "condition")
 
 
 def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
@@ -330,25 +365,31 @@ def _check_placeholders(detection: SigmaDetection) -> None:
                     raise Unsupported(f"the placeholder {name[0]} has no value: no pipeline gives one")
 
 
-def _line_at_fault(node: Any, document: Any) -> int | None:
-    """The line of the first detection item that is refused by itself, else of the condition; None: unknown."""
-    detection = _child(node, "detection")
-    if detection is None or not isinstance(document, dict) or not isinstance(document.get("detection"), dict):
-        return None
-    for key, value in detection.value:
-        if key.value == "condition":
-            continue
-        definition = document["detection"].get(key.value)
-        for item, item_node in _items(definition, key, value):
-            try:
-                detection = SigmaDetection.from_definition(item)
-                _check_placeholders(detection)
-                _expr(RuleSet(), detection.postprocess(_NO_DETECTIONS))
-            except Exception:  # whatever it is, it is the fault being looked for
-                return int(item_node.start_mark.line) + 1
-    for key, _ in detection.value:
-        if key.value == "condition":
-            return int(key.start_mark.line) + 1
+def _line_at_fault(node: Any, document: Any, error: Exception) -> int | None:
+    """The line of the first detection item that is refused by itself, else of the condition or of the part of the
+    rule that ``error`` is about; None: unknown."""
+    part = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
+    part = {"identifier": "id", "recursion": "condition"}.get(part, part)
+    if isinstance(error, Unsupported):
+        part = error.part
+    selections = _child(node, "detection")
+    if isinstance(selections, yaml.MappingNode) and isinstance(document, dict):
+        for key, value in selections.value:
+            if key.value == "condition":
+                continue
+            for item, item_node in _items(document["detection"].get(key.value), key, value):
+                try:
+                    detection = SigmaDetection.from_definition(item)
+                    _check_placeholders(detection)
+                    _expr(RuleSet(), detection.postprocess(_NO_DETECTIONS))
+                except Exception:  # whatever it is, it is the fault being looked for
+                    return int(item_node.start_mark.line) + 1
+        if part == "condition":
+            node = selections
+    if isinstance(node, yaml.MappingNode):
+        for key, _ in node.value:
+            if key.value == part:
+                return int(key.start_mark.line) + 1
     return None
 
 
@@ -358,7 +399,9 @@ _NO_DETECTIONS: Any = None
 
 def _items(definition: Any, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
     """Pairs of (a definition with one item, its YAML node), down to single keys of mappings."""
-    if isinstance(definition, dict) and isinstance(value, yaml.MappingNode):
+    if not definition:
+        yield definition, key
+    elif isinstance(definition, dict) and isinstance(value, yaml.MappingNode):
         for (name, item), (item_key, _) in zip(definition.items(), value.value, strict=False):
             yield {name: item}, item_key
     elif isinstance(definition, list) and isinstance(value, yaml.SequenceNode):

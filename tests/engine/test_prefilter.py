@@ -1,0 +1,163 @@
+"""The chunk scan: which events it names, in both ways of delimiting, and where it gives up."""
+
+from __future__ import annotations
+
+from array import array
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.test_property import rule
+from vedette.compiler.ir import Leaf, Not, Op, Predicate
+from vedette.compiler.plan import Plan, build
+from vedette.engine import prefilter
+from vedette.engine.match import Engine
+from vedette.engine.prefilter import Candidate, Prefilter, measured
+from vedette.event import Chunk
+
+
+def plan_of(*texts: str | None) -> Plan:
+    """A rule per text: ``f`` contains it; None: a rule that is always a candidate."""
+    predicates = [Predicate("message", Op.CONTAINS if text else Op.EXISTS, text) for text in texts]
+    return build([rule(i, Leaf(i)) for i in range(len(texts))], predicates)
+
+
+def lines(*events: bytes) -> Chunk:
+    return Chunk("in", "text", 0, b"".join(event + b"\n" for event in events))
+
+
+def datagrams(*events: bytes) -> Chunk:
+    ends, end = array("I"), 0
+    for event in events:
+        ends.append(end := end + len(event))
+    return Chunk("in", "text", 0, b"".join(events), ends)
+
+
+def named(found: list[Candidate], chunk: Chunk) -> list[tuple[bytes, list[int]]]:
+    return [(chunk.data[start:end], sorted(rules)) for start, end, rules in found]
+
+
+def test_lines_with_a_literal_are_named_once() -> None:
+    """Each event with hits, in order, with the rules of all its hits; neighbours are not."""
+    chunk = lines(b"no", b"alpha and beta, alpha", b"", b"beta", b"no")
+    hits = list(Prefilter(plan_of("alpha", "beta", "gamma")).hits(chunk))
+    assert named(hits, chunk) == [(b"alpha and beta, alpha", [0, 1]), (b"beta", [1])]
+
+
+def test_explicit_ends() -> None:
+    """Events may hold newlines; a hit across two events names the second only: too many, never too few."""
+    chunk = datagrams(b"a\nalpha\n", b"al", b"pha", b"beta")
+    hits = list(Prefilter(plan_of("alpha", "beta")).hits(chunk))
+    assert named(hits, chunk) == [(b"a\nalpha\n", [0]), (b"pha", [0]), (b"beta", [1])]
+    assert not list(Engine(plan_of("alpha"), route=False).judge(datagrams(b"al", b"pha")))
+
+
+def test_no_event_and_no_literal() -> None:
+    """Empty chunks and plans without literals name nothing."""
+    empty = Prefilter(Plan((), (), ()))
+    assert list(empty.hits(lines(b"x"))) == []
+    assert empty.databases() == {}
+    plan = Prefilter(plan_of("alpha"))
+    assert list(plan.hits(lines())) == []
+    assert list(plan.hits(datagrams())) == []
+    assert list(plan.candidates(lines(), frozenset({0}))) == []
+
+
+def test_rules_without_literals_are_candidates_everywhere() -> None:
+    """``always`` and hits come together, event by event."""
+    filtered = Prefilter(plan_of("alpha", None))
+    assert filtered.always == {1}
+    chunk = lines(b"x", b"alpha", b"y")
+    found = list(filtered.candidates(chunk, filtered.always))
+    assert named(found, chunk) == [(b"x", [1]), (b"alpha", [0, 1]), (b"y", [1])]
+    assert named(list(filtered.candidates(chunk, frozenset())), chunk) == [(b"alpha", [0])]
+
+
+def test_guards_name_every_filtered_rule() -> None:
+    """A JSON escape of an ASCII character: all rules with literals; a number: those with digits in a literal."""
+    filtered = Prefilter(plan_of("alpha", "4720", None))
+    chunk = lines(rb'{"message": "\u0061lpha"}', b"1.0e3", b"al\xe2\x84\xaa")
+    assert named(list(filtered.hits(chunk)), chunk) == [
+        (rb'{"message": "\u0061lpha"}', [0, 1]),
+        (b"1.0e3", [1]),
+        (b"al\xe2\x84\xaa", [0, 1]),
+    ]
+
+
+@pytest.mark.parametrize("text", ['say "hi"', "a/b/c", "C:\\Temp\\x", "a]b]c", '\\"quoted\\"', "\\\\srv\\share"])
+def test_backslash_escapes_are_tolerated(text: str) -> None:
+    """A literal is found plain, and as JSON and RFC 5424 escape it."""
+    filtered = Prefilter(plan_of(text))
+    assert filtered.always == frozenset()
+    plain = text.encode()
+    escaped = plain.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    for raw in (plain, escaped, escaped.replace(b"/", b"\\/"), escaped.replace(b"]", b"\\]")):
+        assert len(list(filtered.hits(lines(b"x" + raw + b"y")))) == 1
+
+
+def test_too_many_hits_make_every_event_a_candidate() -> None:
+    """Past the bound the chunk's events are all candidates of all filtered rules: nothing is missed."""
+    plan = plan_of("alpha", "beta", None)
+    chunk = lines(b"beta", *[b"alpha alpha"] * 20, b"nothing", b"beta")
+    expected = [(m.start, m.rule) for m in Engine(plan, route=False, prefilter=False).judge(chunk)]
+    for most in (1, 2, 5, 41, 42, 43, 100):
+        with mock.patch.object(prefilter, "MAX_HITS", most):
+            found = list(Prefilter(plan).hits(chunk))
+            if most <= 42:
+                assert named(found, chunk) == [(chunk.data[a:b], [0, 1]) for a, b in chunk.spans()]
+            assert [(m.start, m.rule) for m in Engine(plan, route=False).judge(chunk)] == expected
+
+
+def test_the_real_bound_holds() -> None:
+    """A chunk of a hundred thousand hits is judged whole."""
+    plan = plan_of("alpha", "omega")
+    chunk = lines(*[b"alpha" * 100] * 1000, b"omega")
+    assert len(list(Engine(plan, route=False).judge(chunk))) == 1001
+
+
+PIECES = st.sampled_from([b"alpha", b"beta", b"lph", b" ", b"a", b"\n"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(PIECES, max_size=4).map(b"".join), max_size=8))
+def test_events_are_named_exactly(events: list[bytes]) -> None:
+    """In explicit ends: every event that holds a literal is named, in order, at its own bounds."""
+    chunk = datagrams(*(event or b"\n" for event in events))
+    hits = list(Prefilter(plan_of("alpha", "beta")).hits(chunk))
+    spans = list(chunk.spans())
+    assert [(hit.start, hit.end) for hit in hits] == sorted({(hit.start, hit.end) for hit in hits})
+    assert {(hit.start, hit.end) for hit in hits} <= set(spans)
+    for start, end in spans:
+        wanted = {i for i, text in enumerate((b"alpha", b"beta")) if text in chunk.data[start:end]}
+        assert wanted <= {i for hit in hits if hit.start == start for i in hit.rules}
+
+
+def test_databases_are_used() -> None:
+    """A dumped scan loads and names the same; a damaged one is a ValueError."""
+    plan = plan_of("alpha", "beta")
+    first = Prefilter(plan)
+    second = Prefilter(plan, first.databases())
+    chunk = lines(b"alpha", b"x", b"beta")
+    assert list(second.hits(chunk)) == list(first.hits(chunk))
+    with pytest.raises(ValueError, match="cannot be loaded"):
+        Prefilter(plan, {"prefilter": b"damaged"})
+
+
+def test_measured_costs() -> None:
+    """A literal costs its share of the sample's lines, escapes tolerated; an unseen one costs less than one seen."""
+    sample = b'alpha beta\nALPHA\n{"path": "a\\/b\\/c"}\nx\n'
+    cost = measured({b"alpha", b"beta", b"a/b/c", b"gamma-delta", b"xyz"}, sample)
+    assert 0.5 <= cost(b"alpha") < 0.8
+    assert 0.25 <= cost(b"beta") < 0.6
+    assert 0.25 <= cost(b"a/b/c") < 0.6
+    assert cost(b"gamma-delta") < cost(b"xyz") <= 0.25
+    assert measured(set(), sample)(b"x") >= 0
+
+
+def test_a_negated_literal_is_not_required() -> None:
+    """NOT gives no literal: such a rule sees every event."""
+    predicates = [Predicate("message", Op.CONTAINS, "alpha")]
+    plan = build([rule(0, Not(Leaf(0)))], predicates)
+    assert [m.start for m in Engine(plan, route=False).judge(lines(b"alpha", b"x"))] == [6]

@@ -1,0 +1,308 @@
+"""The commands as their users see them: what they print, where, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from vedette.cli import main
+from vedette.config import RawLogSettings
+from vedette.event import Chunk, Cursor
+from vedette.outbox.envelope import encode
+from vedette.rawlog.log import RawLog
+from vedette.report import Counters
+from vedette.store import Store
+
+RULE = """\
+title: Failed Password
+id: 6a1f0000-0000-4000-8000-000000000001
+status: test
+description: A test's own rule.
+author: Vedette
+date: 2026-11-21
+logsource: {product: linux, service: sshd}
+detection:
+    keywords: ['Failed password']
+    condition: keywords
+falsepositives: [none]
+level: high
+"""
+ATTACK = "Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
+HARMLESS = "Nov 20 10:00:00 web1 sshd[7]: Connection closed"
+
+
+def vedette(*arguments: object, stdin: str | bytes = "") -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+
+
+def ended(result: Result, code: int) -> Result:
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "one.yml").write_text(RULE)
+    (folder / "one.test.yml").write_text(f'- match: "{ATTACK}"\n- no_match: "{HARMLESS}"\n')
+    return folder
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands(main)), ids=" ".join)
+def test_help(path: tuple[str, ...]) -> None:
+    """Every command explains itself, and one that does something shows an example of itself."""
+    shown = ended(vedette(*path, "--help"), 0).output
+    assert len(shown.splitlines()) > 3
+    if "COMMAND [ARGS]" not in shown:
+        assert f"Example: vedette {' '.join(path)}" in " ".join(shown.split())
+
+
+def test_version() -> None:
+    """Version of the agent and of the library that databases are bound to."""
+    assert ended(vedette("version"), 0).output.startswith("vedette 0.")
+    assert "vectorscan" in vedette("version").output
+
+
+def test_an_unknown_command() -> None:
+    """Exit code 2 and what there is."""
+    assert "No such command 'stauts'" in ended(vedette("stauts"), 2).output
+
+
+# --- check
+
+
+def config(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "vedette.toml"
+    path.write_text(f'[agent]\nid = "a1"\ndata_dir = "{tmp_path}/data"\n{text}')
+    return path
+
+
+def test_check(tmp_path: Path, rules: Path) -> None:
+    """A good configuration: 0; a rule that does not run: 1, with its place; mistakes: 2, all of them."""
+    path = config(tmp_path, f'[rules]\npaths = ["{rules}"]\n')
+    assert "1 run" in ended(vedette("check", "-c", path), 0).stdout
+    (rules / "bad.yml").write_text("title: Bad\n")
+    assert f"{rules}/bad.yml:" in ended(vedette("check", "-c", path), 1).stderr
+    path = config(tmp_path, '[ruels]\n[log]\nlevel = "loud"\n')
+    said = ended(vedette("check", "-c", path), 2).stderr
+    assert f"{path}: ruels: unknown key" in said
+    assert f"{path}: log.level: expects one of" in said
+
+
+def test_commands_without_a_configuration(tmp_path: Path) -> None:
+    """Each command that needs one says which file it looked for, and ends with 2."""
+    none = tmp_path / "none.toml"
+    for command in (("run",), ("check",), ("status",), ("alerts",), ("logs", "search", "x")):
+        assert f"{none}: cannot be read" in ended(vedette(*command, "-c", none), 2).stderr
+
+
+# --- scan
+
+
+def test_scan(tmp_path: Path, rules: Path) -> None:
+    """One JSON object per match on standard output, with rule, file and line; a summary on standard error."""
+    log = tmp_path / "auth.log"
+    log.write_text(f"{HARMLESS}\n{ATTACK}\n{HARMLESS}\n{ATTACK}")
+    done = ended(vedette("scan", "--rules", rules, log), 0)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["rule_title"], row["level"], row["kind"], row["file"], row["line"]) for row in found] == [
+        ("Failed Password", "high", "detection", str(log), 2),
+        ("Failed Password", "high", "detection", str(log), 4),
+    ]
+    assert "4 events, 2 candidates, 2 matches of 1 rules" in done.stderr
+
+
+def test_scan_standard_input_and_routes(rules: Path) -> None:
+    """``-`` is standard input; with ``--route`` a rule is asked only about its own log source."""
+    lines = f"{ATTACK}\n{ATTACK.replace('sshd', 'cron')}\n"
+    assert len(ended(vedette("scan", "--rules", rules, "-", stdin=lines), 0).stdout.splitlines()) == 2
+    routed = ended(vedette("scan", "--rules", rules, "--route", "--product", "linux", "-", stdin=lines), 0)
+    assert [json.loads(line)["line"] for line in routed.stdout.splitlines()] == [1]
+    assert ended(vedette("scan", "--rules", rules, "--route", "--product", "windows", "-", stdin=lines), 0).stdout == ""
+
+
+def test_scan_a_json_array(tmp_path: Path, rules: Path) -> None:
+    """The elements of an array are events, counted from 0."""
+    path = tmp_path / "events.json"
+    path.write_text(json.dumps([{"message": "nothing"}, {"message": "Failed password"}]))
+    (row,) = map(json.loads, ended(vedette("scan", "--rules", rules, "--format", "json", path), 0).stdout.splitlines())
+    assert row["line"] == 1
+
+
+@pytest.mark.parametrize("arguments", [("--format", "sylog"), ("--rules", "/none")])
+def test_scan_what_is_not_there(tmp_path: Path, rules: Path, arguments: tuple[str, ...]) -> None:
+    """An unknown format and missing rules end with 2 and say what was asked for."""
+    done = ended(vedette("scan", "--rules", rules, *arguments, "-"), 2)
+    assert arguments[1] in done.stderr
+    assert done.stdout == ""
+
+
+def test_scan_goes_on_after_a_bad_file(tmp_path: Path, rules: Path) -> None:
+    """A file that cannot be read is told and the next is judged; the exit code is 2."""
+    broken, good = tmp_path / "broken.json", tmp_path / "good.log"
+    broken.write_text("[{]")
+    good.write_text(ATTACK + "\n")
+    done = ended(vedette("scan", "--rules", rules, tmp_path / "none.log", broken, good), 2)
+    assert len(done.stdout.splitlines()) == 1
+    assert f"{tmp_path}/none.log" in done.stderr
+    assert f"{broken}: not a JSON array" in done.stderr
+
+
+def test_scan_into_a_pipe_that_closes(tmp_path: Path, rules: Path) -> None:
+    """``vedette scan … | head -1`` ends without a word."""
+    log = tmp_path / "auth.log"
+    log.write_text(f"{ATTACK}\n" * 5000)
+    command = [sys.executable, "-m", "vedette", "scan", "--rules", str(rules), str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b'{"rule_id"')
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait() == 0
+    assert said == b""
+
+
+# --- rules
+
+
+def test_rules_test(rules: Path) -> None:
+    """Good tests: 0. A failure, a rule without tests, a rule that does not run: 1, each with its place."""
+    assert ended(vedette("rules", "test", rules), 0).stdout == "1 rules, 2 events, 0 failures, 0 mistakes\n"
+    (rules / "one.test.yml").write_text(f'- match: "{ATTACK}"\n- match: "{HARMLESS} \\e[2J"\n')
+    (rules / "two.yml").write_text(RULE.replace("0001", "0002").replace("Failed Password", "Two"))
+    (rules / "three.yml").write_text("title: Three\n")
+    done = ended(vedette("rules", "test", rules), 1)
+    said = done.stderr
+    assert f"{rules}/one.test.yml:2: should match and does not" in said
+    assert f"{rules}/two.yml:1: no test events beside it (Two)" in said
+    assert f"{rules}/three.yml:" in said
+    assert "\x1b" not in done.output
+
+
+def test_rules_list(rules: Path) -> None:
+    """A line a rule; one that does not run is in it, and makes the exit code 1."""
+    assert ended(vedette("rules", "list", rules), 0).stdout.split() == [
+        "high", "filtered", "linux//sshd", "Failed", "Password",
+    ]  # fmt: skip
+    (rules / "bad.yml").write_text("title: Bad\n")
+    assert f"refused       {rules}/bad.yml:" in ended(vedette("rules", "list", rules), 1).stdout
+
+
+# --- bundle
+
+
+def test_a_bundle_from_key_to_scan(tmp_path: Path, rules: Path) -> None:
+    """keygen, build, sign, verify, show and scan fit together; another key is refused with exit code 1."""
+    key, path = tmp_path / "region.pem", tmp_path / "b.vbundle"
+    public = ended(vedette("bundle", "keygen", key), 0).stdout.strip()
+    assert public.startswith("ed25519:")
+    ended(vedette("bundle", "build", rules, "-o", path, "--version", 3, "--name", "demo"), 0)
+    assert "refused" in ended(vedette("bundle", "verify", path, "--trusted-key", public), 1).stderr
+    assert public in ended(vedette("bundle", "sign", path, "--key", key), 0).stdout
+    assert (
+        "good: 1 rules, 2 self-tests pass"
+        in ended(vedette("bundle", "verify", path, "--trusted-key", public), 0).stdout
+    )
+    other = vedette("bundle", "keygen", tmp_path / "other.pem").stdout.strip()
+    assert "refused" in ended(vedette("bundle", "verify", path, "--trusted-key", other), 1).stderr
+    shown = json.loads(ended(vedette("bundle", "show", path, "--json"), 0).stdout)
+    assert shown["manifest"]["version"] == 3
+    assert "demo version 3" in ended(vedette("bundle", "show", path), 0).stdout
+    found = ended(vedette("scan", "--rules", path, "--trusted-key", public, "-", stdin=ATTACK), 0)
+    assert json.loads(found.stdout)["rule_title"] == "Failed Password"
+    assert "--trusted-key is needed" in ended(vedette("scan", "--rules", path, "-"), 2).stderr
+    for command in ("verify", "show"):
+        keys = ("--trusted-key", public) if command == "verify" else ()
+        assert "none.vbundle" in ended(vedette("bundle", command, tmp_path / "none.vbundle", *keys), 2).stderr
+
+
+def test_a_bundle_whose_tests_fail_is_not_built(tmp_path: Path, rules: Path) -> None:
+    """What an agent would refuse is not even made, and the place of the failing event is told."""
+    (rules / "one.test.yml").write_text(f'- match: "{HARMLESS}"\n')
+    done = ended(vedette("bundle", "build", rules, "-o", tmp_path / "b.vbundle", "--version", 1), 2)
+    assert f"{rules}/one.test.yml:1: should match and does not" in done.stderr
+    assert not (tmp_path / "b.vbundle").exists()
+
+
+# --- a host's data
+
+
+NOW = time.time_ns() // 1000
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder with a raw log of three events and a store with two alerts, one of them receipted."""
+    from tests.outbox.kit import alert
+
+    folder = tmp_path / "data"
+    with_log = RawLog.open(folder / "raw", RawLogSettings(), Counters())
+    hour = 3_600_000_000
+    with_log.append(Chunk("syslog", "syslog", NOW - 5 * hour, b"an old event\n"))
+    with_log.append(Chunk("syslog", "syslog", NOW - hour, b"Failed PASSWORD \x1b[31m\xff\n"))
+    with_log.append(Chunk("mqtt", "mqtt", NOW, b"two\nlines", array("I", [9]), ("plant/1",)))
+    with_log.close()
+    with Store.open(folder / "store") as store:
+        store.commit(Cursor(with_log.log_id, 0), {}, [], [(n, encode(alert(n, raw=f"evil \x1b {n}"))) for n in (1, 2)])
+        store.receipt([(1, 1)])
+    return folder
+
+
+def test_logs_search(data: Path) -> None:
+    """Stored events by expression, time and input; control characters do not reach the terminal."""
+    done = ended(vedette("logs", "search", "--data-dir", data, "failed password"), 0)
+    assert done.stdout.endswith("Z syslog Failed PASSWORD \\x1b[31m\ufffd\n")
+    assert ended(vedette("logs", "search", "--data-dir", data, "--since", "2h", "."), 0).stdout.count("\n") == 2
+    assert ended(vedette("logs", "search", "--data-dir", data, "--until", "2h", "event"), 0).stdout.count("\n") == 1
+    row = json.loads(ended(vedette("logs", "search", "--data-dir", data, "--input", "mqtt", "--json", "two"), 0).stdout)
+    assert (row["raw"], row["input"], row["length"]) == ("two\nlines", "mqtt", 9)
+    assert ended(vedette("logs", "search", "--data-dir", data, "nowhere"), 1).output == ""
+    assert "stopped after 1 events" in ended(vedette("logs", "search", "--data-dir", data, "--limit", 1, "."), 0).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("(",), "is not a regular expression"), (("--since", "yesterday", "x"), "expects RFC 3339")],
+)
+def test_logs_search_asked_wrongly(data: Path, arguments: tuple[str, ...], said: str) -> None:
+    """A bad expression or time: exit code 2 and what is expected."""
+    assert said in ended(vedette("logs", "search", "--data-dir", data, *arguments), 2).stderr
+
+
+def test_alerts(data: Path) -> None:
+    """The newest alerts, those that the region has and those that wait here, as lines or as JSON."""
+    lines = ended(vedette("alerts", "--data-dir", data), 0).stdout.splitlines()
+    assert [line[:4] for line in lines] == ["sent", "here"]
+    assert lines[0].endswith("A rule: evil \\x1b 1")
+    rows = [
+        json.loads(line)
+        for line in ended(vedette("alerts", "--data-dir", data, "--json", "-n", 1), 0).stdout.splitlines()
+    ]
+    assert [(row["seq"], row["receipted"], row["raw"]) for row in rows] == [(2, False, "evil \x1b 2")]
+
+
+def test_data_that_is_not_there(tmp_path: Path) -> None:
+    """No log, no store, no running agent: each is said with the path, exit code 2."""
+    for command, part in ((("logs", "search", "x"), "raw"), (("alerts",), "store"), (("status",), "control.sock")):
+        assert f"{tmp_path}/none/{part}" in ended(vedette(*command, "--data-dir", tmp_path / "none"), 2).stderr

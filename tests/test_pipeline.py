@@ -1,0 +1,361 @@
+"""The pipeline over a real raw log and a real store: judged once, committed whole, replayed after a crash."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from vedette import compile_rules, pipeline
+from vedette.config import AgentSettings, RawLogSettings
+from vedette.engine.match import Context, Engine
+from vedette.event import Alert, Chunk, Entity, FilePosition, Flag, LogSource
+from vedette.outbox import envelope
+from vedette.outbox.queue import Outbox
+from vedette.pipeline import Pipeline
+from vedette.rawlog.log import RawLog
+from vedette.rawlog.read import event_at
+from vedette.report import Counters
+from vedette.store import Store
+
+NOW = 1_795_228_874_000_000
+"""2026-11-21T02:41:14Z"""
+AGENT = AgentSettings(id="a1", site="s1", fleet="f1")
+RULE = """
+title: Marker {word}
+id: 6a1f0000-0000-4000-8000-{number:012}
+tags: [attack.t1110]
+logsource: {{product: linux}}
+detection:
+    keywords: ['{word}']
+    condition: keywords
+level: low
+"""
+
+
+def engine(*words: str) -> Engine:
+    """Rules that each find one word; the number in the id is the word's place."""
+    return Engine(compile_rules(text="---".join(RULE.format(word=word, number=i) for i, word in enumerate(words))))
+
+
+def lines(*events: bytes, name: str = "in", **fields: Any) -> Chunk:
+    return Chunk(name, "syslog", NOW, b"".join(event + b"\n" for event in events), **fields)
+
+
+class Life:
+    """A pipeline in a folder, from start to end or to a crash; the folder is all that the next one gets."""
+
+    def __init__(self, folder: Path, judge: Engine, **settings: Any) -> None:
+        self.counters = Counters()
+        self.writer = ThreadPoolExecutor(1)
+        self.store = Store.open(folder / "store")
+        limits = {"max_bytes": 1 << 30, "segment_bytes": 64 << 20, **settings}
+        self.log = RawLog.open(
+            folder / "raw",
+            RawLogSettings(max_bytes=limits["max_bytes"], segment_bytes=limits["segment_bytes"]),
+            self.counters,
+            committed=self.store.load().cursor,
+        )
+        self.outbox = Outbox(self.store, self.writer, self.counters)
+        context = Context(UTC, LogSource("linux"), "web9")
+        self.pipeline = Pipeline(
+            AGENT, judge, {"in": context}, folder / "raw", self.log, self.store, self.outbox, self.counters,
+            self.writer, lambda: NOW + 7, fsync_interval=0.02, outbox_bytes=limits.get("outbox_bytes", 1 << 28),
+        )  # fmt: skip
+
+    def give(self, *chunks: Chunk) -> None:
+        """As an input's door does."""
+        for chunk in chunks:
+            self.counters.received[chunk.input] += len(chunk)
+            self.pipeline.store(chunk)
+
+    def live(self, work: Callable[[], Awaitable[Any]] | None = None) -> Life:
+        """Run, do ``work``, judge and commit all, end."""
+
+        async def main() -> None:
+            task = asyncio.create_task(self.pipeline.run())
+            if work is not None:
+                await work()
+            await self.pipeline.drain(5.0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+        asyncio.run(main())
+        assert self.counters.identity(self.pipeline.backlog) == []
+        return self
+
+    def end(self) -> None:
+        """Also what a crash leaves behind, when nothing was committed before."""
+        self.writer.shutdown()
+        self.log.close()
+        self.store.close()
+
+    def alerts(self) -> list[Alert]:
+        return [envelope.decode(data) for _, data in self.outbox.pending(0, 10_000)]
+
+    def found(self) -> list[tuple[str, str]]:
+        """Title and text of each alert, in order."""
+        return [(alert.rule_title, alert.raw) for alert in self.alerts()]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Life]]:
+    """Starts a life in the test's folder; the one before is over then."""
+    lives: list[Life] = []
+
+    def start(judge: Engine, **settings: Any) -> Life:
+        for life in lives:
+            life.end()
+        lives[:] = [Life(tmp_path, judge, **settings)]
+        return lives[0]
+
+    yield start
+    for life in lives:
+        life.end()
+
+
+def test_an_alert_in_full(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """What leaves for a match: who, what, when and where, and a reference that the raw log answers."""
+    life = begin(engine("evil"))
+    event = b"<13>Nov 21 02:40:00 web1 app: evil by user=root from 203.0.113.9"
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: nothing", event))
+    (alert,) = life.live().alerts()
+    assert (alert.rule_id, alert.rule_title, alert.level) == (
+        "6a1f0000-0000-4000-8000-000000000000",
+        "Marker evil",
+        "low",
+    )
+    assert (alert.agent_id, alert.site, alert.fleet, alert.source) == ("a1", "s1", "f1", "in")
+    assert (alert.seq, alert.kind, alert.count, alert.host, alert.tags) == (
+        1,
+        "detection",
+        1,
+        "web1",
+        ("attack.t1110",),
+    )
+    assert (alert.event_time, alert.detected_at, alert.received_date) == (NOW - 74_000_000, NOW + 7, "2026-11-21")
+    assert Entity("host", "web1") in alert.entities
+    assert alert.raw == event.decode()
+    assert alert.alert_id == envelope.alert_id("a1", life.log.log_id, alert.rule_id, alert.raw_ref.offset, "")
+    assert event_at(tmp_path / "raw", alert.raw_ref) == event
+    saved = life.store.load()
+    assert saved.cursor == (life.log.log_id, life.log.end)
+    assert saved.counters is not None
+    assert saved.counters["totals"]["alerts_made"] == 1
+
+
+def test_event_times_and_flags(begin: Callable[..., Life]) -> None:
+    """A time far after the receipt is clamped and flagged; cut and redelivered events keep their flags; an event that
+    names no host is its input's."""
+    life = begin(engine("evil"))
+    ahead = b"<13>1 2026-11-21T03:41:14Z web1 app - - - evil ahead"
+    chunk = Chunk(
+        "in", "auto", NOW, b"evil cut evil dup", array("I", [8, 17]), marks=((0, int(Flag.CUT)), (8, int(Flag.DUP)))
+    )
+    life.give(lines(ahead), chunk)
+    clamped, cut, dup = life.live().alerts()
+    assert (clamped.event_time, clamped.flags) == (NOW, ("clamped_time",))
+    assert (cut.event_time, cut.flags, cut.host) == (NOW, ("cut",), "web9")
+    assert dup.flags == ("dup",)
+
+
+def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks beyond what is kept in memory are judged too, each once and in order."""
+    monkeypatch.setattr(pipeline, "MEMORY", 500)
+    life = begin(engine("evil"))
+    chunks = [lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(100)]
+
+    async def trickle() -> None:
+        life.give(*chunks[:40])
+        for chunk in chunks[40:]:
+            life.give(chunk)
+            await asyncio.sleep(0)
+
+    life.live(trickle)
+    assert [raw.rpartition(" ")[2] for _, raw in life.found()] == [str(i) for i in range(100)]
+
+
+def test_a_switch_between_frames(begin: Callable[..., Life]) -> None:
+    """Every event is judged under the old or the new plan, none under both or neither; the bundle is the alert's."""
+    old, new = engine("evil", "old"), engine("evil", "new")
+    life = begin(old)
+    events = [lines(b"<13>Nov 21 02:40:00 web1 app: evil old new %d" % i) for i in range(200)]
+
+    async def change() -> None:
+        for i, chunk in enumerate(events):
+            if i == 100:
+                life.pipeline.switch(new, "b-2")
+            life.give(chunk)
+            if i % 10 == 0:
+                await asyncio.sleep(0)
+
+    life.live(change)
+    by_event: dict[str, list[tuple[str, str | None]]] = {}
+    for alert in life.alerts():
+        by_event.setdefault(alert.raw.rpartition(" ")[2], []).append((alert.rule_title, alert.bundle))
+    before = [("Marker evil", None), ("Marker old", None)]
+    after = [("Marker evil", "b-2"), ("Marker new", "b-2")]
+    assert len(by_event) == 200
+    turns = [sorted(by_event[str(i)]) == after for i in range(200)]
+    assert turns == sorted(turns)
+    assert all(sorted(found) in (before, after) for found in by_event.values())
+
+
+def test_a_crash_before_the_commit(begin: Callable[..., Life]) -> None:
+    """What was judged and not committed is judged again after the crash under the same alert ids; counters, backlog and
+    file positions come from the log."""
+    position = FilePosition("/var/log/a", 5, "ab", 77)
+    life = begin(engine("evil"))
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil one"))
+    first = life.live().alerts()
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil two", b"x", file=position))
+    for frame in life.pipeline._frames():
+        life.pipeline._judge_frame(frame)
+    assert life.pipeline.uncommitted(life.outbox.account().next_seq) == 1
+    lost = [envelope.decode(data) for _, data in life.pipeline._alerts]
+
+    life = begin(engine("evil"))
+    assert life.counters.received == life.counters.stored == {"in": 3}
+    assert (life.counters.judged["in"], life.pipeline.backlog["in"]) == (1, 2)
+    assert list(life.pipeline.positions.values()) == [position]
+    again = life.live().alerts()
+    assert again == first + lost
+    assert life.counters.judged == {"in": 3}
+    assert life.store.load().positions
+
+    life = begin(engine("evil")).live()
+    assert life.alerts() == again
+
+
+def test_nothing_is_committed_past_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit syncs the log that far first."""
+    life = begin(engine("evil"))
+    order: list[str] = []
+    sync, commit = life.log.sync, life.store.commit
+
+    def spy(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            order.append(f"{name} {life.log.durable}")
+            return call(*arguments)
+
+        return called
+
+    monkeypatch.setattr(life.log, "sync", spy("sync", sync))
+    monkeypatch.setattr(life.store, "commit", spy("commit", commit))
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+    life.live()
+    assert order[0] == "sync 0"
+    assert f"commit {life.log.end}" in order
+    assert "commit 0" not in order
+
+
+def test_durable_waits_for_the_disk(begin: Callable[..., Life]) -> None:
+    """What an input waits for before it acknowledges is on disk then; many that wait share few syncs."""
+    life = begin(engine("evil"))
+
+    async def work() -> None:
+        async def one(i: int) -> None:
+            end = life.pipeline.store(lines(b"event %d" % i))
+            life.counters.received["in"] += 1
+            await life.pipeline.durable(end)
+            assert life.log.durable >= end
+
+        await asyncio.wait_for(asyncio.gather(*map(one, range(200))), 5)
+
+    life.live(work)
+    assert life.log.durable == life.log.end
+
+
+def test_damage_is_counted_as_lost(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """A frame that was damaged on disk before it was judged is lost with the right count, and the rest is judged."""
+    life = begin(engine("evil"))
+    life.give(*(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil %d" % i] * 3) for i in range(3)))
+    life.log.sync()
+    life.give(lines(b"last"))  # its header says that the frames before it were on disk
+    life.end()
+    (segment,) = (tmp_path / "raw").glob("*.seg*")
+    data = bytearray(segment.read_bytes())
+    third = len(data) // 2
+    data[third - 4 : third + 4] = b"\xff" * 8
+    segment.write_bytes(data)
+
+    again = Life(tmp_path, engine("evil"))
+    try:
+        again.live()
+        lost = sum(again.counters.lost.values())
+        assert lost in (3, 6)
+        assert again.counters.judged["in"] == 10 - lost
+        assert len(again.alerts()) == 9 - lost
+    finally:
+        again.end()
+    life.end = lambda: None  # type: ignore[method-assign]
+
+
+def test_a_full_disk_pauses_the_inputs(begin: Callable[..., Life]) -> None:
+    """At the disk budget inputs are told to wait; once judged segments could go they may go on, and none is lost."""
+    life = begin(engine("evil"), max_bytes=1 << 20, segment_bytes=64 << 10, outbox_bytes=0)  # 0: judges one frame only
+    noise = Random(1)
+
+    async def work() -> None:
+        async with asyncio.timeout(20):
+            while life.pipeline.accepting():
+                life.give(lines(noise.randbytes(30_000).replace(b"\n", b" ")))
+                await asyncio.sleep(0.005)
+            assert life.log.start == 0
+            life.pipeline._outbox_bytes = 1 << 30
+            await life.pipeline.ready()
+        assert life.pipeline.accepting()
+
+    life.live(work)
+    assert life.log.start > 0
+    assert life.counters.judged["in"] == life.counters.stored["in"] > 20
+
+
+def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
+    """With the outbox at its budget events are stored on and wait; receipts let judging go on, and none is missing."""
+    life = begin(engine("evil"), outbox_bytes=2000)
+
+    async def work() -> None:
+        for i in range(50):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i))
+            await asyncio.sleep(0.005)
+        assert life.pipeline.backlog["in"] > 20
+        assert life.counters.stored["in"] == 50
+        seen: set[str] = set()
+        async with asyncio.timeout(20):
+            while len(seen) < 50:
+                pending = life.outbox.pending(0, 1000)
+                seen |= {envelope.decode(data).raw for _, data in pending}
+                await life.outbox.receipt([(seq, seq) for seq, _ in pending])
+                await asyncio.sleep(0.05)
+
+    life.live(work)
+    assert life.outbox.account().receipted == 50
+
+
+def test_a_store_that_fails_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that fails ends ``run`` with its error, and nothing of the batch counts as committed."""
+    life = begin(engine("evil"))
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "no space left", "store")
+
+    monkeypatch.setattr(life.store, "commit", fail)
+
+    async def main() -> None:
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+        await asyncio.wait_for(life.pipeline.run(), 5)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(main())
+    assert caught.group_contains(OSError, match="no space left")
+    assert life.store.load().cursor is None

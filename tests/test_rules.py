@@ -1,0 +1,262 @@
+"""Which rules run: a folder built in a child process, its cache, and bundles; in memory, without an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from vedette import compile_rules
+from vedette.bundle.trust import BundleRefused
+from vedette.config import AgentSettings, BundleSettings, Config, RuleSettings
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.event import Chunk
+from vedette.region.build import build
+from vedette.region.sign import keygen, load_key, sign
+from vedette.rules import KEEP, Loaded, Rules
+
+T = TypeVar("T")
+
+RULE = """\
+title: Marker {word}
+id: 6a1f0000-0000-4000-8000-{number:012}
+logsource: {{product: linux}}
+detection:
+    keywords: ['{word}']
+    condition: keywords
+level: low
+"""
+NOW = time.time_ns() // 1000
+DAY = 86_400_000_000
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def rule(folder: Path, word: str, number: int = 0) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{word}.yml"
+    path.write_text(RULE.format(word=word, number=number))
+    return path
+
+
+def words(engine: Engine, text: str = "alpha beta gamma") -> set[str]:
+    """The words whose rules are true for ``text``."""
+    judged = Engine(engine.plan, engine.databases(), route=False)
+    chunk = Chunk("in", "text", 0, text.encode() + b"\n")
+    return {judged.plan.rules[match.rule].title.removeprefix("Marker ") for match in judged.judge(chunk)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A rule folder with one rule."""
+    rule(tmp_path / "rules", "alpha", 1)
+    return tmp_path / "rules"
+
+
+def of_folder(tmp_path: Path, sample: bytes = b"") -> Rules:
+    agent = AgentSettings(data_dir=tmp_path / "data")
+    return Rules(Config(agent=agent, rules=RuleSettings((tmp_path / "rules",))), lambda: sample)
+
+
+def test_a_folder_is_built_and_cached(tmp_path: Path, folder: Path) -> None:
+    """The first start builds; the next, of another process, loads what was built."""
+    rules = of_folder(tmp_path)
+    loaded = run(rules.start())
+    assert words(loaded.engine) == {"alpha"}
+    assert (loaded.bundle, rules.error) == (None, None)
+    (built,) = (tmp_path / "data" / "cache").iterdir()
+    os.utime(built, (1, 1))
+    began = built.stat().st_ino
+    assert words(run(of_folder(tmp_path).start()).engine) == {"alpha"}
+    assert built.stat().st_ino == began
+
+
+def test_a_change_is_seen_and_built(tmp_path: Path, folder: Path) -> None:
+    """A file that comes, changes or goes is a change, once; the folder as it is then runs."""
+    rules = of_folder(tmp_path)
+    run(rules.start())
+    assert not rules.changed()
+    new = rule(folder, "beta", 2)
+    assert rules.changed()
+    assert words(run(rules.reload()).engine) == {"alpha", "beta"}
+    assert not rules.changed()
+    new.write_text(RULE.format(word="gamma", number=2) + "\n# longer\n")
+    assert rules.changed()
+    assert words(run(rules.reload()).engine) == {"alpha", "gamma"}
+    new.unlink()
+    assert rules.changed()
+    assert words(run(rules.reload()).engine) == {"alpha"}
+
+
+def test_a_folder_that_cannot_be_built(tmp_path: Path, folder: Path) -> None:
+    """It is refused with the reason, once, until it changes; at start the last set that could be built runs."""
+    rules = of_folder(tmp_path)
+    run(rules.start())
+    (folder / "alpha.yml").write_text("title: [\n")
+    with pytest.raises(ValueError, match=r"no rule can run: .*alpha\.yml:"):
+        run(rules.reload())
+    assert rules.error is not None
+    assert "alpha.yml" in rules.error
+    assert not rules.changed()
+
+    again = of_folder(tmp_path)
+    loaded = run(again.start())
+    assert words(loaded.engine) == {"alpha"}
+    assert loaded.origin == "the last rules that could be built"
+    assert again.error == rules.error
+    rule(folder, "alpha", 1)
+    assert words(run(again.reload()).engine) == {"alpha"}
+    assert again.error is None
+
+
+def test_no_folder_and_nothing_built(tmp_path: Path) -> None:
+    """Without rules that work there is no start, and the message names the folder."""
+    with pytest.raises(ValueError, match=f"{tmp_path}/rules"):
+        run(of_folder(tmp_path).start())
+
+
+def test_one_bad_file_among_good_ones(tmp_path: Path, folder: Path) -> None:
+    """A file that is no rule is listed with its line, and the others run."""
+    (folder / "bad.yml").write_text("title: Bad\nlogsource: {product: linux}\ndetection: 3\n")
+    plan = run(of_folder(tmp_path).start()).engine.plan
+    assert len(plan.rules) == 1
+    assert str(plan.refused[0]).startswith(f"{folder}/bad.yml:")
+
+
+def test_a_damaged_cache_is_built_anew(tmp_path: Path, folder: Path) -> None:
+    """What lies damaged in the cache is not run and not in the way."""
+    run(of_folder(tmp_path).start())
+    (built,) = (tmp_path / "data" / "cache").iterdir()
+    built.write_bytes(built.read_bytes()[:100])
+    assert words(run(of_folder(tmp_path).start()).engine) == {"alpha"}
+    assert built.stat().st_size > 100
+
+
+def test_the_cache_is_bounded(tmp_path: Path, folder: Path) -> None:
+    """Of many sets only the newest are kept."""
+    rules = of_folder(tmp_path)
+    run(rules.start())
+    for number in range(2, KEEP + 3):
+        rule(folder, f"word{number}", number)
+        run(rules.reload())
+    assert len(list((tmp_path / "data" / "cache").iterdir())) == KEEP
+
+
+# --- bundles
+
+
+class Region:
+    """Signs bundles of one rule."""
+
+    def __init__(self, folder: Path) -> None:
+        self.public = keygen(folder / "key.pem")
+        self.key = load_key(folder / "key.pem")
+
+    def bundle(self, version: int, word: str, **changes: Any) -> bytes:
+        artifact = Artifact.of(compile_rules(text=RULE.format(word=word, number=version)))
+        test = [f"6a1f0000-0000-4000-8000-{version:012}", True, word.encode(), "text", "", "test:1"]
+        values: dict[str, Any] = {
+            "name": "demo",
+            "version": version,
+            "created": NOW,
+            "expires": NOW + DAY,
+            "plan": artifact.plan,
+            "databases": artifact.databases,
+            "sources": {"a.yml": b"title: a\n"},
+            "rules": [],
+            "tests": [test],
+            "hyperscan_version": artifact.library,
+        }
+        return sign(build(**{**values, **changes}), self.key)
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Region:
+    return Region(tmp_path)
+
+
+def of_bundles(tmp_path: Path, region: Region, file: bytes | None = None) -> Rules:
+    config = Config(
+        agent=AgentSettings(data_dir=tmp_path / "data"), bundles=BundleSettings(trusted_keys=(region.public,))
+    )
+    if file is not None:
+        (tmp_path / "given.vbundle").write_bytes(file)
+        config = replace(config, bundles=replace(config.bundles, file=tmp_path / "given.vbundle"))
+    return Rules(config, bytes)
+
+
+def told(loaded: Loaded) -> tuple[str | None, set[str]]:
+    return loaded.bundle, words(loaded.engine)
+
+
+def test_no_bundle_yet(tmp_path: Path, region: Region) -> None:
+    """An agent that waits for its first bundle runs without rules."""
+    assert told(run(of_bundles(tmp_path, region).start())) == (None, set())
+
+
+def test_the_given_file_and_what_follows(tmp_path: Path, region: Region) -> None:
+    """The file given is installed at start; a newer one that arrived stays installed when the agent starts again."""
+    first, second = region.bundle(1, "alpha"), region.bundle(2, "beta")
+    rules = of_bundles(tmp_path, region, first)
+    assert told(run(rules.start())) == ("demo-1", {"alpha"})
+    assert told(run(rules.install(second))) == ("demo-2", {"beta"})
+    again = of_bundles(tmp_path, region, first)
+    assert told(run(again.start())) == ("demo-2", {"beta"})
+    assert (again.error, again.bundles.refused) == (None, None)
+
+
+@pytest.mark.parametrize("what", ["test", "plan", "databases", "key", "cut"])
+def test_a_bundle_that_does_not_work(tmp_path: Path, region: Region, what: str) -> None:
+    """A failing self-test, a plan or database that does not load, a foreign key or missing bytes: refused with the
+    reason, and the last good one goes on, also at the next start."""
+    rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
+    run(rules.start())
+    changes: dict[str, Any] = {
+        "test": {"tests": [["6a1f0000-0000-4000-8000-000000000002", True, b"other", "text", "", "t.yml:3"]]},
+        "plan": {"plan": b"no plan"},
+        "databases": {"databases": {"prefilter": b"no database"}},
+    }.get(what, {})
+    offered = region.bundle(2, "beta", **changes)
+    if what == "key":
+        (tmp_path / "other").mkdir()
+        offered = Region(tmp_path / "other").bundle(2, "beta")
+    elif what == "cut":
+        offered = offered[:-50]
+    with pytest.raises(BundleRefused):
+        run(rules.install(offered))
+    assert rules.error
+    if what == "test":
+        assert "self-test" in rules.error
+        assert "t.yml:3" in rules.error
+    assert told(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
+
+
+def test_databases_of_another_library(tmp_path: Path, region: Region) -> None:
+    """A bundle made with another Hyperscan is compiled here from its plan."""
+    bundle = region.bundle(1, "alpha", databases={"prefilter": b"other"}, hyperscan_version="vectorscan 9.9.9")
+    assert told(run(of_bundles(tmp_path, region, bundle).start())) == ("demo-1", {"alpha"})
+
+
+def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
+    """When the current one cannot be read the one before runs and the reason is told; the same one again repairs it."""
+    second = region.bundle(2, "beta")
+    rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
+    run(rules.start())
+    run(rules.install(second))
+    (installed,) = (tmp_path / "data" / "bundles").glob("2-*.vbundle")
+    installed.write_bytes(b"damaged")
+    again = of_bundles(tmp_path, region)
+    assert told(run(again.start())) == ("demo-1", {"alpha"})
+    assert again.bundles.refused
+    assert told(run(again.install(second))) == ("demo-2", {"beta"})
+    assert again.error is None
+    assert again.bundles.refused is None
