@@ -207,14 +207,16 @@ class Pipeline:
 
     def _judge_frame(self, frame: Frame) -> None:
         chunk, counters = frame.chunk, self._counters
-        candidates = self.engine.tally.candidates
+        tally = self.engine.tally
+        candidates, matches = tally.candidates, tally.matches
         context = self._contexts.get(chunk.input, Context())
         for match in self.engine.judge(chunk, context):
             alert = self.alert(frame, match, context.host)
             self._alerts.append((alert.seq, envelope.encode(alert)))
         events = len(chunk)
         counters.judged[chunk.input] += events
-        counters.totals["candidates"] += self.engine.tally.candidates - candidates
+        counters.totals["candidates"] += tally.candidates - candidates
+        counters.totals["matches"] += tally.matches - matches
         self.backlog[chunk.input] -= events
         self.judged_at = chunk.received_at
         if chunk.file is not None:

@@ -83,6 +83,19 @@ def test_an_expression_survives_dump_and_load(expr: ir.Expr) -> None:
     assert list(ir.tests(load(dump(expr)))) == list(ir.tests(expr))
 
 
+def test_nesting_is_bounded() -> None:
+    """An expression as deep as the compiler lets through is read; one far deeper is refused, not a crash."""
+    for depth, fits in ((ir.MAX_DEPTH, True), (ir.MAX_DEPTH + 2, False), (500, False)):
+        data: object = 0
+        for _ in range(depth):
+            data = ["not", data]
+        if fits:
+            assert dump(load(data)) == data
+        else:
+            with pytest.raises(ValueError, match="nested deeper"):
+                load(data)
+
+
 def test_dump_is_nested_lists() -> None:
     """The wire form is what the format says: numbers, and lists that begin with a word."""
     assert dump(And((Leaf(0), Not(Or((Leaf(1), Leaf(2))))))) == ["and", 0, ["not", ["or", 1, 2]]]

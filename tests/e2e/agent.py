@@ -45,7 +45,7 @@ def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
         sys.stdout.write(f"\n{text}\n")
 
 
-def until(what: str, check: Callable[[], Any], seconds: float = 30.0, pause: float = 0.02) -> Any:
+def until(what: str, check: Callable[[], Any], seconds: float = 60.0, pause: float = 0.02) -> Any:
     """Wait for a true answer of ``check`` and return it."""
     deadline = time.monotonic() + seconds
     while not (answer := check()):

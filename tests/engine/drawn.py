@@ -165,11 +165,13 @@ def exprs(predicates: int) -> st.SearchStrategy[Expr]:
 @st.composite
 def json_string(draw: st.DrawFn, text: str) -> str:
     """``text`` as a JSON string, each character in one of the forms that JSON allows."""
-    style = draw(st.integers(0, 3))
+    style = draw(st.integers(0, 4))
     if style == 0:
         return orjson.dumps(text).decode()
     if style == 1:
         return json.dumps(text)
+    if style == 2:
+        return json.dumps(text, ensure_ascii=False).replace("/", "\\/")
     out = []
     for char in text:
         forms = [json.dumps(char)[1:-1], "".join(f"\\u{unit:04x}" for unit in _units(char))]

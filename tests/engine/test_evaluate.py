@@ -11,7 +11,7 @@ import regex
 
 from tests import reference
 from tests.engine.test_property import rule
-from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
+from vedette.compiler.ir import ANY, KEYWORDS, MAX_DEPTH, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
 from vedette.compiler.plan import Plan
 from vedette.engine import evaluate
 from vedette.engine.evaluate import SCAN_FROM, Evaluator, as_number, fallback, in_network
@@ -186,6 +186,17 @@ def test_expressions_over_groups() -> None:
     ]
     event = from_mapping({"f": "x", "g": "y"})
     assert true(predicates, event, *(expr for expr, _ in exprs)) == [i for i, (_, truth) in enumerate(exprs) if truth]
+
+
+def test_the_deepest_and_widest_expressions() -> None:
+    """What the compiler lets through can be evaluated: deep in every operator, and wide."""
+    predicates = [text(Op.EXACT, "x"), text(Op.EXACT, "never"), Predicate("f", Op.FIELD_EXACT, "g")]
+    deep: Expr = Leaf(0)
+    for i in range(MAX_DEPTH):
+        deep = (Not(deep), And((deep, Leaf(0), Not(Leaf(1)))), Or((Leaf(2), deep)))[i % 3]
+    negated = MAX_DEPTH // 3 % 2 == 1
+    wide = Or(tuple(And((Leaf(1), Leaf(2))) for _ in range(5000)))
+    assert true(predicates, from_mapping({"f": "x"}), deep, Not(wide), wide) == ([1] if negated else [0, 1])
 
 
 def test_deeply_nested_events_are_judged() -> None:

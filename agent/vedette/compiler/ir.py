@@ -161,17 +161,23 @@ def dump(expr: Expr) -> Any:
             return ["or", *map(dump, args)]
 
 
-def load(data: Any) -> Expr:
-    """Raises ValueError when ``data`` is not the form that ``dump`` writes."""
+MAX_DEPTH = 120
+"""Nesting of an expression; the compiler refuses rules well below it."""
+
+
+def load(data: Any, depth: int = 0) -> Expr:
+    """Raises ValueError when ``data`` is not the form that ``dump`` writes, or is nested beyond ``MAX_DEPTH``."""
     if type(data) is int:
         return Leaf(data)
+    if depth > MAX_DEPTH:
+        raise ValueError(f"not an expression: nested deeper than {MAX_DEPTH}")
     match data:
         case ["not", arg]:
-            return Not(load(arg))
+            return Not(load(arg, depth + 1))
         case ["and", *args] if args:
-            return And(tuple(map(load, args)))
+            return And(tuple(load(arg, depth + 1) for arg in args))
         case ["or", *args] if args:
-            return Or(tuple(map(load, args)))
+            return Or(tuple(load(arg, depth + 1) for arg in args))
     raise ValueError(f"not an expression: {data!r:.80}")
 
 

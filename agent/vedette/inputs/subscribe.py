@@ -26,10 +26,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import md5
 
+import orjson
 import structlog
 
 from vedette.config import MqttInput
 from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
+from vedette.inputs.deliver import deliver
 from vedette.mqtt import BACKOFF, Message, MqttClient
 from vedette.report import Counters, Dropped, Log
 
@@ -41,6 +43,8 @@ DRAIN_SECONDS = 2.0
 """How long ``stop`` waits for the log to be on disk, to acknowledge the rest."""
 ACK_BURST = 200
 """Acknowledgements before the event loop gets its turn."""
+TOPICS_TOLD = 1000
+"""Topics whose first undecodable payload is told."""
 DIGEST = 16
 """Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
 
@@ -48,6 +52,11 @@ DIGEST = 16
 def _digest(payload: bytes) -> bytes:
     """Of a payload as it is stored."""
     return md5(payload or b"\n", usedforsecurity=False).digest()
+
+
+def _event(payload: bytes) -> bytes:
+    """What is stored of a payload."""
+    return payload[:MAX_EVENT] or b"\n"
 
 
 class _Seen:
@@ -107,6 +116,7 @@ class MqttSubscription:
         self._last = 0
         self._waiting = asyncio.Event()
         self._said_cut = False
+        self._said_json: set[str] = set()
         self._stopping = False
         self.client = MqttClient(
             settings,
@@ -150,16 +160,17 @@ class MqttSubscription:
             self._counters.bytes_in[name] += len(message.payload)
             self.client.ack(message)
             return
-        self._counters.bytes_in[name] += len(message.payload)
         if len(message.payload) > MAX_EVENT:
             self._say_cut(message)
-        if message.dup and self._seen.has(message.message_id, message.topic, _digest(message.payload[:MAX_EVENT])):
+        if message.dup and self._seen.has(message.message_id, message.topic, _digest(_event(message.payload))):
             self._counters.drop(name, Dropped.DUPLICATE)
+            self._counters.bytes_in[name] += len(message.payload)
             self._stored.put_nowait(
                 (self._last, [message._replace(payload=b"")])
             )  # its first copy may not be on disk yet
             return
-        self._counters.received[name] += 1
+        if self._codec == "json" or message.payload[:1] in (b"{", b"["):
+            self._check_json(message)
         if not self._gathered:
             self._since = self._clock()
             self._came.set()
@@ -167,6 +178,22 @@ class MqttSubscription:
         self._bytes += min(len(message.payload), MAX_EVENT)
         if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_EVENTS:
             self._flush()
+
+    def _check_json(self, message: Message) -> None:
+        """Count a payload that should be JSON and is not; the first of a topic is told."""
+        try:
+            orjson.loads(message.payload)
+        except ValueError as error:
+            self._counters.totals["decode_failed"] += 1
+            if message.topic not in self._said_json and len(self._said_json) < TOPICS_TOLD:
+                self._said_json.add(message.topic)
+                log.warning(
+                    Log.PAYLOAD_UNDECODABLE,
+                    input=self.settings.name,
+                    topic=message.topic,
+                    reason=f"is not JSON: {error}",
+                    action="kept and judged as text; further ones of this topic are only counted",
+                )
 
     def _say_cut(self, message: Message) -> None:
         if not self._said_cut:
@@ -192,7 +219,7 @@ class MqttSubscription:
         if not self._gathered:
             return
         messages, self._gathered, self._bytes = self._gathered, [], 0
-        self._last = self._intake.store(self._chunk(messages))
+        self._last = deliver(self._chunk(messages), self._intake, self._counters)
         self._stored.put_nowait((self._last, [message._replace(payload=b"") for message in messages]))
 
     def _chunk(self, messages: list[Message]) -> Chunk:
@@ -202,11 +229,9 @@ class MqttSubscription:
         marks = []
         for message in messages:
             flags = Flag(0)
-            payload = message.payload or b"\n"
-            if len(payload) > MAX_EVENT:
-                payload = payload[:MAX_EVENT]
+            payload = _event(message.payload)
+            if len(message.payload) > MAX_EVENT:
                 flags |= Flag.CUT
-                self._counters.cut[self.settings.name] += 1
             if message.dup:
                 flags |= Flag.DUP
             if flags:
