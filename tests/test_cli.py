@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from vedette.cli import main
 from vedette.config import RawLogSettings
+from vedette.control import Control
 from vedette.event import Chunk, Cursor
 from vedette.outbox.envelope import encode
 from vedette.rawlog.log import RawLog
@@ -36,6 +38,8 @@ detection:
 falsepositives: [none]
 level: high
 """
+WRITTEN_OUT = "Bad \\x1b[2J\\x0a\\u202e"
+"""What people see of a title with an escape sequence, a line end and a right-to-left override."""
 ATTACK = "Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
 HARMLESS = "Nov 20 10:00:00 web1 sshd[7]: Connection closed"
 
@@ -109,6 +113,15 @@ def test_check(tmp_path: Path, rules: Path) -> None:
     assert f"{path}: log.level: expects one of" in said
 
 
+def test_check_lets_nothing_of_a_rule_act_on_the_terminal(tmp_path: Path, rules: Path) -> None:
+    """A title in a refusal is text: its escapes, line ends and turns of direction are written out."""
+    (rules / "bad.yml").write_text('title: "Bad \\e[2J\\n\\u202e"\n')
+    path = config(tmp_path, f'[rules]\npaths = ["{rules}"]\n')
+    said = ended(vedette("check", "-c", path), 1).stderr
+    assert WRITTEN_OUT in said
+    assert said.count("\n") == 1
+
+
 def test_commands_without_a_configuration(tmp_path: Path) -> None:
     """Each command that needs one says which file it looked for, and ends with 2."""
     none = tmp_path / "none.toml"
@@ -168,6 +181,18 @@ def test_scan_goes_on_after_a_bad_file(tmp_path: Path, rules: Path) -> None:
     assert f"{broken}: not a JSON array" in done.stderr
 
 
+def test_scan_writes_out_what_acts_on_a_terminal(tmp_path: Path, rules: Path) -> None:
+    """In JSON as ``\\u`` escapes, whose values are unchanged; in messages about rules and files as in ``safe``."""
+    (rules / "bad.yml").write_text('title: "Bad \\e[2J\\n\\u202e"\n')
+    line = f"{ATTACK} \x7f\x9b2J\u202e\u2067\u200f\u061c"
+    done = ended(vedette("scan", "--rules", rules, "-", tmp_path / "no\x9bne", stdin=line), 2)
+    assert "\\u007f\\u009b2J\\u202e\\u2067\\u200f\\u061c" in done.stdout
+    assert json.loads(done.stdout)["raw"] == line
+    assert f"not run: {rules}/bad.yml:" in done.stderr
+    assert WRITTEN_OUT in done.stderr
+    assert "no\\x9bne" in done.stderr
+
+
 def test_scan_into_a_pipe_that_closes(tmp_path: Path, rules: Path) -> None:
     """``vedette scan … | head -1`` ends without a word."""
     log = tmp_path / "auth.log"
@@ -207,6 +232,14 @@ def test_rules_list(rules: Path) -> None:
     ]  # fmt: skip
     (rules / "bad.yml").write_text("title: Bad\n")
     assert f"refused       {rules}/bad.yml:" in ended(vedette("rules", "list", rules), 1).stdout
+
+
+def test_rules_list_and_test_write_out_what_acts_on_a_terminal(rules: Path) -> None:
+    """A title is one line of text, of a rule that runs and of one that does not."""
+    (rules / "two.yml").write_text(RULE.replace("0001", "0002").replace("Failed Password", '"Bad \\e[2J\\n\\u202e"'))
+    (rules / "three.yml").write_text('title: "Bad \\e[2J\\n\\u202e"\n')
+    assert ended(vedette("rules", "list", rules), 1).output.count(WRITTEN_OUT) == 2
+    assert ended(vedette("rules", "test", rules), 1).output.count(WRITTEN_OUT) == 2
 
 
 # --- bundle
@@ -288,6 +321,58 @@ def test_logs_search(data: Path) -> None:
 def test_logs_search_asked_wrongly(data: Path, arguments: tuple[str, ...], said: str) -> None:
     """A bad expression or time: exit code 2 and what is expected."""
     assert said in ended(vedette("logs", "search", "--data-dir", data, *arguments), 2).stderr
+
+
+def test_json_of_stored_data_is_safe_to_print(data: Path) -> None:
+    """``--json`` of events and alerts holds no C1 control and no turn of direction, and the same values."""
+    from tests.outbox.kit import alert
+
+    raw = "evil \x7f\x9b2J \u202e\u2066\u200e"
+    with_log = RawLog.open(data / "raw", RawLogSettings(), Counters())
+    with_log.append(Chunk("syslog", "syslog", NOW, f"{raw}\n".encode()))
+    with_log.close()
+    with Store.open(data / "store") as store:
+        store.commit(Cursor(with_log.log_id, 0), {}, [], [(3, encode(alert(3, raw=raw)))])
+    for command in (("logs", "search", "--data-dir", data, "--json", "evil"),
+                    ("alerts", "--data-dir", data, "--json", "-n", 1)):  # fmt: skip
+        shown = ended(vedette(*command), 0).stdout
+        assert "evil \\u007f\\u009b2J \\u202e\\u2066\\u200e" in shown
+        assert json.loads(shown)["raw"] == raw
+    for command in (("logs", "search", "--data-dir", data, "evil"), ("alerts", "--data-dir", data, "-n", 1)):
+        assert "evil \\x7f\\x9b2J \\u202e\\u2066\\u200e" in ended(vedette(*command), 0).stdout
+
+
+STATUS = {
+    "agent_id": "a1", "fleet": "f", "site": "s", "version": "0.1", "plan_digest": "0" * 64, "identity_broken": [],
+    "inputs": {"in": {"received": 1, "stored": 1, "judged": 1, "bytes_in": 9, "cut": 0, "dropped": {}, "lost": {}}},
+    "totals": {}, "backlog": {}, "lag_events": 0, "lag_seconds": 0.0,
+    "alerts": {"made": 0, "receipted": 0, "in_outbox": 0},
+    "rules": {"origin": "rules", "running": 1, "always_candidates": 0, "error": "Bad \x1b[2J\n\u202e",
+              "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
+    "raw_log": {"bytes": 1, "max_bytes": 2, "full": False},
+    "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
+}  # fmt: skip
+
+
+def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
+    """For people each thing stays on its line; ``--json`` gives the same values, escaped."""
+
+    async def answer() -> object:
+        return STATUS
+
+    async def main() -> tuple[Result, Result]:
+        served = Control(tmp_path / "control.sock", {"status": answer})
+        await served.start()
+        try:
+            plain = await asyncio.to_thread(vedette, "status", "--data-dir", tmp_path)
+            return plain, await asyncio.to_thread(vedette, "status", "--data-dir", tmp_path, "--json")
+        finally:
+            await served.stop()
+
+    plain, as_json = asyncio.run(main())
+    assert ended(plain, 1).output.count(WRITTEN_OUT) == 3
+    assert json.loads(ended(as_json, 1).output) == STATUS
+    assert "\u202e" not in as_json.output
 
 
 def test_alerts(data: Path) -> None:

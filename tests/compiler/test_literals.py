@@ -16,6 +16,7 @@ from vedette.compiler.literals import (
     is_numeric,
     pieces,
     required,
+    unescaped,
 )
 
 
@@ -205,6 +206,23 @@ def test_is_numeric(literal: bytes, numeric: bool) -> None:
 def test_guards_see_what_literals_cannot(raw: bytes) -> None:
     """An ASCII character as a JSON escape, and the two characters that fold to ASCII letters."""
     assert any(re.search(guard, raw, re.IGNORECASE) for guard in GUARDS)
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (rb"p\u0061ss\u0057ORD", b"passWORD"),
+        (rb"a\\u0061", rb"a\\u0061"),
+        (rb"a\\\u0061", rb"a\\a"),
+        (rb"\u0022\u005c\u000a\u00e9", rb'"\\u000a\u00e9'),
+        (rb"di\u017F\u212a", b"disk"),
+        ("di\u017f\u212a".encode(), b"disk"),
+        (rb"C:\temp", rb"C:\temp"),
+    ],
+)
+def test_unescaped(raw: bytes, shown: bytes) -> None:
+    """Escapes are read from left to right; controls and what is not ASCII stay as they are written."""
+    assert unescaped(raw) == shown
 
 
 @pytest.mark.parametrize("raw", [b"password", rb"\n\t\"\\\/", rb"\u00e9\u4e2d", rb"\u000a", rb"C:\\Users\\u0"])

@@ -4,12 +4,20 @@ refused with file, line and reason."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+import yaml
+from hypothesis import given, settings
 
 from vedette.compiler import sigma
+from vedette.compiler.build import build, from_rules
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Leaf, Not, Op, Or, Predicate, Rule
+from vedette.compiler.plan import Plan
 from vedette.compiler.sigma import RuleSet
+from vedette.engine.match import Engine
+from vedette.inputs.decode import from_mapping
 
 HEAD = "title: t\nlogsource: {product: linux}\ndetection:\n"
 
@@ -300,7 +308,10 @@ def detection(item: str) -> str:
         ("f: 2025-01-01", "Unsupported type"),
         ("f: .inf", "Invalid number"),
         ("f: .nan", "Invalid number"),
-        ("f: 9007199254740993", "too large to be exact"),
+        ("f: 9007199254740993", "too large"),
+        ("f|lt: 9007199254740993", "too large"),
+        ("f: 100000000000000000000", "too large"),
+        ("f: -10108206218330767360", "too large"),
         ("f: {g: h}", "Unsupported type"),
         ("5: a", "not a valid Sigma rule"),
         ("'|fieldref': g", "needs a field"),
@@ -436,8 +447,6 @@ def test_rule_files_of_folders(tmp_path: Path) -> None:
 
 def test_file_names_that_are_no_utf8(tmp_path: Path) -> None:
     """A rule in a file with a strange name runs, and the plan of it can be written."""
-    from vedette.compiler.build import build
-
     path = tmp_path / "bad\udcff.yml"
     path.write_text(f"{HEAD}  s: {{f: 1}}\n  condition: s\n")
     plan = build([path])
@@ -447,3 +456,56 @@ def test_file_names_that_are_no_utf8(tmp_path: Path) -> None:
     gone = tmp_path / "gone.yml"
     gone.symlink_to(tmp_path / "nowhere")
     assert [rule.title for rule in sigma.load([path]).rules] == ["t"]
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["s", "1 of s*", "all of them", "not s", "a*b", "%x%", "10.0.0.0/8", "2025-01-01", "high", "test", ""]
+    ),
+    st.dates(),
+)
+NAMES = st.one_of(st.text(max_size=5), st.integers(), st.sampled_from(["f", "f|re", "|all", "s"]))
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.one_of(st.text(max_size=5), st.integers(), st.sampled_from(["f", "f|re", "|all", "s"])), inner
+        ),
+    ),
+    max_leaves=6,
+)
+KEYS = (
+    *("title", "id", "name", "status", "level", "tags", "fields", "date", "modified", "author", "references"),
+    *("falsepositives", "related", "taxonomy", "license", "scope", "description", "logsource", "detection", "custom"),
+)
+MODIFIERS = (
+    *("contains", "startswith", "endswith", "all", "re", "i", "m", "s", "cidr", "windash", "base64", "base64offset"),
+    *("wide", "utf16", "utf16be", "lt", "lte", "gt", "gte", "neq", "exists", "cased", "fieldref", "expand", "minute"),
+    *("hour", "day", "week", "month", "year", "nonsense", ""),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_yaml_is_answered(data: st.DataObject) -> None:
+    """Whatever stands where in a document: it is a rule or a refusal, and a rule's plan can be made."""
+    item = "|".join(["f", *data.draw(st.lists(st.sampled_from(MODIFIERS), max_size=3))])
+    document: dict[str, Any] = {
+        "title": "t",
+        "logsource": {"product": "x"},
+        "detection": {"s": {item: data.draw(VALUES)}, "condition": data.draw(st.one_of(st.just("s"), VALUES))},
+    }
+    for key in data.draw(st.lists(st.sampled_from(KEYS), max_size=2)):
+        document[key] = data.draw(VALUES)
+    rules = compiled(yaml.safe_dump(document))
+    assert len(rules.rules) + len(rules.refused) == 1
+    plan = from_rules(rules)
+    assert Plan.from_bytes(plan.to_bytes()) == plan
+    if rules.rules:
+        Engine(plan).true(from_mapping({"f": "x"}))

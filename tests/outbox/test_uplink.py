@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -379,6 +380,18 @@ def test_landing_folder_files_appear_whole(tmp_path: Path) -> None:
     assert len(path.stem) == 26
     table = pq.read_table(path, partitioning=None)
     assert table.column("received_at").cast(pa.int64()).to_pylist() == [NOW]
+
+
+def test_a_landing_is_not_for_everybody(tmp_path: Path) -> None:
+    """Files hold raw events: whatever the umask leaves open, others than owner and group read no file or folder."""
+    before = os.umask(0o022)
+    try:
+        folder = tmp_path / "landing"
+        LandingFolder(folder, "me").write("bad", [{"topic": "t", "reason": "r", "payload": b""}], NOW)
+    finally:
+        os.umask(before)
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (folder, *folder.rglob("*"))}
+    assert modes == {(True, 0o750), (False, 0o640)}
 
 
 def test_ulids_sort_by_time() -> None:

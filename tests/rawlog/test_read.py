@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, lines, messages, noise, open_log
 from vedette.config import RawLogSettings
-from vedette.event import RawRef
+from vedette.event import Flag, RawRef
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 
@@ -49,6 +50,15 @@ def test_headers(folder: Path) -> None:
     ]
     assert [(h.offset, h.chunk) for h in whole] == [(f.offset, f.chunk) for f in read.frames(folder)]
     assert list(read.headers(folder, plain[9].offset)) == plain[9:]
+
+
+def test_headers_tell_bytes_and_cut_events(tmp_path: Path) -> None:
+    """A header has what the counters of a frame's input need: the bytes of its events and how many of them were cut."""
+    log = open_log(tmp_path, SMALL)
+    log.append(lines(b"one", b"two"))
+    log.append(replace(lines(b"one", b"two", b"six"), marks=((0, Flag.CUT), (4, Flag.DUP), (8, Flag.CUT | Flag.DUP))))
+    log.close()
+    assert [(h.bytes, h.cut) for h in read.headers(tmp_path)] == [(8, 0), (12, 2)]
 
 
 def test_recent_messages(folder: Path) -> None:

@@ -153,8 +153,10 @@ def test_damaged_header_still_tells_how_many(tmp_path: Path, byte: int) -> None:
     log, counters = damaged(tmp_path, lambda frame: byte)
     assert [chunk.data for _, chunk in log.frames(6, count_lost=False)] == [b"g\n", b"h\n"]
     assert not counters.lost
+    assert log.backlog(0) == {"auth": 5, "?": 3}
     assert len(chunks_of(log)) == 4
     assert counters.lost == {("?", "damaged"): 3}
+    assert log.backlog(9) == {"auth": 2}
     log.close()
 
 

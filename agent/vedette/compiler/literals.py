@@ -6,9 +6,9 @@ candidate). The proof, bottom up:
 * a predicate on a **synthetic** field has none, nor have nulls, existence, comparisons, networks, field references;
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
   its codec: a backslash before ``" / \\ ]`` (JSON, RFC 5424), which ``engine/prefilter.py`` tolerates, or any
-  character as ``\\u0041`` (JSON), so that an event with such an escape of a character that literals are made of is a
-  candidate of every rule (``GUARDS``). Texts are split at characters that are often escaped so (``< > & '``), at
-  controls and outside ASCII;
+  character as ``\\u0041`` (JSON), so that an event with such an escape of a character that literals are made of is
+  searched once more as ``unescaped`` (``GUARDS``). Texts are split at characters that are often
+  escaped so (``< > & '``), at controls and outside ASCII;
 * folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
 * a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
   that prints otherwise are guards of such pieces alone (``NUMBER_GUARDS``);
@@ -46,10 +46,13 @@ GUARDS: tuple[bytes, ...] = (
     rb"\\u017f",
     rb"\\u212a",
 )
-"""Regular expressions without regard to case: an event that holds one is a candidate of every rule with literals."""
+"""Regular expressions without regard to case: an event that holds one is searched again as ``unescaped`` gives it."""
+
+_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u(017[fF]|212[aA])|.)|\xc5\xbf|\xe2\x84\xaa", re.DOTALL)
 
 NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
-"""The same, of rules that have a literal made of digits: numbers that Python does not print as they are written."""
+"""An event that holds one is a candidate of every rule with a literal made of digits: it may hold a number that
+Python does not print as it is written."""
 
 MIN_LENGTH = 3
 """Bytes; a shorter piece is no literal."""
@@ -83,6 +86,24 @@ def guess(literal: bytes) -> float:
         return min(0.5, math.pow(10, -len(literal) / 3))
     rare = max((len(word) // 2 if word.isdigit() else len(word) for word in words if word not in _COMMON), default=0)
     return min(0.3, math.pow(10, -(rare + 0.25 * (len(literal) - rare)) / 2.5)) if rare else 0.3
+
+
+def unescaped(event: bytes) -> bytes:
+    """``event`` with what ``GUARDS`` find as the ASCII characters that they stand for or fold to.
+
+    Escapes are read from left to right, so that ``\\\\u0041``, an escaped backslash before a text, stays as it is.
+    """
+    return _ESCAPE.sub(_unescape, event)
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    code, folded = match[1], match[2]
+    if code is not None:
+        char = bytes([int(code, 16)])
+        return char if _SAFE.fullmatch(char.decode()) else match[0]
+    if folded is not None:
+        return b"s" if folded[:1] == b"0" else b"k"
+    return {b"\xc5\xbf": b"s", b"\xe2\x84\xaa": b"k"}.get(match[0], match[0])
 
 
 def is_numeric(literal: bytes) -> bool:

@@ -161,7 +161,7 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             at = _line_at_fault(node, document, error) or line
             reason = str(error.args[0] if error.args else error)
             rules.refused.append(Refusal(path, at, rule_id, title, reason))
-        except (RecursionError, TypeError, AttributeError, ValueError, KeyError) as error:
+        except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
             at = _line_at_fault(node, document, error) or line
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
@@ -283,11 +283,9 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
         case SigmaBool():
             return rules.leaf(_plain(name, "true" if value.boolean else "false"))
         case SigmaNumber():
-            if isinstance(value.number, float) and value.number.is_integer():
-                raise Unsupported(f"the number {value.number:.17g} is too large to be exact: put it in quotes")
             if name == KEYWORDS:
-                return rules.leaf(_plain(name, str(value.number)))
-            return rules.leaf(Predicate(name, Op.NUMBER, value.number))
+                return rules.leaf(_plain(name, str(_exact(value))))
+            return rules.leaf(Predicate(name, Op.NUMBER, _exact(value)))
         case SigmaNull():
             if name == KEYWORDS:
                 raise Unsupported("null needs a field")
@@ -298,7 +296,7 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             if name == KEYWORDS:
                 raise Unsupported("a comparison needs a field")
             op = Op(value.op.name.lower())
-            return rules.leaf(Predicate(name, op, value.number.number))
+            return rules.leaf(Predicate(name, op, _exact(value.number)))
         case SigmaExists():
             present: Expr = rules.leaf(Predicate(name, Op.EXISTS))
             return present if bool(value) else Not(present)
@@ -313,6 +311,15 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             }
             return rules.leaf(Predicate(name, ops[value.starts_with, value.ends_with], value.field))
     raise Unsupported(f"values of kind {type(value).__name__} are not supported")
+
+
+def _exact(value: SigmaNumber) -> int | float:
+    """The number; raises Unsupported beyond 64 bits, or where pySigma has rounded a whole number."""
+    number = value.number
+    rounded = isinstance(number, float) and number.is_integer()
+    if rounded or not -(2**63) <= number < 2**64:
+        raise Unsupported(f"the number {number:.17g} is too large: put it in quotes")
+    return number
 
 
 def _plain(name: str, value: str) -> Predicate:

@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vedette.compiler.literals import GUARDS, NUMBER_GUARDS, Cost, guess, is_numeric
+from vedette.compiler.literals import GUARDS, NUMBER_GUARDS, Cost, guess, is_numeric, unescaped
 from vedette.compiler.plan import Plan
 from vedette.engine.scan import CASELESS, Pattern, Scanner, literal
 from vedette.event import Chunk
@@ -48,11 +48,12 @@ class Prefilter:
             for item in found or ():
                 rules.setdefault(Pattern(tolerant(item), CASELESS), set()).add(i)
         numeric = {i for i in filtered if any(map(is_numeric, plan.literals[i] or ()))}
-        for guards, guarded in ((GUARDS, filtered), (NUMBER_GUARDS, numeric)):
-            for guard in guards if guarded else ():
-                rules.setdefault(Pattern(guard, CASELESS), set()).update(guarded)
-        patterns = sorted(rules)
-        self._rules = [frozenset(rules[item]) for item in patterns]
+        for guard in NUMBER_GUARDS if numeric else ():
+            rules.setdefault(Pattern(guard, CASELESS), set()).update(numeric)
+        escapes = {Pattern(guard, CASELESS) for guard in GUARDS} if filtered else set()
+        patterns = sorted({*rules, *escapes})
+        self._rules = [frozenset(rules.get(item, ())) for item in patterns]
+        self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
         self._all = filtered
         self._scanner: Scanner | None = None
         if patterns:
@@ -73,19 +74,21 @@ class Prefilter:
             note((to, number))
             return len(found) >= MAX_HITS or None
 
-        data, ends, rules_of = chunk.data, chunk.ends, self._rules
+        data, ends, rules_of, escapes = chunk.data, chunk.ends, self._rules, self._escapes
         self._scanner.scan_until(data, handler)
         if len(found) >= MAX_HITS:
             yield from (Candidate(start, end, self._all) for start, end in chunk.spans())
             return
         found.sort()
-        start = end = -1
+        start = end = again = -1  # ``again``: the end of the last event that was searched once more
         rules: frozenset[int] = frozenset()
         for to, number in found:
             if to <= end:
                 rules |= rules_of[number]
+                if number in escapes and again != end:
+                    rules, again = rules | self._searched_again(data[start:end]), end
                 continue
-            if end >= 0:
+            if end >= 0 and rules:
                 yield Candidate(start, end, rules)
             rules = rules_of[number]
             if ends is None:
@@ -93,8 +96,18 @@ class Prefilter:
             else:
                 i = bisect_right(ends, to - 1)
                 start, end = (ends[i - 1] if i else 0), ends[i]
-        if end >= 0:
+            if number in escapes:
+                rules, again = rules | self._searched_again(data[start:end]), end
+        if end >= 0 and rules:
             yield Candidate(start, end, rules)
+
+    def _searched_again(self, event: bytes) -> frozenset[int]:
+        """The rules whose literals ``event`` holds once its escapes are undone."""
+        found: set[int] = set()
+        scanner = self._scanner
+        assert scanner is not None
+        scanner.scan(unescaped(event), lambda number, *_: found.update(self._rules[number]))
+        return frozenset(found)
 
     def candidates(self, chunk: Chunk, always: frozenset[int]) -> Iterator[Candidate]:
         """Every event that can match, in order; ``always`` is the part of the rules without literals to consider."""
