@@ -184,10 +184,11 @@ def test_scan_goes_on_after_a_bad_file(tmp_path: Path, rules: Path) -> None:
 def test_scan_writes_out_what_acts_on_a_terminal(tmp_path: Path, rules: Path) -> None:
     """In JSON as ``\\u`` escapes, whose values are unchanged; in messages about rules and files as in ``safe``."""
     (rules / "bad.yml").write_text('title: "Bad \\e[2J\\n\\u202e"\n')
-    line = f"{ATTACK} \x7f\x9b2J\u202e\u2067\u200f\u061c"
-    done = ended(vedette("scan", "--rules", rules, "-", tmp_path / "no\x9bne", stdin=line), 2)
+    log = tmp_path / "a\x7f\x9b2J\u202e\u2067\u200f\u061c"
+    log.write_text(ATTACK)
+    done = ended(vedette("scan", "--rules", rules, log, tmp_path / "no\x9bne"), 2)
     assert "\\u007f\\u009b2J\\u202e\\u2067\\u200f\\u061c" in done.stdout
-    assert json.loads(done.stdout)["raw"] == line
+    assert json.loads(done.stdout)["file"] == str(log)
     assert f"not run: {rules}/bad.yml:" in done.stderr
     assert WRITTEN_OUT in done.stderr
     assert "no\\x9bne" in done.stderr
@@ -333,13 +334,12 @@ def test_json_of_stored_data_is_safe_to_print(data: Path) -> None:
     with_log.close()
     with Store.open(data / "store") as store:
         store.commit(Cursor(with_log.log_id, 0), {}, [], [(3, encode(alert(3, raw=raw)))])
-    for command in (("logs", "search", "--data-dir", data, "--json", "evil"),
-                    ("alerts", "--data-dir", data, "--json", "-n", 1)):  # fmt: skip
-        shown = ended(vedette(*command), 0).stdout
+    for arguments in (["logs", "search", "--json", "evil"], ["alerts", "--json", "-n", "1"]):
+        shown = ended(vedette(*arguments, "--data-dir", data), 0).stdout
         assert "evil \\u007f\\u009b2J \\u202e\\u2066\\u200e" in shown
         assert json.loads(shown)["raw"] == raw
-    for command in (("logs", "search", "--data-dir", data, "evil"), ("alerts", "--data-dir", data, "-n", 1)):
-        assert "evil \\x7f\\x9b2J \\u202e\\u2066\\u200e" in ended(vedette(*command), 0).stdout
+    for arguments in (["logs", "search", "evil"], ["alerts", "-n", "1"]):
+        assert "evil \\x7f\\x9b2J \\u202e\\u2066\\u200e" in ended(vedette(*arguments, "--data-dir", data), 0).stdout
 
 
 STATUS = {

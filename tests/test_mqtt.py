@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.broker import Broker, running
 from tests.certificates import Authority
 from vedette.config import MqttSettings
-from vedette.mqtt import Message, MqttClient
+from vedette.mqtt import MAX_PACKET, REGION_PACKET, Message, MqttClient
 
 pytestmark = pytest.mark.door
 QUICK = (0.05, 0.2)
@@ -322,13 +322,13 @@ def test_an_exception_of_on_message_ends_run(broker: Broker) -> None:
 
 
 def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
-    """A message of 10 MiB and a burst of QoS 0 messages both arrive whole."""
+    """A message of 10 MiB, where ``max_packet`` lets it, and a burst of QoS 0 messages both arrive whole."""
 
     async def main() -> None:
         got: list[Message] = []
         big = bytes(range(256)) * (40 << 10)
         async with (
-            client(broker.url, "r", subscriptions=["t"], on_message=got.append),
+            client(broker.url, "r", subscriptions=["t"], on_message=got.append, max_packet=REGION_PACKET),
             client(broker.url, "w") as writer,
         ):
             await writer.publish("t", big)
@@ -337,6 +337,27 @@ def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
             await until(lambda: len(got) == 1001)
         assert got[0].payload == big
         assert [m.payload for m in got[1:]] == [b"%d" % i for i in range(1000)]
+
+    asyncio.run(main())
+
+
+def test_a_message_above_the_packet_bound(broker: Broker) -> None:
+    """The broker discards a message above ``max_packet`` without a word to either side; both stay connected, and
+    the next one comes. One that just fits comes, too."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        async with (
+            client(broker.url, "r", subscriptions=["t"], on_message=got.append) as reader,
+            client(broker.url, "w") as writer,
+        ):
+            await writer.publish("t", bytes(MAX_PACKET))
+            await writer.publish("t", bytes(MAX_PACKET - 100))
+            await writer.publish("t", b"next")
+            await until(lambda: len(got) == 2)
+            assert (reader.outage, writer.outage) == ("", "")
+        assert [len(m.payload) for m in got] == [MAX_PACKET - 100, 4]
+        assert "Dropping too large outgoing PUBLISH for r " in broker.log()
 
     asyncio.run(main())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.read import event_at
-from vedette.report import Counters
+from vedette.report import Counters, Dropped
 from vedette.store import Store
 
 NOW = 1_795_228_874_000_000
@@ -67,7 +68,7 @@ class Life:
         self.outbox = Outbox(self.store, self.writer, self.counters)
         context = Context(UTC, LogSource("linux"), "web9")
         self.pipeline = Pipeline(
-            AGENT, judge, {"in": context}, folder / "raw", self.log, self.store, self.outbox, self.counters,
+            AGENT, judge, {"in": context}, self.log, self.store, self.outbox, self.counters,
             self.writer, lambda: NOW + 7, fsync_interval=0.02, outbox_bytes=limits.get("outbox_bytes", 1 << 28),
         )  # fmt: skip
 
@@ -219,7 +220,7 @@ def test_a_crash_before_the_commit(begin: Callable[..., Life]) -> None:
     first = life.live().alerts()
     life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil two", b"x", file=position))
     for frame in life.pipeline._frames():
-        life.pipeline._judge_frame(frame)
+        asyncio.run(life.pipeline._judge_frame(frame))
     assert life.pipeline.uncommitted(life.outbox.account().next_seq) == 1
     lost = [envelope.decode(data) for _, data in life.pipeline._alerts]
 
@@ -359,3 +360,124 @@ def test_a_store_that_fails_stops_the_agent(begin: Callable[..., Life], monkeypa
         asyncio.run(main())
     assert caught.group_contains(OSError, match="no space left")
     assert life.store.load().cursor is None
+
+
+def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a commit that failed no later one moves the cursor past its alerts; the next life makes them all."""
+    life = begin(engine("evil"))
+    commit, failed = life.store.commit, []
+
+    def fail_once(*arguments: Any) -> None:
+        if not failed:
+            failed.append(True)
+            raise OSError(28, "no space left", "store")
+        commit(*arguments)
+
+    monkeypatch.setattr(life.store, "commit", fail_once)
+
+    async def main() -> None:
+        for text in (b"one", b"two"):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
+            for frame in life.pipeline._frames():
+                await life.pipeline._judge_frame(frame)
+            with pytest.raises(OSError, match="no space left"):
+                await life.pipeline._commit()
+
+    asyncio.run(main())
+    assert life.store.load().cursor is None
+    monkeypatch.undo()
+    assert [text[-3:] for _, text in begin(engine("evil")).live().found()] == ["one", "two"]
+
+
+def test_a_frame_of_many_alerts_is_committed_in_parts(
+    begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One frame whose alerts are far over the outbox's budget: judged in parts as receipts make room, also after a
+    crash in the middle of the frame; each alert once, and the account adds up all the way."""
+    monkeypatch.setattr("vedette.pipeline.COMMIT_BYTES", 4000)
+    words = [f"evil{i}" for i in range(10)]
+    events = [f"<13>Nov 21 02:40:00 web1 app: {i} {' '.join(words)}".encode() for i in range(200)]
+    life = begin(engine(*words), outbox_bytes=20_000)
+    seen: list[tuple[str, str]] = []
+
+    async def crash() -> None:
+        life.give(lines(*events))
+        task = asyncio.create_task(life.pipeline.run())
+        async with asyncio.timeout(20):
+            while life.outbox.bytes < 20_000:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert life.outbox.bytes < 40_000
+        assert life.counters.identity(life.pipeline.backlog) == []
+        assert 0 < life.pipeline.backlog["in"] < 200
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(crash())
+    life = begin(engine(*words), outbox_bytes=20_000)
+    assert life.counters.identity(life.pipeline.backlog) == []
+    assert 0 < life.pipeline.backlog["in"] < 200
+
+    async def receipt() -> None:
+        async with asyncio.timeout(20):
+            while len(seen) < 2000:
+                pending = life.outbox.pending(0, 1000)
+                seen.extend((alert.rule_id, alert.raw) for alert in map(envelope.decode, dict(pending).values()))
+                await life.outbox.receipt([(seq, seq) for seq, _ in pending])
+                await asyncio.sleep(0.01)
+
+    life.live(receipt)
+    assert len(seen) == len(set(seen)) == 2000
+    assert life.counters.judged["in"] == 200
+
+
+def test_judging_gives_way(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame that takes long to judge does not hold the loop."""
+    life = begin(engine("evil"))
+    matches = life.pipeline.engine.matches
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.002)
+        return matches(*arguments)
+
+    monkeypatch.setattr(life.pipeline.engine, "matches", slow)
+    longest = 0.0
+
+    async def work() -> None:
+        nonlocal longest
+        life.give(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil"] * 300))
+        while life.pipeline.backlog["in"]:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            longest = max(longest, time.perf_counter() - before)
+
+    life.live(work)
+    assert len(life.alerts()) == 300
+    assert longest < 0.3  # 0.6 s in one step without giving way
+
+
+def test_a_poisonous_event_is_set_aside(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event on which judging raises is counted and told; the others are judged, and seqs have no gap."""
+    life = begin(engine("evil"))
+    matches = life.pipeline.engine.matches
+
+    def poisoned(chunk: Chunk, candidate: Any, context: Any) -> Any:
+        if b"poison" in chunk.data[candidate.start : candidate.end]:
+            raise RecursionError("too deep")
+        return matches(chunk, candidate, context)
+
+    monkeypatch.setattr(life.pipeline.engine, "matches", poisoned)
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil 1", b"<13>x: evil poison", b"<13>x: evil 2"))
+    life.live()
+    assert [alert.seq for alert in life.alerts()] == [1, 2]
+    assert life.counters.totals["poisoned"] == 1
+    assert life.counters.judged["in"] == 3
+
+
+def test_counters_alone_are_committed_too(begin: Callable[..., Life]) -> None:
+    """A drop, which leaves nothing in the log, survives a stop and a start."""
+    life = begin(engine("evil"))
+    life.counters.drop("in", Dropped.FRAMING)
+    life.live()
+    assert begin(engine("evil")).counters.dropped["in", Dropped.FRAMING] == 1

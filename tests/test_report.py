@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from vedette.report import UNKNOWN, Counters, Dropped, Lost
 
 
@@ -53,12 +58,16 @@ def test_identity_when_an_input_is_unknown() -> None:
 
 
 def test_settle_after_a_kill() -> None:
-    """What was stored and received since the last commit follows from the log's backlog, and from what was dropped."""
+    """What was stored and received since the last commit follows from the log, and from what was dropped."""
     made = counters(a=5, b=9)
     made.judged.update(a=3, b=4)
+    made.bytes_in.update(a=50, b=90)
     made.drop("a", Dropped.KERNEL, 2)
-    made.settle({"a": 4, "c": 1})  # of b the host's crash took 5 that were not yet on disk
+    made.settle(
+        [("a", 2, 20, 1), ("a", 2, 20, 1), ("c", 1, 7, 1)]
+    )  # the host's crash took 5 of b that were not on disk
     assert (made.stored, made.received) == ({"a": 7, "b": 4, "c": 1}, {"a": 9, "b": 4, "c": 1})
+    assert (made.bytes_in, made.cut) == ({"a": 70, "b": 90, "c": 7}, {"a": 1, "b": 0, "c": 1})
     assert made.identity({"a": 4, "c": 1}) == []
 
 
@@ -67,8 +76,25 @@ def test_settle_keeps_what_unknown_inputs_had_stored() -> None:
     made = counters(a=5, b=5)
     made.judged.update(a=4, b=4)
     made.lost[UNKNOWN, Lost.DAMAGED] = 1
-    made.settle({UNKNOWN: 2})
-    assert made.stored == made.received == {"a": 5, "b": 5, UNKNOWN: 1}
-    assert made.identity({UNKNOWN: 2}) == []
-    made.settle({UNKNOWN: 2})
-    assert made.stored == {"a": 5, "b": 5, UNKNOWN: 1}
+    for _ in range(2):  # as often as the agent is killed
+        made.settle([(UNKNOWN, 2, 20, 0)])
+        assert made.stored == made.received == {"a": 5, "b": 5, UNKNOWN: 1}
+        assert made.identity({UNKNOWN: 2}) == []
+
+
+@given(st.data())
+def test_settle_adds_up(data: st.DataObject) -> None:
+    """Whatever was saved and whatever the log holds: the identity holds, and no input's judged or lost is touched."""
+    some = st.dictionaries(st.sampled_from("ab?"), st.integers(0, 5))
+    made = Counters()
+    for counts in (made.stored, made.judged):
+        counts.update(data.draw(some))
+    made.judged[UNKNOWN] = 0
+    made.lost.update({(name, "damaged"): n for name, n in data.draw(some).items()})
+    made.dropped.update({(name, "kernel"): n for name, n in data.draw(some).items()})
+    behind = data.draw(st.lists(st.tuples(st.sampled_from("ab?"), st.integers(1, 5), st.just(1), st.just(0))))
+    backlog: Counter[str] = Counter()
+    for name, events, *_ in behind:
+        backlog[name] += events
+    made.settle(behind)
+    assert made.identity(backlog) == []

@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_built(tmp_path: Path, folder: Path) -> None:
 
 def test_no_folder_and_nothing_built(tmp_path: Path) -> None:
     """Without rules that work there is no start, and the message names the folder."""
-    with pytest.raises(ValueError, match=f"{tmp_path}/rules"):
+    with pytest.raises(OSError, match=f"{tmp_path}/rules"):
         run(of_folder(tmp_path).start())
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import signal
 import socket
 import sys
@@ -98,6 +99,7 @@ def configure_logging(settings: LogSettings) -> None:
 def run(config: Config) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises OSError or ValueError when it cannot start or go on."""
     configure_logging(config.log)
+    os.umask(0o027)  # raw logs, alerts and the store are nobody else's
     try:
         asyncio.run(Agent(config).run())
     except* (OSError, ValueError) as group:
@@ -123,6 +125,10 @@ class Agent:
     async def run(self) -> None:
         """See the module's text."""
         config, agent = self.config, self.config.agent
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         agent.data_dir.mkdir(parents=True, exist_ok=True)
         writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         with Store.open(agent.store_dir, map_bytes=config.uplink.max_bytes * 2 + MAP_SLACK) as store:
@@ -137,7 +143,6 @@ class Agent:
                     agent,
                     self.loaded.engine,
                     self._contexts(),
-                    agent.raw_dir,
                     self.raw_log,
                     store,
                     self.outbox,
@@ -156,12 +161,8 @@ class Agent:
 
     async def _serve(self) -> None:
         config = self.config
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         self.uplink = self._make_uplink()
-        control = Control(config.agent.control_socket, {"status": self._status_command, "reload": self._reload_command})
+        control = Control(config.agent.control_socket, {"status": self._status_command})
         sources: list[Source] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -182,6 +183,7 @@ class Agent:
                 await asyncio.gather(*(source.stop() for source in sources))
                 await self.pipeline.drain(DRAIN_SECONDS)
                 await self.uplink.stop(UPLINK_SECONDS)
+                await self.pipeline.close()
                 for task in (pipeline, uplink, *self._tasks):
                     task.cancel()
         finally:
@@ -256,13 +258,6 @@ class Agent:
     async def _status_command(self) -> Any:
         return self.status()
 
-    async def _reload_command(self) -> Any:
-        if not self.rules.directory:
-            raise ValueError("rules come from bundles here: publish one, or set rules.paths")
-        async with self._switching:
-            self._switch(await self.rules.reload(anew=True))
-        return {"rules": len(self.loaded.engine.plan.rules), "plan_digest": self.loaded.engine.plan.digest}
-
     # --- rules
 
     def _sample(self) -> bytes:
@@ -327,11 +322,10 @@ class Agent:
         except (ValueError, TypeError, KeyError) as error:
             self._refuse(message, f"not an announcement of a bundle: {error}")
             return
-        current, installed = self.rules.bundles.current(), self.rules.bundles.installed()
-        if current is not None and hashlib.sha256(current.read_bytes()).hexdigest() == sha256:
-            if installed is not None and (self.loaded.bundle or "").endswith(f"-{installed.version}"):
-                self.rules.error = self.rules.bundles.refused = None  # what the region wants runs
+        if sha256 == self.loaded.sha256:
+            self.rules.error = self.rules.bundles.refused = None  # what the region wants runs
             return
+        installed = self.rules.bundles.installed()
         if installed is not None and version < installed.version:
             self._refuse(message, f"version {version} is older than the installed version {installed.version}")
             return

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-import orjson
 
-from vedette.console import config_option, configuration, data_folder, data_option, fail, rule_plan, safe
+from vedette.console import config_option, configuration, data_folder, data_option, fail, json_line, rule_plan, safe
 
 
 @click.command()
@@ -45,7 +44,7 @@ def check(config: Path) -> None:
         return
     plan = rule_plan(settings.rules.paths)
     for refusal in plan.refused:
-        click.echo(str(refusal), err=True)
+        click.echo(safe(str(refusal)), err=True)
     click.echo(
         f"rules: {len(plan.rules)} run, {len(plan.always)} of them always candidates, {len(plan.refused)} do not"
     )
@@ -71,7 +70,7 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
         answer = ask(folder / "control.sock", "status")
     except (ConnectionError, ValueError) as error:
         fail(error)
-    click.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode() if as_json else render(answer))
+    click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
     sys.exit(1 if answer["identity_broken"] or answer["rules"]["error"] else 0)
 
 
@@ -129,7 +128,7 @@ def logs_search(
         if as_json:
             row = {"log_id": hit.log_id, "offset": hit.offset, "length": hit.length, "input": hit.input,
                    "received_at": hit.received_at, "raw": text}  # fmt: skip
-            click.echo(orjson.dumps(row).decode())
+            click.echo(json_line(row))
         else:
             click.echo(f"{_stamp(hit.received_at)} {hit.input} {safe(text)}")
     if found == limit:
@@ -178,7 +177,7 @@ def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_js
 def _alert_json(data: bytes, receipted: bool) -> None:
     from vedette.outbox.envelope import decode_row
 
-    click.echo(orjson.dumps({**decode_row(data), "receipted": receipted}).decode())
+    click.echo(json_line({**decode_row(data), "receipted": receipted}))
 
 
 def _alert_line(data: bytes, receipted: bool) -> None:

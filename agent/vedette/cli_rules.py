@@ -14,7 +14,7 @@ import orjson
 
 from vedette import __version__
 from vedette.compiler.plan import Plan
-from vedette.console import WithRegion, fail, rule_plan, safe
+from vedette.console import WithRegion, fail, json_line, rule_plan, safe
 
 
 @click.command()
@@ -43,7 +43,7 @@ def scan(
         fail(f"--format {codec}: expects one of {', '.join(CODECS)}")
     engine = Engine(_plan_of(rule_paths, keys), route=route)
     for refusal in engine.plan.refused:
-        click.echo(f"not run: {refusal}", err=True)
+        click.echo(safe(f"not run: {refusal}"), err=True)
     matches, failed, began, size = 0, False, time.perf_counter(), 0
     for path in files:
         try:
@@ -52,13 +52,13 @@ def scan(
                 chunks = elements(file) if array else lines(file, codec)
                 for found in judge(engine, chunks, first=0 if array else 1, logsource=LogSource(product=product)):
                     matches += 1
-                    sys.stdout.buffer.write(orjson.dumps(found.to_row(str(path)), option=orjson.OPT_APPEND_NEWLINE))
+                    sys.stdout.buffer.write(json_line(found.to_row(str(path))).encode() + b"\n")
                 size += file.tell() if file.seekable() else 0
         except BrokenPipeError:
             sys.exit(0)
         except (OSError, ValueError) as error:
             failed = True
-            click.echo(f"vedette: {path}: {error}", err=True)
+            click.echo(safe(f"vedette: {path}: {error}"), err=True)
     sys.stdout.flush()
     seconds = time.perf_counter() - began
     tally = engine.tally
@@ -69,7 +69,8 @@ def scan(
     )
     for rule, count in tally.undecided.items():
         failed = True
-        click.echo(f"undecided: {engine.plan.rules[rule].title} on {count} events: {tally.reasons[rule]}", err=True)
+        title, reason = engine.plan.rules[rule].title, tally.reasons[rule]
+        click.echo(safe(f"undecided: {title} on {count} events: {reason}"), err=True)
     sys.exit(2 if failed else 0)
 
 
@@ -139,7 +140,7 @@ def rules_test(paths: tuple[Path, ...]) -> None:
     for line in (*plan.refused, *mistakes, *failures):
         click.echo(safe(str(line)), err=True)
     for rule in untested:
-        click.echo(f"{rule.path}:{rule.line}: no test events beside it ({rule.title})", err=True)
+        click.echo(safe(f"{rule.path}:{rule.line}: no test events beside it ({rule.title})"), err=True)
     bad = len(plan.refused) + len(mistakes) + len(failures) + len(untested)
     click.echo(
         f"{len(plan.rules)} rules, {len(tests)} events, {len(failures)} failures, {bad - len(failures)} mistakes"
@@ -157,9 +158,10 @@ def rules_list(paths: tuple[Path, ...]) -> None:
     plan = rule_plan(paths)
     for rule, literals in zip(plan.rules, plan.literals, strict=True):
         source = "/".join(rule.logsource)
-        click.echo(f"{rule.level:<13} {'always' if literals is None else 'filtered':<9} {source:<28} {rule.title}")
+        needs = "always" if literals is None else "filtered"
+        click.echo(safe(f"{rule.level:<13} {needs:<9} {source:<28} {rule.title}"))
     for refusal in plan.refused:
-        click.echo(f"refused       {refusal}")
+        click.echo(safe(f"refused       {refusal}"))
     sys.exit(1 if plan.refused else 0)
 
 
@@ -189,7 +191,7 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
     except OSError as error:
         fail(error)
     except (BundleRefused, ValueError) as error:
-        click.echo(f"{path}: refused: {error}", err=True)
+        click.echo(safe(f"{path}: refused: {error}"), err=True)
         raise SystemExit(1) from None
     click.echo(f"{path}: good: {len(engine.plan.rules)} rules, {len(found.tests)} self-tests pass")
     if found.expired(time.time_ns() // 1000):
@@ -215,7 +217,7 @@ def bundle_show(path: Path, as_json: bool) -> None:
         fail(f"{path}: {error}")
     if as_json:
         document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
-        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        click.echo(json_line(document, indent=True))
         return
     manifest = found.manifest
     click.echo(

@@ -9,6 +9,11 @@ Promises:
 * A received QoS 1 message is acknowledged only by ``ack``. Without it the broker sends it again, marked ``dup``, on
   the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure.
 
+* No packet above ``max_packet`` comes (CONNECT's Maximum Packet Size): the broker discards a larger message, and only
+  its own log says so. Mosquitto 2.0.11 then goes on counting a QoS 1 message as under way until the connection ends:
+  after ``receive_maximum`` of them in one connection no more come. A ``message_size_limit`` in the broker that is not
+  above ``max_packet`` keeps such messages out altogether.
+
 Every connection is a paho client of its own, so nothing of an old connection can leak into a new one: packet
 identifiers, half-read packets, paho's own retransmission. The session (subscriptions, unacknowledged messages) lives in
 the broker under ``client_id`` for ``session_expiry`` seconds.
@@ -37,6 +42,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from vedette.config import MqttSettings
+from vedette.event import MAX_EVENT
 from vedette.report import Log
 from vedette.tls import client_context
 
@@ -54,6 +60,10 @@ STEADY_SECONDS = 10.0
 """A connection that lived this long starts the back-off anew; two clients of one id do not hammer the broker."""
 MAX_INFLIGHT = 20
 """Published messages waiting for PUBACK, at most; the broker's Receive Maximum may lower it."""
+MAX_PACKET = 4 * MAX_EVENT
+"""Bytes of a packet from the broker, at most; paho keeps a packet whole in memory."""
+REGION_PACKET = 80 << 20
+"""The same within a region: above what its broker takes (a bundle's 64 MiB), so that nothing is discarded there."""
 
 NO_SUBSCRIBERS = 0x10
 """PUBACK's reason code "no matching subscribers" (MQTT 5, 3.4.2.1)."""
@@ -246,6 +256,7 @@ class MqttClient:
         will: tuple[str, bytes] | None = None,
         session_expiry: float = 0,
         receive_maximum: int = 1000,
+        max_packet: int = MAX_PACKET,
         clean_start: bool = False,
         retained_once: bool = False,
         max_inflight: int = MAX_INFLIGHT,
@@ -271,6 +282,7 @@ class MqttClient:
         self._will = will
         self._session_expiry = session_expiry
         self._receive_maximum = receive_maximum
+        self._max_packet = max_packet
         self._clean_start = clean_start
         self._retained_once = retained_once
         self._max_inflight = max_inflight
@@ -367,6 +379,7 @@ class MqttClient:
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = int(self._session_expiry)
         properties.ReceiveMaximum = max(1, min(self._receive_maximum, 65535))
+        properties.MaximumPacketSize = self._max_packet
         keepalive = max(5, int(settings.keepalive))
         try:
             client.connect(self._host, self._port, keepalive, clean_start=self._clean_start, properties=properties)

@@ -4,8 +4,8 @@ Three tasks share the event loop; everything that waits for a disk runs in the o
 
 * ``store`` (called by inputs) appends a chunk to the raw log. That is all that stands between an input and the disk.
 * ``judge`` takes the frames from the cursor on, from memory while they are few (``MEMORY``), else from the log: a
-  burst is stored at once and judged when there is time. Between two frames it yields to the loop; ``switch`` takes
-  effect there, so no event is judged under two plans or none.
+  burst is stored at once and judged when there is time. It yields to the loop every ``STEP_SECONDS``;
+  ``switch`` takes effect between two frames, so no event is judged under two plans or none.
 * ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
   disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
 
@@ -17,11 +17,13 @@ A batch that cannot be committed, or a raw log that cannot be written, stops the
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from pathlib import Path
+
+import structlog
 
 from vedette.config import AgentSettings
 from vedette.engine.match import Context, Engine, Match
@@ -29,10 +31,11 @@ from vedette.event import Alert, Chunk, Cursor, FilePosition, Flag, Frame, RawRe
 from vedette.inputs.entities import entities
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
-from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
+from vedette.report import Counters, Log
 from vedette.store import Saved, Store
+
+log = structlog.get_logger()
 
 MEMORY = 8 << 20
 """Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
@@ -41,6 +44,10 @@ ALERT_SECONDS = 0.01
 IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
+COMMIT_BYTES = 4 << 20
+"""Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
+STEP_SECONDS = 0.003
+"""How long judging holds the event loop."""
 
 MAX_SKEW = 300_000_000
 """Microseconds that an event's time may lie after its receipt; beyond it is clamped to the receipt and flagged."""
@@ -54,7 +61,6 @@ class Pipeline:
         agent: AgentSettings,
         engine: Engine,
         contexts: Mapping[str, Context],
-        folder: Path,
         log: RawLog,
         store: Store,
         outbox: Outbox,
@@ -67,7 +73,7 @@ class Pipeline:
     ) -> None:
         self.engine = engine
         self.bundle: str | None = None
-        self._agent, self._contexts, self._folder, self._clock = agent, contexts, folder, clock
+        self._agent, self._contexts, self._clock = agent, contexts, clock
         self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
         self._fsync_interval, self._outbox_bytes = fsync_interval, outbox_bytes
         self._recent: deque[Frame] = deque()
@@ -76,11 +82,15 @@ class Pipeline:
         self._room = asyncio.Event()
         self._room.set()
         self._syncing: asyncio.Task[None] | None = None
-        self._draining = False
         self._alerts: list[tuple[int, bytes]] = []
+        self._alert_bytes = 0
+        self._counted = 0
+        """Events of the frame under way that are counted as judged."""
         self._committing: list[tuple[int, bytes]] = []
         self._positions: dict[tuple[str, int], FilePosition] = {}
         self._changed = asyncio.Event()
+        self._committing_now = asyncio.Lock()
+        self._failed = ""
         self.backlog: defaultdict[str, int] = defaultdict(int)
         """Events stored and not yet judged, per input."""
         self.judged_at = 0
@@ -90,6 +100,7 @@ class Pipeline:
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
+        self._committed_counters = self._counters.snapshot()
 
     def _recover(self, saved: Saved) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
@@ -101,17 +112,13 @@ class Pipeline:
         cursor = saved.cursor
         same = cursor is not None and cursor.log_id == self._log.log_id
         offset = max(cursor.offset, self._log.start) if cursor is not None and same else self._log.start
-        for header in read.headers(self._folder, offset, log_id=self._log.log_id):
+        behind = []
+        for header in self._log.headers(offset):
             self.backlog[header.input] += header.events
+            behind.append((header.input, header.events, header.bytes, header.cut))
             if header.file is not None:
                 self.positions[header.file.file] = header.file
-        # What was counted at the doors since the last commit died with the process; the log knows what it holds.
-        snapshot = self._counters.snapshot()["inputs"]
-        for name in {*snapshot, *self.backlog}:
-            counts = snapshot.get(name, {"dropped": {}, "lost": {}})
-            lost, dropped = sum(counts["lost"].values()), sum(counts["dropped"].values())
-            self._counters.stored[name] = self._counters.judged[name] + lost + self.backlog[name]
-            self._counters.received[name] = self._counters.stored[name] + dropped
+        self._counters.settle(behind)
         return offset
 
     # --- intake
@@ -124,6 +131,8 @@ class Pipeline:
             self._recent.append(frame)
             self._recent_bytes += len(chunk.data)
         self._stored.set()
+        if self._log.full():
+            self._room.clear()
         return frame.end
 
     async def durable(self, offset: int) -> None:
@@ -200,43 +209,90 @@ class Pipeline:
                 self._stored.clear()
                 await self._stored.wait()
             for frame in self._frames():
-                self._judge_frame(frame)
+                await self._judge_frame(frame)
                 await asyncio.sleep(0)
-                while self._outbox.bytes >= self._outbox_bytes:
-                    await asyncio.sleep(0.1)  # a full outbox stops judging, not storing
 
-    def _judge_frame(self, frame: Frame) -> None:
-        chunk, counters = frame.chunk, self._counters
-        tally = self.engine.tally
-        candidates, matches = tally.candidates, tally.matches
+    async def _judge_frame(self, frame: Frame) -> None:
+        """Judge the events of ``frame`` from ``_offset`` on, all under the engine that is in place now.
+
+        Gives way to the loop every ``STEP_SECONDS``, and to a commit when the alerts not yet committed are many: both
+        between two events, at which point offset, counters and alerts agree, so the frame can be gone on with.
+        """
+        engine, chunk, counters = self.engine, frame.chunk, self._counters
         context = self._contexts.get(chunk.input, Context())
-        for match in self.engine.judge(chunk, context):
-            alert = self.alert(frame, match, context.host)
-            self._alerts.append((alert.seq, envelope.encode(alert)))
-        events = len(chunk)
-        counters.judged[chunk.input] += events
-        counters.totals["candidates"] += tally.candidates - candidates
-        counters.totals["matches"] += tally.matches - matches
-        self.backlog[chunk.input] -= events
-        self.judged_at = chunk.received_at
+        first = max(0, self._offset - frame.offset)
+        self._counted = chunk.index(first) if first else 0
+        until = time.perf_counter() + STEP_SECONDS
+        for candidate in engine.candidates(chunk, context):
+            if candidate.start < first:
+                continue
+            if self._alert_bytes >= COMMIT_BYTES or self._outbox.bytes + self._alert_bytes >= self._outbox_bytes:
+                self._advance(frame, candidate.start)
+                await self._make_room()
+                until = time.perf_counter() + STEP_SECONDS
+            elif time.perf_counter() >= until:
+                self._advance(frame, candidate.start)
+                await asyncio.sleep(0)
+                until = time.perf_counter() + STEP_SECONDS
+            counters.totals["candidates"] += 1
+            try:
+                encoded = [
+                    (seq, envelope.encode(self.alert(engine, frame, match, seq, context.host)))
+                    for seq, match in enumerate(engine.matches(chunk, candidate, context), self._next_seq)
+                ]
+            except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
+                self._set_aside(frame, candidate.start, candidate.end, error)
+                continue
+            counters.totals["matches"] += len(encoded)
+            counters.totals["alerts_made"] += len(encoded)
+            self._next_seq += len(encoded)
+            self._alerts += encoded
+            self._alert_bytes += sum(len(data) for _, data in encoded)
         if chunk.file is not None:
             self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
-        self._offset = frame.end
+        self.judged_at = chunk.received_at
+        self._advance(frame, len(chunk.data))
+
+    def _advance(self, frame: Frame, position: int) -> None:
+        """The events of ``frame`` before ``position``, where one begins or the frame ends, are judged."""
+        chunk = frame.chunk
+        done = len(chunk) if position == len(chunk.data) else chunk.index(position)
+        self._counters.judged[chunk.input] += done - self._counted
+        self.backlog[chunk.input] -= done - self._counted
+        self._counted = done
+        self._offset = frame.offset + position
         if self._alerts:
             self._changed.set()
 
-    def alert(self, frame: Frame, match: Match, host: str | None = None) -> Alert:
-        """The alert of a match, with the next seq; ``host``: the event's when it names none."""
+    async def _make_room(self) -> None:
+        """Commit, then wait while the outbox is full: that stops judging, not storing."""
+        await self._commit()
+        while self._outbox.bytes >= self._outbox_bytes:
+            await asyncio.sleep(0.1)
+
+    def _set_aside(self, frame: Frame, start: int, end: int, error: Exception) -> None:
+        """An event that cannot be judged: counted, told with its place in the raw log, which keeps it."""
+        self._counters.totals["poisoned"] += 1
+        log.error(
+            Log.EVENT_POISONED,
+            input=frame.chunk.input,
+            log_id=self._log.log_id,
+            offset=frame.offset + start,
+            length=end - start,
+            reason=f"{type(error).__name__}: {error}"[:500],
+            action="not judged; it is in the raw log; please report it",
+        )
+
+    def alert(self, engine: Engine, frame: Frame, match: Match, seq: int, host: str | None = None) -> Alert:
+        """The alert of a match; ``host``: the event's when it names none."""
         agent, chunk, event = self._agent, frame.chunk, match.record
-        rule = self.engine.plan.rules[match.rule]
+        rule = engine.plan.rules[match.rule]
         offset = frame.offset + match.start
         host = event.host or host
         flags = chunk.flags(match.start)
         event_time = event.event_time or chunk.received_at
         if event_time > chunk.received_at + MAX_SKEW:
             event_time, flags = chunk.received_at, flags | Flag.CLAMPED_TIME
-        seq, self._next_seq = self._next_seq, self._next_seq + 1
-        self._counters.totals["alerts_made"] += 1
         return Alert(
             alert_id=envelope.alert_id(agent.id, self._log.log_id, rule.id, offset, ""),
             seq=seq,
@@ -254,7 +310,7 @@ class Pipeline:
             received_date=envelope.received_date(chunk.received_at),
             source=chunk.input,
             logsource=rule.logsource,
-            fields=self.engine.shown(match.rule, event),
+            fields=engine.shown(match.rule, event),
             entities=entities(event.fields(), host),
             raw=event.text,
             raw_ref=RawRef(self._log.log_id, offset, match.end - match.start),
@@ -283,24 +339,39 @@ class Pipeline:
             await self._commit()
 
     async def _commit(self) -> None:
-        """One transaction for all that was judged since the last; the log is synced that far before."""
-        self._changed.clear()
-        if self._offset == self._committed and not self._alerts:
-            return
-        offset, alerts, positions = self._offset, self._alerts, self._positions
-        self._alerts, self._positions, self._committing = [], {}, alerts
-        self._counters.totals["commits"] += 1
-        cursor, counters = Cursor(self._log.log_id, offset), self._counters.snapshot()
+        """One transaction for all that was judged since the last; the log is synced that far before.
 
-        def write() -> None:
-            if self._log.durable < offset:
-                self._log.sync()
-            self._store.commit(cursor, counters, positions.values(), alerts)
+        One at a time, and none after one that failed: its alerts would be passed over by a later cursor.
+        """
+        async with self._committing_now:
+            if self._failed:
+                raise OSError(f"an earlier commit failed: {self._failed}")
+            self._changed.clear()
+            offset, alerts, positions, counters = self._offset, self._alerts, self._positions, self._counters.snapshot()
+            if offset == self._committed and not alerts and counters == self._committed_counters:
+                return
+            self._alerts, self._alert_bytes, self._positions, self._committing = [], 0, {}, alerts
+            self._counters.totals["commits"] += 1
+            counters = self._counters.snapshot()
+            cursor = Cursor(self._log.log_id, offset)
 
-        await asyncio.get_running_loop().run_in_executor(self._writer, write)
-        self._committed, self._committing = offset, []
+            def write() -> None:
+                if self._log.durable < offset:
+                    self._log.sync()
+                self._store.commit(cursor, counters, positions.values(), alerts)
+
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._writer, write)
+            except BaseException as error:
+                self._failed = str(error) or type(error).__name__
+                raise
+            self._committed, self._committed_counters, self._committing = offset, counters, []
         if alerts:
             self._outbox.wake()
+
+    async def close(self) -> None:
+        """The last commit, after the uplink has ended: what it sent is in the account."""
+        await self._commit()
 
     async def _syncs(self) -> None:
         """Sync what came in every interval, and delete what the budget no longer holds."""

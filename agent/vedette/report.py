@@ -4,16 +4,22 @@ The identity that must always hold, per input (``Counters.identity`` checks it):
 
     received = stored + dropped(reason…)        stored = judged + backlog + lost(reason…)
 
-and for the agent: alerts made = receipted + in outbox. Each counter is counted at its own stage, never by
-subtraction: ``received`` at the input's door, ``stored`` by the raw log, ``judged`` by the pipeline after a frame.
+and for the agent: alerts made = receipted + in outbox. Damage may take the name of the input with it: such events are
+counted under ``UNKNOWN``, and while there are any, the second equation holds for the sum over all inputs.
+
+Each counter is counted at its own stage, never by subtraction: ``received`` at the input's door, ``stored`` by the raw
+log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
+
+UNKNOWN = "?"
+"""The input of events whose frame is so damaged that it does not tell; no input's name, see ``config.Name``."""
 
 
 class Dropped(StrEnum):
@@ -56,7 +62,7 @@ class Log(StrEnum):
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
-    RULE_QUARANTINED = "rule_quarantined"
+    EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"
     BUNDLE_REFUSED = "bundle_refused"
     BUNDLE_EXPIRED = "bundle_expired"
@@ -86,7 +92,7 @@ class Counters:
         self.dropped: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
-        """Of the whole agent: candidates, matches, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
+        """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
         decode_failed, commits, replans."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
@@ -96,7 +102,10 @@ class Counters:
 
     def snapshot(self) -> dict[str, Any]:
         """JSON-able totals, keys sorted: per input its counters, and ``totals``."""
-        names = sorted({*self.received, *self.stored, *self.judged, *(k[0] for k in self.dropped)})
+        single = (self.received, self.stored, self.judged, self.bytes_in, self.cut)
+        names = sorted(
+            {name for counts in single for name in counts} | {name for name, _ in (*self.dropped, *self.lost)}
+        )
         return {
             "inputs": {
                 name: {
@@ -124,19 +133,51 @@ class Counters:
                 self.lost[name, reason] = n
         self.totals.update(snapshot["totals"])
 
+    def settle(self, behind: Iterable[tuple[str, int, int, int]]) -> None:
+        """Bring restored totals up to what the raw log holds; what the doors counted since died with the process.
+
+        ``behind``: input, events, bytes and cut events of every frame behind the cursor, in order; the input is UNKNOWN
+        where damage took it. Such events stay with the inputs that are known to have stored them, as far as there
+        are any. Afterwards ``identity`` holds with the sums of ``behind`` as backlog.
+        """
+        inputs = self.snapshot()["inputs"]
+        held = {name: counts["judged"] + sum(counts["lost"].values()) for name, counts in inputs.items()}
+        counted = {name: counts["stored"] - held[name] for name, counts in inputs.items()}
+        for name, events, size, cut in behind:
+            held[name] = held.get(name, 0) + events
+            if counted.get(name, 0) > 0:  # the frame was stored before the totals were saved
+                counted[name] -= events
+            else:
+                self.bytes_in[name] += size
+                self.cut[name] += cut
+        unknown = held.pop(UNKNOWN, 0)
+        for name in held:
+            of_input = min(unknown, max(0, self.stored[name] - held[name]))
+            held[name] += of_input
+            unknown -= of_input
+        if unknown or UNKNOWN in inputs:
+            held[UNKNOWN] = unknown
+        for name, events in held.items():
+            self.stored[name] = events
+            self.received[name] = events + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
+
     def identity(self, backlog: Mapping[str, int]) -> list[str]:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
 
-        ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log.
+        ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log. Where it or
+        the losses have events of an UNKNOWN input, stored = judged + backlog + lost is checked for all inputs together.
         """
         broken = []
+        accounts: dict[str, tuple[int, int, int, int]] = {}  # stored, judged, backlog, lost
         for name, counts in self.snapshot()["inputs"].items():
-            dropped, lost = sum(counts["dropped"].values()), sum(counts["lost"].values())
-            if counts["received"] != counts["stored"] + dropped:
-                broken.append(f"{name}: received {counts['received']} != stored {counts['stored']} + dropped {dropped}")
-            if counts["stored"] != counts["judged"] + backlog.get(name, 0) + lost:
-                broken.append(
-                    f"{name}: stored {counts['stored']} != judged {counts['judged']}"
-                    f" + backlog {backlog.get(name, 0)} + lost {lost}"
-                )
+            stored, dropped = counts["stored"], sum(counts["dropped"].values())
+            if counts["received"] != stored + dropped:
+                broken.append(f"{name}: received {counts['received']} != stored {stored} + dropped {dropped}")
+            accounts[name] = stored, counts["judged"], backlog.get(name, 0), sum(counts["lost"].values())
+        if backlog.get(UNKNOWN) or accounts.get(UNKNOWN, (0, 0, 0, 0))[3]:
+            stored, judged, _, lost = map(sum, zip(*accounts.values(), strict=True))
+            accounts = {"all inputs": (stored, judged, sum(backlog.values()), lost)}
+        for name, (stored, judged, waiting, lost) in accounts.items():
+            if stored != judged + waiting + lost:
+                broken.append(f"{name}: stored {stored} != judged {judged} + backlog {waiting} + lost {lost}")
         return broken

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.util
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import orjson
 import structlog
 
 from vedette import __version__
@@ -35,6 +35,10 @@ from vedette.report import Log
 
 log = structlog.get_logger()
 
+BUILD_SECONDS = 600.0
+BUILD_BYTES = 4 << 30
+"""Bounds of the rule compiler's process: time, and address space (thousands of rules take about 300 MiB)."""
+
 MIN_SAMPLE = 64 << 10
 """Bytes of traffic from which literals are chosen by it, not guessed."""
 
@@ -48,6 +52,8 @@ class Loaded(NamedTuple):
     engine: Engine
     origin: str
     bundle: str | None
+    sha256: str | None = None
+    """Of the bundle's file."""
 
 
 def trial(bundle: Bundle) -> Engine:
@@ -79,11 +85,11 @@ class Rules:
         return bool(self._paths)
 
     async def start(self) -> Loaded:
-        """The rules to begin with. Raises ValueError when there are none that work."""
+        """The rules to begin with. Raises ValueError or OSError when there are none that work."""
         if self.directory:
             try:
                 return await self._build()
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 self._refuse(str(error))
                 last = max(self._built(), key=lambda path: path.stat().st_mtime_ns, default=None)
                 if last is None:
@@ -127,23 +133,30 @@ class Rules:
         return _of_bundle(*loaded)
 
     def changed(self) -> bool:
-        """True when a file of the rule directory came, went or changed since the last build was tried."""
-        return self.directory and self._signature() != self._seen
+        """True when a file of the rule directory came, went or changed since the last verdict on it.
+
+        So a build that failed for another reason than the rules (a full disk, a killed child) is tried again.
+        """
+        try:
+            return self.directory and self._signature() != self._seen
+        except OSError:  # a folder went while it was listed: the next look tells
+            return False
 
     async def reload(self, *, anew: bool = False) -> Loaded:
         """Build the rule directory as it is now; ``anew``: even when the cache has it, with the newest sample.
 
-        Raises ValueError, with ``error`` set, when it cannot be built.
+        Raises ValueError or OSError, with ``error`` set, when it cannot be built.
         """
         try:
             return await self._build(anew=anew)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             self._refuse(str(error))
             raise
 
     def _refuse(self, reason: str) -> None:
+        if reason != self.error:
+            log.error(Log.RULES_REFUSED, reason=reason, action="the rules that run go on")
         self.error = reason
-        log.error(Log.RULES_REFUSED, reason=reason, action="the rules that run go on")
 
     def _files(self) -> Iterator[Path]:
         for path in self._paths:
@@ -166,11 +179,11 @@ class Rules:
         return list(self._cache.glob("rules-*.vplan"))
 
     async def _build(self, *, anew: bool = False) -> Loaded:
-        self._seen = self._signature()
+        seen = await asyncio.to_thread(self._signature)
         try:
             digest = await asyncio.to_thread(self._digest)
         except OSError as error:
-            raise ValueError(f"a rule file cannot be read: {error}") from error
+            raise OSError(f"a rule file cannot be read: {error}") from error
         self._cache.mkdir(parents=True, exist_ok=True)
         # A set whose literals were chosen without a sample gives way as soon as there is one.
         sample = self._sample()
@@ -183,8 +196,13 @@ class Rules:
             except ValueError:
                 out.unlink()
         if engine is None:
-            await self._compile(out, sample)
+            try:
+                await self._compile(out, sample)
+            except ValueError:
+                self._seen = seen
+                raise
             engine = await asyncio.to_thread(_load, out)
+        self._seen = seen
         for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
             old.unlink()
         self.error = None
@@ -200,7 +218,7 @@ class Rules:
         return digest.hexdigest()[:32]
 
     async def _compile(self, out: Path, sample: bytes) -> None:
-        """Build in a child process; raises ValueError with its reason."""
+        """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
         if importlib.util.find_spec("sigma") is None:
             raise ValueError("rules.paths needs the rule compiler, pip install 'vedette[rules]'; or run a bundle")
         child = await asyncio.create_subprocess_exec(
@@ -214,15 +232,22 @@ class Rules:
             stderr=asyncio.subprocess.PIPE,
         )
         try:
-            built, complaint = await child.communicate(sample)
-        except asyncio.CancelledError:
-            child.kill()
-            await child.wait()
-            raise
+            resource.prlimit(child.pid, resource.RLIMIT_AS, (BUILD_BYTES, BUILD_BYTES))
+            async with asyncio.timeout(BUILD_SECONDS):
+                _, complaint = await child.communicate(sample)
+        except TimeoutError as error:
+            raise OSError(f"the rule compiler took longer than {BUILD_SECONDS:.0f} s and was stopped") from error
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        lines = complaint.decode("utf-8", "replace").strip().splitlines()
+        if child.returncode == 2:
+            raise ValueError(lines[-1] if lines else "the rule compiler refused the rules and gave no reason")
         if child.returncode != 0:
-            lines = complaint.decode("utf-8", "replace").strip().splitlines()
-            raise ValueError(lines[-1] if lines else f"the rule compiler ended with code {child.returncode}")
-        orjson.loads(built)
+            raise OSError(
+                f"the rule compiler ended with code {child.returncode}: {lines[-1] if lines else 'no reason'}"
+            )
 
 
 def _load(path: Path) -> Engine:
@@ -232,4 +257,4 @@ def _load(path: Path) -> Engine:
 
 def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:
     name = f"{bundle.manifest.name}-{bundle.version}"
-    return Loaded(engine, f"bundle {name}", name)
+    return Loaded(engine, f"bundle {name}", name, bundle.sha256)

@@ -90,8 +90,8 @@ def unreached(config: Config, engine: Engine) -> list[str]:
     ]
 
 
-def render(status: dict[str, Any]) -> str:
-    """A status for people."""
+def render(status: dict[str, Any]) -> list[str]:
+    """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
     alerts, rules, log = status["alerts"], status["rules"], status["raw_log"]
     lines = [
         f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}",
@@ -120,4 +120,4 @@ def render(status: dict[str, Any]) -> str:
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
     lines += [f"BROKEN   {reason}" for reason in status["identity_broken"]] or ["account  adds up"]
-    return "\n".join(lines)
+    return lines

@@ -75,7 +75,7 @@ def naive(stream: bytes, max_event: int) -> tuple[Events, bool]:
             pos += 1
             continue
         head = re.compile(rb"([1-9]\d{0,7}) ").match(stream, pos)
-        if head and (counted or stream[head.end() : head.end() + 1] == b"<"):
+        if head and (counted or re.compile(rb"<\d{1,3}>").match(stream, head.end())):
             counted = True
             count, rest = int(head[1]), stream[head.end() :]
             if not rest:
@@ -124,6 +124,7 @@ TOKENS = st.sampled_from(
 )
 @example(b"5 <1\n5 <13>a\n<13>ab\n\n7", [1, 2, 3, 6, 7], 40)
 @example(b"ab\n12 <13>abcdefghx", [4, 5, 6, 9], 4)
+@example(b"ab\n7 <13\n7 <13>abcdefg<", [4, 5, 6, 9], 40)
 def test_cuts_do_not_matter(stream: bytes, cuts: list[int], max_event: int) -> None:
     """Any split of the stream gives the events of the naive framer."""
     points = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
@@ -145,6 +146,8 @@ def test_cuts_do_not_matter(stream: bytes, cuts: list[int], max_event: int) -> N
         (b"5 <1>ab<2>x\n5 <3>yz", [b"<1>ab", b"<2>x", b"<3>yz"]),
         (b"<1>a\n5 <3>yz<4>b\n", [b"<1>a", b"<3>yz", b"<4>b"]),
         (b"<1>a\n5 errors\n", [b"<1>a", b"5 errors"]),
+        (b"hello\n404 <html> not found\n<1>a\n", [b"hello", b"404 <html> not found", b"<1>a"]),
+        (b"hello\n12 <\n12 <1\n12 <1234>\n12", [b"hello", b"12 <", b"12 <1", b"12 <1234>", b"12"]),
         (b"203.0.113.9 - - [x]\n2024-11-20 ok\n", [b"203.0.113.9 - - [x]", b"2024-11-20 ok"]),
         (b"1 \n1 a", [b"\n", b"a"]),
         (b"1700000000 squid\n", [b"1700000000 squid"]),
@@ -201,6 +204,63 @@ def test_ten_megabytes(prefix: bytes) -> None:
     (first, cut), second = unpack(framer.take())
     assert (len(first), cut, second) == (MAX_EVENT, True, (b"<13>next", False))
     assert held <= MAX_EVENT + 10_010
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        ([b"a\n<13>lon", b"ger", b" still\n<13>next\n"], [(b"a", False), (b"<13>lon", True), (b"<13>next", False)]),
+        ([b"<13>a\nxx", b"57 <13>rest\n9 <13>text!"], [(b"<13>a", False), (b"xx", True), (b"<13>text!", False)]),
+        ([b"<13>a\n57 <1", b"3>rest\n<13>b\n"], [(b"<13>a", False), (b"57 <1", True), (b"<13>b", False)]),
+        ([b"<13>a\0<13>b", b"c\0<13>d\0"], [(b"<13>a", False), (b"<13>b", True), (b"<13>d", False)]),
+        (
+            [b"10 <13>ab", b"cd", b"ef<13>line", b"s\n5 <1>xy"],
+            [*[(b"<13>ab", True), (b"<13>line", True)], (b"<1>xy", False)],
+        ),
+        ([b"5 <1>ab7 ", b"<13>abc"], [(b"<1>ab", False), (b"<13>abc", False)]),
+        ([b"<13>", b""], [(b"<13>", True)]),
+        ([b"<13>a\n", b"<13>b\n"], [(b"<13>a", False), (b"<13>b", False)]),
+    ],
+)
+def test_cut(stream: list[bytes], events: Events) -> None:
+    """``cut`` after each piece but the last: what is unfinished is an event, flagged, and its rest is discarded."""
+    framer, runs = StreamFramer(), []
+    for piece in stream[:-1]:
+        framer.feed(piece)
+        framer.cut()
+        runs += framer.take()
+        assert framer.held <= 2  # of a count, without a message
+    framer.feed(stream[-1])
+    framer.end()
+    assert unpack(runs + framer.take()) == events
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(TOKENS, max_size=30).map(b"".join), st.lists(st.integers(0, 90), max_size=8))
+def test_cut_keeps_the_count_of_events(stream: bytes, cuts: list[int]) -> None:
+    """Wherever lines are cut there are as many events as without, each the same or a flagged beginning."""
+    stream = b"<1>\n" + stream.replace(b"<13>", b"<x>").replace(b"<1", b"<x")  # lines: no count has a priority
+    points = sorted({0, len(stream), *(min(cut, len(stream)) for cut in cuts)})
+    framer = StreamFramer()
+    for a, b in pairwise(points):
+        framer.feed(stream[a:b])
+        framer.cut()
+    framer.end()
+    whole, _ = frame([stream])
+    for (event, _), (cut_event, cut) in zip(whole, unpack(framer.take()), strict=True):
+        assert event.startswith(cut_event) if cut else event == cut_event
+
+
+def test_held_is_what_is_kept() -> None:
+    """``held`` counts whole messages not yet taken and the kept part of an unfinished one, in every framing."""
+    framer = StreamFramer(max_event=10)
+    for piece, held in ((b"<13>", 4), (b"\nab", 7), (b"x" * 20, 15), (b"\n9 <13>abc", 16 + 9)):
+        framer.feed(piece)
+        assert framer.held == held
+    framer.take()
+    assert framer.held == 9
+    framer.feed(b"de3 abc<13>l")
+    assert framer.held == 9 + 3 + 5
 
 
 def test_byte_by_byte_is_linear() -> None:

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from tests.inputs.doors import Bin, account, rsyslogd, until
 from vedette.config import SyslogInput
 from vedette.event import CHUNK_BYTES, MAX_EVENT, Flag
+from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
 from vedette.report import Counters, Dropped, Log
 
@@ -157,6 +158,44 @@ def test_ten_megabyte_line() -> None:
         assert counters.cut["in"] == 1
         assert bin.chunks[0].flags(0) == Flag.CUT
         assert [entry["peer"] for entry in logs if entry["event"] == Log.EVENT_CUT] == ["127.0.0.1"]
+
+    asyncio.run(scenario())
+
+
+def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What connections hold is bounded together: beyond HELD_BYTES the longest unfinished message is cut, flagged,
+    counted and said with its peer; the others become whole, and the cut connection's next message too."""
+    monkeypatch.setattr(listen, "HELD_BYTES", 1 << 20)
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, tcp=LOCAL, max_connections=30) as (listener, port):
+            peers = [socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) for _ in range(19)]
+            peers.append(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)))
+            with capture_logs() as logs:
+                for peer in peers[:-1]:
+                    peer.sendall(b"<13>" + b"x" * 49_996)
+                await until(lambda: listener._held == 19 * 50_000)
+                peers[-1].sendall(b"<13>" + b"y" * 69_996)
+                await until(lambda: listener._held == 20 * 51_000)
+                assert not bin.events
+                peers[-1].sendall(b"y" * 30_000)
+                await until(lambda: len(bin.events) == 1)
+            assert listener._held == 19 * 50_000
+            peers[-1].sendall(b"y" * 3_000_000 + b"\n<13>whole\n")
+            for peer in peers[:-1]:
+                peer.sendall(b"\n")
+            await until(lambda: len(bin.events) == 21)
+            assert listener._held == 0
+            for peer in peers:
+                peer.close()
+        cut, whole = bin.by_origin["127.0.0.3"]
+        assert (100_000 - 30_000 < len(cut) <= 100_000, whole) == (True, b"<13>whole")
+        assert set(bin.by_origin["127.0.0.2"]) == {b"<13>" + b"x" * 49_996}
+        assert counters.cut["in"] == 1
+        (line,) = [entry for entry in logs if entry["event"] == Log.EVENT_CUT]
+        assert line["peer"] == "127.0.0.3"
+        assert str(1 << 20) in line["reason"]
 
     asyncio.run(scenario())
 

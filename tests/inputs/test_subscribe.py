@@ -14,7 +14,7 @@ from tests.broker import Broker, running
 from vedette.config import MqttInput, MqttSettings
 from vedette.event import MAX_EVENT, Chunk, Flag, Frame
 from vedette.inputs.subscribe import MqttSubscription
-from vedette.mqtt import MqttClient
+from vedette.mqtt import Message, MqttClient
 from vedette.report import Counters
 
 pytestmark = pytest.mark.door
@@ -352,3 +352,122 @@ def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> None:
         await door.stop()
 
     asyncio.run(main())
+
+
+def door(log: Log, **options: object) -> MqttSubscription:
+    """A subscription that is not connected: the test plays the broker."""
+    settings = MqttInput(name="plant", url="mqtt://unused:1", topics=("plant/#",), **options)  # type: ignore[arg-type]
+    return MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent())
+
+
+def numbered(first: int, count: int, *, dup: bool = False) -> list[Message]:
+    """A broker's next messages, all alike; packet identifiers go from 1 to 65,535 in turn."""
+    return [
+        Message("plant/door", b"OPEN", 1, False, dup, n % 65535 + 1, 1) for n in range(first - 1, first + count - 1)
+    ]
+
+
+def receive(door: MqttSubscription, messages: list[Message]) -> None:
+    for message in messages:
+        door._received(message)
+    door._flush()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_identifiers_begin_anew(restarted: bool) -> None:
+    """A redelivery that the log does not hold is stored although a message of the round before, with the same
+    identifier, topic and payload, is known; what is in the log is told apart however long ago the round began."""
+
+    async def main() -> None:
+        log = Log(Counters())
+        made = door(log, receive_maximum=100)
+        receive(made, numbered(1, 70_000))
+        if restarted:
+            made = door(log, receive_maximum=100)
+        made._session(True)
+        receive(made, numbered(69_981, 20, dup=True))  # stored, not acknowledged
+        assert len(log.events()) == 70_000
+        receive(made, numbered(70_001, 80, dup=True))  # under way when the connection ended
+        assert len(log.events()) == 70_080
+        assert log.counters.dropped["plant", "duplicate"] == 20
+        assert all(flag == Flag.DUP for _, _, flag in log.events()[70_000:])
+
+    asyncio.run(main())
+
+
+def test_only_what_may_be_under_way_is_a_duplicate() -> None:
+    """Of the stored messages only the last ``receive_maximum`` can come again: an older one with the same identifier
+    is another message. Above 32,767 so many count that no identifier can have come twice."""
+
+    async def main() -> None:
+        for maximum, known in ((1, 1), (50, 50), (32_767, 32_767), (40_000, 25_535), (65_535, 0)):
+            log = Log(Counters())
+            made = door(log, receive_maximum=maximum)
+            receive(made, numbered(1, 33_000))
+            digest = md5(b"OPEN").digest()
+            assert sum(made._seen.has(n, "plant/door", digest) for n in range(1, 33_001)) == known
+
+    asyncio.run(main())
+
+
+def test_a_session_of_before_is_no_duplicate() -> None:
+    """Identifiers that begin anew are another session's, also when the agent learns of it from the log only."""
+
+    async def main() -> None:
+        log = Log(Counters())
+        made = door(log)
+        receive(made, numbered(1, 30))
+        made._session(False)
+        receive(made, numbered(1, 10))
+        made = door(log)  # the broker has this session
+        made._session(True)
+        receive(made, numbered(6, 5, dup=True))
+        assert log.counters.dropped["plant", "duplicate"] == 5
+        receive(made, numbered(11, 5, dup=True))
+        assert len(log.events()) == 45
+
+    asyncio.run(main())
+
+
+def test_order_is_kept_when_there_is_room_again() -> None:
+    """What comes after a message that was left with the broker is left there too, until both come again: only so the
+    stored messages that can come again are the last ones."""
+
+    async def main() -> None:
+        log = Log(Counters())
+        made = door(log)
+        log.room.clear()
+        receive(made, numbered(1, 2))
+        log.room.set()
+        receive(made, numbered(3, 2))
+        receive(made, [Message("plant/door", b"fleeting", 0, False, False, 0, 1)])
+        assert log.payloads() == [b"fleeting"]
+
+    asyncio.run(main())
+
+
+def test_a_message_beyond_the_packet_bound_is_discarded_by_the_broker(broker: Broker) -> None:
+    """A message of 6 MiB does not come; the client stays connected, and those before and after it come."""
+
+    async def main() -> Log:
+        log = Log(Counters())
+        door = await Door(broker, log).connected()
+        async with publisher(broker) as pub:
+            await pub.publish("plant/x", b"before")
+            for qos in (0, 1):
+                await pub.publish("plant/x", bytes(6 << 20), qos=qos)
+            await pub.publish("plant/x", b"after")
+            await until(lambda: len(log.events()) == 2)
+            await door.stop()
+            await pub.publish("plant/x", bytes(6 << 20))
+            await pub.publish("plant/x", b"while away")
+            door = await Door(broker, log).connected()
+            await until(lambda: len(log.events()) == 3)
+        assert door.door.client.outage == ""
+        await door.stop()
+        return log
+
+    log = asyncio.run(main())
+    assert log.payloads() == [b"before", b"after", b"while away"]
+    assert log.counters.received["plant"] == 3
+    assert broker.log().count("Dropping too large outgoing PUBLISH for vedette-a1-plant") >= 3

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
 from vedette.config import RawLogSettings
-from vedette.event import Chunk, FilePosition
+from vedette.event import Chunk, FilePosition, Flag
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
@@ -61,6 +61,18 @@ def test_append_counts_stored(tmp_path: Path) -> None:
     assert log.backlog(0) == {"auth": 2, "plant": 3}
     assert log.backlog(4) == {"plant": 3}
     assert log.backlog(log.end) == {}
+    log.close()
+
+
+def test_headers_from_the_middle_of_a_frame(tmp_path: Path) -> None:
+    """A cursor may stand between two events of a frame: what lies behind it is told, in events, bytes and cut ones."""
+    log = open_log(tmp_path)
+    log.append(replace(lines(b"a", b"bb", b"c"), marks=((0, Flag.CUT), (2, Flag.CUT))))
+    log.append(messages(b"d", b"ee"))
+    told = [(h.offset, h.end, h.input, h.events, h.bytes, h.cut) for h in log.headers(2)]
+    assert told == [(2, 7, "auth", 2, 5, 1), (7, 10, "plant", 2, 3, 0)]
+    assert [h.events for h in log.headers(8)] == [1]
+    assert log.backlog(5) == {"auth": 1, "plant": 2}
     log.close()
 
 

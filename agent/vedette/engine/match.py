@@ -14,7 +14,7 @@ from typing import NamedTuple
 from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
 from vedette.engine.evaluate import Evaluator
-from vedette.engine.prefilter import Prefilter
+from vedette.engine.prefilter import Candidate, Prefilter
 from vedette.event import Chunk, LogSource, Source
 from vedette.inputs.decode import Record, possible_source, record
 
@@ -78,21 +78,29 @@ class Engine:
 
     def judge(self, chunk: Chunk, context: Context = Context()) -> Iterator[Match]:
         """The matches of ``chunk``: by event, and within one event by the rules' order in the plan."""
-        tally, data = self.tally, chunk.data
-        tally.events += len(chunk)
-        for start, end, rules in self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource)):
-            tally.candidates += 1
-            event = record(
-                data[start:end],
-                chunk.codec,
-                origin=chunk.origin(start),
-                received_at=chunk.received_at,
-                zone=context.zone,
-                logsource=context.logsource,
-            )
-            for rule in self.true(event, rules):
-                tally.matches += 1
-                yield Match(rule, start, end, event)
+        for candidate in self.candidates(chunk, context):
+            yield from self.matches(chunk, candidate, context)
+
+    def candidates(self, chunk: Chunk, context: Context = Context()) -> Iterator[Candidate]:
+        """The events of ``chunk`` that a rule may match, in order: the first half of ``judge``."""
+        self.tally.events += len(chunk)
+        return self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource))
+
+    def matches(self, chunk: Chunk, candidate: Candidate, context: Context = Context()) -> list[Match]:
+        """The matches of one candidate: the second half."""
+        start, end, rules = candidate
+        self.tally.candidates += 1
+        event = record(
+            chunk.data[start:end],
+            chunk.codec,
+            origin=chunk.origin(start),
+            received_at=chunk.received_at,
+            zone=context.zone,
+            logsource=context.logsource,
+        )
+        found = [Match(rule, start, end, event) for rule in self.true(event, rules)]
+        self.tally.matches += len(found)
+        return found
 
     def true(self, event: Record, rules: frozenset[int] | None = None) -> list[int]:
         """The rules that are true for one decoded event, of ``rules`` (all when None)."""

@@ -5,7 +5,8 @@ be dropped, and what is held back is bounded by ``max_event`` plus one piece.
 
 ``Lines`` cuts at ``\\n`` only (a ``\\r`` before it stays in the event). It works per piece, never per line: one
 ``rfind`` and one copy. Of a line longer than ``max_event`` the first ``max_event`` bytes are the event, flagged CUT;
-the rest up to its newline is discarded as it arrives.
+the rest up to its newline is discarded as it arrives. An owner that is short of memory has the unfinished message
+cut so before that: ``cut``.
 
 ``StreamFramer`` recognises the framing of a TCP connection:
 
@@ -15,7 +16,7 @@ the rest up to its newline is discarded as it arrives.
   message. An empty one is a newline.
 * lines otherwise (§3.4.2). NUL ends a message too on a connection whose first terminator is a NUL followed by ``<``;
   anywhere else a NUL is a byte like any other. A later line that begins like a counted message with a priority
-  (``57 <``) starts octet counting.
+  (``57 <13>``) starts octet counting; ``404 <html>`` is text.
 
 A first line that begins with digits is text (an address, a date) unless a priority follows a count that cannot be
 one, such as ``0 <13>`` or ``12x <13>``. A malformed count raises ValueError: where the next message begins is unknown,
@@ -35,8 +36,9 @@ Marks = tuple[tuple[int, int], ...]
 
 _COUNT = re.compile(rb"([1-9][0-9]{0,7}) ")
 _COUNT_BEGUN = re.compile(rb"[1-9][0-9]{0,7} ?")
-_COUNT_PRI = re.compile(rb"[1-9][0-9]{0,7} <")
-_LINE_COUNT_PRI = re.compile(rb"\n[1-9][0-9]{0,7} <")
+_COUNT_PRI = re.compile(rb"[1-9][0-9]{0,7} <[0-9]{1,3}>")
+_COUNT_PRI_BEGUN = re.compile(rb"[1-9][0-9]{0,7}(?: (?:<[0-9]{0,3})?)?")
+_LINE_COUNT_PRI = re.compile(rb"\n[1-9][0-9]{0,7} <[0-9]{1,3}>")
 _NOT_A_COUNT = re.compile(rb"[0-9][^ \n<]{0,20} ?<[0-9]{1,3}>")
 _HEAD = 32
 """Bytes that are enough to tell a malformed count from text: more than ``_NOT_A_COUNT`` can match."""
@@ -56,12 +58,14 @@ class Run(NamedTuple):
 class Lines:
     """Newline framing. ``feed`` pieces, ``take`` whole lines, ``end`` when nothing more comes."""
 
-    __slots__ = ("_excess", "_marks", "_max", "_partial", "_pieces", "consumed", "size")
+    __slots__ = ("_cut", "_excess", "_marks", "_max", "_partial", "_pieces", "consumed", "size")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._max = max_event
         self._partial = bytearray()
         self._excess = 0
+        self._cut = False
+        """The unfinished line is an event already: what comes up to its newline is discarded."""
         self._pieces: list[bytes] = []
         self._marks: list[tuple[int, int]] = []
         self.size = 0
@@ -73,6 +77,16 @@ class Lines:
     def pending(self) -> int:
         """Bytes of the stream after its last whole line."""
         return len(self._partial) + self._excess
+
+    @property
+    def within(self) -> bool:
+        """Whether the stream is within a line."""
+        return self._cut or bool(self._partial)
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept: whole lines, and of the unfinished one what will be its event."""
+        return self.size + len(self._partial)
 
     def feed(self, data: bytes | bytearray, start: int = 0, end: int | None = None) -> None:
         """Take in ``data[start:end]``; the buffer may be reused afterwards."""
@@ -86,7 +100,7 @@ class Lines:
         last = data.rfind(b"\n", start, stop)
         view = memoryview(data)
         if last >= 0:
-            if self._partial:
+            if self.within:
                 first = data.index(b"\n", start, stop)
                 self._grow(view, start, first)
                 self._complete(1)
@@ -99,24 +113,36 @@ class Lines:
         self._grow(view, start, stop)
 
     def _grow(self, view: memoryview, start: int, stop: int) -> None:
-        kept = min(stop - start, self._max - len(self._partial))
+        kept = 0 if self._cut else min(stop - start, self._max - len(self._partial))
         self._partial += view[start : start + kept]
         self._excess += stop - start - kept
 
     def _complete(self, newline: int) -> None:
         """The pending bytes are an event, followed in the stream by ``newline`` bytes."""
-        if self._excess:
+        if not self._cut:
+            self._emit(cut=self._excess > 0)
+        self.consumed += self._excess + newline
+        self._excess = 0
+        self._cut = False
+
+    def _emit(self, *, cut: bool) -> None:
+        if cut:
             self._marks.append((self.size, Flag.CUT))
-        self.consumed += self.pending + newline
+        self.consumed += len(self._partial)
         self._partial += b"\n"
         self._pieces.append(bytes(self._partial))
         self.size += len(self._partial)
         self._partial.clear()
-        self._excess = 0
+
+    def cut(self) -> None:
+        """What there is of an unfinished line is an event, flagged CUT; the rest is discarded as it arrives."""
+        if self._partial:
+            self._emit(cut=True)
+            self._cut = True
 
     def end(self) -> None:
         """An unterminated last line is an event."""
-        if self._partial:
+        if self.within:
             self._complete(0)
 
     def take(self) -> Run | None:
@@ -151,12 +177,41 @@ class StreamFramer:
         """Bytes that ``take`` would give now."""
         return self._queued + self._lines.size + (self._ends[-1] if self._ends else 0)
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes that are kept of an unfinished message."""
+        return len(self._held) + self._lines.held - self._lines.size
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept in all."""
+        return self.size + self.unfinished
+
     def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
         """Take in the first ``size`` bytes of ``data``; the buffer may be reused afterwards.
 
         Raises ValueError, naming the bytes, at a malformed octet count; what comes later is ignored.
         """
         self._state(data, 0, len(data) if size is None else size)
+
+    def cut(self) -> None:
+        """What there is of an unfinished message is an event, flagged CUT; its rest is discarded as it arrives.
+
+        Raises ValueError as ``feed`` does.
+        """
+        if self._state == self._undecided:
+            self._decide(final=True)
+        if self._state != self._octets:
+            self._lines.feed(self._held)
+            self._held.clear()
+            self._lines.cut()
+        elif self._in_line:
+            self._lines.cut()
+        elif (match := _COUNT.match(self._held)) and match.end() < len(self._held):
+            self._skip = match.end() + int(match[1]) - len(self._held)
+            self._add(bytes(self._held[match.end() :]), cut=True)
+            self._held.clear()
+            self._need = 0
 
     def end(self) -> None:
         """The stream ends: what is unterminated is an event, flagged CUT where a count asked for more.
@@ -225,7 +280,7 @@ class StreamFramer:
             data = bytes(self._held) + data[start:end]
             start, end = 0, len(data)
             self._held.clear()
-        fresh = self._lines.pending == 0
+        fresh = not self._lines.within
         if fresh and _COUNT_PRI.match(data, start, end):
             switch = start
         else:
@@ -239,7 +294,7 @@ class StreamFramer:
             return
         last = data.rfind(b"\n", start, end)
         tail = last + 1 if last >= 0 else start if fresh else end
-        if tail < end and _COUNT_BEGUN.fullmatch(data, tail, end):
+        if tail < end and _COUNT_PRI_BEGUN.fullmatch(data, tail, end):
             self._held += data[tail:end]
             end = tail
         self._lines.feed(data, start, end)
@@ -292,6 +347,7 @@ class StreamFramer:
 
     def _refuse(self, data: bytes, reason: str) -> NoReturn:
         self._state = self._ignored
+        self._held.clear()
         raise ValueError(f"{reason}: {data[:_HEAD]!r}")
 
     def _ignored(self, data: bytes | bytearray, start: int, end: int) -> None:

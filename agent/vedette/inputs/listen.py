@@ -4,9 +4,12 @@ Delivery: what was read from a socket is in the raw log within CHUNK_SECONDS. Ne
 acknowledgement, so what lies in socket buffers when the process dies is lost in transport.
 
 All TCP connections share one receive buffer, as a read is framed before the loop goes on; each keeps only its
-unfinished message. A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of
-several connections become one chunk together. How messages are told apart is in ``framing.py``; UDP is in
-``datagrams.py``. While the raw log takes nothing no connection is read, and TCP slows the senders.
+unfinished message. All together keep HELD_BYTES at most: beyond that the longest unfinished message is cut where it is
+and flagged, as one beyond MAX_EVENT would be.
+
+A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
+become one chunk together. How messages are told apart is in ``framing.py``; UDP is in ``datagrams.py``. While the raw
+log takes nothing no connection is read, and TCP slows the senders.
 
 Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
 messages; then the sockets close. When the raw log cannot be written the listener stops reading and ``wait`` raises.
@@ -27,7 +30,7 @@ from typing import cast
 import structlog
 
 from vedette.config import SyslogInput, split_address
-from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, Chunk, Intake
+from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
 from vedette.inputs.datagrams import BURST, CHUNK_EVENTS, Datagrams, host, set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.framing import Run, StreamFramer, merge
@@ -39,11 +42,15 @@ HAND_OVER = CHUNK_BYTES // 2
 """Bytes at which a connection's events become a chunk at once: another full read could exceed CHUNK_BYTES."""
 MERGE_BYTES = 4096
 """Rests of connections below this are stored together."""
+HELD_BYTES = 64 << 20
+"""Kept of all TCP connections of an input: unfinished messages, and events of the last CHUNK_SECONDS."""
 DRAIN_BYTES = 8 << 20
 """Read of one connection at stop, lest a busy sender keeps the agent from it."""
 DRAIN_DATAGRAMS = 65536
 """Read of one UDP socket at stop."""
 KERNEL_DROPS_SECONDS = 1.0
+LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
+"""Why an event is cut, mostly."""
 
 _ADVICE = {
     errno.EADDRINUSE: "another program is on this port: stop it, or choose another port",
@@ -64,6 +71,8 @@ class _Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: SyslogListener) -> None:
         self.listener = listener
         self.framer = StreamFramer()
+        self.held = 0
+        """What the listener has counted of the framer's ``held``."""
         self.peer = ""
         self.ended = False
         self.transport: asyncio.Transport
@@ -100,6 +109,7 @@ class SyslogListener:
         self._datagrams: list[Datagrams] = []
         self._connections: set[_Connection] = set()
         self._waiting: dict[_Connection, None] = {}
+        self._held = 0
         self._flush_timer: asyncio.TimerHandle | None = None
         self._drops_timer: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
@@ -233,8 +243,32 @@ class SyslogListener:
             self._give_runs(connection)
         elif framer.size:
             self._wait_for_flush(connection)
+        self._count_held(connection)
+        if self._held > HELD_BYTES:
+            self._relieve()
         if not self._intake.accepting():
             self._pause()
+
+    def _count_held(self, connection: _Connection) -> None:
+        held = connection.framer.held
+        self._held += held - connection.held
+        connection.held = held
+
+    def _relieve(self) -> None:
+        """Get below HELD_BYTES: by handing over what is whole, else by cutting the longest unfinished message.
+
+        One is enough: it holds no less than what was read last.
+        """
+        self._flush()
+        if self._held <= HELD_BYTES:
+            return
+        connection = max(self._connections, key=lambda each: each.framer.unfinished)
+        try:
+            connection.framer.cut()
+        except ValueError as error:
+            self._malformed(connection, error)
+        reason = f"the unfinished messages of all connections are more than {HELD_BYTES} bytes: this is the longest"
+        self._give_runs(connection, reason)
 
     def _malformed(self, connection: _Connection, error: ValueError) -> None:
         connection.ended = True
@@ -257,6 +291,7 @@ class SyslogListener:
                 connection.framer.end()
             except ValueError as error:
                 self._malformed(connection, error)
+            self._count_held(connection)
             if connection.framer.size:
                 self._wait_for_flush(connection)
 
@@ -319,6 +354,7 @@ class SyslogListener:
                 self._give_runs(connection)
                 continue
             runs = connection.framer.take()
+            self._count_held(connection)
             if len(runs) == 1 and not runs[0].marks:
                 small.append((runs[0], connection.peer))
                 gathered += len(runs[0].data)
@@ -338,15 +374,19 @@ class SyslogListener:
         elif small:
             self._give(*merge(small))
 
-    def _give_runs(self, connection: _Connection) -> None:
-        for run in connection.framer.take():
-            self._give(run, (connection.peer,))
+    def _give_runs(self, connection: _Connection, reason: str = LONG) -> None:
+        runs = connection.framer.take()
+        self._count_held(connection)
+        for run in runs:
+            self._give(run, (connection.peer,), reason=reason)
 
-    def _give(self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None = None) -> None:
+    def _give(
+        self, run: Run, origins: tuple[str, ...], origin_of: array[int] | None = None, *, reason: str = LONG
+    ) -> None:
         if self._failure:
             return
         if run.marks:
-            log.warning(Log.EVENT_CUT, input=self._name, peer=origins[0], events=len(run.marks))
+            log.warning(Log.EVENT_CUT, input=self._name, peer=origins[0], events=len(run.marks), reason=reason)
         codec = self._settings.format
         chunk = Chunk(self._name, codec, self._clock(), run.data, run.ends, origins, origin_of, run.marks)
         try:

@@ -5,16 +5,15 @@ Promises:
 * A QoS 1 message is acknowledged only after the raw log holds it on disk. Killed at any moment, the agent gets from the
   broker again what it had not acknowledged; nothing is lost.
 * A redelivery (marked DUP by the broker) that the log already holds is acknowledged, counted as a duplicate and not
-  stored. What cannot be told to be in the log is stored with ``Flag.DUP``. The test is exact for a broker that numbers
-  its messages in turn, as MQTT's do: for each of the 65,535 packet identifiers the door knows a digest of the topic and
-  payload that were stored last under it (1 MiB, flat). When the broker has no session of ours its identifiers begin
-  anew, and the digests are forgotten.
+  stored. What cannot be told to be in the log is stored with ``Flag.DUP``; how it is told: ``_Seen``.
 * While the raw log accepts nothing, QoS 1 messages stay with the broker: they are neither stored nor acknowledged, at
-  most ``receive_maximum`` are under way, and when there is room again the door reconnects to be sent them. A QoS 0
-  message has no way to wait: it is dropped and counted.
+  most ``receive_maximum`` are under way, and when there is room again the door reconnects to be sent them; what comes
+  before that waits behind them, so that the log has the broker's order. A QoS 0 message has no way to wait: it is
+  dropped and counted.
 
 Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_EVENTS or CHUNK_SECONDS: each an event, its topic the
-origin. A payload above MAX_EVENT is cut and flagged. Retained messages come once per session, not at every connection.
+origin. A payload above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
+and only its log tells (``mqtt.py``). Retained messages come once per session, not at every connection.
 """
 
 from __future__ import annotations
@@ -45,6 +44,8 @@ ACK_BURST = 200
 """Acknowledgements before the event loop gets its turn."""
 TOPICS_TOLD = 1000
 """Topics whose first undecodable payload is told."""
+IDENTIFIERS = 65535
+"""Packet identifiers: 1 to this (MQTT 5, 2.2.1)."""
 DIGEST = 16
 """Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
 
@@ -60,25 +61,52 @@ def _event(payload: bytes) -> bytes:
 
 
 class _Seen:
-    """For each packet identifier the message stored last under it."""
+    """Which stored messages can come again, and whether one that comes is such a one. 1.5 MiB, flat.
 
-    def __init__(self) -> None:
-        self._table = bytearray(65536 * DIGEST)
+    For each packet identifier there is a digest of the topic and payload that were stored last under it, and the
+    running number of that message. The broker sends again what it holds unacknowledged, ``receive_maximum`` at most.
+    Messages are stored, and acknowledged, in the broker's order; so when one that is in the log comes again, all stored
+    after it are unacknowledged as well: it is among the last ``receive_maximum``, and none before those is looked at.
 
-    def clear(self) -> None:
-        self._table = bytearray(65536 * DIGEST)
+    A message that is not in the log and has the identifier of a stored one follows it by a round of 65,535, less than
+    ``receive_maximum`` of which were under way and need not be stored. So the two cannot be taken for each other while
+    no more than 65,535 - ``receive_maximum`` are looked at: a ``receive_maximum`` above 32,767 costs events stored
+    twice, flagged, never a loss. All this is for a broker that numbers in turn, and sends most of what it
+    numbers. Where the numbers do not go on, another session has begun: what was before is not looked at.
+    """
+
+    def __init__(self, receive_maximum: int) -> None:
+        self._window = min(receive_maximum, IDENTIFIERS - receive_maximum)
+        self._digests = bytearray((IDENTIFIERS + 1) * DIGEST)
+        self._numbers = array("Q", bytes((IDENTIFIERS + 1) * 8))
+        self._last_id = 0
+        self._count = 0
+        self._forgotten = 0
+
+    def forget(self) -> None:
+        """The identifiers begin anew."""
+        self._forgotten = self._count
 
     @staticmethod
     def _key(topic: str, digest: bytes) -> bytes:
         return md5(topic.encode("utf-8", "replace") + b"\0" + digest, usedforsecurity=False).digest()
 
     def add(self, message_id: int, topic: str, digest: bytes) -> None:
+        """A message was stored."""
+        if not 0 < (message_id - self._last_id) % IDENTIFIERS <= IDENTIFIERS // 2:
+            self.forget()
         start = message_id * DIGEST
-        self._table[start : start + DIGEST] = self._key(topic, digest)
+        self._digests[start : start + DIGEST] = self._key(topic, digest)
+        self._count += 1
+        self._numbers[message_id] = self._count
+        self._last_id = message_id
 
     def has(self, message_id: int, topic: str, digest: bytes) -> bool:
+        """Whether this message, come again, is a stored one."""
+        if self._numbers[message_id] <= max(self._forgotten, self._count - self._window):
+            return False
         start = message_id * DIGEST
-        return self._table[start : start + DIGEST] == self._key(topic, digest)
+        return self._digests[start : start + DIGEST] == self._key(topic, digest)
 
 
 class MqttSubscription:
@@ -104,7 +132,7 @@ class MqttSubscription:
         self._counters = counters
         self._clock = clock
         self._codec = "mqtt" if settings.format == "auto" else settings.format
-        self._seen = _Seen()
+        self._seen = _Seen(settings.receive_maximum)
         for message_id, topic, digest in recent:
             if message_id:
                 self._seen.add(message_id, topic, digest)
@@ -146,11 +174,13 @@ class MqttSubscription:
     def _session(self, present: bool) -> None:
         self._flush()  # what came by the connection before is known when its redelivery comes
         if not present:
-            self._seen.clear()
+            self._seen.forget()
 
     def _received(self, message: Message) -> None:
         if self._stopping:
             return  # not acknowledged: the broker keeps it
+        if message.qos and self._waiting.is_set():
+            return  # comes again after the one that was left with the broker
         name = self.settings.name
         if not self._intake.accepting():
             if message.qos and self.settings.session_expiry:

@@ -11,6 +11,8 @@ again; it was never acknowledged to anybody. File names are ULIDs (github.com/ul
 
 ``received_at`` of all rows is the moment of writing, so it never goes back within a table: Spark's watermark on it
 drops nothing, however late an alert is.
+
+Rows hold raw events: folders that are made here are 0750, files 0640, whatever the umask.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class LandingFolder:
         temporary = self._temporary / (self._prefix + name)
         path = target / f"{name}.parquet"
         try:
-            with temporary.open("xb") as file:
+            with open(temporary, "xb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -92,9 +94,13 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o640)
+
+
 def _make(folder: Path) -> None:
     """Create ``folder`` and its parents, durably."""
     if not folder.is_dir():
         _make(folder.parent)
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o750, exist_ok=True)
         sync_folder(folder.parent)

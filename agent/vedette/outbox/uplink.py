@@ -28,7 +28,7 @@ import orjson
 import structlog
 
 from vedette.config import AgentSettings, UplinkSettings
-from vedette.mqtt import BACKOFF, Message, MqttClient, topic_matches
+from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient, topic_matches
 from vedette.outbox.envelope import pack_batch, unpack_receipt
 from vedette.outbox.queue import Outbox
 from vedette.outbox.topics import agent_topic
@@ -111,6 +111,7 @@ class MqttUplink:
             on_session=self._session,
             will=(self._status_topic, will),
             session_expiry=SESSION_EXPIRY,
+            max_packet=REGION_PACKET,
             max_inflight=settings.max_inflight,
             backoff=backoff,
         )

@@ -11,7 +11,7 @@
 * The folder is locked (``lock``) against a second writer. Readers need no lock.
 
 ``append`` belongs to one thread (the event loop), ``sync`` and ``retain`` to one (the writer), which may be another.
-``frames`` and ``backlog`` may be called from any.
+``frames``, ``headers`` and ``backlog`` may be called from any.
 """
 
 from __future__ import annotations
@@ -343,18 +343,32 @@ class RawLog:
         Damaged ones are passed over with a log line; with ``count_lost`` their events are counted as lost, once.
         Raises OSError.
         """
-        for file, at in self._entries(start, count_lost, read.BODY_WINDOW):
-            if (chunk := read.chunk(file, at, self._on_gap(count_lost))) is not None:
+        on_gap = self._on_gap(count_lost)
+        for file, at in self._entries(start, on_gap, read.BODY_WINDOW):
+            if (chunk := read.chunk(file, at, on_gap)) is not None:
                 yield Frame(at.header.offset, chunk)
 
+    def headers(self, start: int) -> Iterator[read.Header]:
+        """What lies from raw offset ``start``, where an event begins, to ``end``: a frame each, in order.
+
+        Frames that damage hides are one of input UNKNOWN: they count as lost when ``frames`` comes to them, not before,
+        so that losses and the cursor always agree. Reads bodies as ``read.headers`` does. Raises OSError.
+        """
+        gaps: list[read.Gap] = []
+        for file, at in self._entries(start, gaps.append, None):
+            yield from map(read.hidden, gaps)
+            gaps.clear()
+            yield read.header_of(file, at, start)
+        yield from map(read.hidden, gaps)
+
     def backlog(self, start: int) -> dict[str, int]:
-        """Events stored from raw offset ``start`` (the end of a frame) to ``end``, by input; reads no bodies."""
+        """Events of ``headers``, by input."""
         counts: dict[str, int] = {}
-        for _, at in self._entries(start, False, None):
-            counts[at.meta.input] = counts.get(at.meta.input, 0) + at.header.events
+        for header in self.headers(start):
+            counts[header.input] = counts.get(header.input, 0) + header.events
         return counts
 
-    def _entries(self, start: int, count_lost: bool, window: int | None) -> Iterator[tuple[SegmentFile, Located]]:
+    def _entries(self, start: int, on_gap: read.OnGap, window: int | None) -> Iterator[tuple[SegmentFile, Located]]:
         with self._state:
             parts = [kept.segment for kept in self._kept if kept.segment.log_id == self.log_id]
             end = (self.end, self._events)
@@ -362,7 +376,7 @@ class RawLog:
             mark = self._marks[i] if i >= 0 else None
         if start >= end[0]:
             return iter(())
-        return read.entries(parts, start, on_gap=self._on_gap(count_lost), end=end, mark=mark, window=window)
+        return read.entries(parts, start, on_gap=on_gap, end=end, mark=mark, window=window)
 
     def _on_gap(self, count_lost: bool) -> read.OnGap:
         def on_gap(gap: read.Gap) -> None:

@@ -33,7 +33,7 @@ import msgpack
 import structlog
 
 from vedette.config import MqttSettings
-from vedette.mqtt import BACKOFF, Message, MqttClient
+from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient
 from vedette.outbox.envelope import bad_row, decode_row, landed, pack_receipt, ranges, split_batch, status_row
 from vedette.outbox.landing import LandingFolder
 from vedette.outbox.topics import ROOT, agent_topic, parse
@@ -105,6 +105,7 @@ class Landing:
             on_message=self._received,
             session_expiry=settings.session_expiry,
             receive_maximum=settings.receive_maximum,
+            max_packet=REGION_PACKET,
             backoff=settings.backoff,
         )
 
