@@ -20,7 +20,7 @@ LAYERS: dict[int, str] = {
     1: """
     bundle.manifest bundle.trust
     compiler.ir compiler.literals compiler.plan
-    engine.artifact engine.evaluate engine.match engine.prefilter engine.scan engine.selftest
+    engine.artifact engine.evaluate engine.match engine.patterns engine.prefilter engine.scan engine.selftest
     inputs.access inputs.decode inputs.deliver inputs.entities inputs.framing inputs.programs inputs.syslog
     inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics

@@ -7,7 +7,7 @@ candidate). The proof, bottom up:
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
   its codec: a backslash before ``" / \\ ]`` (JSON, RFC 5424), which ``engine/prefilter.py`` tolerates, or any
   character as ``\\u0041`` (JSON), so that an event with such an escape of a character that literals are made of is
-  searched once more as ``unescaped`` (``GUARDS``). Texts are split at characters that are often
+  searched once more as ``unescaped`` and ``folded`` (``GUARDS``). Texts are split at characters that are often
   escaped so (``< > & '``), at controls and outside ASCII;
 * folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
 * a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
@@ -46,9 +46,9 @@ GUARDS: tuple[bytes, ...] = (
     rb"\\u017f",
     rb"\\u212a",
 )
-"""Regular expressions without regard to case: an event that holds one is searched again as ``unescaped`` gives it."""
+"""Regular expressions without regard to case; an event that holds one is searched again, ``unescaped``, ``folded``."""
 
-_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u(017[fF]|212[aA])|.)|\xc5\xbf|\xe2\x84\xaa", re.DOTALL)
+_ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u(017[fF]|212[aA])|[\x00-\x7f])|\xc5\xbf|\xe2\x84\xaa")
 
 NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
 """An event that holds one is a candidate of every rule with a literal made of digits: it may hold a number that
@@ -89,11 +89,16 @@ def guess(literal: bytes) -> float:
 
 
 def unescaped(event: bytes) -> bytes:
-    """``event`` with what ``GUARDS`` find as the ASCII characters that they stand for or fold to.
+    """``event`` with what ``GUARDS`` find as the ASCII characters that they stand for or fold to, read as JSON.
 
     Escapes are read from left to right, so that ``\\\\u0041``, an escaped backslash before a text, stays as it is.
     """
     return _ESCAPE.sub(_unescape, event)
+
+
+def folded(event: bytes) -> bytes:
+    """``event`` with what folds to ASCII as that, read verbatim: a backslash stands for itself."""
+    return event.replace(b"\xc5\xbf", b"s").replace(b"\xe2\x84\xaa", b"k")
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:

@@ -64,6 +64,8 @@ from vedette.compiler.ir import (
     dump,
     fold,
 )
+from vedette.engine.patterns import End, fallback, search
+from vedette.engine.scan import refused
 from vedette.event import LogSource
 
 MAX_DEPTH = 100
@@ -276,7 +278,7 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
             if "\0" in str(value.regexp):
                 raise Unsupported(r"a regular expression holds a NUL character: write it as \x00")
-            return rules.leaf(Predicate(name, Op.REGEX, str(value.regexp), True, flags))
+            return rules.leaf(_readable(Predicate(name, Op.REGEX, str(value.regexp), True, flags)))
         case SigmaTimestampPart():
             unit = value.timestamp_part.name.lower()
             raise Unsupported(f"the modifier '{unit}' is not supported yet")
@@ -311,6 +313,17 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             }
             return rules.leaf(Predicate(name, ops[value.starts_with, value.ends_with], value.field))
     raise Unsupported(f"values of kind {type(value).__name__} are not supported")
+
+
+def _readable(p: Predicate) -> Predicate:
+    """A regex predicate that an engine can run; raises Unsupported for another."""
+    try:
+        found = search(p)
+        if found.end is End.PERHAPS or refused([found.pattern]):
+            fallback(str(p.value), p.option)
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
+    return p
 
 
 def _exact(value: SigmaNumber) -> int | float:

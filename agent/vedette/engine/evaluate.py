@@ -7,8 +7,9 @@ says the same without groups, bits or Hyperscan, and property tests hold the two
 
 Within a group, equality is one dictionary look-up; patterns (regexes, globs) are one Hyperscan scan, so their time is
 linear and their meaning the same in every group; plain searches join it, and without patterns it is worth while from
-``SCAN_FROM`` of them. Patterns that Hyperscan refuses run on the ``regex`` module with ``TIMEOUT`` per value. A timeout
-is never "no match": the predicate is *undecided* for the event, and so is each rule whose truth hangs on it, no other.
+``SCAN_FROM`` of them (``patterns.py``). Patterns that Hyperscan refuses run on the ``regex`` module with ``TIMEOUT``
+per value. A timeout is never "no match": the predicate is *undecided* for the event, and so is each rule whose truth
+hangs on it, no other.
 """
 
 from __future__ import annotations
@@ -38,18 +39,8 @@ from vedette.compiler.ir import (
     text,
 )
 from vedette.compiler.plan import Plan
-from vedette.engine.scan import (
-    CASELESS,
-    DOTALL,
-    MAY_BE_EMPTY,
-    MULTILINE,
-    ONCE,
-    UTF8,
-    Pattern,
-    Scanner,
-    literal,
-    refused,
-)
+from vedette.engine.patterns import PAD, End, counts, fallback, search
+from vedette.engine.scan import Pattern, Scanner, refused
 from vedette.inputs.decode import ABSENT, Record
 
 SCAN_FROM = 8
@@ -127,12 +118,12 @@ class Group:
 
     def _searches(
         self, searches: list[tuple[int, Predicate]], kind: str, load: Callable[[str, list[Pattern]], Scanner]
-    ) -> tuple[Scanner, list[int]] | None:
-        """The scanner of ``searches`` with its bits by pattern; None when they are few and plain: then tests."""
+    ) -> _Scan | None:
+        """The scan of ``searches``; None when they are few and plain: then they are tests."""
         if len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches):
             self._others.extend((bit, _plain_test(p)) for bit, p in searches)
             return None
-        return load(kind, [pattern(p) for _, p in searches]), [bit for bit, _ in searches]
+        return _Scan(searches, load(kind, [search(p).pattern for _, p in searches]))
 
     def bits(self, value: Any) -> int:
         """The truth of every predicate for a field value (``ABSENT`` when the event has no such field).
@@ -157,9 +148,11 @@ class Group:
             if self._numbers and type(value) is not str and type(value) is not bool:
                 bits |= self._numbers.get(value, 0)
             if self._folded is not None:
-                bits |= _scan(*self._folded, folded)
+                hits, open_ = self._folded.bits(folded)
+                bits, undecided = bits | hits, undecided | open_
             if self._raw is not None:
-                bits |= _scan(*self._raw, value_text)
+                hits, open_ = self._raw.bits(value_text)
+                bits, undecided = bits | hits, undecided | open_
             for bit, test in self._others:
                 if (bits | undecided) & bit:
                     continue  # one timeout per predicate and event
@@ -168,38 +161,38 @@ class Group:
                         bits |= bit
                 except Undecided:
                     undecided |= bit
-        return bits | undecided << self.size
+        return bits | (undecided & ~bits) << self.size
 
 
-def _scan(scanner: Scanner, bits: list[int], value: str) -> int:
-    found: list[int] = []
-    data = value.encode("utf-8", "replace")
-    scanner.scan(data, lambda i, _from, _to, _flags, _context: found.append(bits[i]))
-    result = 0
-    for bit in found:
-        result |= bit
-    return result
+class _Scan:
+    """Searches over the same text, in one pass."""
 
+    __slots__ = ("_scan", "_searches")
 
-def pattern(p: Predicate) -> Pattern:
-    """The Hyperscan pattern of a search over the UTF-8 of a folded (or, when ``cased``, plain) text."""
-    if p.op is Op.REGEX:
-        flags = ONCE | UTF8 | MAY_BE_EMPTY
-        for flag in p.option:
-            flags |= {"i": CASELESS, "m": MULTILINE, "s": DOTALL}[flag]
-        return Pattern(str(p.value).encode(), flags)
-    if p.op is Op.GLOB and isinstance(p.value, tuple):
-        # A run of characters at either end needs no pattern, only no anchor.
-        parts = [b".*" if v == STAR else b"." if v == ANY else literal(v.encode()) for v in p.value]
-        head, tail = b"^", rb"\z"
-        if parts[0] == b".*":
-            head, parts = b"", parts[1:]
-        if parts and parts[-1] == b".*":
-            tail, parts = b"", parts[:-1]
-        return Pattern(head + b"".join(parts) + tail, ONCE | UTF8 | DOTALL | MAY_BE_EMPTY)
-    head = b"^" if p.op is Op.PREFIX else b""
-    tail = rb"\z" if p.op is Op.SUFFIX else b""
-    return Pattern(head + literal(str(p.value).encode()) + tail, ONCE | DOTALL | MAY_BE_EMPTY)
+    def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner) -> None:
+        self._scan = scanner.scan
+        self._searches: list[tuple[int, End, Any]] = []
+        for bit, p in searches:
+            end = search(p).end
+            second = fallback(str(p.value), p.option).search if end is End.PERHAPS else None
+            self._searches.append((bit, end, second))
+
+    def bits(self, value: str) -> tuple[int, int]:
+        """The searches that hold for ``value``; those that are undecided."""
+        found: list[tuple[int, int]] = []
+        data = value.encode("utf-8", "replace")
+        self._scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
+        bits = undecided = 0
+        for i, to in found:
+            bit, end, second = self._searches[i]
+            if not counts(end, to, data):
+                continue
+            try:
+                if second is None or _timed(second, value):
+                    bits |= bit
+            except Undecided:
+                undecided |= bit
+        return bits, undecided
 
 
 def _plain_test(p: Predicate) -> Test:
@@ -215,8 +208,8 @@ def _plain_test(p: Predicate) -> Test:
         full = regex.compile(source, regex.DOTALL).fullmatch
         return lambda plain, folded: _timed(full, plain if p.cased else folded)
     if p.op is Op.REGEX:
-        search = fallback(value, p.option).search
-        return lambda plain, folded: _timed(search, plain)
+        second = fallback(value, p.option).search
+        return lambda plain, folded: _timed(second, plain)
     if p.op is Op.CIDR:
         network = ipaddress.ip_network(value)
         return lambda plain, folded: in_network(plain, network)
@@ -234,34 +227,11 @@ _COMPARE: dict[Op, Callable[[float, float], bool]] = {
 }
 
 
-def _timed(search: Any, value: str) -> bool:
+def _timed(match: Any, value: str) -> bool:
     try:
-        return search(value, timeout=TIMEOUT) is not None
+        return match(value, timeout=TIMEOUT) is not None
     except TimeoutError as error:
         raise Undecided from error
-
-
-_REGEX_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]|.", re.S)
-
-
-def fallback(source: str, flags: str) -> Any:
-    """The compiled form of a Sigma regex for the ``regex`` module; raises ``regex.error``.
-
-    Anchors get PCRE's meaning. Without regard to case it folds ASCII only.
-    """
-
-    def as_pcre(token: re.Match[str]) -> str:
-        match token[0]:
-            case r"\z":
-                return r"\Z"
-            case r"\Z":
-                return r"(?=\n?\Z)"
-            case "^" if "m" in flags:
-                return r"(?:\A|(?<=\n)(?!\Z))"
-        return token[0]
-
-    number = sum({"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}[flag] for flag in flags)
-    return regex.compile(_REGEX_TOKEN.sub(as_pcre, source), number | regex.ASCII | regex.VERSION0)
 
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -322,7 +292,7 @@ class Evaluator:
             self._refused = frozenset(msgpack.unpackb(given[REFUSED]))
         else:
             tried = [number for number, p in enumerate(plan.predicates) if p.op in (Op.REGEX, Op.GLOB)]
-            found = refused([pattern(plan.predicates[number]) for number in tried])
+            found = refused([search(plan.predicates[number]).pattern for number in tried])
             self._refused = frozenset(tried[i] for i in found)
         not_scanned = {plan.predicates[number] for number in self._refused}
         by_field: dict[str, list[int]] = {}

@@ -17,8 +17,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from vedette.compiler.literals import GUARDS, NUMBER_GUARDS, Cost, guess, is_numeric, unescaped
+from vedette.compiler.literals import GUARDS, NUMBER_GUARDS, Cost, folded, guess, is_numeric, unescaped
 from vedette.compiler.plan import Plan
+from vedette.engine.patterns import PAD
 from vedette.engine.scan import CASELESS, Pattern, Scanner, literal
 from vedette.event import Chunk
 
@@ -75,7 +76,7 @@ class Prefilter:
             return len(found) >= MAX_HITS or None
 
         data, ends, rules_of, escapes = chunk.data, chunk.ends, self._rules, self._escapes
-        self._scanner.scan_until(data, handler)
+        self._scanner.scan_until(data + PAD, handler)  # no literal and no guard holds a newline
         if len(found) >= MAX_HITS:
             yield from (Candidate(start, end, self._all) for start, end in chunk.spans())
             return
@@ -106,7 +107,8 @@ class Prefilter:
         found: set[int] = set()
         scanner = self._scanner
         assert scanner is not None
-        scanner.scan(unescaped(event), lambda number, *_: found.update(self._rules[number]))
+        forms = unescaped(event) + b"\n" + folded(event) + PAD
+        scanner.scan(forms, lambda number, *_: found.update(self._rules[number]))
         return frozenset(found)
 
     def candidates(self, chunk: Chunk, always: frozenset[int]) -> Iterator[Candidate]:

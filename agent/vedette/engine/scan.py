@@ -87,10 +87,14 @@ def refused(patterns: Sequence[Pattern]) -> set[int]:
         return refused(patterns[:half]) | {half + i for i in refused(patterns[half:])} if half else {0}
 
 
+SCHEME = 2
+"""How searches are written as patterns; raised with that, so that databases built before are compiled anew."""
+
+
 def _library() -> str:
-    """The version in the header of every serialized database: four bytes, patch, minor and major last."""
+    """The version in the header of every serialized database (four bytes: patch, minor and major last), and ours."""
     _, patch, minor, major = Scanner.compile([Pattern(b"vedette")]).dump()[4:8]
-    return f"vectorscan {major}.{minor}.{patch}"
+    return f"vectorscan {major}.{minor}.{patch}, patterns {SCHEME}"
 
 
 LIBRARY = _library()
