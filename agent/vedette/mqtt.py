@@ -7,12 +7,12 @@ Promises:
 * ``publish`` resolves on the broker's PUBACK and never retries: what was not acknowledged when the connection ended
   raises ConnectionError, and the caller decides. PUBACK is not delivery: see ``outbox/uplink.py``.
 * A received QoS 1 message is acknowledged only by ``ack``. Without it the broker sends it again, marked ``dup``, on
-  the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure.
-
+  the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure. (Mosquitto
+  2.0.11 sends several for each PUBACK while it has more, so that far more get under way; none without PUBACKs.)
 * No packet above ``max_packet`` comes (CONNECT's Maximum Packet Size): the broker discards a larger message, and only
   its own log says so. Mosquitto 2.0.11 then goes on counting a QoS 1 message as under way until the connection ends:
-  after ``receive_maximum`` of them in one connection no more come. A ``message_size_limit`` in the broker that is not
-  above ``max_packet`` keeps such messages out altogether.
+  after ``receive_maximum`` of them in a row no more come. A ``message_size_limit`` in the broker below ``max_packet``
+  keeps such messages out altogether.
 
 Every connection is a paho client of its own, so nothing of an old connection can leak into a new one: packet
 identifiers, half-read packets, paho's own retransmission. The session (subscriptions, unacknowledged messages) lives in

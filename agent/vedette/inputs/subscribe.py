@@ -46,6 +46,7 @@ TOPICS_TOLD = 1000
 """Topics whose first undecodable payload is told."""
 IDENTIFIERS = 65535
 """Packet identifiers: 1 to this (MQTT 5, 2.2.1)."""
+HALF_ROUND = IDENTIFIERS // 2
 DIGEST = 16
 """Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
 
@@ -61,22 +62,21 @@ def _event(payload: bytes) -> bytes:
 
 
 class _Seen:
-    """Which stored messages can come again, and whether one that comes is such a one. 1.5 MiB, flat.
+    """Whether a message that comes again is one that is stored. 1.5 MiB, flat.
 
     For each packet identifier there is a digest of the topic and payload that were stored last under it, and the
-    running number of that message. The broker sends again what it holds unacknowledged, ``receive_maximum`` at most.
-    Messages are stored, and acknowledged, in the broker's order; so when one that is in the log comes again, all stored
-    after it are unacknowledged as well: it is among the last ``receive_maximum``, and none before those is looked at.
+    running number of that message. A broker numbers its messages in turn, round and round, and sends again, in order,
+    what it holds unacknowledged; messages are stored and acknowledged in that order, too. So first those come that are
+    stored: the last of them, as many as were not acknowledged. Then those that are not: each has all before it stored
+    or gathered, and so the stored one with its identifier is a round behind. Entries less than half a round behind are
+    therefore the first copy, older ones are not looked at. That leaves half a round for what was stored and not
+    acknowledged (``receive_maximum`` does not bound it: see ``mqtt.py``), and half for what is gathered and for numbers
+    that the broker gave to messages it then discarded. More than that unacknowledged are stored twice, flagged.
 
-    A message that is not in the log and has the identifier of a stored one follows it by a round of 65,535, less than
-    ``receive_maximum`` of which were under way and need not be stored. So the two cannot be taken for each other while
-    no more than 65,535 - ``receive_maximum`` are looked at: a ``receive_maximum`` above 32,767 costs events stored
-    twice, flagged, never a loss. All this is for a broker that numbers in turn, and sends most of what it
-    numbers. Where the numbers do not go on, another session has begun: what was before is not looked at.
+    Where the numbers do not go on, another session has begun: what was before is not looked at.
     """
 
-    def __init__(self, receive_maximum: int) -> None:
-        self._window = min(receive_maximum, IDENTIFIERS - receive_maximum)
+    def __init__(self) -> None:
         self._digests = bytearray((IDENTIFIERS + 1) * DIGEST)
         self._numbers = array("Q", bytes((IDENTIFIERS + 1) * 8))
         self._last_id = 0
@@ -93,7 +93,7 @@ class _Seen:
 
     def add(self, message_id: int, topic: str, digest: bytes) -> None:
         """A message was stored."""
-        if not 0 < (message_id - self._last_id) % IDENTIFIERS <= IDENTIFIERS // 2:
+        if not 0 < (message_id - self._last_id) % IDENTIFIERS <= HALF_ROUND:
             self.forget()
         start = message_id * DIGEST
         self._digests[start : start + DIGEST] = self._key(topic, digest)
@@ -103,7 +103,7 @@ class _Seen:
 
     def has(self, message_id: int, topic: str, digest: bytes) -> bool:
         """Whether this message, come again, is a stored one."""
-        if self._numbers[message_id] <= max(self._forgotten, self._count - self._window):
+        if self._numbers[message_id] <= max(self._forgotten, self._count - HALF_ROUND):
             return False
         start = message_id * DIGEST
         return self._digests[start : start + DIGEST] == self._key(topic, digest)
@@ -132,7 +132,7 @@ class MqttSubscription:
         self._counters = counters
         self._clock = clock
         self._codec = "mqtt" if settings.format == "auto" else settings.format
-        self._seen = _Seen(settings.receive_maximum)
+        self._seen = _Seen()
         for message_id, topic, digest in recent:
             if message_id:
                 self._seen.add(message_id, topic, digest)
