@@ -249,7 +249,7 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
             assert agent.status()["rules"]["error"] is None
             for word in ("v2", "v4"):
                 mark(agent, word)
-            until("the alert", lambda: agent.status()["alerts"]["made"])
+            until("the alert to be in the outbox", lambda: agent.status()["seq_high"])
         finally:
             agent.kill()
         shown = vedette("alerts", "-c", agent.config, "--json").stdout.splitlines()

