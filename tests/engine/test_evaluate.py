@@ -130,6 +130,22 @@ def test_every_predicate_of_a_group_has_its_own_bit(size: int) -> None:
     assert true(predicates, from_mapping({"f": "<0> <1>"})) == [0, 1][:size]
 
 
+def test_a_hit_in_the_pad_hides_none_in_the_value() -> None:
+    """A pattern that can take white space behind the value is found in it, though the library reports it once only."""
+    source = r"\b(systemctl\s+(stop|disable)|service)\s+(--now\s+)?(rsyslog|auditd)\b(\S*$|\S*\s*(stop)?)"
+    others = [text(Op.REGEX, f"other{i}") for i in range(SCAN_FROM)]
+    predicates = [
+        text(Op.REGEX, source),
+        text(Op.REGEX, r"auditd\s*"),
+        text(Op.GLOB, (STAR, "audit", ANY, STAR)),
+        *others,
+    ]
+    for value in ("COMMAND=/usr/bin/systemctl stop auditd", "systemctl stop auditd stop", "service rsyslog"):
+        event = from_mapping({"f": value})
+        expected = [i for i, p in enumerate(predicates[:3]) if reference.holds(p, event)]
+        assert true(predicates, event, *map(Leaf, range(3))) == expected
+
+
 def test_fields_compared() -> None:
     """Two fields as folded texts; any pair of a list's elements, however nested; both must be there."""
     predicates = [

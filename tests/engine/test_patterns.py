@@ -57,7 +57,7 @@ def test_how_a_search_is_written(predicate: Predicate, expression: bytes, end: E
 def test_which_hits_count() -> None:
     """By where they end in the value and its pad."""
     assert [to for to in range(5) if counts(End.WITHIN, to, b"ab")] == [0, 1, 2]
-    assert [to for to in range(5) if counts(End.PERHAPS, to, b"ab")] == [0, 1, 2]
+    assert [to for to in range(5) if counts(End.PERHAPS, to, b"ab")] == []
     assert [to for to in range(5) if counts(End.AT_END, to, b"ab")] == [3]
     assert [to for to in range(5) if counts(End.AT_LINE_END, to, b"ab")] == [3]
     assert [to for to in range(5) if counts(End.AT_LINE_END, to, b"a\n")] == [2, 3]

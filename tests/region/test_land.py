@@ -235,6 +235,7 @@ def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tm
         up = await Up(broker.url, box).connected()
         box.put(800)
         await until(lambda: box.counters.totals["alerts_sent"] == 800)
+        await until(lambda: any(entry["event"] == "landing_failed" for entry in logs))
         await asyncio.sleep(0.4)
         assert box.outbox.depth == 800
         assert "Received PUBACK from vedette-landing" not in broker.log()

@@ -171,11 +171,13 @@ class _Scan:
 
     def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner) -> None:
         self._scan = scanner.scan
-        self._searches: list[tuple[int, End, Any]] = []
+        self._searches: list[tuple[int, End, Test | None]] = []
         for bit, p in searches:
-            end = search(p).end
-            second = fallback(str(p.value), p.option).search if end is End.PERHAPS else None
-            self._searches.append((bit, end, second))
+            try:
+                plain = _plain_test(p)
+            except ValueError:  # the second engine cannot read it
+                plain = None
+            self._searches.append((bit, search(p).end, plain))
 
     def bits(self, value: str) -> tuple[int, int]:
         """The searches that hold for ``value``; those that are undecided."""
@@ -184,14 +186,17 @@ class _Scan:
         self._scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
         bits = undecided = 0
         for i, to in found:
-            bit, end, second = self._searches[i]
-            if not counts(end, to, data):
-                continue
-            try:
-                if second is None or _timed(second, value):
-                    bits |= bit
-            except Undecided:
-                undecided |= bit
+            bit, end, plain = self._searches[i]
+            if counts(end, to, data):
+                bits |= bit
+            elif end is End.PERHAPS or end is End.WITHIN:  # of several hits the library may give one in the pad
+                try:
+                    if plain is None:
+                        raise Undecided("its only hit reaches behind the value, and the second engine cannot read it")
+                    if plain(value, value):
+                        bits |= bit
+                except Undecided:
+                    undecided |= bit
         return bits, undecided
 
 

@@ -28,7 +28,7 @@ class End(enum.Enum):
     WITHIN = "not behind the value's end"
     AT_END = "one newline behind it"
     AT_LINE_END = "one newline behind it, or behind the value's own last newline"
-    PERHAPS = "not behind its end, if the second engine finds the pattern too"
+    PERHAPS = "anywhere, if the second engine finds the pattern too"
 
 
 class Search(NamedTuple):
@@ -37,13 +37,17 @@ class Search(NamedTuple):
 
 
 def counts(end: End, to: int, value: bytes) -> bool:
-    """True when a hit that ends at ``to`` in ``value + PAD`` is one in ``value``."""
+    """True when a hit that ends at ``to`` in ``value + PAD`` is for sure one in ``value``.
+
+    Of a pattern that is reported once, the library may report a hit that reaches into the pad although one within the
+    value is there: so what does not count of ``WITHIN`` and ``PERHAPS`` is for the second engine to say.
+    """
     size = len(value)
     if end is End.AT_END:
         return to == size + 1
     if end is End.AT_LINE_END:
         return to == size + 1 or (to == size and value.endswith(b"\n"))
-    return to <= size
+    return end is End.WITHIN and to <= size
 
 
 def search(p: Predicate) -> Search:

@@ -1,0 +1,172 @@
+"""The documents against the code: what the program has, they name; what they name, is there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import vedette
+from vedette import status
+from vedette.cli import main
+from vedette.outbox.envelope import ALERT, BAD, LANDED_ALERT, STATUS
+from vedette.report import Counters, Dropped, Lost
+
+ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS]
+
+
+def walk(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """Every command with its whole name, those of the region included."""
+    yield ctx.command_path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            yield from walk(below, click.Context(below, info_name=name, parent=ctx))
+
+
+COMMANDS = dict(walk(main, click.Context(main, info_name="vedette")))
+
+
+def options(command: click.Command) -> set[str]:
+    names = {name for param in command.params if isinstance(param, click.Option) for name in param.opts}
+    return names | {"--help", "-h"}
+
+
+def section(text: str, title: str) -> str:
+    """The text below the heading ``title``, up to the next heading."""
+    match = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, f"no heading {title!r}"
+    return match[1]
+
+
+def quoted(text: str) -> set[str]:
+    """The words that stand in back quotes, code blocks left aside."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return {word for span in re.findall(r"`([^`\n]+)`", prose) for word in re.findall(r"[\w?.-]+", span)}
+
+
+def status_keys() -> set[str]:
+    """The top-level keys of ``status.collect``, from its source."""
+    tree = ast.parse(inspect.getsource(status.collect))
+    returned = next(node.value for node in ast.walk(tree) if isinstance(node, ast.Return))
+    assert isinstance(returned, ast.Dict)
+    keys = {key.value for key in returned.keys if isinstance(key, ast.Constant)}
+    assert None in returned.keys  # **counters.snapshot()
+    return {str(key) for key in keys} | set(Counters().snapshot())
+
+
+def totals() -> set[str]:
+    """The names under which the agent counts totals, from all of its source."""
+    sources = (path.read_text("utf-8") for path in Path(vedette.__file__).parent.rglob("*.py"))
+    return {name for text in sources for name in re.findall(r'\btotals\["(\w+)"\]', text)}
+
+
+def shell_lines(page: Path) -> list[str]:
+    """The ``vedette …`` lines of a page's sh blocks, continued lines joined."""
+    blocks = re.findall(r"^```(?:sh|bash|shell|console)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line.strip().removeprefix("$ ") for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line.removeprefix("sudo ") for line in lines if re.match(r"(sudo )?vedette ", line)]
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path != "vedette"])
+def test_every_command_and_option_is_documented(path: str) -> None:
+    """docs/commands.md has a section for each command, and each of its options is named in it."""
+    text = (ROOT / "docs/commands.md").read_text("utf-8")
+    words = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section(text, path)))
+    assert options(COMMANDS[path]) - {"--help", "-h"} <= words
+    assert "--help" in text and "-h" in text
+
+
+def test_every_documented_command_exists() -> None:
+    """No section of docs/commands.md is about a command that is not there."""
+    text = (ROOT / "docs/commands.md").read_text("utf-8")
+    assert set(re.findall(r"^### (vedette .+)$", text, re.MULTILINE)) <= set(COMMANDS)
+
+
+def test_every_reason_is_documented() -> None:
+    """docs/guide.md explains every reason for which an event is dropped or lost."""
+    told = section((ROOT / "docs/guide.md").read_text("utf-8"), "Counters of an input")
+    assert {str(reason) for reason in (*Dropped, *Lost)} <= quoted(told)
+
+
+def test_every_status_key_is_documented() -> None:
+    """docs/guide.md explains every top-level key of the status."""
+    keys = status_keys()
+    assert {"agent_id", "inputs", "totals", "raw_log"} <= keys
+    assert keys <= quoted(section((ROOT / "docs/guide.md").read_text("utf-8"), "The status"))
+
+
+def test_every_counter_is_documented() -> None:
+    """docs/guide.md explains every counter of an input and every total that the source counts."""
+    text = (ROOT / "docs/guide.md").read_text("utf-8")
+    counters = Counters()
+    counters.received["an input"] = 1
+    assert set(counters.snapshot()["inputs"]["an input"]) <= quoted(section(text, "Counters of an input"))
+    names = totals()
+    assert {"candidates", "alerts_made", "commits"} <= names
+    assert names <= quoted(section(text, "Totals"))
+
+
+def test_every_column_is_documented() -> None:
+    """docs/alert.md names every column of the alert and of the landing's tables."""
+    text = (ROOT / "docs/alert.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", section(text, "Columns"), re.MULTILINE)
+    assert rows == [column.name for column in LANDED_ALERT]
+    assert rows[: len(ALERT)] == [column.name for column in ALERT]
+    for title, table in (("The table status (STATUS)", STATUS), ("The table bad (BAD)", BAD)):
+        assert {column.name for column in table} <= quoted(section(text, title))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_resolve(page: Path) -> None:
+    """Every relative link leads to a file that is there, and its anchor to a heading of it."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", text)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        if anchor and target.suffix == ".md":
+            titles = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_shell_lines_name_commands_and_options_that_exist(page: Path) -> None:
+    """Every ``vedette …`` line of a shell block calls a command that exists, with options that exist."""
+    for line in shell_lines(page):
+        words = shlex.split(line, comments=True)
+        words = words[: next((i for i, word in enumerate(words) if re.match(r"[|;&<>]|2>", word)), len(words))]
+        path = words.pop(0)
+        while words and f"{path} {words[0]}" in COMMANDS:
+            path += f" {words.pop(0)}"
+        command = COMMANDS[path]
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)}
+        assert given <= options(command), line
+        assert not isinstance(command, click.Group) or given, line
+
+
+def test_shell_lines_are_found() -> None:
+    """The commands page shows every command that does something in a shell block."""
+    shown = "\n".join(shell_lines(ROOT / "docs/commands.md"))
+    for path, command in COMMANDS.items():
+        assert isinstance(command, click.Group) or f"{path} " in f"{shown}\n".replace("\n", " \n"), path
+
+
+def test_every_module_is_in_the_source_tour() -> None:
+    """README.md names every module of the agent by its path."""
+    package = Path(vedette.__file__).parent
+    modules = {path.relative_to(package).as_posix() for path in package.rglob("*.py")}
+    modules = {path for path in modules if Path(path).name not in ("__init__.py", "__main__.py")}
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "README.md").read_text("utf-8")))
+    assert modules <= named
