@@ -128,7 +128,7 @@ def cut_from(draw: st.DrawFn, event: drawn.Drawn) -> Predicate | None:
     decoded = record(event.raw, event.codec, origin=event.origin)
     values = [(name, leaf) for name, value in decoded.fields().items() for leaf in scalars(value)]
     values += [(KEYWORDS, item) for item in decoded.keywords()]
-    if not values:
+    if not values or drawn.SERIAL in event.raw:  # which the batch replaces
         return None
     name, value = draw(st.sampled_from(values))
     own = str(text(value))
