@@ -87,8 +87,9 @@ def test_routing_is_the_engines() -> None:
     plan = compile_rules(text=RULE)
     line = b"<38>Nov 20 10:00:00 web1 sshd[7]: needle"
     assert len(list(judge(plan, [line]))) == 1
-    assert list(judge(Engine(plan), [line])) == []
+    assert len(list(judge(Engine(plan), [line]))) == 1  # sshd is a program of Linux
     assert len(list(judge(Engine(plan), [line], product="linux"))) == 1
+    assert list(judge(Engine(plan), [line.replace(b"sshd", b"someapp")])) == []
     assert list(judge(Engine(plan), [b"needle"], product="linux")) == []
     assert len(list(judge(Engine(plan), [b"needle"], product="linux", service="sshd"))) == 1
 

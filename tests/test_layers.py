@@ -20,8 +20,13 @@ LAYERS: dict[int, str] = {
     1: """
     bundle.manifest bundle.trust
     compiler.ir compiler.literals compiler.plan
-    engine.artifact engine.evaluate engine.match engine.patterns engine.prefilter engine.scan engine.selftest
-    inputs.access inputs.decode inputs.deliver inputs.entities inputs.framing inputs.programs inputs.syslog
+    engine.artifact engine.evaluate engine.join engine.match engine.patterns engine.prefilter engine.scan
+    engine.selftest
+    inputs.access inputs.aliases inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
+    inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
+    inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
+    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.phrases inputs.programs inputs.provenance
+    inputs.sources inputs.syslog
     inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format

@@ -121,8 +121,9 @@ def test_standard_input(rules: Path) -> None:
 
 def test_routing(rules: Path, tmp_path: Path) -> None:
     """With --route a rule sees events of its log source only; --product adds what the lines do not say."""
-    file = write(tmp_path, SSH + b"\n" + ACCESS + b"\n")
+    file = write(tmp_path, SSH.replace(b"sshd", b"someapp") + b"\n" + ACCESS + b"\n")
     assert [(row["rule_title"], row["line"]) for row in scan("--rules", rules, "--route", file)[0]] == [("web", 2)]
+    file = write(tmp_path, SSH + b"\n" + ACCESS + b"\n")
     rows, _ = scan("--rules", rules, "--route", "--product", "linux", file)
     assert [(row["rule_title"], row["line"]) for row in rows] == [("root", 1), ("web", 2)]
 

@@ -5,10 +5,11 @@ candidate). The proof, bottom up:
 
 * a predicate on a **synthetic** field has none, nor have nulls, existence, comparisons, networks, field references;
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
-  its codec: a backslash before ``" / \\ ]`` (JSON, RFC 5424), which ``engine/prefilter.py`` tolerates, or any
-  character as ``\\u0041`` (JSON), so that an event with such an escape of a character that literals are made of is
-  searched once more as ``unescaped`` and ``folded`` (``GUARDS``). Texts are split at characters that are often
-  escaped so (``< > & '``), at controls and outside ASCII;
+  its codec: a backslash before ``" / \\ ] | =`` (JSON, RFC 5424, CEF) or ``&quot;`` (XML), which
+  ``engine/prefilter.py`` tolerates, or any character as ``\\u0041`` (JSON) or ``&#65;`` (XML), so that an event with
+  such an escape of a character that literals are made of is searched once more, ``unescaped`` and ``folded``
+  (``GUARDS``). A field that a decoder transforms has guards of its own (``inputs/provenance.py``). Texts are split at
+  characters that are often escaped so (``< > & '``), at controls and outside ASCII;
 * folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
 * a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
   that prints otherwise are guards of such pieces alone (``NUMBER_GUARDS``);
@@ -45,10 +46,13 @@ GUARDS: tuple[bytes, ...] = (
     rb"\xe2\x84\xaa",  # U+212A, folds to k
     rb"\\u017f",
     rb"\\u212a",
+    rb"&#(?:x[0-9a-f]{1,6}|[0-9]{1,7});",  # XML: any character by its number
 )
 """Regular expressions without regard to case; an event that holds one is searched again, ``unescaped``, ``folded``."""
 
 _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u(017[fF]|212[aA])|[\x00-\x7f])|\xc5\xbf|\xe2\x84\xaa")
+
+_ENTITY = re.compile(rb"&#(?:[xX]([0-9a-fA-F]{1,6})|([0-9]{1,7}));")
 
 NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
 """An event that holds one is a candidate of every rule with a literal made of digits: it may hold a number that
@@ -97,8 +101,15 @@ def unescaped(event: bytes) -> bytes:
 
 
 def folded(event: bytes) -> bytes:
-    """``event`` with what folds to ASCII as that, read verbatim: a backslash stands for itself."""
-    return event.replace(b"\xc5\xbf", b"s").replace(b"\xe2\x84\xaa", b"k")
+    """``event`` with what folds to ASCII as that, read verbatim or as XML: a backslash stands for itself."""
+    plain = event.replace(b"\xc5\xbf", b"s").replace(b"\xe2\x84\xaa", b"k")
+    return _ENTITY.sub(_character, plain) if b"&#" in plain else plain
+
+
+def _character(match: re.Match[bytes]) -> bytes:
+    char = chr(min(int(match[1], 16) if match[1] else int(match[2]), 0x10FFFF))
+    shown = {"\u017f": "s", "\u212a": "k"}.get(char, char)
+    return shown.encode() if _SAFE.fullmatch(shown) else match[0]
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
 from vedette.engine.evaluate import Evaluator
-from vedette.engine.prefilter import Candidate, Prefilter
+from vedette.engine.join import Joined, joined
+from vedette.engine.prefilter import Prefilter
 from vedette.event import Chunk, LogSource, Source
 from vedette.inputs.decode import Record, possible_source, record
 
@@ -81,17 +82,17 @@ class Engine:
         for candidate in self.candidates(chunk, context):
             yield from self.matches(chunk, candidate, context)
 
-    def candidates(self, chunk: Chunk, context: Context = Context()) -> Iterator[Candidate]:
+    def candidates(self, chunk: Chunk, context: Context = Context()) -> Iterator[Joined]:
         """The events of ``chunk`` that a rule may match, in order: the first half of ``judge``."""
         self.tally.events += len(chunk)
-        return self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource))
+        return joined(chunk, self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource)))
 
-    def matches(self, chunk: Chunk, candidate: Candidate, context: Context = Context()) -> list[Match]:
+    def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate: the second half."""
-        start, end, rules = candidate
+        start, end, rules, raw = candidate
         self.tally.candidates += 1
         event = record(
-            chunk.data[start:end],
+            raw,
             chunk.codec,
             origin=chunk.origin(start),
             received_at=chunk.received_at,
