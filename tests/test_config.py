@@ -21,6 +21,7 @@ from vedette.config import (
     split_address,
 )
 from vedette.event import LogSource
+from vedette.inputs.decode import CODECS
 
 
 def mistakes(text: str) -> list[str]:
@@ -168,7 +169,7 @@ def test_two_inputs_of_one_name() -> None:
     one = '[[input]]\ntype = "file"\nname = "a"\npaths = ["/%d"]\n'
     assert mistakes(one % 1 + one % 2 + 'format = "sylog"\n') == [
         "input[1].name: 'a' is used twice",
-        "input[1].format: expects one of auto, syslog, json, text, access, mqtt, not 'sylog'",
+        f"input[1].format: expects one of {', '.join(CODECS)}, not 'sylog'",
     ]
 
 
