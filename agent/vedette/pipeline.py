@@ -23,16 +23,22 @@ from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 
-from vedette.config import AgentSettings
-from vedette.engine.match import Context, Engine, Match
-from vedette.event import Alert, Chunk, Cursor, FilePosition, Flag, Frame, RawRef
-from vedette.inputs.entities import entities
+import structlog
+
+from vedette.alerts import Alerting
+from vedette.config import AgentSettings, StateSettings, SuppressSettings
+from vedette.engine.match import Aside, Context, Engine
+from vedette.event import Chunk, Cursor, FilePosition, Frame
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
+from vedette.quarantine import Quarantine
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
+from vedette.report import Counters, Log
+from vedette.state.memory import Memory, merged
 from vedette.store import Saved, Store
+
+log = structlog.get_logger()
 
 MEMORY = 8 << 20
 """Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
@@ -42,8 +48,8 @@ IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
 
-MAX_SKEW = 300_000_000
-"""Microseconds that an event's time may lie after its receipt; beyond it is clamped to the receipt and flagged."""
+TICK_SECONDS = 1.0
+"""Between two looks at what waits for time to pass while nothing comes."""
 
 
 class Pipeline:
@@ -64,8 +70,15 @@ class Pipeline:
         *,
         fsync_interval: float,
         outbox_bytes: int,
+        state: StateSettings,
+        suppress: tuple[SuppressSettings, ...],
+        quarantine: Quarantine | None = None,
     ) -> None:
+        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted."""
         self.engine = engine
+        self.quarantine = quarantine
+        if quarantine is not None:
+            engine.quarantine_after = quarantine.after
         self.bundle: str | None = None
         self._agent, self._contexts, self._folder, self._clock = agent, contexts, folder, clock
         self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
@@ -90,6 +103,7 @@ class Pipeline:
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
+        self.alerting = Alerting(agent, engine, contexts, log, self._remember(state), suppress, clock, self._seq)
 
     def _recover(self, saved: Saved) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
@@ -156,6 +170,7 @@ class Pipeline:
             group.create_task(self._judge())
             group.create_task(self._commits())
             group.create_task(self._syncs())
+            group.create_task(self._ticks())
 
     async def drain(self, seconds: float) -> None:
         """Judge what is stored and commit it, for at most ``seconds``; what remains is judged after the next start."""
@@ -165,8 +180,11 @@ class Pipeline:
         await self._commit()
 
     def switch(self, engine: Engine, bundle: str | None) -> None:
-        """Judge with another plan from the next frame on."""
+        """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
+        engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
+        engine.quarantine_after = self.engine.quarantine_after
         self.engine, self.bundle = engine, bundle
+        self.alerting.switch(engine, bundle)
 
     def _frames(self) -> Iterator[Frame]:
         """The frames from ``_offset`` to the log's end now."""
@@ -209,9 +227,10 @@ class Pipeline:
         chunk, counters = frame.chunk, self._counters
         candidates = self.engine.tally.candidates
         context = self._contexts.get(chunk.input, Context())
-        for match in self.engine.judge(chunk, context):
-            alert = self.alert(frame, match, context.host)
+        for alert in self.alerting.frame(frame, self.engine.judge(chunk, context)):
             self._alerts.append((alert.seq, envelope.encode(alert)))
+        if aside := self.engine.aside():
+            self._keep_undecided(frame, aside)
         events = len(chunk)
         counters.judged[chunk.input] += events
         counters.totals["candidates"] += self.engine.tally.candidates - candidates
@@ -223,42 +242,54 @@ class Pipeline:
         if self._alerts:
             self._changed.set()
 
-    def alert(self, frame: Frame, match: Match, host: str | None = None) -> Alert:
-        """The alert of a match, with the next seq; ``host``: the event's when it names none."""
-        agent, chunk, event = self._agent, frame.chunk, match.record
-        rule = self.engine.plan.rules[match.rule]
-        offset = frame.offset + match.start
-        host = event.host or host
-        flags = chunk.flags(match.start)
-        event_time = event.event_time or chunk.received_at
-        if event_time > chunk.received_at + MAX_SKEW:
-            event_time, flags = chunk.received_at, flags | Flag.CLAMPED_TIME
+    def _keep_undecided(self, frame: Frame, aside: list[Aside]) -> None:
+        """Keep the events that could not be decided, and say which rules are asked no more."""
+        self._counters.totals["undecided"] += len(aside)
+        for rule, start, end, reason in aside:
+            if self.quarantine is not None:
+                self.quarantine.put(self.engine.plan.rules[rule], reason, frame, self._log.log_id, start, end)
+        for number in {one.rule for one in aside} & self.engine.quarantined:
+            rule_id, title = self.engine.plan.rules[number].id, self.engine.plan.rules[number].title
+            events, reason = self.engine.tally.undecided[number], self.engine.tally.reasons[number]
+            log.error(Log.RULE_QUARANTINED, rule=rule_id, title=title, events=events, reason=reason)
+
+    def _seq(self) -> int:
+        """The number of an alert that is made."""
         seq, self._next_seq = self._next_seq, self._next_seq + 1
         self._counters.totals["alerts_made"] += 1
-        return Alert(
-            alert_id=envelope.alert_id(agent.id, self._log.log_id, rule.id, offset, ""),
-            seq=seq,
-            rule_id=rule.id,
-            rule_title=rule.title,
-            rule_digest=rule.digest,
-            level=rule.level,
-            tags=rule.tags,
-            agent_id=agent.id,
-            site=agent.site,
-            fleet=agent.fleet,
-            host=host,
-            event_time=event_time,
-            detected_at=self._clock(),
-            received_date=envelope.received_date(chunk.received_at),
-            source=chunk.input,
-            logsource=rule.logsource,
-            fields=self.engine.shown(match.rule, event),
-            entities=entities(event.fields(), host),
-            raw=event.text,
-            raw_ref=RawRef(self._log.log_id, offset, match.end - match.start),
-            bundle=self.bundle,
-            flags=tuple(str(flag.name).lower() for flag in flags),
+        return seq
+
+    def _remember(self, state: StateSettings) -> Memory:
+        """What judging remembered at the last commit."""
+        empty = partial(
+            Memory,
+            self.engine.plan,
+            log_id=self._log.log_id,
+            lateness=int(state.max_lateness * 1_000_000),
+            max_bytes=state.max_bytes,
+            settle=state.settle,
         )
+        memory = empty()
+        try:
+            memory.restore(self._store.state())
+        except ValueError as error:
+            log.error(Log.STATE_LOST, reason=str(error), action="correlations and suppression start empty")
+            return empty()
+        return memory
+
+    def _tick(self) -> None:
+        """Nothing came: time passes all the same, for what waits for it. Only when all that is stored is judged."""
+        if self._offset < self._log.end or self._outbox.bytes >= self._outbox_bytes:
+            return
+        for alert in self.alerting.advance(self._clock()):
+            self._alerts.append((alert.seq, envelope.encode(alert)))
+        if self._alerts:
+            self._changed.set()
+
+    async def _ticks(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._tick()
 
     def uncommitted(self, next_seq: int) -> int:
         """Alerts made that an outbox which goes on with ``next_seq`` does not hold yet.
@@ -289,11 +320,13 @@ class Pipeline:
         self._changed.clear()
         self._counters.totals["commits"] += 1
         cursor, counters = Cursor(self._log.log_id, offset), self._counters.snapshot()
+        state = self.alerting.memory.delta()
 
         def write() -> None:
             if self._log.durable < offset:
                 self._log.sync()
-            self._store.commit(cursor, counters, positions.values(), alerts)
+            self._store.commit(cursor, counters, positions.values(), alerts, state)
+            self._store.merge_state(merged)
 
         await asyncio.get_running_loop().run_in_executor(self._writer, write)
         self._committed, self._committing = offset, []

@@ -60,6 +60,7 @@ class Log(StrEnum):
     BUNDLE_INSTALLED = "bundle_installed"
     BUNDLE_REFUSED = "bundle_refused"
     BUNDLE_EXPIRED = "bundle_expired"
+    STATE_LOST = "state_lost"
     OUTBOX_DAMAGED = "outbox_damaged"
     UPLINK_FAILED = "uplink_failed"
     RECEIPT_INVALID = "receipt_invalid"

@@ -37,7 +37,8 @@ FRAGMENTS = st.lists(
 )
 FIELDS = (
     *("a", "b", "user", "message", "n.x", "s@1.p", "topic", "hostname", "program", "src_ip", "cs-uri-query"),
-    *("value", "peer", "severity", "command"),
+    *("value", "peer", "severity", "command", "type", "a1", "name", "proctitle", "SYSCALL", "CommandLine", "Image"),
+    *("process.command_line", "source.ip", "msg", "cs-user-agent", "cs-uri-stem", "mnemonic", "deviceVendor", "Data"),
 )
 
 
@@ -216,13 +217,90 @@ def _sd(text: str) -> str:
     return re.sub(r'(["\\\]])', r"\\\1", text)
 
 
+def _cef(text: str, header: bool) -> str:
+    return re.sub(r"([\\\\|])" if header else r"([\\\\=])", r"\\\1", text).replace("\n", "\\n").replace("\r", "\\r")
+
+
+@st.composite
+def _xml(draw: st.DrawFn, text: str) -> str:
+    """``text`` as XML, each character in one of its forms."""
+    if "]]>" not in text and draw(st.integers(0, 3)) == 0:
+        return f"<![CDATA[{text}]]>"
+    numbers = draw(st.booleans())
+    out = []
+    for char in text:
+        forms = [f"&#{ord(char)};", f"&#x{ord(char):X};"] if numbers else []
+        if char in _ENTITIES:
+            forms.append(_ENTITIES[char])
+        if char not in "<&":
+            forms += [char] * 4
+        out.append(draw(st.sampled_from(forms)))
+    return "".join(out)
+
+
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", '"': "&quot;", "'": "&apos;"}
+
+SERIAL = b"@SERIAL@"
+"""In an audit record: its event's number, which the test gives, so that no two are one event."""
+
+
+def _audit(text: str, draw: st.DrawFn) -> str:
+    """A value as the kernel writes it: quoted when it is plain, else as hex."""
+    plain = text.isascii() and text.isprintable() and '"' not in text and " " not in text
+    return f'"{text}"' if plain and draw(st.booleans()) else text.encode().hex().upper()
+
+
+@st.composite
+def made(draw: st.DrawFn, fragments: list[str]) -> tuple[str, str]:
+    """Codec and line of an event in one of the formats of ``inputs/formats``."""
+    text, other = draw(event_text(fragments)), draw(event_text(fragments))
+    head = draw(st.sampled_from(["", "<14>Nov 20 10:00:00 web1 x: "]))
+    kind = draw(st.integers(0, 7))
+    if kind <= 1:
+        values = f'a0="x" a1={_audit(text, draw)} a2[0]={_audit(other, draw)} name={_audit(other, draw)}'
+        record = draw(st.sampled_from(["type=EXECVE msg=", "type=PATH msg=", "type=1309 "]))
+        body = f"{values} proctitle={_audit(text, draw)} arch=c000003e syscall=59"
+        return "auto", f"{head}{record}audit(1.5:@SERIAL@): {body}".replace("\n", " ")
+    if kind == 2:
+        names = draw(st.lists(st.sampled_from(["CommandLine", "Image", "user", "a"]), min_size=1, max_size=3))
+        data = "".join(f'<Data Name="{name}">{draw(_xml(draw(event_text(fragments))))}</Data>' for name in names)
+        return "auto", f"{head}<Event><System><EventID>1</EventID></System><EventData>{data}</EventData></Event>"
+    if kind == 3:
+        extension = f"msg={_cef(text, False)} a={_cef(other, False)} user={_cef(text, False)}"
+        return "auto", f"{head}CEF:0|{_cef(other, True)}|p|1|2|n|3|{extension}"
+    if kind == 4:
+        return draw(st.sampled_from(["auto", "leef"])), f"{head}LEEF:1.0|{other}|p|1|2|a={text}\tuser={other}"
+    if kind == 5:
+        line = f'2026/11/20 10:00:00 [error] 7#8: *9 {other}, client: 10.1.2.3, request: "GET /{text} HTTP/1.1"'
+        return (
+            "auto",
+            line if not head else f"[Fri Nov 20 10:00:00 2026] [error] [client 10.1.2.3] {text}, referer: {other}",
+        )
+    if kind == 6:
+        value, uri = draw(json_string(text)), draw(json_string("/x?" + other))
+        return draw(st.sampled_from(["auto", "json"])), draw(
+            st.sampled_from(
+                [
+                    f'{{"Event": {{"System": {{"EventID": 1}}, "EventData": {{"CommandLine": {value}, "a": {uri}}}}}}}',
+                    f'{{"winlog": {{"event_id": 1, "event_data": {{"Image": {value}, "user": {uri}}}}}}}',
+                    f'{{"ts": 1, "uid": "C", "id.orig_h": {value}, "trans_depth": 1, "uri": {uri}}}',
+                    f'{{"remote_addr": "10.1.2.3", "status": 1, "request_uri": {uri}, "http_user_agent": {value}}}',
+                    f'{{"process": {{"command_line": {value}}}, "source": {{"ip": {uri}}}}}',
+                ]
+            )
+        )
+    return "auto", f"<189>45: *Nov 20 10:00:00.123 UTC: %SYS-5-CONFIG_I: Configured from {text} by {other} on x"
+
+
 @st.composite
 def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
     """An event in any of the shapes that decoders know; sometimes with bytes that are no UTF-8 in it."""
     text = draw(event_text(fragments))
-    kind = draw(st.integers(0, 10))
+    kind = draw(st.integers(0, 15))
     codec, origin, line = "auto", draw(st.sampled_from(["", "10.1.2.3", "web1"])), text
-    if kind <= 2:
+    if kind > 10:
+        codec, line = draw(made(fragments))
+    elif kind <= 2:
         line = draw(json_object(fragments))
         codec = draw(st.sampled_from(["auto", "json", "json"]))
     elif kind == 3:

@@ -63,7 +63,17 @@ def vectors(name: str) -> list[dict[str, Any]]:
         (b"<34>1 - - - - - -", None, None, None, b""),
         (b"<34>1 2026-11-20T10:00:00Z web1 su - - no structured data", "web1", "su", None, b"no structured data"),
         (b'<34>1 2026-11-20T10:00:00Z web1 su - - [broken a="b] hi', "web1", "su", None, b'[broken a="b] hi'),
-        (b"<111>1 2026-11-20T10:00:00Z web1 LEEF:1.0|V|P|1|E|src=192.0.2.1", "web1", "LEEF", None, None),
+        (b"<111>1 2026-11-20T10:00:00Z web1 LEEF:1.0|V|P", "web1", None, None, b"LEEF:1.0|V|P"),
+        (b"<38>Nov 20 10:00:00 web1 CEF:0|V|P", "web1", None, None, b"CEF:0|V|P"),
+        (b"<38> CEF:0|V|P", None, None, None, b" CEF:0|V|P"),
+        (b"1795168800000 web1 CEF:0|V|P", "web1", None, None, b"CEF:0|V|P"),
+        (b"Nov 20 10:00:00.000 UTC web1 CEF:0|V|P", "web1", None, None, b"CEF:0|V|P"),
+        (b"<38>Nov 20 10:00:00 user.info web1 authp:  hello", "web1", "authp", None, b" hello"),
+        (b"<38>Nov 20 10:00:00 slot1/web1 notice tmsh[7]: hello", "web1", "tmsh", "7", b"hello"),
+        (b"<38>2026-11-20T10:00:00Z web1,f5_irule=x,vip=y", "web1", None, None, b"f5_irule=x,vip=y"),
+        (b"<12> 11/20/2026:10:00:00 GMT web1 0-PPE-0 : default TCP x", "web1", None, None, b"0-PPE-0 : default TCP x"),
+        (b"web1 sshd[7]: hello", "web1", "sshd", "7", b"hello"),
+        (b"sshd[7]: hello", None, "sshd", "7", b"hello"),
     ],
 )
 def test_headers(raw: bytes, host: str | None, app: str | None, pid: str | None, message: bytes | None) -> None:

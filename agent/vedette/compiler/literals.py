@@ -5,10 +5,11 @@ candidate). The proof, bottom up:
 
 * a predicate on a **synthetic** field has none, nor have nulls, existence, comparisons, networks, field references;
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
-  its codec: a backslash before ``" / \\ ]`` (JSON, RFC 5424), which ``engine/prefilter.py`` tolerates, or any
-  character as ``\\u0041`` (JSON), so that an event with such an escape of a character that literals are made of is a
-  candidate of every rule (``GUARDS``). Texts are split at characters that are often escaped so (``< > & '``), at
-  controls and outside ASCII;
+  its codec: a backslash before ``" / \\ ] | =`` (JSON, RFC 5424, CEF) or ``&quot;`` (XML), which
+  ``engine/prefilter.py`` tolerates, or any character as ``\\u0041`` (JSON) or ``&#65;`` (XML), so that an event with
+  such an escape of a character that literals are made of is a candidate of every rule (``GUARDS``). A field that a
+  decoder transforms has guards of its own (``inputs/provenance.py``). Texts are split at characters that are often
+  escaped so (``< > & '``), at controls and outside ASCII;
 * folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
 * a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
   that prints otherwise are guards of such pieces alone (``NUMBER_GUARDS``);
@@ -45,6 +46,7 @@ GUARDS: tuple[bytes, ...] = (
     rb"\xe2\x84\xaa",  # U+212A, folds to k
     rb"\\u017f",
     rb"\\u212a",
+    rb"&#(?:x[0-9a-f]{1,6}|[0-9]{1,7});",  # XML: any character by its number
 )
 """Regular expressions without regard to case: an event that holds one is a candidate of every rule with literals."""
 

@@ -3,12 +3,13 @@
 What ``vedette.compiler`` builds in a process of its own, bundles carry and the agent's cache keeps. The databases fit
 one exact library version only; under another one they are left aside and compiled again from the plan.
 
-Bytes: msgpack map ``{"library", "plan", "databases": {name: bytes}}``. Not tamper-proof: load it only from a verified
-bundle or from the agent's own folder.
+Bytes: BLAKE2b-128 of the rest; msgpack map ``{"library", "plan", "databases": {name: bytes}}``. The digest tells
+damage, not tampering: load it only from the agent's own folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -36,13 +37,23 @@ class Artifact(NamedTuple):
         return Engine(Plan.from_bytes(self.plan), self.databases if self.library == LIBRARY else None, route=route)
 
     def to_bytes(self) -> bytes:
-        return bytes(msgpack.packb({"library": self.library, "plan": self.plan, "databases": dict(self.databases)}))
+        packed = msgpack.packb({"library": self.library, "plan": self.plan, "databases": dict(self.databases)})
+        return _digest(packed) + bytes(packed)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Artifact:
         """Raises ValueError when ``data`` is no artifact."""
         try:
-            fields = msgpack.unpackb(data)
+            if _digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
+                raise ValueError("it is damaged")
+            fields = msgpack.unpackb(data[_DIGEST_BYTES:])
             return cls(fields["plan"], fields["databases"], fields["library"])
         except (msgpack.UnpackException, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"not a built rule set: {error}") from error
+
+
+_DIGEST_BYTES = 16
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()

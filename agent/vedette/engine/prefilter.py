@@ -17,10 +17,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from vedette.compiler.ir import tests
 from vedette.compiler.literals import GUARDS, NUMBER_GUARDS, Cost, guess, is_numeric
 from vedette.compiler.plan import Plan
 from vedette.engine.scan import CASELESS, Pattern, Scanner, literal
 from vedette.event import Chunk
+from vedette.inputs.provenance import guards as guards_of
 
 MAX_HITS = 1 << 16
 """Hits in one chunk after which all its events are candidates of every rule."""
@@ -47,6 +49,10 @@ class Prefilter:
         for i, found in enumerate(plan.literals):
             for item in found or ():
                 rules.setdefault(Pattern(tolerant(item), CASELESS), set()).add(i)
+        for i in filtered:
+            for name in {plan.predicates[number].field for number in tests(plan.rules[i].expr)}:
+                for guard in guards_of(name):  # an event whose value of this field is transformed
+                    rules.setdefault(Pattern(guard, CASELESS), set()).add(i)
         numeric = {i for i in filtered if any(map(is_numeric, plan.literals[i] or ()))}
         for guards, guarded in ((GUARDS, filtered), (NUMBER_GUARDS, numeric)):
             for guard in guards if guarded else ():
@@ -112,11 +118,16 @@ class Prefilter:
 
 
 def tolerant(item: bytes) -> bytes:
-    """The regular expression that finds a literal whether or not its codec put a backslash before ``" / \\ ]``."""
-    return b"".join(
-        rb"\\{1,2}" if char == b"\\" else rb"\\?" + literal(char) if char in (b'"', b"/", b"]") else literal(char)
-        for char in (item[i : i + 1] for i in range(len(item)))
-    )
+    """The regular expression that finds a literal whether or not its codec put a backslash before ``" / \\ ] | =``,
+    and with XML's ``&quot;`` for ``"``."""
+    return b"".join(_TOLERANT.get(char) or literal(char) for char in (item[i : i + 1] for i in range(len(item))))
+
+
+_TOLERANT = {
+    b"\\": rb"\\{1,2}",
+    b'"': rb"(?:\\?\"|&quot;)",
+    **{char: rb"\\?" + literal(char) for char in (b"/", b"]", b"|", b"=")},
+}
 
 
 def measured(literals: set[bytes], sample: bytes) -> Cost:

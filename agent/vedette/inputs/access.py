@@ -9,6 +9,7 @@ not undone. A request that is not ``METHOD URI VERSION`` gives ``cs-request`` al
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 
 from vedette.inputs.syslog import MONTHS, micros
@@ -55,9 +56,16 @@ def read(message: str) -> dict[str, str]:
     line = _LINE.match(message)
     if line is None:
         return {}
-    groups = line.groupdict()
-    if request := _REQUEST.fullmatch(groups["request"]):
-        groups |= request.groupdict()
+    return _named(line.groupdict()) | request_fields(line["request"])
+
+
+def request_fields(request: str) -> dict[str, str]:
+    """The fields of a request's first line: ``cs-request``, and its parts where it has them."""
+    parts = _REQUEST.fullmatch(request)
+    return _named({"request": request, **(parts.groupdict() if parts else {})})
+
+
+def _named(groups: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for group, value in groups.items() if value and value != "-" for name in _NAMES.get(group, ())}
 
 

@@ -1,34 +1,41 @@
 """From the bytes of one event to its fields, lazily: ``record(raw, codec).get("user")``.
 
-A codec is chosen per input; ``auto`` sniffs each event. Nothing here raises on any bytes: what a codec cannot read is
-text, and its ``message`` the whole event. Where a value can come from more than one place, the first wins:
+A codec is chosen per input (``codecs.py``); ``auto`` tells each event by its content. Nothing here raises on any bytes:
+what a codec cannot read is text, and its ``message`` the whole event. Where a value can come from more than one place,
+the first wins:
 
 1. the syslog header (``hostname program pid msgid priority facility severity version``, ``SD-ID.parameter``) and what
-   the agent itself knows (``topic topic_levels peer``): a sender must not forge them in the text it sends;
-2. the message as JSON object (after syslog, also behind ``@cee:``), then what the program's patterns give
-   (``programs.py``), then ``key=value`` pairs;
+   the agent itself knows (``topic topic_levels topic_level_1 … peer``): a sender must not forge them in its text;
+2. the message as JSON object (after syslog, also behind ``@cee:``), and what its make gives further (``formats``); else
+   the message in one of the ``formats`` (audit records, CEF, event XML …), else what the program's patterns give
+   (``programs.py``) and ``key=value`` pairs;
 3. ``message``: what follows the header, or the whole event. (A JSON object's own ``message`` goes before it.)
 
+``get`` tries the exact name, then the dotted path into objects, then the field's other names (``aliases.py``).
+
 Texts are cut out of the event as they are, never trimmed or joined, so that a literal of a rule is in the raw bytes
-when it is in the value; what differs from this is told by ``provenance``. Values of JSON keep their type; all others
-are texts, but ``priority`` and ``version``. A key that occurs twice in ``key=value`` text gives a list.
+when it is in the value; what differs from this is told by ``provenance`` and ``guards``. Values of JSON keep their
+type; all others are texts, but ``priority`` and ``version``. A key that occurs twice in ``key=value`` text is a list.
 """
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import tzinfo
-from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from vedette.event import LogSource, Source
-from vedette.inputs import access, syslog
+from vedette.inputs import access, cisco, sources, syslog
+from vedette.inputs.aliases import ALIASES
+from vedette.inputs.codecs import CODECS, Codec, Kind
+from vedette.inputs.formats import SHAPES, format_at, shape_of
+from vedette.inputs.formats.base import NOWHERE, Format, Shape
 from vedette.inputs.programs import NO_PROGRAM, PROGRAMS, program_name
+from vedette.inputs.provenance import Provenance, guards, is_synthetic, provenance
+from vedette.inputs.sources import possible_source
 from vedette.inputs.values import ABSENT, Absent, Value, descend, path, scalars, time_of
 
 __all__ = [
@@ -40,74 +47,14 @@ __all__ = [
     "Record",
     "Value",
     "from_mapping",
+    "guards",
+    "possible_source",
     "provenance",
     "record",
 ]
 
 
-class Provenance(enum.Enum):
-    """How a field's value stands in the raw bytes of its event."""
-
-    VERBATIM = "verbatim"
-    """As it is (but for U+FFFD in place of invalid UTF-8)."""
-    ESCAPED_JSON = "escaped_json"
-    """Verbatim, or as a JSON text or number, or with a backslash before ``"``, ``\\`` and ``]`` (RFC 5424)."""
-    SYNTHETIC = "synthetic"
-    """Perhaps not at all."""
-
-
-_SYNTHETIC = frozenset({"topic", "topic_levels", "peer", "priority", "facility", "severity", "version"})
-
-
-def provenance(field: str, codec: str = "auto") -> Provenance:
-    """The weakest provenance of ``field`` over all decoders that a ``codec`` can lead to (JSON may give any field)."""
-    if field.partition(".")[0] in _SYNTHETIC:
-        return Provenance.SYNTHETIC
-    return Provenance.VERBATIM if codec in ("text", "access") else Provenance.ESCAPED_JSON
-
-
-class _Shape(enum.Enum):
-    SYSLOG = 1
-    JSON = 2
-    ACCESS = 3
-    MQTT = 4
-    TEXT = 5
-
-
-class Codec(NamedTuple):
-    """How the events of an input are read."""
-
-    name: str
-    describes: str
-    sniff: Callable[[bytes], _Shape]
-
-
-def _sniff_auto(raw: bytes) -> _Shape:
-    first = raw[:1]
-    if first == b"<":
-        return _Shape.SYSLOG
-    if first == b"{" or (first in b" \t\xef" and raw[:64].lstrip(b" \t\xef\xbb\xbf").startswith(b"{")):
-        return _Shape.JSON
-    return _Shape.ACCESS if access.looks_like(raw) else _Shape.SYSLOG
-
-
-CODECS: Mapping[str, Codec] = MappingProxyType(
-    {
-        codec.name: codec
-        for codec in (
-            Codec("auto", "sniffed per event: syslog, JSON, web access log or text", _sniff_auto),
-            Codec("syslog", "RFC 5424, RFC 3164 and legacy headers; JSON messages too", lambda raw: _Shape.SYSLOG),
-            Codec("json", "a JSON object per event", lambda raw: _Shape.JSON),
-            Codec("text", "the whole event is the message", lambda raw: _Shape.TEXT),
-            Codec("access", "web access log: common or combined", lambda raw: _Shape.ACCESS),
-            Codec("mqtt", "MQTT payload: JSON or text, with its topic", lambda raw: _Shape.MQTT),
-        )
-    }
-)
-"""Codec names that an input's ``format`` may have."""
-
 _ANY_SOURCE = LogSource()
-_HEADER_FIELDS = frozenset({"hostname", "program", "pid", "msgid", "priority", "facility", "severity", "version"})
 _NO_FIELDS: Mapping[str, Value] = {}
 _UNREAD: Any = object()
 
@@ -120,6 +67,8 @@ class Record:
         "_codec",
         "_event",
         "_fields",
+        "_format",
+        "_further",
         "_header",
         "_logsource",
         "_origin",
@@ -148,8 +97,10 @@ class Record:
         self._zone = zone
         self._logsource = logsource
         self._event = event
-        self._shape: _Shape | None = None
+        self._shape: Kind | None = None
         self._header: syslog.Header | None = _UNREAD
+        self._format: Format | Shape | None = _UNREAD
+        self._further: dict[str, Value] | None = None
         self._fields: dict[str, Value] | None = None
 
     @property
@@ -161,13 +112,22 @@ class Record:
         """The value of ``field``: the field of this name, else the dotted path into objects; lists map over."""
         fields = self._fields
         if fields is None:
-            if field in _HEADER_FIELDS and (header := self.header) is not None:
-                known = _header_field(header, field)
+            if field in syslog.FIELDS and (header := self.header) is not None:
+                known = header.field(field)
                 if known is not None:
                     return known
             if field == "message" and self._structured() is None:
                 return self._message()  # what _decode would give, without reading the message for other fields
             fields = self._decode()
+        value = self._named(fields, field)
+        if value is ABSENT:
+            for other in ALIASES.get(field, ()):
+                if (value := self._named(fields, other)) is not ABSENT:
+                    break
+        return value
+
+    def _named(self, fields: dict[str, Value], field: str) -> Value | Absent:
+        """The field of exactly this name, or at this path."""
         value: Any = fields.get(field, _UNREAD)
         if value is not _UNREAD:
             return value  # type: ignore[no-any-return]
@@ -180,9 +140,14 @@ class Record:
         return self._decode() if self._fields is None else self._fields
 
     def keywords(self) -> Iterable[str]:
-        """The texts that a Sigma keyword searches: all scalars of a structured event, else the message."""
+        """The texts that a Sigma keyword searches: all decoded values of a structured event, and the message of others.
+
+        Of an event in a structured text format (audit records, CEF, XML): both.
+        """
         event, header = self._structured(), self.header
         texts = [self._message()] if event is None else scalars([event])
+        if isinstance(form := self._made(), Format) and form.structured:
+            texts += scalars([value for name, value in self._more().items() if not is_synthetic(name)])
         if header is not None and header.structured_data:
             texts += scalars(list(header.structured_data.values()))
         return texts
@@ -191,7 +156,7 @@ class Record:
     def header(self) -> syslog.Header | None:
         """The syslog header; None for other events."""
         if self._header is _UNREAD:
-            if self._kind() is _Shape.SYSLOG:
+            if self._kind() is Kind.SYSLOG:
                 self._header = syslog.parse(self.raw, self._received_at, self._zone)
             else:
                 self._header = None
@@ -207,35 +172,87 @@ class Record:
                 value = self.get(name)
                 if isinstance(value, str) and value:
                     return value
-        return (self._origin or None) if self._kind() is not _Shape.MQTT else None
+        elif isinstance(self._made(), Format):
+            for name in _FORMAT_HOSTS:
+                value = self._more().get(name)
+                if isinstance(value, str) and value:
+                    return value
+        elif header is not None and header.app is None and b"=" in self.raw:
+            for name in _DEVICE_HOSTS:  # firewalls whose message is nothing but pairs
+                value = self.get(name)
+                if isinstance(value, str) and value:
+                    return value
+        return (self._origin or None) if self._kind() is not Kind.MQTT else None
 
     @property
     def event_time(self) -> int | None:
         """When it happened, as the event says, in UTC microseconds; None when it does not say or not plausibly."""
         if (header := self.header) is not None and header.timestamp is not None:
             return header.timestamp
-        if self._kind() is _Shape.ACCESS:
+        if self._kind() is Kind.ACCESS:
             stamp = self.get("timestamp")
             return access.time(stamp) if isinstance(stamp, str) else None
+        made = self._made()
         if self._structured() is not None:
-            for name in _TIME_FIELDS:
+            for name in (*made.times, *_TIME_FIELDS) if isinstance(made, Shape) else _TIME_FIELDS:
                 time = time_of(self.get(name), self._zone)
                 if time is not None:
                     return time
-        return None
+        return made.time_of(self._more(), self._zone) if isinstance(made, Format) else None
 
     @property
     def source(self) -> Source:
         """The log sources the event belongs to."""
-        shape, header, facility = self._kind(), self.header, -1
+        kind, header, facility = self._kind(), self.header, -1
+        made = self._made()
         if header is not None:
             facility = -1 if header.priority is None else header.priority >> 3
-        elif shape is _Shape.SYSLOG:
-            shape = _Shape.TEXT
+        elif kind is Kind.SYSLOG:
+            kind = Kind.TEXT
+        if isinstance(made, Shape):
+            event = self._structured() or _NO_FIELDS
+            further = made.sources if made.source_of is None else made.source_of(event, self._more)
+        elif made is not None:
+            further = made.sources if made.source_of is None else made.source_of(self._more())
+        else:
+            further = NOWHERE
         app = self._program()
-        return _source(shape, app if app in PROGRAMS else "", facility, self._logsource)
+        return sources.source(kind, app if app in PROGRAMS else "", facility, self._logsource, further)
 
-    def _kind(self) -> _Shape:
+    def _made(self) -> Format | Shape | None:
+        """The format of the message, the make of the JSON object; None for none known."""
+        known: Any = self._format
+        if known is not _UNREAD:
+            return known  # type: ignore[no-any-return]
+        made: Format | Shape | None = None
+        kind, only = self._kind(), self._codec.only
+        if kind is Kind.SYSLOG or kind is Kind.JSON:
+            event = self._structured()
+            if event is None:
+                header = self.header
+                made = format_at(self.raw, 0 if header is None else header.message_start)
+            elif type(event) is not _Whole:
+                made = SHAPES[only] if only is not None and only in SHAPES else shape_of(event)
+            if made is not None and only is not None and made.name != only:
+                made = None
+        self._format = made
+        return made
+
+    def _more(self) -> dict[str, Value]:
+        """What the format gives, or the make of the JSON object gives further."""
+        more = self._further
+        if more is None:
+            made = self._made()
+            if made is None:
+                more = {}
+            elif isinstance(made, Shape):
+                more = made.read(self._structured() or _NO_FIELDS)
+            else:
+                more = made.read(self._message())
+            self._further = more
+        return more
+
+    def _kind(self) -> Kind:
         shape = self._shape
         if shape is None:
             shape = self._shape = self._codec.sniff(self.raw)
@@ -257,9 +274,9 @@ class Record:
     def _read_json(self) -> Mapping[str, Value]:
         """The JSON object in the event, ``_Whole`` for other JSON, empty for none."""
         shape, data = self._kind(), self.raw
-        if shape is _Shape.TEXT or shape is _Shape.ACCESS:
+        if shape is Kind.TEXT or shape is Kind.ACCESS:
             return _NO_FIELDS
-        if shape is _Shape.SYSLOG:
+        if shape is Kind.SYSLOG:
             header = self.header
             at = _JSON_MESSAGE.match(data, 0 if header is None else header.message_start)
             if at is None:
@@ -273,6 +290,8 @@ class Record:
 
     def _program(self) -> str:
         """The key of the event's program in ``PROGRAMS``, or what it would be; empty when the event names none."""
+        if self._codec.only is not None:
+            return ""
         if (header := self.header) is not None:
             return program_name(header.app) if header.app else ""
         event = self._structured()
@@ -281,30 +300,36 @@ class Record:
 
     def _decode(self) -> dict[str, Value]:
         """All fields; weaker origins first, so that stronger ones overwrite them."""
-        shape, header, event = self._kind(), self.header, self._structured()
+        kind, header, event = self._kind(), self.header, self._structured()
         fields: dict[str, Value] = {}
         if event is None:
             message = self._message()
-            fields.update(_read(shape, self._program(), message))
+            fields.update(_read(kind, self._program(), message) if self._made() is None else self._more())
             fields["message"] = message
         elif header is not None or type(event) is _Whole:
             fields["message"] = self._message()
+            fields.update(self._more())
             fields.update(event)
         else:
             journal = {name: event[key] for name, key in _JOURNAL.items() if key in event and "MESSAGE" in event}
             if isinstance(text := journal.get("message"), str):
-                fields.update(_read(shape, self._program(), text))
+                fields.update(_read(kind, self._program(), text))
             fields.update(journal)
+            fields.update(self._more())
             fields.update(event)
         if header is not None:
-            for name in _HEADER_FIELDS:
-                if (known := _header_field(header, name)) is not None:
+            if header.app is not None and header.app.startswith("%"):
+                fields.update(cisco.mnemonic(header.app))
+            for name in syslog.FIELDS:
+                if (known := header.field(name)) is not None:
                     fields[name] = known
             for element, parameters in header.structured_data.items():
                 fields.update((f"{element}.{name}", value) for name, value in parameters.items())  # type: ignore[misc]
-        if shape is _Shape.MQTT:
+        if kind is Kind.MQTT:
+            levels = self._origin.split("/")
             fields["topic"] = self._origin
-            fields["topic_levels"] = list(self._origin.split("/"))
+            fields["topic_levels"] = list(levels)
+            fields.update((f"topic_level_{i}", level) for i, level in enumerate(levels[:MAX_LEVELS], 1))
         elif self._origin:
             fields["peer"] = self._origin
         self._fields = fields
@@ -315,11 +340,11 @@ class _Whole(dict[str, Value]):
     """JSON that is no object, as the field ``value``."""
 
 
-def _read(shape: _Shape, program: str, message: str) -> Mapping[str, Any]:
+def _read(kind: Kind, program: str, message: str) -> Mapping[str, Any]:
     """The fields of an unstructured message."""
-    if shape is _Shape.ACCESS:
+    if kind is Kind.ACCESS:
         return access.read(message)
-    return _NO_FIELDS if shape is _Shape.TEXT else PROGRAMS.get(program, NO_PROGRAM).read(message)
+    return _NO_FIELDS if kind is Kind.TEXT else PROGRAMS.get(program, NO_PROGRAM).read(message)
 
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
@@ -327,6 +352,11 @@ _JOURNAL = {"message": "MESSAGE", "program": "SYSLOG_IDENTIFIER", "hostname": "_
 """systemd's journal as JSON: the generic names of its fields."""
 
 _HOST_FIELDS = ("hostname", "host", "host.name", "_HOSTNAME", "Computer", "device_id", "device")
+_FORMAT_HOSTS = ("hostname", "Computer", "dvchost", "deviceHostName")
+_DEVICE_HOSTS = ("devname", "fw", "device_name")
+MAX_LEVELS = 32
+"""Levels of an MQTT topic that are fields of their own."""
+
 _TIME_FIELDS = ("@timestamp", "timestamp", "time", "ts", "eventTime", "UtcTime", "__REALTIME_TIMESTAMP")
 
 
@@ -360,75 +390,3 @@ def from_mapping(
     """A structured event as a record, as if it had arrived as the JSON text of ``event``."""
     raw = orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS)
     return record(raw, codec, origin=origin, received_at=received_at, zone=zone, logsource=logsource)
-
-
-def _header_field(header: syslog.Header, field: str) -> str | int | None:
-    match field:
-        case "hostname":
-            return header.host
-        case "program":
-            return header.app
-        case "pid":
-            return header.pid
-        case "msgid":
-            return header.msgid
-        case "version":
-            return header.version
-        case "priority":
-            return header.priority
-        case "facility":
-            return None if header.priority is None else syslog.FACILITIES[header.priority >> 3]
-        case _:
-            return None if header.priority is None else syslog.SEVERITIES[header.priority & 7]
-
-
-_FACILITY_SERVICES = {4: "auth", 10: "auth", 9: "cron", 2: "mail", 13: "auditd"}
-_SHAPE_SOURCES = {
-    _Shape.SYSLOG: Source(services=frozenset({"syslog"})),
-    _Shape.ACCESS: Source(categories=frozenset({"webserver"})),
-    _Shape.MQTT: Source(frozenset(), frozenset({"iot"}), frozenset({"mqtt"})),
-}
-
-
-@lru_cache(maxsize=4096)
-def _source(shape: _Shape, program: str, facility: int, logsource: LogSource) -> Source:
-    base = _SHAPE_SOURCES.get(shape, Source())
-    row = PROGRAMS.get(program, NO_PROGRAM)
-    by_facility = {_FACILITY_SERVICES[facility]} if facility in _FACILITY_SERVICES else set()
-    return Source(
-        base.products | ({logsource.product} - {""}),
-        base.categories | row.categories | ({logsource.category} - {""}),
-        base.services | row.services | by_facility | ({logsource.service} - {""}),
-    )
-
-
-@lru_cache(maxsize=256)
-def possible_source(codec: str, logsource: LogSource) -> Source:
-    """All that the ``source`` of an event can hold that comes from an input with this codec and log source.
-
-    What does not fit it never meets such an event: so a rule is known to be idle on an input, or dead on an agent.
-    """
-    products, categories, services = ({part} - {""} for part in logsource)
-    shapes = _SHAPES[codec]
-    for shape in shapes:
-        base = _SHAPE_SOURCES.get(shape, Source())
-        products, categories, services = (
-            products | base.products,
-            categories | base.categories,
-            services | base.services,
-        )
-    if shapes & {_Shape.SYSLOG, _Shape.JSON}:
-        categories = categories.union(*(row.categories for row in PROGRAMS.values()))
-        services = services.union(_FACILITY_SERVICES.values(), *(row.services for row in PROGRAMS.values()))
-    return Source(frozenset(products), frozenset(categories), frozenset(services))
-
-
-_SHAPES = {
-    "auto": {_Shape.SYSLOG, _Shape.JSON, _Shape.ACCESS},
-    "syslog": {_Shape.SYSLOG},
-    "json": {_Shape.JSON},
-    "text": {_Shape.TEXT},
-    "access": {_Shape.ACCESS},
-    "mqtt": {_Shape.MQTT},
-}
-"""What a codec's ``sniff`` can say."""

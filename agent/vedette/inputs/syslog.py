@@ -1,6 +1,6 @@
 """The header of a syslog message: RFC 5424, RFC 3164, and what devices really send.
 
-``parse`` is total: any bytes give a ``Header`` or None (neither a priority nor a timestamp at the start: not syslog).
+``parse`` is total: any bytes give a ``Header`` or None (neither a priority, a timestamp nor a TAG[PID]: not syslog).
 Nothing is lost: what is not header is message, ``raw[header.message_start:]``; a part that breaks the format ends the
 header there. Read in this order, the first that fits:
 
@@ -8,10 +8,12 @@ header there. Read in this order, the first that fits:
    names, a wrong TIME (no timestamp then), an SD that is missing or broken (it is message then), a ``]`` inside a
    quoted value. Known SD escapes are undone (section 6.3.3).
 2. RFC 3164: ``<PRI>Mmm dd hh:mm:ss HOST TAG[PID]: MSG``. Accepted beyond it: no PRI; no HOST (as programs write to the
-   local socket); a year, a fraction, a colon or a zone name after the time; RFC 3339 or epoch times in place of it;
-   Cisco's sequence number and ``*``; ``HOST : TAG``; a severity name before TAG[PID]; no time at all after a PRI. A
-   word without a colon is no TAG: it belongs to the message. Without PRI, a word after an RFC 3339 time is a HOST only
-   when a TAG follows.
+   local socket); a year, a fraction, a colon or a zone name after the time; RFC 3339 or epoch times in place of it,
+   also in brackets; NetScaler's ``mm/dd/yyyy:hh:mm:ss GMT`` (whose order of day and month is a setting: no timestamp);
+   Cisco's sequence number and ``*``; ``HOST : TAG``; ``facility.severity`` before the HOST; F5's ``slotN/`` before it
+   and a comma after it; a severity name before TAG[PID]; no time at all after a PRI; ``[HOST ]TAG[PID]:`` alone, with
+   digits for PID, as journals are exported. A word without a colon is no TAG: it belongs to the message. Without PRI, a
+   word after an RFC 3339 time is a HOST only when a TAG, CEF or LEEF follows. ``CEF:`` and ``LEEF:`` are no TAG.
 
 A yearless time means the last such date not more than two days after ``received_at``; without ``received_at`` it has
 no timestamp. A local time that occurs twice (end of summer time) means the later one unless that lies after
@@ -34,6 +36,9 @@ FACILITIES = (
 
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
+FIELDS = frozenset({"hostname", "program", "pid", "msgid", "priority", "facility", "severity", "version"})
+"""The names of a header's parts as fields of an event."""
+
 StructuredData = Mapping[str, Mapping[str, "str | list[str]"]]
 """SD-ID to parameters; a parameter given twice is a list."""
 
@@ -54,6 +59,26 @@ class Header(NamedTuple):
     version: int | None = None
     """RFC 5424's; None for anything else."""
 
+    def field(self, name: str) -> str | int | None:
+        """The value of a field of ``FIELDS``; facility and severity by name."""
+        match name:
+            case "hostname":
+                return self.host
+            case "program":
+                return self.app
+            case "facility":
+                return None if self.priority is None else FACILITIES[self.priority >> 3]
+            case "severity":
+                return None if self.priority is None else SEVERITIES[self.priority & 7]
+            case "pid":
+                return self.pid
+            case "msgid":
+                return self.msgid
+            case "version":
+                return self.version
+            case _:
+                return self.priority
+
     @property
     def facility(self) -> int | None:
         return None if self.priority is None else self.priority >> 3
@@ -71,7 +96,7 @@ MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep
 
 _PLAIN = re.compile(
     rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "
-    rb"([^\s\[<]++)(?<!:) ([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
+    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
 )
 """What nearly all RFC 3164 senders write; ``_legacy`` reads the rest."""
 
@@ -82,17 +107,24 @@ _SD_ESCAPE = re.compile(r'\\(["\\\]])')
 
 _PRI = re.compile(rb"<(\d{1,3})>")
 _STAMP = re.compile(
-    rb" *(?:\d{1,10}: )?[*.%]?"
+    rb" *(?:\d{1,10}: )?[*.%]?\[?"
     rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: ((?:19|20)\d\d))? (\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
-    rb"(?: ((?:19|20)\d\d)(?= ))?(?: [A-Z]{2,5}(?=:))?"
+    rb"(?: ((?:19|20)\d\d)(?= ))?(?: (?:[A-Z]{2,5}(?=:)|UTC|GMT))?"
     rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
-    rb"|(?:1 )?(\d{10})(?:\.(\d{1,9}))?(?= ))"
-    rb"(?=[\s:]|$):? *"
+    rb"|(?:1 )?(\d{10})(?:\.?(\d{1,9}))?(?= )"
+    rb"|(?:\d\d/\d\d/\d{4}:)?\d\d:\d\d:\d\d(?:\.\d{1,6})? GMT)"
+    rb"\]?(?=[\s:]|$):? *"
 )
 _TAG = re.compile(rb"([^\s\[]{1,128}?)(?:\[([^\]\s]{0,64})\])?:(?:\s|$)")
 """The first word when it ends in a colon: no host precedes it."""
 
-_HOST = re.compile(rb"([^\s,;=\"{}\[]{1,255})(?: +:(?= )|(?=\s|$)) *")
+_HOST = re.compile(
+    rb"(?:slot\d{1,2}/|[a-z0-9]{2,8}\.[a-z]{3,7} (?=\S+ \S+:))?"
+    rb"([^\s,;=\"{}\[]{1,255})(?: +:(?= )|,(?=\w+=)|(?=\s|$)) *"
+)
+_FORMATTED = re.compile(rb"(?:CEF|LEEF): ?\d")
+_EXPORTED = re.compile(rb"(?:([A-Za-z0-9][\w.-]{0,254}) )?([A-Za-z][\w./-]{0,127}(?:\(\w{1,32}\))?)\[(\d{1,10})\]: ?")
+"""What journals are exported as: no time."""
 _TAG_AFTER_HOST = re.compile(
     rb"(?:(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) +(?=\S+\[\d+\]:))?"
     rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
@@ -100,7 +132,7 @@ _TAG_AFTER_HOST = re.compile(
 
 
 def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Header | None:
-    """The header of ``raw``; None when it begins with neither a priority nor a timestamp.
+    """The header of ``raw``; None when it begins with neither a priority, a timestamp nor a TAG[PID].
 
     ``received_at`` (UTC microseconds, 0: unknown) tells the year of a time that has none; ``zone`` (None: UTC) is that
     of times without an offset.
@@ -175,14 +207,21 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
     stamp = _STAMP.match(raw, pos)
     if stamp is None:
         if priority is None:
-            return None
+            exported = _EXPORTED.match(raw)
+            return None if exported is None else _exported(exported)
+        if _FORMATTED.match(raw, pos):
+            return Header(priority, None, None, None, None, pos)
         tag = _TAG.match(raw, pos) or _TAG_AFTER_HOST.match(raw, pos)
         return _with_tag(priority, None, None, tag) if tag else Header(priority, None, None, None, None, pos)
     timestamp = _stamp_time(stamp, received_at, zone)
     pos = stamp.end()
+    if _FORMATTED.match(raw, pos):
+        return Header(priority, timestamp, None, None, None, pos)
     if tag := _TAG.match(raw, pos):
         return _with_tag(priority, timestamp, None, tag)
     host = _HOST.match(raw, pos)
+    if host is not None and _FORMATTED.match(raw, host.end()):
+        return Header(priority, timestamp, _text(host[1]), None, None, host.end())
     if host is not None and (tag := _TAG_AFTER_HOST.match(raw, host.end())):
         return _with_tag(priority, timestamp, _text(host[1]), tag)
     if host is None or (priority is None and stamp[1] is None):
@@ -195,12 +234,19 @@ def _with_tag(priority: int | None, timestamp: int | None, host: str | None, tag
     return Header(priority, timestamp, host, tag[1].decode("utf-8", "replace"), pid, tag.end())
 
 
+def _exported(match: re.Match[bytes]) -> Header:
+    host, app, pid = (None if part is None else part.decode("utf-8", "replace") for part in match.groups())
+    return Header(None, None, host, app, pid, match.end())
+
+
 def _stamp_time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
     month, day, year, clock, fraction, year_after, iso, epoch, epoch_fraction = match.groups()
     if iso is not None:
         return iso_time(iso.decode("ascii"), zone)
     if epoch is not None:
         return int(epoch) * 1_000_000 + _micros(epoch_fraction)
+    if month is None:
+        return None
     stamp = b"%s %2d %s" % (month, int(day), clock)
     seconds = _bsd_time(stamp, int(year or year_after or 0), received_at // _HOUR, zone)
     return None if seconds is None else seconds + _micros(fraction)

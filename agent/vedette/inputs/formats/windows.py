@@ -1,0 +1,117 @@
+"""Windows events as JSON, in the shapes that collectors write.
+
+* EVTX dumps: ``{"Event": {"System": {…}, "EventData": {…}}}``, ``EventData`` also as a list of ``{"@Name", "#text"}``;
+* Winlogbeat: ``{"winlog": {"channel", "event_id", "event_data": {…}}}``, its older form with ``event_data`` on top;
+* NXLog and others: all names on top, with ``EventID`` and ``Channel``.
+
+What lies within is given by its own name as well (``CommandLine``, ``EventID``, ``Channel``, ``Provider_Name``), as
+Sigma's rules ask for it. Sources by ``eventlog.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vedette.event import Source
+from vedette.inputs.formats import eventlog
+from vedette.inputs.formats.base import Fields, Seen, Shape
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> Any:
+    """An element's text, where its attributes make it an object."""
+    if isinstance(value, dict):
+        for key in ("#text", "text", "Value", "value"):
+            if key in value:
+                return value[key]
+        return None
+    return value
+
+
+def _attribute(value: Any, name: str) -> Any:
+    element = _object(value)
+    for place in (element, _object(element.get("#attributes")), _object(element.get("_attributes"))):
+        for key in (name, f"@{name}"):
+            if key in place:
+                return place[key]
+    return None
+
+
+def fits(event: Seen) -> bool:
+    """Whether ``event`` is a Windows event."""
+    if "winlog" in event or "EventID" in event or "event_data" in event:
+        return True
+    return "System" in _object(event.get("Event")) or ("System" in event and "EventData" in event)
+
+
+def _data(value: Any, fields: Fields) -> None:
+    """The named values of an ``EventData``."""
+    for key, inner in _object(value).items():
+        if key == "Data" and isinstance(inner, list | dict):
+            nameless = []
+            for item in inner if isinstance(inner, list) else [inner]:
+                name = _attribute(item, "Name")
+                if isinstance(name, str):
+                    fields[name] = _text(item)
+                else:
+                    nameless.append(_text(item))
+            if nameless:
+                fields["Data"] = nameless
+        elif not key.startswith(("#", "@", "_attr")):
+            fields[key] = _text(inner) if isinstance(inner, dict) and "#text" in inner else inner
+
+
+def read(event: Seen) -> Fields:
+    """The names within ``event``, on top."""
+    fields: Fields = {}
+    root = _object(event.get("Event")) or event
+    system = _object(root.get("System"))
+    for name in ("EventID", "Channel", "Computer", "Level", "EventRecordID", "Task", "Opcode", "Keywords", "Version"):
+        if name in system and (value := _text(system[name])) is not None:
+            fields[name] = value
+    if isinstance(provider := _attribute(system.get("Provider"), "Name"), str):
+        fields["Provider_Name"] = provider
+    if isinstance(time := _attribute(system.get("TimeCreated"), "SystemTime"), str):
+        fields["TimeCreated"] = time
+    for section in ("EventData", "UserData"):
+        _data(root.get(section), fields)
+    beat = _object(event.get("winlog")) or event
+    for key, name in _BEAT.items():
+        if key in beat:
+            fields.setdefault(name, beat[key])
+    for section in ("event_data", "user_data"):
+        _data(beat.get(section), fields)
+    for own, name in _NXLOG.items():
+        if own in event:
+            fields.setdefault(name, event[own])
+    if str(event.get("EventID", fields.get("EventID"))) == "4688":
+        seen = {**fields, **event}
+        for own, name in eventlog.AS_SYSMON.items() if eventlog.is_process_audit(seen) else ():
+            if own in seen:
+                fields.setdefault(name, seen[own])
+    return fields
+
+
+_BEAT = {
+    "event_id": "EventID",
+    "channel": "Channel",
+    "log_name": "Channel",
+    "provider_name": "Provider_Name",
+    "source_name": "Provider_Name",
+    "computer_name": "Computer",
+    "record_id": "EventRecordID",
+}
+_NXLOG = {"SourceName": "Provider_Name", "Hostname": "Computer", "EventTime": "TimeCreated"}
+
+
+def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
+    """Where ``event`` belongs."""
+    fields = event if "EventID" in event and "Channel" in event else {**further(), **event}
+    return eventlog.source_of(fields)
+
+
+SHAPE = Shape("windows", fits, read, eventlog.ANY, source_of, ("TimeCreated",))
