@@ -37,24 +37,33 @@ def clauses(draw: st.DrawFn) -> tuple[Clause, ...]:
     return tuple(found)
 
 
-@st.composite
-def correlations(draw: st.DrawFn) -> Correlation:
-    kind = draw(st.sampled_from(list(Kind)))
-    if kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED) and draw(st.booleans()):
-        return made(kind, bounds=(), clauses=draw(clauses()))
-    return made(kind, bounds=draw(bounds()), percentile=draw(st.sampled_from([0.0, 25.0, 50.0, 90.0, 100.0])))
+SHAPES = [*map(str, Kind), "clauses", "ordered_clauses", "absence", "ordered_absence"]
+"""What is drawn each by itself, so that none is rare."""
 
 
 @st.composite
-def hits(draw: st.DrawFn, kind: Kind, size: int = 14, ties: bool = True) -> list[Hit]:
-    """Matches in the order in which they lie in the log, which is not that of their times."""
-    times = draw(st.lists(st.integers(0, 60), max_size=size, unique=not ties))
+def correlations(draw: st.DrawFn, shape: str) -> Correlation:
+    if shape in list(Kind):
+        return made(Kind(shape), bounds=draw(bounds()), percentile=draw(st.sampled_from([0.0, 25.0, 90.0, 100.0])))
+    kind = Kind.TEMPORAL_ORDERED if shape.startswith("ordered") else Kind.TEMPORAL
+    found = draw(clauses())
+    if shape.endswith("clauses"):
+        found = tuple(Clause(clause.wanted) for clause in found)
+    elif not any(clause.forbidden for clause in found):
+        found = (Clause((0,), (1,)), *found)
+    return made(kind, bounds=(), clauses=found)
+
+
+@st.composite
+def hits(draw: st.DrawFn, kind: Kind, size: int = 18) -> list[Hit]:
+    """Matches in the order in which they lie in the log, which is not that of their times; most of one group."""
+    times = draw(st.lists(st.integers(0, 30), max_size=size))
     found = []
     for order, time in enumerate(times):
         value = draw(st.none() | (st.integers(0, 4) if kind in NUMERIC else st.sampled_from("abcd")))
-        for slot in draw(st.sets(st.integers(0, 2), min_size=1, max_size=2)):
-            found.append(
-                Hit(time * SECOND, order, slot, (draw(st.sampled_from("xy")),), value if kind not in (
-                    Kind.EVENT_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED) else None)
-            )  # fmt: skip
+        if kind in (Kind.EVENT_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
+            value = None
+        group = (draw(st.sampled_from("xxxy")),)
+        for slot in draw(st.sampled_from([{0}, {1}, {2}, {0}, {1}, {2}, {0, 1}, {1, 2}])):
+            found.append(Hit(time * SECOND, order, slot, group, value))
     return found

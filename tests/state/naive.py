@@ -56,13 +56,15 @@ def _once(c: Correlation, hits: list[Hit]) -> list[Hit]:
 
 
 def _at_once(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
-    """Windows that end at each match; of those at the same time, the earlier ones in the log are in it."""
-    true = [_true(c, [h for h in hits[: i + 1] if h.time >= hit.time - c.span]) for i, hit in enumerate(hits)]
-    return [
-        (hit.time, hit.order, not (i and true[i - 1] and hit.time - hits[i - 1].time <= c.span))
-        for i, hit in enumerate(hits)
-        if true[i]
-    ]
+    """Windows that end at each event; of the events of its time, the earlier ones in the log are in it."""
+    found, before = [], None
+    for time, order in sorted({(hit.time, hit.order) for hit in hits}):
+        window = [h for h in hits if (h.time, h.order) <= (time, order) and h.time >= time - c.span]
+        true = _true(c, window)
+        if true:
+            found.append((time, order, before is None or time - before > c.span))
+        before = time if true else None
+    return found
 
 
 def _at_times(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.drawn import SECOND, correlations, hits
+from tests.state.drawn import SECOND, SHAPES, correlations, hits
 from tests.state.naive import Fired, Hit, firings, occurrences
 from vedette.compiler.relation import Correlation, Kind
 from vedette.state import windows
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator, Firing, Item
+from vedette.state.windows import Window
 
 LONG = 1000 * SECOND
 
@@ -43,90 +44,107 @@ def in_time(found: Sequence[Hit]) -> list[Hit]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, ties: bool = True) -> tuple[Correlation, list[Hit]]:
-    c = draw(correlations())
-    return c, draw(hits(c.kind, ties=ties))
+def cases(draw: st.DrawFn, shape: str) -> tuple[Correlation, list[Hit]]:
+    c = draw(correlations(shape))
+    return c, draw(hits(c.kind))
 
 
-@given(cases())
-@settings(max_examples=400, deadline=None)
-def test_in_the_order_of_time(case: tuple[Correlation, list[Hit]]) -> None:
-    """Matches in the order of their times fire as the naive evaluator says, whatever the kind and condition."""
-    c, found = case
-    one = correlator(c, lateness=0)
-    fired = feed(one, in_time(found)) + one.finish()
-    assert sorted(shown(fired)) == sorted(firings(c, found))
+def taken(found: Sequence[Hit], lateness: int) -> list[Hit]:
+    """Those that are not late."""
+    newest, kept = None, []
+    for hit in found:
+        if newest is None or hit.time >= newest - lateness:
+            kept.append(hit)
+            newest = hit.time if newest is None else max(newest, hit.time)
+    return kept
+
+
+def runs(c: Correlation, found: Sequence[Hit]) -> list[set[Fired]]:
+    """The completing events of every run."""
+    made: list[set[Fired]] = []
+    for group, order, first in sorted(occurrences(c, found), key=lambda one: one[0]):
+        if first:
+            made.append(set())
+        made[-1].add(Fired(group, order))
+    return made
 
 
 @pytest.fixture(autouse=True)
 def _compact_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows are compacted at every chance, so that few matches show what it forgets."""
     monkeypatch.setattr(windows, "MIN_LIMIT", 1)
+    monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
 
 
-@given(cases())
-@settings(max_examples=300, deadline=None)
-def test_settled_in_any_order(case: tuple[Correlation, list[Hit]]) -> None:
-    """With ``settle``, any order of arrival within the lateness fires what the order of time fires."""
-    c, found = case
-    one = correlator(c, settle=True)
-    fired = feed(one, found) + one.finish()
+EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+@every_shape
+@given(st.data())
+@EXAMPLES
+def test_in_the_order_of_time(shape: str, data: st.DataObject) -> None:
+    """Matches in the order of their times fire as the naive evaluator says, whatever the kind and condition."""
+    c, found = data.draw(cases(shape))
+    one = correlator(c, lateness=0)
+    fired = feed(one, in_time(found)) + one.finish()
     assert sorted(shown(fired)) == sorted(firings(c, found))
 
 
-@given(cases())
-@settings(max_examples=300, deadline=None)
-def test_in_any_order(case: tuple[Correlation, list[Hit]]) -> None:
-    """In any order of arrival: what is decided at the end fires the same; of what is decided at once every run fires,
-    at one of its own matches, and no other."""
-    c, found = case
-    one = correlator(c)
+@every_shape
+@given(st.data(), st.integers(0, 40), st.booleans())
+@EXAMPLES
+def test_settled_in_any_order(shape: str, data: st.DataObject, lateness: int, settle: bool) -> None:
+    """With ``settle``, and for what is not prompt without it, any order within the lateness fires what the order of
+    time fires; what is late is not used."""
+    c, found = data.draw(cases(shape))
+    one = correlator(c, settle=settle or c.prompt, lateness=lateness * SECOND)
     fired = feed(one, found) + one.finish()
+    assert sorted(shown(fired)) == sorted(firings(c, taken(found, lateness * SECOND)))
+
+
+@every_shape
+@given(st.data(), st.integers(0, 40))
+@EXAMPLES
+def test_prompt_in_any_order(shape: str, data: st.DataObject, lateness: int) -> None:
+    """What is decided at once: after every match each run has fired, by itself or as a part of one that a later match
+    has parted; and none fires that had fired before."""
+    c, found = data.draw(cases(shape))
     if not c.prompt:
-        assert sorted(shown(fired)) == sorted(firings(c, found))
         return
+    one, told, whole = correlator(c, lateness=lateness * SECOND), set[Fired](), list[set[Fired]]()
     if c.kind is Kind.VALUE_SUM:
         found = [hit for hit in found if hit.value is None or hit.value >= 0]
-    runs: list[set[Fired]] = []
-    for group, order, first in sorted(occurrences(c, found), key=lambda o: o[0]):
-        if first:
-            runs.append(set())
-        runs[-1].add(Fired(group, order))
-    assert set(shown(fired)) <= set().union(*runs)
-    assert all(run & set(shown(fired)) for run in runs)
+    kept = taken(found, lateness * SECOND)
+    for i, hit in enumerate(kept):
+        new = shown(feed(one, [hit]))
+        known = runs(c, kept[: i + 1])
+        for anchor in new:
+            (run,) = (run for run in known if anchor in run)
+            assert not run & told
+        assert len(new) == len(set(new))
+        told.update(new)
+        assert all(run & told or any(run <= before for before in whole) for run in known)
+        whole += [run for run in known if run & told]
 
 
-@given(cases(), st.integers(0, 30), st.data())
-@settings(max_examples=200, deadline=None)
-def test_late_matches_are_counted_and_not_used(
-    case: tuple[Correlation, list[Hit]], lateness: int, data: st.DataObject
-) -> None:
-    """What comes below the watermark changes nothing but a count: the rest fires as if it had not been."""
-    c, found = case
-    newest, taken = None, []
-    for hit in found:
-        if newest is None or hit.time >= newest - lateness * SECOND:
-            taken.append(hit)
-            newest = hit.time if newest is None else max(newest, hit.time)
-    one = correlator(c, lateness=lateness * SECOND, settle=True)
-    fired = feed(one, found) + one.finish()
-    assert sorted(shown(fired)) == sorted(firings(c, taken))
-
-
-@given(cases(), st.booleans(), st.integers(0, 60), st.sampled_from([600, 1 << 20]), st.data())
-@settings(max_examples=300, deadline=None)
-def test_after_a_restart(
-    case: tuple[Correlation, list[Hit]], settle: bool, lateness: int, size: int, data: st.DataObject
-) -> None:
+@every_shape
+@given(st.data(), st.booleans(), st.integers(0, 40), st.sampled_from([900, 1 << 20]))
+@EXAMPLES
+def test_after_a_restart(shape: str, data: st.DataObject, settle: bool, lateness: int, size: int) -> None:
     """Stopped after any match and restored from its deltas, it goes on as if it had not been stopped."""
-    c, found = case
-    whole = correlator(c, settle=settle, lateness=lateness * SECOND, max_bytes=size)
+    c, found = data.draw(cases(shape))
+
+    def begin() -> Correlator:
+        return correlator(c, settle=settle, lateness=lateness * SECOND, max_bytes=size)
+
+    whole, expected = begin(), list[Firing]()
     expected = feed(whole, found) + whole.finish()
-    stops = sorted(data.draw(st.sets(st.integers(0, len(found)), max_size=3)))
+    stops = sorted(data.draw(st.sets(st.integers(0, len(found)), max_size=4)))
     saved: list[bytes] = []
-    fired, start = [], 0
+    fired, start = list[Firing](), 0
     for stop in [*stops, len(found)]:
-        one = correlator(c, settle=settle, lateness=lateness * SECOND, max_bytes=size)
+        one = begin()
         for packed in saved:
             clock, groups = msgpack.unpackb(packed)
             one.clock.load(clock)
@@ -141,3 +159,29 @@ def test_after_a_restart(
     fired += one.finish()
     assert sorted(shown(fired)) == sorted(shown(expected))
     assert (one.bytes, one.evicted, list(one.groups)) == (whole.bytes, whole.evicted, list(whole.groups))
+
+
+@given(st.data())
+@EXAMPLES
+def test_two_sources(data: st.DataObject) -> None:
+    """A group of two sources is decided when both have gone past; the one that is behind is not late by the other."""
+    c, found = data.draw(cases("value_avg"))
+    one, fired = correlator(c, lateness=0), list[Firing]()
+    hosts = {hit: data.draw(st.sampled_from("pq")) for hit in in_time(found)}
+    behind = [hit for hit in in_time(found) if hosts[hit] == "q"]
+    ahead = [hit for hit in in_time(found) if hosts[hit] == "p"]
+    for host in "pq":  # both are there from the start, in every group
+        source = one.clock.source("in", host)
+        one.clock.observe(source, -1)
+        for group in "xy":
+            fired += one.add([Item(one.nodes[0], 0, (group,), None, None)], source, -1, 1000 + ord(host), 1)
+    for host, mine in (("p", ahead), ("q", behind)):
+        for hit in mine:
+            source = one.clock.source("in", host)
+            assert one.clock.observe(source, hit.time)
+            fired += one.add([Item(one.nodes[0], hit.slot, hit.group, hit.value, None)], source, hit.time, hit.order, 1)
+    fired += one.finish()
+    every = [*found, *(Hit(-1, 1000 + ord(host), 0, (group,)) for host in "pq" for group in "xy")]
+    times = {hit.order: hit.time for hit in every}  # of events of one time, the order is that of arrival
+    expected = sorted((group, times[order]) for group, order in firings(c, every))
+    assert sorted((group, times[order]) for group, order in shown(fired)) == expected

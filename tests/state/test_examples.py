@@ -154,7 +154,8 @@ def test_each_kind(
     """The specification's example of each kind, just below and at its limit; all events of one time are one window."""
     rules = (
         "title: A\nname: a\nlogsource: {product: x}\ndetection: {s: {ev: yes1}, condition: s}\n---\n"
-        f"title: C\ncorrelation:\n  {{type: {kind}, rules: [a], group-by: {by}, timespan: {span}, condition: {condition}}}\n"
+        f"title: C\ncorrelation:\n  type: {kind}\n  rules: [a]\n  group-by: {by}\n  timespan: {span}\n"
+        f"  condition: {condition}\n"
     )
     found, done = scan(tmp_path, rules, [{**event, "t": 7, "ev": "yes1"} for event in events])
     assert bool(found) == fires

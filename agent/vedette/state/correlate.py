@@ -7,7 +7,7 @@ fires once, at its first occurrence. So a correlation fires when its condition b
 was false, be it at a match or because the window was empty. Correlations above see every occurrence.
 
 * A **prompt** correlation (``compiler/relation.py``) is decided when a match arrives. A match that comes late, but
-  within the lateness, may add occurrences; a run of which one has fired does not fire again.
+  within the lateness, may add occurrences; a run of which one has fired does not fire again, also when it is parted.
 * Any other is decided when the watermark of all sources of its group has passed: a window that ends at a match after
   that match, one that begins at a match (``Correlation.forward``) after its end. With ``settle`` all are.
 
@@ -311,34 +311,38 @@ class Correlator:
     # --- decisions
 
     def _look(self, node: _Node, window: Window, values: tuple[str, ...], at: int) -> None:
-        """Decide a prompt correlation at the new entry ``at`` and those after it that it may have made true."""
+        """Decide a prompt correlation at the event of the new entry ``at``, and at those after it that this may have
+        made true. The entries of one event are decided as one."""
         end, n = window.time(at) + node.c.span, len(window)
-        if at == n - 1:  # what comes most
-            if self._holds(node, window, at):
-                window.hold(at)
-                known = at > 0 and window.held(at - 1) and self._near(node.c, window, at - 1, at)
-                if not known or node.parents:
-                    self._occurs(node, window, values, at, window.time(at), fires=not known)
-            return
-        new = []
-        for i in range(at, min(n, at + MAX_AFTER)):
-            if window.time(i) > end:
+        new: list[tuple[int, int]] = []
+        first, i = window.begins(at), at
+        for _ in range(MAX_AFTER):
+            if i >= n or window.time(i) > end:
                 break
-            if not window.held(i) and self._holds(node, window, i):
-                new.append(i)
-        for i in new:
-            window.hold(i)
+            last = window.ends(i)
+            if first < at <= last and window.held(first):
+                window.hold(at)  # another match of an event at which it held already
+            elif not window.held(first) and self._holds(node, window, last):
+                window.hold(first, last)
+                new.append((first, last))
+            first = i = last + 1
         done = 0
         while done < len(new):
-            first = last = new[done]
-            while done < len(new) and new[done] <= last + 1 and self._near(node.c, window, last, new[done]):
-                last = new[done]
+            begin = done
+            while done + 1 < len(new) and self._follows(node.c, window, new[done][1], new[done + 1][0]):
                 done += 1
+            first, last = new[begin][0], new[done][1]
             known = (first > 0 and window.held(first - 1) and self._near(node.c, window, first - 1, first)) or (
                 last + 1 < n and window.held(last + 1) and self._near(node.c, window, last, last + 1)
             )
-            for i in range(first, last + 1):
-                self._occurs(node, window, values, i, window.time(i), fires=not known and i == first)
+            for number in range(begin, done + 1):
+                fires = not known and number == begin
+                if fires or node.parents:
+                    self._occurs(node, window, values, new[number][1], window.time(new[number][1]), fires)
+            done += 1
+
+    def _follows(self, c: Correlation, window: Window, i: int, j: int) -> bool:
+        return j == i + 1 and self._near(c, window, i, j)
 
     @staticmethod
     def _near(c: Correlation, window: Window, i: int, j: int) -> bool:
@@ -406,17 +410,19 @@ class Correlator:
         if c.forward:
             self._judge_forward(node, window, values, first, after)
             return
-        if c.prompt:  # as if decided at once: entry by entry
-            for i in range(first, after):
-                if not window.held(i) and self._holds(node, window, i):
-                    window.hold(i)
+        if c.prompt:  # as if decided at once: event by event
+            i = first
+            while i < after:
+                last = window.ends(i)
+                if not window.held(i) and self._holds(node, window, last):
+                    window.hold(i, last)
                     known = i > 0 and window.held(i - 1) and self._near(c, window, i - 1, i)
-                    self._occurs(node, window, values, i, time, fires=not known)
+                    self._occurs(node, window, values, last, time, fires=not known)
+                i = last + 1
             return
         start = window.first(time - c.span)
         if c.holds(metric(c, window, start, after)):
-            for i in range(first, after):
-                window.hold(i)
+            window.hold(first, after - 1)
             known = first > 0 and window.held(first - 1) and self._near(c, window, first - 1, first)
             self._occurs(node, window, values, after - 1, time, fires=not known)
 
@@ -433,8 +439,7 @@ class Correlator:
         if not found:
             return
         wanted = {slot for clause in c.clauses for slot in clause.wanted}
-        for i in range(first, after):
-            window.hold(i)
+        window.hold(first, after - 1)
         before = first - 1
         while before >= 0 and window.slot(before) not in wanted:
             before -= 1

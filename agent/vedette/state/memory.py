@@ -19,7 +19,7 @@ import msgpack
 from vedette.compiler.plan import Plan
 from vedette.inputs.decode import Record
 from vedette.state.clock import Clock
-from vedette.state.correlate import Correlator, Firing
+from vedette.state.correlate import CHECK_EVERY, Correlator, Firing
 from vedette.state.suppress import Fold, Suppressor
 
 FORMAT = 1
@@ -40,6 +40,7 @@ class Memory:
         self.clock = Clock(lateness)
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
         self.suppressor = Suppressor(self.clock)
+        self._looked = 0
         self.late = 0
         """Events that came too late for correlations."""
         self.started_empty: list[str] = []
@@ -48,9 +49,10 @@ class Memory:
     def advance(self, received_at: int) -> list[Firing]:
         """Time has come to ``received_at``, by a frame or by nothing."""
         self.clock.advance(received_at)
-        fired = self.correlator.advance()
-        self.suppressor.advance()
-        return fired
+        if self.clock.running - self._looked >= CHECK_EVERY:
+            self._looked = self.clock.running
+            self.suppressor.advance()
+        return self.correlator.advance()
 
     def observe(self, input: str, host: str | None, time: int) -> tuple[int, bool]:
         """An event that correlations or suppression look at: the number of its source, and whether it is in time."""

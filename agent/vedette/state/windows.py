@@ -73,8 +73,24 @@ class Window:
     def held(self, i: int) -> bool:
         return bool(self.entries[3 * i + 2] & HELD)
 
-    def hold(self, i: int) -> None:
-        self.entries[3 * i + 2] |= HELD
+    def hold(self, i: int, last: int = -1) -> None:
+        """Mark entry ``i``, or the entries ``i`` to ``last``."""
+        for number in range(i, max(i, last) + 1):
+            self.entries[3 * number + 2] |= HELD
+
+    def begins(self, i: int) -> int:
+        """The first entry of the event that entry ``i`` is of: one event may match several rules."""
+        time, offset, entries = self.entries[3 * i], self.entries[3 * i + 1], self.entries
+        while i and entries[3 * i - 2] == offset and entries[3 * i - 3] == time:
+            i -= 1
+        return i
+
+    def ends(self, i: int) -> int:
+        """The last entry of that event."""
+        time, offset, entries = self.entries[3 * i], self.entries[3 * i + 1], self.entries
+        while 3 * i + 3 < len(entries) and entries[3 * i + 4] == offset and entries[3 * i + 3] == time:
+            i += 1
+        return i
 
     def first(self, time: int) -> int:
         """The index of the first entry not before ``time``."""
@@ -201,15 +217,21 @@ def _one_each(c: Correlation, window: Window, until: int) -> list[int]:
 
 
 def _chain(c: Correlation, window: Window, until: int) -> list[int]:
-    """Going back, the newest entry of each slot before any kept one of a later slot."""
+    """Going back, the newest entry of each slot before any kept one of a later slot, of another event."""
     covered = [False] * len(c.slots)
-    kept = []
-    for i in range(until - 1, -1, -1):
-        slot = window.slot(i)
-        if not covered[slot] or i == until - 1:
-            kept.append(i)
-            covered[:slot] = [False] * slot
+    kept: list[int] = []
+    i = until - 1
+    while i >= 0:
+        offset, here = window.offset(i), []
+        while i >= 0 and window.offset(i) == offset:  # one event is one link at most
+            if not covered[window.slot(i)] or i == until - 1:
+                here.append(i)
+            i -= 1
+        kept += here
+        for slot in map(window.slot, here):
             covered[slot] = True
+        for slot in map(window.slot, here):
+            covered[:slot] = [False] * slot
     return kept[::-1]
 
 
