@@ -10,6 +10,7 @@ import ipaddress
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
@@ -122,7 +123,42 @@ def _scalar(p: Predicate, value: Any) -> bool:
             return {Op.LT: number < wanted, Op.LTE: number <= wanted, Op.GT: number > wanted, Op.GTE: number >= wanted}[
                 p.op
             ]
+        case Op.TIME_PART:
+            return _time_part(text.strip(), p.option) == wanted
     raise AssertionError(f"no reference for {p.op}")
+
+
+_TIMES = (
+    ("%Y-%m-%d %H:%M:%S", "minute hour day week month year"),
+    ("%Y-%m-%d %H:%M", "minute hour day week month year"),
+    ("%Y-%m-%d", "day week month year"),
+    ("%a, %d %b %Y %H:%M:%S", "minute hour day week month year"),
+    ("%d/%b/%Y:%H:%M:%S", "minute hour day week month year"),
+    ("2000 %b %d %H:%M:%S", "minute hour day month"),
+)
+
+
+def _time_part(text: str, unit: str) -> int | None:
+    """A part of a time as it is written: its zone, fractions and separators away, then each known form is tried."""
+    if len(text) > 64:
+        return None
+    if re.fullmatch(r"[0-9]+", text):
+        scale = next((s for s in (1, 10**3, 10**6, 10**9) if 631_152_000 * s <= int(text) <= 7_258_118_400 * s), None)
+        if scale is None:
+            return None
+        text = datetime.fromtimestamp(int(text) // scale, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    text = re.sub(r"(Z|z| ?[+-][0-9]{2}:?[0-9]{2})$", "", text)
+    text = re.sub(r"(:[0-9]{2})[.,][0-9]+$", r"\1", text)
+    text = re.sub(r"^([0-9]{4})[-/]([0-9]{2})[-/]([0-9]{2})[Tt]?", r"\1-\2-\3 ", text).strip()
+    for form, units in _TIMES:
+        try:
+            time = datetime.strptime(f"2000 {text}" if form.startswith("2000") else text, form.replace("2000", "%Y"))
+        except ValueError:
+            continue
+        if unit not in units.split():
+            return None
+        return time.isocalendar().week if unit == "week" else int(getattr(time, unit))
+    return None
 
 
 def _v4_of(address: Any) -> Any:

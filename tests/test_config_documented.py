@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from vedette import config
-from vedette.config import INPUT_TYPES, Config
+from vedette.config import INPUT_TYPES, Config, SuppressSettings
 
 FILE = Path(__file__).parent.parent / "packaging" / "vedette.toml"
 TEXT = FILE.read_text("utf-8")
 UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
-SECTIONS = {f.name: f.default_factory for f in dataclasses.fields(Config) if f.name != "input"}
+SECTIONS = {f.name: f.default_factory for f in dataclasses.fields(Config) if f.name not in ("input", "suppress")}
+SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 IN_FORCE_BY_CHOICE = {
     ("agent", "data_dir"),
     ("bundles", "file"),
@@ -47,7 +48,7 @@ def test_every_line_is_an_explanation_or_a_setting() -> None:
 def keys(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """(table or kind of input, key)."""
     for table, values in document.items():
-        for item in values if table == "input" else [values]:
+        for item in values if isinstance(values, list) else [values]:
             yield from (
                 (item["type"] if table == "input" else table, key) for key in item if key != "type" or table != "input"
             )
@@ -55,7 +56,7 @@ def keys(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def test_every_setting_is_there() -> None:
     """Every field of the dataclasses appears in its table, and nothing else does."""
-    known = {(table, f.name) for table, kind in SECTIONS.items() for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    known = {(table, f.name.rstrip("_")) for table, kind in SECTIONS.items() for f in dataclasses.fields(kind())}  # type: ignore[misc]
     known |= {(name, f.name) for name, kind in INPUT_TYPES.items() for f in dataclasses.fields(kind)}
     assert set(keys(tomllib.loads(UNCOMMENTED))) == known
 
@@ -68,7 +69,8 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     }
     everything = config.parse(UNCOMMENTED, FILE)
     in_force = set(keys(tomllib.loads(TEXT)))
-    tables = {**{name: [getattr(everything, name)] for name in SECTIONS}}
+    tables = {name: [getattr(everything, name)] for name in SECTIONS if name != "suppress"}
+    tables["suppress"] = list(everything.suppress)
     tables |= {name: [i for i in everything.input if type(i) is kind] for name, kind in INPUT_TYPES.items()}
     for table, instances in tables.items():
         for f in dataclasses.fields(default[table]):

@@ -20,16 +20,24 @@ from vedette.scan import judge as judge_chunks
 __all__ = ["Detection", "Engine", "Plan", "compile_rules", "judge", "load_rules", "read_log"]
 
 
-def compile_rules(*paths: str | Path, text: str = "", sample: bytes = b"") -> Plan:
+def compile_rules(
+    *paths: str | Path,
+    text: str = "",
+    sample: bytes = b"",
+    pipelines: Iterable[str | Path] = (),
+    lookups: Iterable[str | Path] = (),
+) -> Plan:
     """The plan of the Sigma rules at ``paths`` (files or folders) and in the YAML ``text``.
 
     Rules that cannot run are in ``plan.refused``, each with file, line and reason. ``sample``: lines like those to be
-    judged; with it the prefilter picks literals that are rare in them. Needs ``vedette[rules]``.
-    Raises FileNotFoundError for a path that does not exist.
+    judged; with it the prefilter picks literals that are rare in them. ``pipelines``: pySigma processing pipelines;
+    ``lookups``: files of values for placeholders (``compiler/pipelines.py``). Needs ``vedette[rules]``.
+    Raises OSError for a path that does not exist, ValueError for a pipeline or lookup that cannot be used.
     """
     from vedette.compiler import build, sigma
+    from vedette.compiler.pipelines import load
 
-    rules = sigma.load(Path(path) for path in paths)
+    rules = sigma.load((Path(path) for path in paths), load(map(Path, pipelines), map(Path, lookups)))
     if text:
         sigma.add(rules, text)
     return build.from_rules(rules, sample=sample)

@@ -41,6 +41,7 @@ from vedette.outbox.queue import Outbox
 from vedette.outbox.topics import blob_topic, manifest_topic
 from vedette.outbox.uplink import MqttUplink
 from vedette.pipeline import Pipeline
+from vedette.quarantine import Quarantine
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters, Log
@@ -151,8 +152,13 @@ class Agent:
                     now,
                     fsync_interval=config.raw_log.fsync_interval,
                     outbox_bytes=config.uplink.max_bytes,
+                    state=config.state,
+                    suppress=config.suppress,
+                    quarantine=Quarantine(
+                        agent.quarantine_dir, config.rules.quarantine_bytes, config.rules.quarantine_after
+                    ),
                 )
-                self.pipeline.bundle = self.loaded.bundle
+                self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
                 await self._serve()
             finally:
                 writer.shutdown(wait=True)

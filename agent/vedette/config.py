@@ -69,6 +69,10 @@ class AgentSettings:
     def cache_dir(self) -> Path:
         return self.data_dir / "cache"
 
+    @property
+    def quarantine_dir(self) -> Path:
+        return self.data_dir / "quarantine"
+
 
 @dataclass(frozen=True, slots=True)
 class SyslogInput:
@@ -148,7 +152,29 @@ class RuleSettings:
     """Rule directories (need the extra ``vedette[rules]``); empty: run the installed bundle."""
 
     paths: tuple[Path, ...] = ()
+    pipelines: tuple[Path, ...] = ()
+    lookups: tuple[Path, ...] = ()
     poll: Seconds = 2.0
+    quarantine_after: int = 10
+    quarantine_bytes: Size = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StateSettings:
+    """What judging remembers between events: correlations."""
+
+    max_bytes: Size = 64 << 20
+    max_lateness: Seconds = 30.0
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressSettings:
+    """Alerts of these rules (none named: of every rule without a suppression of its own) about one entity."""
+
+    for_: Seconds
+    rules: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +214,8 @@ class Config:
     input: tuple[Input, ...] = ()
     raw_log: RawLogSettings = field(default_factory=RawLogSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
+    state: StateSettings = field(default_factory=StateSettings)
+    suppress: tuple[SuppressSettings, ...] = ()
     bundles: BundleSettings = field(default_factory=BundleSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
@@ -292,7 +320,7 @@ def _table(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
     """A dataclass from a TOML table; unknown keys are mistakes."""
     if not isinstance(value, dict):
         raise ValueError(f"expects a table, not {value!r}")
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = {name.rstrip("_"): hint for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
     given: dict[str, Any] = {}
     for key, item in value.items():
         here = f"{where}.{key}" if where else key
@@ -302,11 +330,12 @@ def _table(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
             given[key] = tuple(_inputs(item, mistakes))
         else:
             given[key] = _convert(hints[key], item, here, mistakes)
-    for f in dataclasses.fields(kind):
-        if f.name not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            mistakes.append(f"{where}.{f.name}: missing")
-            given[f.name] = None
-    return kind(**given)
+    names = {f.name.rstrip("_"): f for f in dataclasses.fields(kind)}  # Python keeps some words, such as "for"
+    for name, f in names.items():
+        if name not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            mistakes.append(f"{where}.{name}: missing")
+            given[name] = None
+    return kind(**{names[name].name: item for name, item in given.items()})
 
 
 def _inputs(items: Any, mistakes: list[str]) -> typing.Iterator[Input]:
@@ -334,6 +363,10 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "max_inflight": (1, 65535),
     "max_bytes": (1 << 20, 1 << 62),
     "segment_bytes": (4 << 10, 1 << 40),
+    "max_lateness": (0, 86400.0),
+    "for_": (1.0, 366 * 86400.0),
+    "quarantine_after": (1, 1 << 20),
+    "quarantine_bytes": (64 << 10, 1 << 40),
 }
 """Lowest and highest value of a setting of this name, wherever it stands."""
 
@@ -344,7 +377,7 @@ def _check_values(settings: Any, where: str, mistakes: list[str]) -> None:
         value = getattr(settings, f.name)
         low, high = _BOUNDS.get(f.name, (None, None))
         if low is not None and high is not None and not low <= value <= high:
-            mistakes.append(f"{where}.{f.name}: expects {low:,} to {high:,}, not {value:,}")
+            mistakes.append(f"{where}.{f.name.rstrip('_')}: expects {low:,} to {high:,}, not {value:,}")
         if value == "" and f.name in ("name", "site", "fleet", "channel"):
             mistakes.append(f"{where}.{f.name}: must not be empty")
 
@@ -352,8 +385,10 @@ def _check_values(settings: Any, where: str, mistakes: list[str]) -> None:
 def _check(config: Config, mistakes: list[str]) -> None:
     """Mistakes that one key alone does not show."""
     for f in dataclasses.fields(config):
-        if f.name != "input":
+        if f.name not in ("input", "suppress"):
             _check_values(getattr(config, f.name), f.name, mistakes)
+    for i, suppress in enumerate(config.suppress):
+        _check_values(suppress, f"suppress[{i}]", mistakes)
     for i, key in enumerate(config.bundles.trusted_keys):
         try:
             public_key(key)

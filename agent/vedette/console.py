@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -93,13 +94,25 @@ class WithRegion(click.Group):
         return command
 
 
-def rule_plan(paths: tuple[Path, ...]) -> Plan:
+def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
     """The plan of rule files; ends with a message when it cannot be built."""
     try:
         from vedette.api import compile_rules
 
-        return compile_rules(*paths)
+        return compile_rules(*paths, pipelines=pipelines, lookups=lookups)
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         fail(error)
+
+
+def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``--pipeline`` and ``--lookup``, of all commands that read rule files."""
+    for option in (
+        click.option("--lookup", "lookups", type=click.Path(path_type=Path), multiple=True,
+                     help="Values of a placeholder (NAME.txt, NAME.csv), or a folder of such files."),
+        click.option("--pipeline", "pipelines", type=click.Path(path_type=Path), multiple=True,
+                     help="pySigma processing pipeline (YAML) that maps fields and log sources; may be repeated."),
+    ):  # fmt: skip
+        command = option(command)
+    return command

@@ -1,6 +1,6 @@
 """One batch, top to bottom: chunks into the raw log, frames judged in order, alerts committed with the cursor.
 
-Three tasks share the event loop; everything that waits for a disk runs in the one ``writer`` thread:
+Four tasks share the event loop; everything that waits for a disk runs in the one ``writer`` thread:
 
 * ``store`` (called by inputs) appends a chunk to the raw log. That is all that stands between an input and the disk.
 * ``judge`` takes the frames from the cursor on, from memory while they are few (``MEMORY``), else from the log: a
@@ -8,6 +8,9 @@ Three tasks share the event loop; everything that waits for a disk runs in the o
   ``switch`` takes effect between two frames, so no event is judged under two plans or none.
 * ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
   disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
+
+* what correlations and suppression remember goes with the cursor, so it, too, is as of the last commit. While nothing
+  comes at all, time is told to them every ``TICK_SECONDS``.
 
 After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
 A batch that cannot be committed, or a raw log that cannot be written, stops the agent loudly: the exception leaves
@@ -19,20 +22,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from functools import partial
 
 import structlog
 
-from vedette.config import AgentSettings
-from vedette.engine.match import Context, Engine, Match
-from vedette.event import Alert, Chunk, Cursor, FilePosition, Flag, Frame, RawRef
-from vedette.inputs.entities import entities
+from vedette.alerts import Alerting
+from vedette.config import AgentSettings, StateSettings, SuppressSettings
+from vedette.engine.match import Aside, Context, Engine
+from vedette.event import Alert, Chunk, Cursor, FilePosition, Frame
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
+from vedette.quarantine import Quarantine
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters, Log
+from vedette.state.memory import Memory, merged
 from vedette.store import Saved, Store
 
 log = structlog.get_logger()
@@ -48,9 +53,8 @@ COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
 STEP_SECONDS = 0.003
 """How long judging holds the event loop."""
-
-MAX_SKEW = 300_000_000
-"""Microseconds that an event's time may lie after its receipt; beyond it is clamped to the receipt and flagged."""
+TICK_SECONDS = 1.0
+"""Between two looks at what waits for time to pass while nothing comes."""
 
 
 class Pipeline:
@@ -70,10 +74,20 @@ class Pipeline:
         *,
         fsync_interval: float,
         outbox_bytes: int,
+        state: StateSettings,
+        suppress: tuple[SuppressSettings, ...],
+        quarantine: Quarantine | None = None,
     ) -> None:
+        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted."""
         self.engine = engine
+        self.quarantine = quarantine
+        if quarantine is not None:
+            engine.quarantine_after = quarantine.after
         self.bundle: str | None = None
-        self._agent, self._contexts, self._clock = agent, contexts, clock
+        self._in_frame = False
+        self._next: tuple[Engine, str | None] | None = None
+        """What to judge with when the frame under way is judged."""
+        self._contexts, self._clock = contexts, clock
         self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
         self._fsync_interval, self._outbox_bytes = fsync_interval, outbox_bytes
         self._recent: deque[Frame] = deque()
@@ -101,6 +115,7 @@ class Pipeline:
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
         self._committed_counters = self._counters.snapshot()
+        self.alerting = Alerting(agent, engine, contexts, log, self._remember(state), suppress, clock, self._seq)
 
     def _recover(self, saved: Saved) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
@@ -165,6 +180,7 @@ class Pipeline:
             group.create_task(self._judge())
             group.create_task(self._commits())
             group.create_task(self._syncs())
+            group.create_task(self._ticks())
 
     async def drain(self, seconds: float) -> None:
         """Judge what is stored and commit it, for at most ``seconds``; what remains is judged after the next start."""
@@ -174,8 +190,17 @@ class Pipeline:
         await self._commit()
 
     def switch(self, engine: Engine, bundle: str | None) -> None:
-        """Judge with another plan from the next frame on."""
-        self.engine, self.bundle = engine, bundle
+        """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
+        engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
+        engine.quarantine_after = self.engine.quarantine_after
+        self._next = engine, bundle
+        if not self._in_frame:
+            self._use_next()
+
+    def _use_next(self) -> None:
+        if self._next is not None:
+            (self.engine, self.bundle), self._next = self._next, None
+            self.alerting.switch(self.engine, self.bundle)
 
     def _frames(self) -> Iterator[Frame]:
         """The frames from ``_offset`` to the log's end now."""
@@ -209,7 +234,10 @@ class Pipeline:
                 self._stored.clear()
                 await self._stored.wait()
             for frame in self._frames():
+                self._in_frame = True
                 await self._judge_frame(frame)
+                self._in_frame = False
+                self._use_next()
                 await asyncio.sleep(0)
 
     async def _judge_frame(self, frame: Frame) -> None:
@@ -222,6 +250,8 @@ class Pipeline:
         context = self._contexts.get(chunk.input, Context())
         first = max(0, self._offset - frame.offset)
         self._counted = chunk.index(first) if first else 0
+        if not first:
+            self._take(self.alerting.advance(chunk.received_at))
         until = time.perf_counter() + STEP_SECONDS
         for candidate in engine.candidates(chunk, context):
             if candidate.start < first:
@@ -235,23 +265,27 @@ class Pipeline:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + STEP_SECONDS
             counters.totals["candidates"] += 1
+            before = self._next_seq
             try:
-                encoded = [
-                    (seq, envelope.encode(self.alert(engine, frame, match, seq, context.host)))
-                    for seq, match in enumerate(engine.matches(chunk, candidate, context), self._next_seq)
-                ]
+                matches = engine.matches(chunk, candidate, context)
+                self._take(self.alerting.event(frame, matches))
             except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
+                self._next_seq = before
                 self._set_aside(frame, candidate.start, candidate.end, error)
                 continue
-            counters.totals["matches"] += len(encoded)
-            counters.totals["alerts_made"] += len(encoded)
-            self._next_seq += len(encoded)
-            self._alerts += encoded
-            self._alert_bytes += sum(len(data) for _, data in encoded)
+            counters.totals["matches"] += len(matches)
+        self._take(self.alerting.folds())
         if chunk.file is not None:
             self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
         self.judged_at = chunk.received_at
         self._advance(frame, len(chunk.data))
+
+    def _take(self, alerts: Iterable[Alert]) -> None:
+        """All of ``alerts`` for the next commit, or none when making one raises."""
+        encoded = [(alert.seq, envelope.encode(alert)) for alert in alerts]
+        self._counters.totals["alerts_made"] += len(encoded)
+        self._alerts += encoded
+        self._alert_bytes += sum(len(data) for _, data in encoded)
 
     def _advance(self, frame: Frame, position: int) -> None:
         """The events of ``frame`` before ``position``, where one begins or the frame ends, are judged."""
@@ -261,6 +295,8 @@ class Pipeline:
         self.backlog[chunk.input] -= done - self._counted
         self._counted = done
         self._offset = frame.offset + position
+        if aside := self.engine.aside():
+            self._keep_undecided(frame, aside)
         if self._alerts:
             self._changed.set()
 
@@ -283,40 +319,52 @@ class Pipeline:
             action="not judged; it is in the raw log; please report it",
         )
 
-    def alert(self, engine: Engine, frame: Frame, match: Match, seq: int, host: str | None = None) -> Alert:
-        """The alert of a match; ``host``: the event's when it names none."""
-        agent, chunk, event = self._agent, frame.chunk, match.record
-        rule = engine.plan.rules[match.rule]
-        offset = frame.offset + match.start
-        host = event.host or host
-        flags = chunk.flags(match.start)
-        event_time = event.event_time or chunk.received_at
-        if event_time > chunk.received_at + MAX_SKEW:
-            event_time, flags = chunk.received_at, flags | Flag.CLAMPED_TIME
-        return Alert(
-            alert_id=envelope.alert_id(agent.id, self._log.log_id, rule.id, offset, ""),
-            seq=seq,
-            rule_id=rule.id,
-            rule_title=rule.title,
-            rule_digest=rule.digest,
-            level=rule.level,
-            tags=rule.tags,
-            agent_id=agent.id,
-            site=agent.site,
-            fleet=agent.fleet,
-            host=host,
-            event_time=event_time,
-            detected_at=self._clock(),
-            received_date=envelope.received_date(chunk.received_at),
-            source=chunk.input,
-            logsource=rule.logsource,
-            fields=engine.shown(match.rule, event),
-            entities=entities(event.fields(), host),
-            raw=event.text,
-            raw_ref=RawRef(self._log.log_id, offset, match.end - match.start),
-            bundle=self.bundle,
-            flags=tuple(str(flag.name).lower() for flag in flags),
+    def _keep_undecided(self, frame: Frame, aside: list[Aside]) -> None:
+        """Keep the events that could not be decided, and say which rules are asked no more."""
+        self._counters.totals["undecided"] += len(aside)
+        for rule, start, end, reason in aside:
+            if self.quarantine is not None:
+                self.quarantine.put(self.engine.plan.rules[rule], reason, frame, self._log.log_id, start, end)
+        for number in {one.rule for one in aside} & self.engine.quarantined:
+            rule_id, title = self.engine.plan.rules[number].id, self.engine.plan.rules[number].title
+            events, reason = self.engine.tally.undecided[number], self.engine.tally.reasons[number]
+            log.error(Log.RULE_QUARANTINED, rule=rule_id, title=title, events=events, reason=reason)
+
+    def _seq(self) -> int:
+        """The number of an alert that is made."""
+        seq, self._next_seq = self._next_seq, self._next_seq + 1
+        return seq
+
+    def _remember(self, state: StateSettings) -> Memory:
+        """What judging remembered at the last commit."""
+        empty = partial(
+            Memory,
+            self.engine.plan,
+            log_id=self._log.log_id,
+            lateness=int(state.max_lateness * 1_000_000),
+            max_bytes=state.max_bytes,
+            settle=state.settle,
         )
+        memory = empty()
+        try:
+            memory.restore(self._store.state())
+        except ValueError as error:
+            log.error(Log.STATE_LOST, reason=str(error), action="correlations and suppression start empty")
+            return empty()
+        return memory
+
+    def _tick(self) -> None:
+        """Nothing came: time passes all the same, for what waits for it. Only when all that is stored is judged."""
+        if self._offset < self._log.end or self._outbox.bytes >= self._outbox_bytes:
+            return
+        self._take(self.alerting.advance(self._clock()))
+        if self._alerts:
+            self._changed.set()
+
+    async def _ticks(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._tick()
 
     def uncommitted(self, next_seq: int) -> int:
         """Alerts made that an outbox which goes on with ``next_seq`` does not hold yet.
@@ -353,12 +401,13 @@ class Pipeline:
             self._alerts, self._alert_bytes, self._positions, self._committing = [], 0, {}, alerts
             self._counters.totals["commits"] += 1
             counters = self._counters.snapshot()
-            cursor = Cursor(self._log.log_id, offset)
+            cursor, state = Cursor(self._log.log_id, offset), self.alerting.memory.delta()
 
             def write() -> None:
                 if self._log.durable < offset:
                     self._log.sync()
-                self._store.commit(cursor, counters, positions.values(), alerts)
+                self._store.commit(cursor, counters, positions.values(), alerts, state)
+                self._store.merge_state(merged)
 
             try:
                 await asyncio.get_running_loop().run_in_executor(self._writer, write)

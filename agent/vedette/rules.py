@@ -30,7 +30,7 @@ from vedette.config import Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.scan import LIBRARY
-from vedette.engine.selftest import Case, check
+from vedette.engine.selftest import check, from_row
 from vedette.report import Log
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ class Loaded(NamedTuple):
 def trial(bundle: Bundle) -> Engine:
     """Compile a verified bundle and run its self-test; raises ValueError when it does not work."""
     engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
-    failures = check(engine, (Case(*row) for row in bundle.tests))
+    failures = check(engine, map(from_row, bundle.tests))
     if failures:
         raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
     return engine
@@ -71,6 +71,7 @@ class Rules:
     def __init__(self, config: Config, sample: Callable[[], bytes]) -> None:
         """``sample`` gives recent traffic (lines) for choosing literals. Raises ValueError for a bad trusted key."""
         self._paths = tuple(config.rules.paths)
+        self._pipelines, self._lookups = tuple(config.rules.pipelines), tuple(config.rules.lookups)
         self._cache = config.agent.cache_dir
         self._file = config.bundles.file
         self._sample = sample
@@ -159,9 +160,10 @@ class Rules:
         self.error = reason
 
     def _files(self) -> Iterator[Path]:
-        for path in self._paths:
+        """All that a build reads."""
+        for path in (*self._paths, *self._pipelines, *self._lookups):
             if path.is_dir():
-                yield from sorted(p for p in path.rglob("*") if p.suffix in (".yml", ".yaml"))
+                yield from sorted(p for p in path.rglob("*") if p.suffix in (".yml", ".yaml", ".txt", ".csv"))
             else:
                 yield path
 
@@ -212,7 +214,8 @@ class Rules:
 
     def _digest(self) -> str:
         """Of all that a build depends on but the sample."""
-        digest = hashlib.sha256(f"{__version__} {LIBRARY}\0".encode())
+        roles = [list(map(str, paths)) for paths in (self._paths, self._pipelines, self._lookups)]
+        digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}\0".encode("utf-8", "surrogateescape"))
         for path in self._files():
             digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()[:32]
@@ -227,6 +230,8 @@ class Rules:
             "vedette.compiler",
             str(out),
             *map(str, self._paths),
+            *(f"--pipeline={path}" for path in self._pipelines),
+            *(f"--lookup={path}" for path in self._lookups),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

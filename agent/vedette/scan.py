@@ -2,21 +2,30 @@
 
 Log sources are ignored unless the engine routes; there is no raw log, no outbox and no clock. Lines are read in
 chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it.
+
+Correlations are judged when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
+where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing suppressed.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
 from vedette.compiler.ir import Rule
+from vedette.compiler.plan import Plan
+from vedette.compiler.relation import NUMERIC
 from vedette.engine.match import Context, Engine
 from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, LogSource
 from vedette.inputs.decode import Record
+from vedette.inputs.values import time_of
+from vedette.state.clock import Clock
+from vedette.state.correlate import MAX_ENTRIES, Correlator, Firing, Item, scalar, shown_group
+from vedette.state.windows import number_of
 
 
 class Detection(NamedTuple):
@@ -41,8 +50,105 @@ class Detection(NamedTuple):
         }
 
 
-def lines(file: BinaryIO, codec: str = "auto", name: str = "scan") -> Iterator[Chunk]:
-    """The lines of ``file`` as chunks; a last line without its newline is one too."""
+class Correlated(NamedTuple):
+    """A correlation that fired; ``line`` is that of the event that completed it, in ``file``."""
+
+    firing: Firing
+    file: str
+    line: int
+    group: dict[str, str]
+
+    def to_row(self) -> dict[str, Any]:
+        """What ``vedette scan`` prints."""
+        c, fields = self.firing.correlation, dict[str, Any](self.group)
+        if c.kind in NUMERIC:
+            fields[c.kind.value] = self.firing.metric
+        return {
+            "rule_id": c.id,
+            "rule_title": c.title,
+            "level": c.level,
+            "kind": "correlation",
+            "file": self.file,
+            "line": self.line,
+            "fields": {**fields, "count": self.firing.count},
+        }
+
+
+class Timeline:
+    """What correlations need of the matches of one scan."""
+
+    def __init__(self, plan: Plan, time_field: str = "", zone: tzinfo | None = None) -> None:
+        """``time_field``: the field that says when an event happened; empty: what its decoder finds."""
+        self._plan, self._field, self._zone = plan, time_field, zone
+        self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 62)
+        self._grouped = {rule.id: self._correlator.grouped(rule.id) for rule in plan.rules}
+        self._items: list[tuple[int, int, list[Item]]] = []
+        self._places: list[tuple[str, int, dict[str, Any]]] = []
+        self._timeless = 0
+
+    def add(self, found: Detection, file: str) -> None:
+        """One match, in the order in which they were read."""
+        rule_id, event = found.rule.id, found.record
+        if not self._correlator.wants(rule_id):
+            return
+        time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
+        if time is None:
+            self._timeless += 1
+            return
+        values = {name: scalar(event.get(name)) for name in self._grouped[rule_id]}
+        if self._places and self._places[-1][:2] == (file, found.line):
+            self._places[-1][2].update(values)
+        else:
+            self._places.append((file, found.line, values))
+        self._items.append((time, len(self._places) - 1, self._correlator.prepare(rule_id, event)))
+
+    def correlate(self) -> Iterator[Correlated]:
+        """What fires, by time."""
+        clock = self._correlator.clock
+        for time, place, items in sorted(self._items, key=lambda item: item[:2]):
+            source = clock.source("", "")
+            clock.observe(source, time)
+            yield from self._fired(self._correlator.add(items, source, time, place, 0))
+        yield from self._fired(self._correlator.finish())
+
+    def _fired(self, fired: Iterable[Firing]) -> Iterator[Correlated]:
+        for one in fired:
+            if one.correlation.id not in self._plan.silent:
+                file, line, values = self._places[one.event.offset]
+                yield Correlated(one, file, line, shown_group(one, values.get))
+
+    def unused(self) -> Iterator[str]:
+        """Why matches were not used, one text a reason."""
+        if self._timeless:
+            where = f"the field {self._field!r} of the event" if self._field else "the event"
+            yield f"{self._timeless} matches, because {where} holds no time"
+        for node in self._correlator.nodes:
+            if node.ungrouped:
+                yield f"{node.ungrouped} matches of {node.c.title!r}, because they lack a field to group by"
+        if self._correlator.cut:
+            yield f"{self._correlator.cut} of the oldest matches of groups that hold more than {MAX_ENTRIES}"
+
+
+def _time_in(event: Record, field: str, zone: tzinfo | None) -> int | None:
+    """The time in a field that is known to hold one: any number counts from 1970, whatever its unit by its size."""
+    value = scalar(event.get(field))
+    if (time := time_of(value, zone)) is not None:
+        return time
+    if (number := number_of(value)) is not None:
+        unit = next((unit for limit, unit in ((1e11, 1_000_000), (1e14, 1000), (1e17, 1)) if abs(number) < limit), None)
+        return round(number * unit) if unit else round(number / 1000)
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=zone or UTC)).timestamp() * 1_000_000)
+
+
+def lines(file: BinaryIO, codec: str = "auto", seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
+    """The lines of ``file`` as chunks; a last line without its newline is one too.
+
+    ``seen_at`` (UTC microseconds, 0: unknown) tells the year of times that have none.
+    """
     rest = b""
     skipping = False
     while data := file.read(CHUNK_BYTES):
@@ -55,12 +161,12 @@ def lines(file: BinaryIO, codec: str = "auto", name: str = "scan") -> Iterator[C
         end = data.rfind(b"\n") + 1
         rest = data[end:]
         if end:
-            yield Chunk(name, codec, 0, _cut(data[:end]))
+            yield Chunk(name, codec, seen_at, _cut(data[:end]))
         if len(rest) > MAX_EVENT:
-            yield Chunk(name, codec, 0, rest[:MAX_EVENT] + b"\n")
+            yield Chunk(name, codec, seen_at, rest[:MAX_EVENT] + b"\n")
             rest, skipping = b"", True
     if rest:
-        yield Chunk(name, codec, 0, rest + b"\n")
+        yield Chunk(name, codec, seen_at, rest + b"\n")
 
 
 def _cut(data: bytes) -> bytes:
@@ -70,7 +176,7 @@ def _cut(data: bytes) -> bytes:
     return b"".join(line[:MAX_EVENT] + b"\n" for line in data[:-1].split(b"\n"))
 
 
-def elements(file: BinaryIO, name: str = "scan") -> Iterator[Chunk]:
+def elements(file: BinaryIO, seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
     """The elements of one JSON array as one chunk each; raises ValueError when ``file`` holds no JSON array."""
     try:
         items = orjson.loads(file.read())
@@ -80,7 +186,7 @@ def elements(file: BinaryIO, name: str = "scan") -> Iterator[Chunk]:
         raise ValueError("not a JSON array")
     for item in items:
         data = orjson.dumps(item)[:MAX_EVENT]
-        yield Chunk(name, "json", 0, data, array("I", [len(data)]))
+        yield Chunk(name, "json", seen_at, data, array("I", [len(data)]))
 
 
 def chunk_of(events: Iterable[bytes | str | Mapping[str, Any]], codec: str = "auto") -> Iterator[Chunk]:
@@ -111,9 +217,14 @@ def judge(
     first: int = 1,
     logsource: LogSource = LogSource(),
     zone: tzinfo | None = None,
+    silent: bool = False,
 ) -> Iterator[Detection]:
-    """The detections in ``chunks``, in order; the first event has number ``first``."""
-    context = Context(zone, logsource)
+    """The detections in ``chunks``, in order; the first event has number ``first``.
+
+    Rules that only correlations look at are left out unless ``silent``.
+    """
+    context, rules = Context(zone, logsource), engine.plan.rules
+    hidden = frozenset[str]() if silent else engine.plan.silent
     for chunk in chunks:
         seen, number = 0, first
         for match in engine.judge(chunk, context):
@@ -121,6 +232,8 @@ def judge(
                 number, seen = number + chunk.data.count(b"\n", seen, match.start), match.start
             else:
                 number = first + chunk.index(match.start)
+            if rules[match.rule].id in hidden:
+                continue
             fields = engine.shown(match.rule, match.record)
             yield Detection(engine.plan.rules[match.rule], number, match.record, fields)
         first += len(chunk)

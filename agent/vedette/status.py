@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from vedette import __version__
+from vedette.compiler.reach import dead
+from vedette.compiler.relation import starved
 from vedette.config import Config, codec_of
 from vedette.engine.match import Engine
 from vedette.outbox.queue import Outbox
@@ -31,8 +33,8 @@ def collect(
     waiting = account.depth + pipeline.uncommitted(account.next_seq)
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
-    tally = loaded.engine.tally
-    dead = [*map(str, plan.refused), *unreached(config, loaded.engine)]
+    tally, quarantine = loaded.engine.tally, pipeline.quarantine
+    idle = [*map(str, plan.refused), *unreached(config, loaded.engine)]
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -60,12 +62,32 @@ def collect(
         "rules": {
             "origin": loaded.origin,
             "running": len(plan.rules),
+            "correlations": len(plan.correlations),
             "always_candidates": len(plan.always),
             "error": rules.error or rules.bundles.refused,
-            "dead": dead[:MAX_LISTED],
-            "dead_count": len(dead),
+            "dead": idle[:MAX_LISTED],
+            "dead_count": len(idle),
             "undecided": {plan.rules[i].id: n for i, n in tally.undecided.items()},
+            "quarantined": [
+                {
+                    "rule_id": plan.rules[i].id,
+                    "title": plan.rules[i].title,
+                    "undecided": tally.undecided.get(i, 0),
+                    "skipped": tally.skipped.get(i, 0),
+                    "reason": tally.reasons.get(i, "it was in quarantine under the plan before"),
+                }
+                for i in sorted(loaded.engine.quarantined)
+            ],
+            "set_aside": quarantine
+            and {
+                "folder": str(quarantine.folder),
+                "events": quarantine.events,
+                "lost": quarantine.lost,
+                "bytes": quarantine.bytes(),
+                "max_bytes": quarantine.max_bytes,
+            },
         },
+        "memory": pipeline.alerting.memory.status(),
         "raw_log": {
             "log_id": log.log_id,
             "start": log.start,
@@ -81,21 +103,22 @@ def collect(
 
 
 def unreached(config: Config, engine: Engine) -> list[str]:
-    """The rules whose log source no input of the agent has."""
-    inputs = {(codec_of(item), item.logsource) for item in config.input}
-    return [
-        f"{rule.path}:{rule.line}: no input has its log source {'/'.join(rule.logsource)} ({rule.title})"
-        for i, rule in enumerate(engine.plan.rules)
-        if not any(engine.reaches(i, codec, logsource) for codec, logsource in inputs)
-    ]
+    """The rules that no input of the agent can make true: none has their log source, or none gives a field."""
+    inputs = [(codec_of(item), item.logsource) for item in config.input]
+    reasons = [(rule, reason) for rule in engine.plan.rules if (reason := dead(engine.plan, rule, inputs)) is not None]
+    told = [f"{rule.path}:{rule.line}: {reason} ({rule.title})" for rule, reason in reasons]
+    for one in starved(engine.plan.correlations, (rule.id for rule, _ in reasons)):
+        told.append(f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})")
+    return told
 
 
 def render(status: dict[str, Any]) -> list[str]:
     """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
-    alerts, rules, log = status["alerts"], status["rules"], status["raw_log"]
+    alerts, rules, log, memory = status["alerts"], status["rules"], status["raw_log"], status["memory"]
     lines = [
         f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}",
-        f"rules    {rules['running']} from {rules['origin']}, {rules['always_candidates']} always candidates,"
+        f"rules    {rules['running']} and {rules['correlations']} correlations from {rules['origin']},"
+        f" {rules['always_candidates']} always candidates,"
         f" {rules['dead_count']} dead; plan {status['plan_digest'][:12]}",
     ]
     if rules["error"]:
@@ -103,6 +126,15 @@ def render(status: dict[str, Any]) -> list[str]:
     lines += [f"         dead: {reason}" for reason in rules["dead"][:SHOWN]]
     if rules["dead_count"] > SHOWN:
         lines.append(f"         … and {rules['dead_count'] - SHOWN} more dead: vedette status --json")
+    lines += [
+        f"         quarantined: {rule['title']} ({rule['rule_id']}): undecided on {rule['undecided']} events,"
+        f" not asked on {rule['skipped']}: {rule['reason']}"
+        for rule in rules.get("quarantined", [])[:SHOWN]
+    ]
+    if rules.get("undecided") and rules.get("set_aside"):
+        lines.append(
+            f"         {sum(rules['undecided'].values())} undecided, set aside in {rules['set_aside']['folder']}"
+        )
     lines.append(f"{'input':<16}{'received':>12}{'stored':>12}{'judged':>12}{'backlog':>9}  dropped, lost")
     for name, counts in status["inputs"].items():
         reasons = {**counts["dropped"], **counts["lost"]}
@@ -116,8 +148,12 @@ def render(status: dict[str, Any]) -> list[str]:
         f"alerts   made {alerts['made']} = receipted {alerts['receipted']} + in outbox {alerts['in_outbox']}",
         f"bytes    in {total_in:,}, sent {status['totals'].get('bytes_sent', 0):,};"
         f" raw log {log['bytes']:,} of {log['max_bytes']:,} on disk" + (" (FULL: inputs pause)" if log["full"] else ""),
+        f"memory   {memory['groups']} groups, {memory['bytes']:,} of {memory['max_bytes']:,} bytes,"
+        f" {memory['evicted']} evicted; {memory['late']} events late; {memory['folded']} alerts folded",
         f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
+    if memory["started_empty"]:
+        lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [f"BROKEN   {reason}" for reason in status["identity_broken"]] or ["account  adds up"]
     return lines

@@ -1,6 +1,6 @@
 """The agent's one LMDB environment: what must change together changes in one transaction. The only lmdb import.
 
-Four tables; each value is 4 bytes of CRC-32 (big-endian, over key and content) and the content:
+Five tables; each value is 4 bytes of CRC-32 (big-endian, over key and content) and the content:
 
 =========  ============================  ==================================================================
 table      key                           content
@@ -10,6 +10,7 @@ table      key                           content
 ``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
+``state``  number, 8 bytes big-endian    what judging remembers, in the order to be read (``state/memory.py``)
 =========  ============================  ==================================================================
 
 * ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment
@@ -29,7 +30,7 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -47,11 +48,13 @@ from vedette.event import Cursor, FilePosition
 RING_ALERTS = 10_000
 RING_BYTES = 64 << 20
 MAX_FILES = 100_000
+STATE_BYTES = 64 << 20
+"""Of deltas of the state, from which on they are merged."""
 CHECKSUM = 4
 """Bytes before each value's content."""
 
-_META, _FILES, _OUTBOX, _RING = b"meta", b"files", b"outbox", b"ring"
-_TABLES = (_META, _FILES, _OUTBOX, _RING)
+_META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
+_TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,8 @@ class Store:
 
     def __init__(self, env: lmdb.Environment, folder: Path, tables: dict[bytes, Any], owner: int | None) -> None:
         self._env, self._folder, self._tables, self._owner = env, folder, tables, owner
+        self._state_bytes = 0
+        """Of deltas since the state was last merged, or since the store was opened."""
 
     @classmethod
     def open(cls, folder: Path, *, readonly: bool = False, map_bytes: int = 1 << 30) -> Store:
@@ -158,8 +163,10 @@ class Store:
         counters: Mapping[str, Any],
         positions: Iterable[FilePosition],
         alerts: Sequence[tuple[int, bytes]],
+        state: bytes = b"",
     ) -> None:
-        """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made.
+        """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
+        ``state``: what changed in what judging remembers.
 
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
         (ValueError).
@@ -179,6 +186,8 @@ class Store:
                 record = (path, position.inode, position.fingerprint, position.position, account.commits)
                 self._put(txn, _FILES, _file_key(path, position.inode), msgpack.packb(record))
             self._trim_files(txn)
+            if state:
+                self._append_state(txn, state)
             self._put_account(
                 txn,
                 replace(
@@ -189,6 +198,35 @@ class Store:
                     commits=account.commits + 1,
                 ),
             )
+
+    def state(self) -> list[bytes]:
+        """What judging remembered at the last commit: parts, in their order."""
+        with self._read() as txn:
+            entries = _entries(txn.cursor(self._tables[_STATE]).iternext())
+            parts = [self._content(_STATE, key, value) for key, value in entries]
+        self._state_bytes = sum(map(len, parts))
+        return parts
+
+    def merge_state(self, merged: Callable[[Sequence[bytes]], list[bytes]], above: int = STATE_BYTES) -> bool:
+        """Put fewer parts in place of many when the deltas have come to more than ``above`` bytes; True when done.
+
+        A write transaction of its own: what it leaves means the same.
+        """
+        if self._state_bytes <= above:
+            return False
+        parts = merged(self.state())
+        with self._write() as txn:
+            txn.drop(self._tables[_STATE], delete=False)
+            for part in parts:
+                self._append_state(txn, part)
+        self._state_bytes = 0
+        return True
+
+    def _append_state(self, txn: lmdb.Transaction, part: bytes) -> None:
+        cursor = txn.cursor(self._tables[_STATE])
+        number = _seq(bytes(cursor.key())) + 1 if cursor.last() else 1
+        self._put(txn, _STATE, _seq_key(number), part)
+        self._state_bytes += len(part)
 
     def pending(self, after_seq: int = 0, limit: int = 1000) -> tuple[list[tuple[int, bytes]], list[int]]:
         """The first ``limit`` alerts above ``after_seq`` without a receipt; then the seqs of damaged ones there."""

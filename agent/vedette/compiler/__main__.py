@@ -1,4 +1,5 @@
-"""``python -m vedette.compiler OUT PATH…``: rule files to a built rule set, in a process of its own.
+"""``python -m vedette.compiler OUT PATH… [--pipeline=FILE…] [--lookup=FILE…]``: rule files to a built rule set, in a
+process of its own.
 
 The agent starts this when its rule directory changes, so that seconds of parsing and compiling neither stall its loop
 nor stay in its memory. A sample of traffic on standard input (raw lines, may be empty) guides the choice of literals.
@@ -15,13 +16,20 @@ from pathlib import Path
 import orjson
 
 from vedette.compiler.build import build
+from vedette.compiler.pipelines import load
 from vedette.engine.artifact import Artifact
 
 
 def main(arguments: Sequence[str]) -> int:
-    out, *paths = map(Path, arguments)
+    named: dict[str, list[Path]] = {"--pipeline": [], "--lookup": []}
+    paths: list[Path] = []
+    for argument in arguments:
+        option, _, value = argument.partition("=")
+        named.get(option, paths).append(Path(value if option in named else argument))
+    out, *paths = paths
     try:
-        plan = build(paths, sample=sys.stdin.buffer.read())
+        pipelines = load(named["--pipeline"], named["--lookup"])
+        plan = build(paths, sample=sys.stdin.buffer.read(), pipelines=pipelines)
         if not plan.rules:
             reasons = "; ".join(map(str, plan.refused[:3])) or "no rule file found"
             raise ValueError(f"no rule can run: {reasons}")

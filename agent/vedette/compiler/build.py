@@ -9,7 +9,9 @@ from vedette.compiler import plan as plans
 from vedette.compiler import sigma
 from vedette.compiler.ir import Rule
 from vedette.compiler.literals import Cost, candidates, guess
+from vedette.compiler.pipelines import NONE, Pipelines
 from vedette.compiler.plan import Plan
+from vedette.compiler.relation import Correlation
 from vedette.compiler.sigma import RuleSet
 from vedette.engine.prefilter import measured
 
@@ -17,43 +19,43 @@ MAX_SAMPLE = 16 << 20
 """Bytes of a sample that are looked at."""
 
 
-def build(paths: Iterable[Path], *, sample: bytes = b"") -> Plan:
-    """The plan of all rules at ``paths``; refused rules are listed in it.
+def build(paths: Iterable[Path], *, sample: bytes = b"", pipelines: Pipelines = NONE) -> Plan:
+    """The plan of all rules at ``paths``, as ``pipelines`` map them; refused rules are listed in it.
 
     ``sample``: lines of the traffic to be judged, for choosing rare literals; without it their rareness is guessed.
     Raises FileNotFoundError for a path that does not exist.
     """
-    return from_rules(sigma.load(paths), sample=sample)
+    return from_rules(sigma.load(paths, pipelines), sample=sample)
 
 
-def from_text(text: str, *, sample: bytes = b"") -> Plan:
+def from_text(text: str, *, sample: bytes = b"", pipelines: Pipelines = NONE) -> Plan:
     """The plan of the rules in one YAML text."""
-    rules = RuleSet()
+    rules = RuleSet(pipelines=pipelines)
     sigma.add(rules, text)
     return from_rules(rules, sample=sample)
 
 
 def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
-    """The plan of parsed rules."""
+    """The plan of parsed rules, with their filters."""
+    sigma.finish(rules)
     cost: Cost = guess
     if sample:
         literals: set[bytes] = set()
         for rule in rules.rules:
             literals |= candidates(rule.expr, rules.predicates)
         cost = measured(literals, sample[:MAX_SAMPLE])
-    return plans.build(rules.rules, rules.predicates, rules.refused, cost)
+    return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations)
 
 
-def described(rules: Iterable[Rule]) -> list[dict[str, object]]:
-    """One JSON-able row per rule: what a bundle's ``rules.json`` and ``rules list`` show."""
-    return [
-        {
-            "id": rule.id,
-            "title": rule.title,
-            "level": rule.level,
-            "tags": list(rule.tags),
-            "logsource": {name: value for name, value in rule.logsource._asdict().items() if value},
-            "digest": rule.digest,
-        }
-        for rule in rules
-    ]
+def described(plan: Plan) -> list[dict[str, object]]:
+    """One JSON-able row per rule and correlation: what a bundle's ``rules.json`` and ``rules list`` show."""
+    rows: list[dict[str, object]] = []
+    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
+    for one in every:
+        row: dict[str, object] = {"id": one.id, "title": one.title, "level": one.level, "tags": list(one.tags)}
+        if isinstance(one, Rule):
+            row["logsource"] = {name: value for name, value in one.logsource._asdict().items() if value}
+        else:
+            row["correlation"] = {"type": one.kind.value, "rules": [slot.rule_id for slot in one.slots]}
+        rows.append({**row, "digest": one.digest, "alerts": one.id not in plan.silent})
+    return rows

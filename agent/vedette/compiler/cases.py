@@ -4,11 +4,19 @@
 - no_match: "another"
 - match: {event: {field: value}, codec: json}          # a structured event
 - match: {raw: "…", codec: mqtt, topic: plant/press/1}
+- sequence:                                            # of a correlation: events and when they happen, in any order
+    - {raw: "a raw line", at: "2026-11-21T10:00:00Z"}
+    - {event: {field: value}, at: "2026-11-21T10:00:05Z"}
+  expect: 1                                            # how often it fires
+
+In a file with several rules ``match`` and ``no_match`` are about each detection, ``sequence`` about the one correlation
+that makes alerts, unless the item has a ``rule:`` beside: an id or a title.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +24,13 @@ import orjson
 import yaml
 
 from vedette.compiler.ir import Rule
-from vedette.engine.selftest import Case
+from vedette.compiler.plan import Plan
+from vedette.engine.selftest import Case, Sequence, Timed
 from vedette.inputs.decode import CODECS
+from vedette.inputs.values import time_of
 
 _KEYS = {"raw", "event", "codec", "topic"}
+_OUTCOMES = {"match", "no_match", "sequence"}
 
 
 def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
@@ -27,32 +38,110 @@ def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
     cases: list[Case] = []
     mistakes: list[str] = []
     for rule in rules:
-        path = Path(rule.path)
-        path = path.with_name(path.stem + ".test.yml")
-        if not path.exists():
-            continue
+        for item, where in _items(rule.path, mistakes):
+            try:
+                if _about(item, rule.id, rule.title) and "sequence" not in item:
+                    cases.append(_case(rule.id, item, where))
+            except (ValueError, TypeError) as error:
+                mistakes.append(f"{where}: {error}")
+    return cases, list(dict.fromkeys(mistakes))
+
+
+def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
+    """The timed cases of correlations beside their files, and what is wrong with them."""
+    found: list[Sequence] = []
+    mistakes: list[str] = []
+    for path in dict.fromkeys(c.path for c in plan.correlations):
+        here = [c for c in plan.correlations if c.path == path]
+        for item, where in _items(path, []):
+            if not isinstance(item, Mapping) or "sequence" not in item:
+                continue
+            if "rule" in item:
+                meant = [c for c in here if item["rule"] in (c.id, c.title)]
+            else:
+                meant = [c for c in here if c.id not in plan.silent]
+            try:
+                if len(meant) != 1:
+                    raise ValueError("which correlation? Say it by 'rule': its id or title")
+                found.append(_sequence(meant[0].id, item, where))
+            except (ValueError, TypeError) as error:
+                mistakes.append(f"{where}: {error}")
+    return found, mistakes
+
+
+def tested(plan: Plan, cases: Iterable[Case], timed: Iterable[Sequence]) -> set[str]:
+    """The ids of rules and correlations that have a test: those below a tested correlation, too."""
+    ids = {case.rule_id for case in cases} | {case.rule_id for case in timed}
+    below = {c.id: [slot.rule_id for slot in c.slots] for c in plan.correlations}
+    waiting = list(ids)
+    while waiting:
+        for rule_id in below.get(waiting.pop(), ()):
+            if rule_id not in ids:
+                ids.add(rule_id)
+                waiting.append(rule_id)
+    return ids
+
+
+def _about(item: Any, rule_id: str, title: str) -> bool:
+    return not isinstance(item, Mapping) or "rule" not in item or item["rule"] in (rule_id, title)
+
+
+def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:
+    """The items of the test file beside a rule's file, each with its place."""
+    path = Path(rule_path)
+    path = path.with_name(path.stem + ".test.yml")
+    if path.exists():
         try:
             text = path.read_text("utf-8")
             items, nodes = yaml.safe_load(text), yaml.compose(text)
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             mistakes.append(f"{path}: cannot be read: {error}")
-            continue
+            return
         if not isinstance(items, list) or not isinstance(nodes, yaml.SequenceNode):
-            mistakes.append(f"{path}: expects a list of '- match: …' and '- no_match: …'")
-            continue
+            mistakes.append(f"{path}: expects a list of '- match: …', '- no_match: …' and '- sequence: …'")
+            return
         for item, node in zip(items, nodes.value, strict=True):
-            where = f"{path}:{node.start_mark.line + 1}"
-            try:
-                cases.append(_case(rule.id, item, where))
-            except (ValueError, TypeError) as error:
-                mistakes.append(f"{where}: {error}")
-    return cases, mistakes
+            yield item, f"{path}:{node.start_mark.line + 1}"
 
 
 def _case(rule_id: str, item: Any, where: str) -> Case:
-    if not isinstance(item, Mapping) or len(item) != 1 or not set(item) <= {"match", "no_match"}:
-        raise ValueError("expects one of 'match' and 'no_match'")
-    ((outcome, event),) = item.items()
+    outcomes = _OUTCOMES & set(item) if isinstance(item, Mapping) else set()
+    if len(outcomes) != 1 or not set(item) <= {*outcomes, "rule"}:
+        raise ValueError("expects one of 'match', 'no_match' and 'sequence', and perhaps 'rule'")
+    (outcome,) = outcomes
+    raw, codec, topic = _event(item[outcome])
+    return Case(rule_id, outcome == "match", raw, codec, topic, where)
+
+
+def _sequence(rule_id: str, item: Mapping[str, Any], where: str) -> Sequence:
+    expect, events = item.get("expect", 1), item["sequence"]
+    if not set(item) <= {"sequence", "expect", "rule"}:
+        raise ValueError("expects 'sequence', and perhaps 'expect' and 'rule'")
+    if type(expect) is not int or expect < 0:
+        raise ValueError(f"expect: how often the correlation fires, not {expect!r}")
+    if not isinstance(events, list) or not events:
+        raise ValueError("sequence: expects a list of events, each with 'at'")
+    timed = []
+    for event in events:
+        if not isinstance(event, Mapping) or "at" not in event:
+            raise ValueError('an event of a sequence says when it happens: {raw: …, at: "2026-11-21T10:00:00Z"}')
+        rest = {key: value for key, value in event.items() if key != "at"}
+        timed.append(Timed(*_event(rest), _time(event["at"])))
+    return Sequence(rule_id, expect, tuple(timed), where)
+
+
+def _time(value: Any) -> int:
+    """UTC microseconds of what YAML gives for a time."""
+    if isinstance(value, datetime):
+        return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+    time = time_of(value, UTC)
+    if time is None:
+        raise ValueError(f'at: expects a time such as "2026-11-21T10:00:00Z", not {value!r:.60}')
+    return time
+
+
+def _event(event: Any) -> tuple[bytes, str, str]:
+    """The bytes, codec and topic of an event as it is written in a test."""
     if isinstance(event, str):
         event = {"raw": event}
     if not isinstance(event, Mapping) or not set(event) <= _KEYS or ("raw" in event) == ("event" in event):
@@ -62,4 +151,4 @@ def _case(rule_id: str, item: Any, where: str) -> Case:
     codec = str(event.get("codec", "mqtt" if topic else "json" if "event" in event else "auto"))
     if codec not in CODECS:
         raise ValueError(f"codec {codec!r} is not one of {', '.join(CODECS)}")
-    return Case(rule_id, outcome == "match", raw, codec, topic, where)
+    return raw, codec, topic

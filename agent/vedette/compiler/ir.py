@@ -11,7 +11,10 @@ each operator, for a decoded field value ``v``:
 * ``NUMBER`` is equality by value with a number, or by text with a string; ``LT`` … ``GTE`` compare numbers and
   strings that are written as numbers;
 * ``NULL`` holds when the field is absent or null; ``EXISTS`` when it is present, null or not;
-* ``FIELD_*`` compare two fields of the same event as texts.
+* ``FIELD_*`` compare two fields of the same event as texts;
+* ``TIME_PART`` is equality of a number with the minute, hour, day, week (ISO 8601), month or year of the time that the
+  text is written as, taken as it is written, whatever its zone; a number is seconds (or milli-, micro-, nanoseconds)
+  since 1970 in UTC (``engine/timepart.py``).
 
 A predicate whose field is ``KEYWORDS`` tests every keyword text of the event (``Record.keywords``); ``EXACT`` does
 not occur there, because a Sigma keyword is searched in the text.
@@ -27,6 +30,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from vedette.compiler.relation import Suppress
 from vedette.event import LogSource
 
 KEYWORDS = ""
@@ -118,20 +122,24 @@ class Rule:
     digest: str
     path: str
     line: int
+    suppress: Suppress | None = None
 
 
 class Refusal(NamedTuple):
-    """A rule that does not run, and why."""
+    """A rule that does not run, and why. ``column`` counts from 1, 0 is unknown; ``hint``: lines to write instead."""
 
     path: str
     line: int
     rule_id: str
     title: str
     reason: str
+    column: int = 0
+    hint: str = ""
 
     def __str__(self) -> str:
         name = f" ({self.title})" if self.title else ""
-        return f"{self.path}:{self.line}: {self.reason}{name}"
+        column = f":{self.column}" if self.column else ""
+        return f"{self.path}:{self.line}{column}: {self.reason}{name}"
 
 
 def tests(expr: Expr) -> Iterator[int]:

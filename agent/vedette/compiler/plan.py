@@ -4,7 +4,7 @@ A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and
 ``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
 digest give the same matches, however they search.
 
-Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused]``.
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations]``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from typing import Any
 
 import msgpack
 
+from vedette.compiler import relation
 from vedette.compiler.ir import Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.compiler.literals import Cost, guess, required
+from vedette.compiler.relation import Correlation, suppress_of
 from vedette.event import LogSource
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,24 @@ class Plan:
     rules: tuple[Rule, ...]
     literals: tuple[frozenset[bytes] | None, ...]
     refused: tuple[Refusal, ...] = ()
+    correlations: tuple[Correlation, ...] = ()
 
     @cached_property
     def digest(self) -> str:
         """Hex digest of the meaning: rule ids, levels and texts that reach alerts, and each rule's own digest."""
-        described = sorted([r.id, r.title, r.level, list(r.tags), list(r.fields), r.digest] for r in self.rules)
+        described: list[list[Any]] = sorted(
+            [r.id, r.title, r.level, list(r.tags), list(r.fields), r.digest, *_suppressed(r)] for r in self.rules
+        )
+        described += sorted(
+            [c.id, c.title, c.level, list(c.tags), c.digest, c.generate, *_suppressed(c)] for c in self.correlations
+        )
         return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
+
+    @cached_property
+    def silent(self) -> frozenset[str]:
+        """The ids of rules and correlations that make no alerts: all that refer to them look at them for themselves."""
+        shown = {slot.rule_id for c in self.correlations if c.generate for slot in c.slots}
+        return frozenset(slot.rule_id for c in self.correlations for slot in c.slots) - shown
 
     @cached_property
     def literal_digest(self) -> str:
@@ -66,6 +80,7 @@ class Plan:
                     [_rule_row(rule) for rule in self.rules],
                     [sorted(x) if x is not None else None for x in self.literals],
                     [list(x) for x in self.refused],
+                    [relation.to_row(c) for c in self.correlations],
                 ]
             )
         )
@@ -74,42 +89,80 @@ class Plan:
     def from_bytes(cls, data: bytes) -> Plan:
         """Raises ValueError when ``data`` is not a plan of this format."""
         try:
-            form, predicates, rules, literals, refused = msgpack.unpackb(data, use_list=True, strict_map_key=True)
+            form, *parts = msgpack.unpackb(data, use_list=True, strict_map_key=True)
             if form != FORMAT:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
+            predicates, rules, literals, refused, correlations = parts
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in literals),
                 tuple(Refusal(*x) for x in refused),
+                tuple(relation.from_row(row) for row in correlations),
             )
+            relation.ordered(plan.correlations)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
+        ids = {rule.id for rule in plan.rules}
+        bad += [c.id for c in plan.correlations if any(not s.correlation and s.rule_id not in ids for s in c.slots)]
         if bad or len(plan.literals) != len(plan.rules):
             raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
         return plan
 
 
 def build(
-    rules: Iterable[Rule], predicates: Iterable[Predicate], refused: Iterable[Refusal] = (), cost: Cost = guess
+    rules: Iterable[Rule],
+    predicates: Iterable[Predicate],
+    refused: Iterable[Refusal] = (),
+    cost: Cost = guess,
+    correlations: Iterable[Correlation] = (),
 ) -> Plan:
     """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
     rules, predicates = tuple(rules), tuple(predicates)
-    return Plan(predicates, rules, tuple(required(rule.expr, predicates, cost) for rule in rules), tuple(refused))
+    literals = tuple(required(rule.expr, predicates, cost) for rule in rules)
+    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations))
+
+
+def _suppressed(rule: Rule | Correlation) -> list[Any]:
+    return [] if rule.suppress is None else rule.suppress.to_row()
 
 
 def _rule_row(r: Rule) -> list[Any]:
     expr: Any = dump(r.expr)
-    return [r.id, r.title, r.level, r.tags, list(r.logsource), r.fields, expr, r.digest, r.path, r.line]
+    return [
+        r.id,
+        r.title,
+        r.level,
+        r.tags,
+        list(r.logsource),
+        r.fields,
+        expr,
+        r.digest,
+        r.path,
+        r.line,
+        *_suppressed(r),
+    ]
 
 
 def _rule(row: list[Any]) -> Rule:
-    rule_id, title, level, tags, source, fields, expr, digest, path, line = row
+    rule_id, title, level, tags, source, fields, expr, digest, path, line, *suppress = row
     parsed: Expr = load(expr)
     _all(str, [rule_id, title, level, digest, path, *tags, *source, *fields])
     _all(int, [line])
-    return Rule(rule_id, title, level, tuple(tags), LogSource(*source), tuple(fields), parsed, digest, path, line)
+    return Rule(
+        rule_id,
+        title,
+        level,
+        tuple(tags),
+        LogSource(*source),
+        tuple(fields),
+        parsed,
+        digest,
+        path,
+        line,
+        suppress_of(suppress or None),
+    )
 
 
 def _predicate(row: list[Any]) -> Predicate:

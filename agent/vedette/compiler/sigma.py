@@ -1,8 +1,11 @@
 """Sigma YAML to the intermediate form. pySigma parses; the meaning is ours (``compiler/ir.py``).
 
-A file may hold several documents. Each that is a single detection becomes one ``ir.Rule``; each that cannot run
-becomes one ``ir.Refusal`` with file, line and reason, and the others go on. The line is that of the part at fault:
-the detection item, else the condition, else the document.
+A file may hold several documents, also a collection (``compiler/documents.py``). Each that is a single detection
+becomes one ``ir.Rule``; each that cannot run becomes one ``ir.Refusal`` with file, line, column and reason, and the
+others go on. The place is that of the part at fault: the detection item, else the condition, else the document.
+
+A **filter** (``filter:`` document) of any file is joined by AND to the rules that it names and whose log source is
+within its own: ``finish`` does so when all files are read.
 
 Needs the extra ``vedette[rules]``. Nothing on an installed edge imports this module.
 """
@@ -11,13 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import yaml
+from sigma import modifiers
 from sigma.conditions import (
     ConditionAND,
     ConditionFieldEqualsValueExpression,
@@ -26,9 +31,10 @@ from sigma.conditions import (
     ConditionValueExpression,
 )
 from sigma.exceptions import SigmaError, SigmaRuleLocation
+from sigma.filters import SigmaFilter
 from sigma.modifiers import SigmaExpandModifier
-from sigma.rule import SigmaDetection, SigmaDetectionItem, SigmaRule
-from sigma.rule.base import SigmaYAMLLoader
+from sigma.rule import SigmaDetection, SigmaRule
+from sigma.rule.attributes import SigmaStatus
 from sigma.types import (
     Placeholder,
     SigmaBool,
@@ -48,6 +54,8 @@ from sigma.types import (
     SpecialChars,
 )
 
+from vedette.compiler import legacy
+from vedette.compiler.documents import RuleLoader, child, collected
 from vedette.compiler.ir import (
     ANY,
     KEYWORDS,
@@ -64,12 +72,49 @@ from vedette.compiler.ir import (
     dump,
     fold,
 )
+from vedette.compiler.pipelines import NONE, POLICY, Pipelines
+from vedette.compiler.relation import MAX_SPAN, Correlation, Suppress
 from vedette.engine.patterns import End, fallback, search
 from vedette.engine.scan import refused
 from vedette.event import LogSource
 
+
+class SigmaPlaceholderModifier(SigmaExpandModifier):
+    """``expand`` as the specification has it: ``\\%`` is a percent sign, ``\\%plain%name%`` has one placeholder."""
+
+    def modify(self, val: SigmaString | SigmaRegularExpression) -> SigmaString | SigmaRegularExpression:
+        whole, percent = (val.regexp, r"\%") if isinstance(val, SigmaRegularExpression) else (val, "%")
+        parts: list[Any] = []
+        for part in whole.s:
+            if not isinstance(part, str):
+                parts.append(part)
+                continue
+            for token in re.finditer(r"\\%|%([^%\\]+)%|[^%\\]+|.", part, re.S):
+                text = percent if token[0] == r"\%" else token[0]
+                if token[1] is not None:
+                    parts.append(Placeholder(token[1]))
+                elif parts and isinstance(parts[-1], str):
+                    parts[-1] += text
+                else:
+                    parts.append(text)
+        whole.s = parts
+        return val
+
+
+modifiers.modifier_mapping["expand"] = SigmaPlaceholderModifier
+modifiers.reverse_modifier_mapping["SigmaPlaceholderModifier"] = "expand"
+modifiers.modifier_mapping.setdefault("utf16le", modifiers.SigmaWideModifier)  # Sigma 2.1's name of ``wide``
+
+MAX_EXPANSION = 10_000
+"""Values that the placeholders of one value may stand for."""
+
 MAX_DEPTH = 100
 """Nesting of a condition beyond which a rule is refused."""
+
+DESCRIPTIVE = frozenset(
+    ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
+)
+"""Attributes that tell people about a rule: a mistake in one is for ``rules lint`` and does not stop the rule."""
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
@@ -81,11 +126,37 @@ _FLAGS = {
 
 
 class Unsupported(ValueError):
-    """A rule asks for something valid that Vedette cannot do; ``part``: the key of the rule that it is about."""
+    """A rule asks for something valid that Vedette cannot do.
 
-    def __init__(self, reason: str, part: str = "") -> None:
+    ``part``: the key of the rule that it is about; ``hint``: what to write instead, lines of YAML.
+    """
+
+    def __init__(self, reason: str, part: str = "", hint: str = "") -> None:
         super().__init__(reason)
         self.part = part
+        self.hint = hint
+
+
+@dataclass(slots=True)
+class Filter:
+    """A ``filter:`` document; ``joined``: the ids of the rules that it is part of."""
+
+    parsed: SigmaFilter
+    document: Any
+    path: str
+    line: int
+    column: int
+    joined: set[str] = field(default_factory=set)
+
+
+class Document(NamedTuple):
+    """A ``correlation:`` document and where it stands."""
+
+    document: Any
+    path: str
+    line: int
+    column: int
+    node: Any
 
 
 @dataclass(slots=True)
@@ -96,6 +167,16 @@ class RuleSet:
     refused: list[Refusal] = field(default_factory=list)
     predicates: list[Predicate] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+    pipelines: Pipelines = NONE
+    filters: list[Filter] = field(default_factory=list)
+    written: dict[str, SigmaRule] = field(default_factory=dict)
+    """By id the rules as pySigma read them, after the pipelines."""
+    sources: dict[str, LogSource] = field(default_factory=dict)
+    """By id the log sources as the rules name them, before the pipelines."""
+    documents: list[Document] = field(default_factory=list)
+    """The correlations as they were written; ``finish`` compiles them."""
+    correlations: list[Correlation] = field(default_factory=list)
+    correlations_refused: list[Refusal] = field(default_factory=list)
     _index: dict[Predicate, int] = field(default_factory=dict)
 
     def leaf(self, predicate: Predicate) -> Leaf:
@@ -120,9 +201,9 @@ def rule_files(paths: Iterable[Path]) -> Iterator[Path]:
             raise FileNotFoundError(f"{path}: no such rule file or folder")
 
 
-def load(paths: Iterable[Path]) -> RuleSet:
+def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
     """All rules of the files and folders at ``paths``; a rule id that occurs twice is refused the second time."""
-    rules = RuleSet()
+    rules = RuleSet(pipelines=pipelines)
     for path in rule_files(paths):
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
@@ -137,15 +218,15 @@ def load(paths: Iterable[Path]) -> RuleSet:
 def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
     """Compile every document of one rule file into ``rules``."""
     try:
-        loader = SigmaYAMLLoader(content)
+        loader = RuleLoader(content)
         nodes: list[Any] = []
         while loader.check_node():
             nodes.append(loader.get_node())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         rules.refused.append(_not_yaml(path, 1, error))
         return
-    for node in nodes:
-        line = node.start_mark.line + 1
+    for node, borrowed in collected(nodes):
+        line, column = node.start_mark.line + 1, node.start_mark.column + 1
         try:
             document = loader.construct_document(node)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -156,24 +237,33 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
         known = document if isinstance(document, dict) else {}
         rule_id, title = str(known.get("id", "")), str(known.get("title", ""))
         try:
+            if "filter" in known:
+                rules.filters.append(_filter(document, path, line, column, rules.pipelines))
+                continue
+            if "correlation" in known:
+                rules.documents.append(Document(document, path, line, column, node))
+                continue
+            if borrowed and rule_id in rules.ids:  # one of a collection, whose documents share an id
+                document["id"] = _own_id(rule_id, rules.ids)
             rule = _rule(rules, document, path, line)
             rules.ids.add(rule.id)
             rules.rules.append(rule)
         except (SigmaError, Unsupported) as error:
-            at = _line_at_fault(node, document, error) or line
+            at, column = _place_at_fault(node, document, error) or (line, column)
             reason = str(error.args[0] if error.args else error)
-            rules.refused.append(Refusal(path, at, rule_id, title, reason))
+            rules.refused.append(Refusal(path, at, rule_id, title, reason, column, getattr(error, "hint", "")))
         except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
-            at = _line_at_fault(node, document, error) or line
+            at, column = _place_at_fault(node, document, error) or (line, column)
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
-            rules.refused.append(Refusal(path, at, rule_id, title, reason[:300]))
+            rules.refused.append(Refusal(path, at, rule_id, title, reason[:300], column))
 
 
 def _not_yaml(path: str, line: int, error: Exception) -> Refusal:
     mark = getattr(error, "problem_mark", None)
     reason = " ".join(str(getattr(error, "problem", None) or error).split())
-    return Refusal(path, mark.line + 1 if mark else line, "", "", f"not valid YAML: {reason}")
+    column = mark.column + 1 if mark else 0
+    return Refusal(path, mark.line + 1 if mark else line, "", "", f"not valid YAML: {reason}", column)
 
 
 def _repeated_key(document: Any) -> int | None:
@@ -199,27 +289,27 @@ def _repeated_key(document: Any) -> int | None:
 def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
     if not isinstance(document, dict):
         raise Unsupported(f"expects a mapping with title, logsource and detection, not {type(document).__name__}")
-    for key in ("correlation", "filter", "action"):
-        if key in document:
-            raise Unsupported(f"'{key}' documents are not supported yet; single detections are", key)
-    parsed = SigmaRule.from_dict(document, source=SigmaRuleLocation(Path(path), line))
+    if "action" in document:
+        raise Unsupported(f"action {document['action']!r:.40}: expects global, reset, or repeat after a rule", "action")
+    if (instead := legacy.correlation(document)) is not None:
+        raise Unsupported(*instead)
+    meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
+    parsed = SigmaRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     if not parsed.title:
         raise Unsupported("title is missing")
-    rule_id = str(parsed.id) if parsed.id else _derived_id(document)
+    if parsed.status is SigmaStatus.UNSUPPORTED:
+        raise Unsupported("its status is 'unsupported': by its author's word it cannot be used as it is", "status")
+    rule_id = str(parsed.id) if parsed.id else derived_id(document)
+    if parsed.id is None and rule_id in rules.ids:
+        rule_id = _own_id(rule_id, rules.ids)
     if rule_id in rules.ids:
         raise Unsupported(f"id {rule_id} is used by an earlier rule", "id")
     for detection in parsed.detection.detections.values():
         _check_placeholders(detection)
-    first = len(rules.predicates)
-    try:
-        conditions = [_expr(rules, condition.parsed) for condition in parsed.detection.parsed_condition]
-    except Exception:
-        for predicate in rules.predicates[first:]:  # a refused rule leaves no predicate behind
-            del rules._index[predicate]
-        del rules.predicates[first:]
-        raise
-    expr = conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
-    source = LogSource(parsed.logsource.product or "", parsed.logsource.category or "", parsed.logsource.service or "")
+    named = _source(parsed)
+    expr = _compiled(rules, parsed)
+    source = _source(parsed)
+    rules.written[rule_id], rules.sources[rule_id] = parsed, named
     return Rule(
         id=rule_id,
         title=parsed.title,
@@ -231,10 +321,130 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
         digest=meaning_digest(expr, rules.predicates, source),
         path=path,
         line=line,
+        suppress=suppress_of(parsed.custom_attributes),
     )
 
 
-def _derived_id(document: dict[str, Any]) -> str:
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def suppress_of(attributes: dict[str, Any]) -> Suppress | None:
+    """What a rule's own attribute ``suppress: {by: [field, …], for: 10m}`` asks for; raises Unsupported."""
+    asked = attributes.get("suppress")
+    if asked is None:
+        return None
+    wanted = "suppress expects {by: [field, …], for: 10m}"
+    if not isinstance(asked, dict) or set(asked) - {"by", "for"} or "for" not in asked:
+        raise Unsupported(wanted, "suppress")
+    by = asked.get("by") or []
+    by = [by] if isinstance(by, str) else by
+    if not isinstance(by, list) or not all(isinstance(name, str) for name in by):
+        raise Unsupported(f"{wanted}: by is a list of fields", "suppress")
+    match = re.fullmatch(r"([0-9]+)\s*([smhdw])", str(asked["for"]))
+    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
+    if not 0 < seconds * 1_000_000 <= MAX_SPAN:
+        raise Unsupported(f"{wanted}: for is a time of 1s to 366d, not {asked['for']!r}", "suppress")
+    return Suppress(tuple(by), float(seconds))
+
+
+def _source(parsed: SigmaRule) -> LogSource:
+    source = parsed.logsource
+    return LogSource(source.product or "", source.category or "", source.service or "")
+
+
+def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
+    """What ``parsed`` asks after the pipelines, which change it in place."""
+    first = len(rules.predicates)
+    try:
+        rules.pipelines.apply(parsed)
+        conditions = [_expr(rules, condition.parsed) for condition in parsed.detection.parsed_condition]
+    except Exception:
+        for predicate in rules.predicates[first:]:  # a refused rule leaves no predicate behind
+            del rules._index[predicate]
+        del rules.predicates[first:]
+        raise
+    return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
+
+
+def _filter(document: Any, path: str, line: int, column: int, pipelines: Pipelines) -> Filter:
+    """A filter, which is also tried by itself, so that its mistakes are its own and no rule's."""
+    parsed = SigmaFilter.from_dict(document, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
+    for detection in parsed.filter.detections.values():
+        _check_placeholders(detection)
+    _compiled(RuleSet(pipelines=pipelines), _as_rule(document, document.get("logsource")))
+    return Filter(parsed, document, path, line, column)
+
+
+def named(rules: RuleSet, rule_id: str) -> dict[Expr, str]:
+    """The names that a rule's author gave its parts: the expression of each search identifier."""
+    detections = rules.written[rule_id].detection.detections
+    known = RuleSet(list(rules.rules), [], list(rules.predicates), pipelines=rules.pipelines)
+    known._index.update(rules._index)
+    found = {
+        _expr(known, part.postprocess(rules.written[rule_id].detection)): name for name, part in detections.items()
+    }
+    return dict(reversed(found.items()))
+
+
+def _as_rule(document: Any, logsource: Any) -> SigmaRule:
+    """A filter's condition as a rule of its own, of the given log source: pipelines ask for it."""
+    detection = {key: value for key, value in document["filter"].items() if key != "rules"}
+    return SigmaRule.from_dict({"title": "filter", "logsource": logsource, "detection": detection}, policy=POLICY)
+
+
+def finish(rules: RuleSet) -> None:
+    """Join the filters to their rules and compile the correlations, once all rules are there; may be called again when
+    more were added.
+
+    A filter that names a rule which is not there is refused, but for the rules that are.
+    """
+    from vedette.compiler import correlation  # it builds on this module
+
+    rules.refused[:] = [refusal for refusal in rules.refused if not refusal.reason.startswith(_UNKNOWN_RULE)]
+    names = {written.name: rule_id for rule_id, written in rules.written.items() if written.name}
+    for one in rules.filters:
+        wanted = one.parsed.filter.rules
+        if isinstance(wanted, str):
+            targets = set(rules.written)
+        else:
+            targets = set()
+            for reference in wanted:
+                target = names.get(reference.reference, reference.reference)
+                if target in rules.written:
+                    targets.add(target)
+                else:
+                    reason = f"{_UNKNOWN_RULE} {reference.reference!r}, which is not among the rules"
+                    title, own_id = str(one.document.get("title", "")), str(one.document.get("id", ""))
+                    rules.refused.append(Refusal(one.path, one.line, own_id, title, reason, one.column))
+        for i, rule in enumerate(rules.rules):
+            if rule.id in targets - one.joined and _within(rules.sources[rule.id], one.parsed):
+                one.joined.add(rule.id)
+                logsource = {k: v for k, v in rules.sources[rule.id]._asdict().items() if v}
+                known = rule.expr.args if isinstance(rule.expr, And) else (rule.expr,)
+                expr = And((*known, _compiled(rules, _as_rule(one.document, logsource))))
+                digest = meaning_digest(expr, rules.predicates, rule.logsource)
+                rules.rules[i] = replace(rule, expr=expr, digest=digest)
+    correlation.finish(rules)
+
+
+_UNKNOWN_RULE = "the filter names the rule"
+
+
+def _within(source: LogSource, one: SigmaFilter) -> bool:
+    """True when a rule of ``source`` is of the filter's log source: what that leaves open may be anything."""
+    asked = (one.logsource.product, one.logsource.category, one.logsource.service)
+    return all(wanted is None or wanted == part for wanted, part in zip(asked, source, strict=True))
+
+
+def _own_id(rule_id: str, taken: Collection[str]) -> str:
+    """An id for one more rule where several have ``rule_id`` or a title in common; stable while their order is."""
+    number = 2
+    while (own := str(uuid.uuid5(uuid.NAMESPACE_OID, f"{rule_id}/{number}"))) in taken:
+        number += 1
+    return own
+
+
+def derived_id(document: dict[str, Any]) -> str:
     """A stable id for a rule that has none: from its title, so that a later edit keeps it."""
     return hashlib.blake2b(str(document.get("title")).encode(), digest_size=16).hexdigest()
 
@@ -272,6 +482,8 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
     match value:
         case SigmaExpansion():
             return Or(tuple(_value(rules, name, item) for item in value.values))
+        case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
+            return Or(tuple(_value(rules, name, item) for item in _replaced(value, rules.pipelines.lookups)))
         case SigmaString():
             return rules.leaf(_string(name, value))
         case SigmaRegularExpression():
@@ -280,8 +492,10 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
                 raise Unsupported(r"a regular expression holds a NUL character: write it as \x00")
             return rules.leaf(_readable(Predicate(name, Op.REGEX, str(value.regexp), True, flags)))
         case SigmaTimestampPart():
+            if name == KEYWORDS:
+                raise Unsupported("a part of a time needs a field")
             unit = value.timestamp_part.name.lower()
-            raise Unsupported(f"the modifier '{unit}' is not supported yet")
+            return rules.leaf(Predicate(name, Op.TIME_PART, _exact(value), option=unit))
         case SigmaBool():
             return rules.leaf(_plain(name, "true" if value.boolean else "false"))
         case SigmaNumber():
@@ -353,8 +567,6 @@ def _string(name: str, value: SigmaString) -> Predicate:
                     parts.append(STAR)
             case SpecialChars.WILDCARD_SINGLE:
                 parts.append(ANY)
-            case Placeholder():
-                raise Unsupported(f"the placeholder %{part.name}% has no value: no pipeline gives one")
             case _:
                 raise Unsupported(f"string part {part!r} is not supported")
     if name == KEYWORDS:
@@ -374,43 +586,96 @@ def _string(name: str, value: SigmaString) -> Predicate:
     return Predicate(name, Op.GLOB, tuple(parts), cased)
 
 
+def _replaced(value: SigmaString | SigmaRegularExpression, lookups: Mapping[str, tuple[str, ...]]) -> list[SigmaType]:
+    """``value`` once for each value of its placeholders; in a regular expression these are texts, ``*`` and ``?``
+    of them wildcards."""
+    parts: list[list[Any]] = [[]]
+    whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
+    for part in whole.s:
+        if not isinstance(part, Placeholder):
+            parts = [[*head, part] for head in parts]
+            continue
+        if part.name not in lookups:
+            raise Unsupported(f"the placeholder %{part.name}% has no value: no pipeline and no lookup gives one")
+        found = [SigmaString(text) for text in lookups[part.name]]
+        if len(parts) * len(found) > MAX_EXPANSION:
+            raise Unsupported(f"its placeholders stand for more than {MAX_EXPANSION:,} values")
+        tails = [[str(text.to_regex().regexp)] if whole is not value else text.s for text in found]
+        parts = [[*head, *tail] for head in parts for tail in tails]
+    made: list[SigmaType] = []
+    for one in parts:
+        if isinstance(value, SigmaRegularExpression):
+            source = "".join(part if isinstance(part, str) else "*" for part in one)  # |contains has put .* around it
+            made.append(SigmaRegularExpression(source, set(value.flags), POLICY))
+            continue
+        text = SigmaCasedString() if isinstance(value, SigmaCasedString) else SigmaString()
+        text.s = []
+        for part in one:
+            if isinstance(part, str) and text.s and isinstance(text.s[-1], str):
+                text.s[-1] += part
+            else:
+                text.s.append(part)
+        made.append(text)
+    return made
+
+
+_TAKE_TEXT = frozenset(
+    {
+        modifiers.SigmaFieldReferenceModifier,
+        modifiers.SigmaBase64Modifier,
+        modifiers.SigmaBase64OffsetModifier,
+        modifiers.SigmaWideModifier,
+        modifiers.SigmaUTF16Modifier,
+        modifiers.SigmaUTF16BEModifier,
+    }
+)
+
+
 def _check_placeholders(detection: SigmaDetection) -> None:
-    """Raise Unsupported for a placeholder: another modifier may have made plain text of its name."""
+    """Raise Unsupported for a placeholder under a modifier that has made something else of its name."""
     for item in detection.detection_items:
         if isinstance(item, SigmaDetection):
             _check_placeholders(item)
-        elif isinstance(item, SigmaDetectionItem) and SigmaExpandModifier in item.modifiers:
+        elif SigmaPlaceholderModifier in item.modifiers and _TAKE_TEXT.intersection(item.modifiers):
             for value in item.original_value or ():
                 if isinstance(value, SigmaString) and (name := re.search(r"%[^%]+%", value.original)):
-                    raise Unsupported(f"the placeholder {name[0]} has no value: no pipeline gives one")
+                    raise Unsupported(
+                        f"the placeholder {name[0]} has no value yet when it is encoded: modifiers come first"
+                    )
 
 
-def _line_at_fault(node: Any, document: Any, error: Exception) -> int | None:
-    """The line of the first detection item that is refused by itself, else of the condition or of the part of the
-    rule that ``error`` is about; None: unknown."""
+def _place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int] | None:
+    """Line and column of the first detection item that is refused by itself, else of the condition or of the part of
+    the rule that ``error`` is about; None: unknown."""
     part = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
-    part = {"identifier": "id", "recursion": "condition"}.get(part, part)
+    part = {"identifier": "id", "recursion": "condition", "filtercondition": "filter",
+            "filterrulereference": "filter"}.get(part, part)  # fmt: skip
     if isinstance(error, Unsupported):
         part = error.part
-    selections = _child(node, "detection")
+    kind = "filter" if child(node, "filter") is not None else "detection"
+    selections = child(node, kind)
     if isinstance(selections, yaml.MappingNode) and isinstance(document, dict):
         for key, value in selections.value:
-            if key.value == "condition":
+            if key.value in ("condition", "rules" if kind == "filter" else "condition"):
                 continue
-            for item, item_node in _items(document["detection"].get(key.value), key, value):
+            for item, item_node in _items(document[kind].get(key.value), key, value):
                 try:
-                    detection = SigmaDetection.from_definition(item)
+                    detection = SigmaDetection.from_definition(item, policy=POLICY)
                     _check_placeholders(detection)
                     _expr(RuleSet(), detection.postprocess(_NO_DETECTIONS))
                 except Exception:  # whatever it is, it is the fault being looked for
-                    return int(item_node.start_mark.line) + 1
+                    return _place(item_node)
         if part == "condition":
             node = selections
     if isinstance(node, yaml.MappingNode):
         for key, _ in node.value:
             if key.value == part:
-                return int(key.start_mark.line) + 1
+                return _place(key)
     return None
+
+
+def _place(node: Any) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 _NO_DETECTIONS: Any = None
@@ -429,11 +694,3 @@ def _items(definition: Any, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
             yield from _items(item, item_node, item_node)
     else:
         yield definition, key
-
-
-def _child(node: Any, name: str) -> Any:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == name:
-                return value
-    return None

@@ -7,9 +7,9 @@ says the same without groups, bits or Hyperscan, and property tests hold the two
 
 Within a group, equality is one dictionary look-up; patterns (regexes, globs) are one Hyperscan scan, so their time is
 linear and their meaning the same in every group; plain searches join it, and without patterns it is worth while from
-``SCAN_FROM`` of them (``patterns.py``). Patterns that Hyperscan refuses run on the ``regex`` module with ``TIMEOUT``
-per value. A timeout is never "no match": the predicate is *undecided* for the event, and so is each rule whose truth
-hangs on it, no other.
+``SCAN_FROM`` of them (``patterns.py``). Patterns that Hyperscan refuses run in bounded time on another engine
+(``engine/fallback.py``). A timeout is never "no match": the predicate is *undecided* for the event, and so is each rule
+whose truth hangs on it, no other. A rule that raises is undecided, too: a defect in one rule takes no other with it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from vedette.compiler.ir import (
     text,
 )
 from vedette.compiler.plan import Plan
+from vedette.engine import timepart
+from vedette.engine.fallback import TIMEOUT, Undecided, Watch
 from vedette.engine.patterns import PAD, End, counts, fallback, search
 from vedette.engine.scan import Pattern, Scanner, refused
 from vedette.inputs.decode import ABSENT, Record
@@ -46,18 +48,11 @@ from vedette.inputs.decode import ABSENT, Record
 SCAN_FROM = 8
 """Searches in a group from which one Hyperscan scan is cheaper than as many string operations."""
 
-TIMEOUT = 0.05
-"""Seconds that one fallback regex may take for one value."""
-
 PATTERNS = frozenset({Op.GLOB, Op.REGEX})
 SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
 
 Test = Callable[[str, str], object]
 """(text, folded text) -> truth."""
-
-
-class Undecided(Exception):
-    """A predicate could not be decided within its time bound."""
 
 
 class Group:
@@ -72,6 +67,7 @@ class Group:
         "_others",
         "_present",
         "_raw",
+        "_watch",
         "field",
         "size",
     )
@@ -82,6 +78,7 @@ class Group:
         predicates: Sequence[Predicate],
         not_scanned: Collection[Predicate],
         load: Callable[[str, list[Pattern]], Scanner],
+        watch: Watch,
     ) -> None:
         """``load(kind, patterns)`` gives the scanner of this group's ``folded`` or ``raw`` searches.
 
@@ -89,6 +86,7 @@ class Group:
         """
         self.field = name
         self.size = len(predicates)
+        self._watch = watch
         self._absent = self._present = 0
         self._exact: dict[str, int] = {}
         self._exact_cased: dict[str, int] = {}
@@ -112,7 +110,7 @@ class Group:
                 case _ if p.op in SEARCHES and p not in not_scanned:
                     (raw if p.cased else folded).append((bit, p))
                 case _:
-                    self._others.append((bit, _plain_test(p)))
+                    self._others.append((bit, _plain_test(p, watch)))
         self._folded = self._searches(folded, "folded", load)
         self._raw = self._searches(raw, "raw", load)
 
@@ -121,9 +119,9 @@ class Group:
     ) -> _Scan | None:
         """The scan of ``searches``; None when they are few and plain: then they are tests."""
         if len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches):
-            self._others.extend((bit, _plain_test(p)) for bit, p in searches)
+            self._others.extend((bit, _plain_test(p, self._watch)) for bit, p in searches)
             return None
-        return _Scan(searches, load(kind, [search(p).pattern for _, p in searches]))
+        return _Scan(searches, load(kind, [search(p).pattern for _, p in searches]), self._watch)
 
     def bits(self, value: Any) -> int:
         """The truth of every predicate for a field value (``ABSENT`` when the event has no such field).
@@ -169,12 +167,12 @@ class _Scan:
 
     __slots__ = ("_scan", "_searches")
 
-    def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner) -> None:
+    def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner, watch: Watch) -> None:
         self._scan = scanner.scan
         self._searches: list[tuple[int, End, Test | None]] = []
         for bit, p in searches:
             try:
-                plain = _plain_test(p)
+                plain = _plain_test(p, watch)
             except ValueError:  # the second engine cannot read it
                 plain = None
             self._searches.append((bit, search(p).end, plain))
@@ -200,7 +198,7 @@ class _Scan:
         return bits, undecided
 
 
-def _plain_test(p: Predicate) -> Test:
+def _plain_test(p: Predicate, watch: Watch) -> Test:
     """A predicate on one text, without Hyperscan."""
     value: Any = p.value
     if p.op in (Op.PREFIX, Op.SUFFIX, Op.CONTAINS):
@@ -211,16 +209,18 @@ def _plain_test(p: Predicate) -> Test:
     if p.op is Op.GLOB:
         source = "".join(".*" if v == STAR else "." if v == ANY else re.escape(v) for v in value)
         full = regex.compile(source, regex.DOTALL).fullmatch
-        return lambda plain, folded: _timed(full, plain if p.cased else folded)
+        return lambda plain, folded: watch.found(full, plain if p.cased else folded)
     if p.op is Op.REGEX:
         second = fallback(value, p.option).search
-        return lambda plain, folded: _timed(second, plain)
+        return lambda plain, folded: watch.found(second, plain)
     if p.op is Op.CIDR:
         network = ipaddress.ip_network(value)
         return lambda plain, folded: in_network(plain, network)
     if p.op in _COMPARE:
         compare = _COMPARE[p.op]
         return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
+    if p.op is Op.TIME_PART:
+        return lambda plain, folded: timepart.part(plain, p.option) == value
     raise ValueError(f"operator {p.op} needs an engine that this version lacks")
 
 
@@ -230,13 +230,6 @@ _COMPARE: dict[Op, Callable[[float, float], bool]] = {
     Op.GT: lambda a, b: a > b,
     Op.GTE: lambda a, b: a >= b,
 }
-
-
-def _timed(match: Any, value: str) -> bool:
-    try:
-        return match(value, timeout=TIMEOUT) is not None
-    except TimeoutError as error:
-        raise Undecided from error
 
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -277,6 +270,17 @@ def _texts(value: Any) -> list[str]:
     return [fold(t) for item in leaves(value) if (t := text(item)) is not None]
 
 
+class Unreadable(Exception):
+    """A decoder raised (``__cause__``): a fault of the event, not of the rule that asked."""
+
+
+def _read(get: Callable[[], Any]) -> Any:
+    try:
+        return get()
+    except Exception as error:
+        raise Unreadable from error
+
+
 REFUSED = "refused"
 """Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
 
@@ -291,6 +295,7 @@ class Evaluator:
         """``databases``: what ``databases()`` gave under this ``LIBRARY``; without them they are compiled here."""
         self._plan = plan
         self._scanners: dict[str, Scanner] = {}
+        self._watch = Watch()
         self._place: dict[int, tuple[int, int]] = {}
         given = databases or {}
         if REFUSED in given:
@@ -300,14 +305,15 @@ class Evaluator:
             found = refused([search(plan.predicates[number]).pattern for number in tried])
             self._refused = frozenset(tried[i] for i in found)
         not_scanned = {plan.predicates[number] for number in self._refused}
-        by_field: dict[str, list[int]] = {}
+        # A pattern for the fallback engine is a group of its own: it runs when a rule hangs on it, and then only.
+        by_field: dict[tuple[str, int], list[int]] = {}
         for number, p in enumerate(plan.predicates):
             if p.op not in FIELD_OPS:
-                by_field.setdefault(p.field, []).append(number)
+                by_field.setdefault((p.field, number if number in self._refused else -1), []).append(number)
         self.groups: list[Group] = []
-        for i, (name, numbers) in enumerate(by_field.items()):
+        for i, ((name, _), numbers) in enumerate(by_field.items()):
             members = [plan.predicates[number] for number in numbers]
-            self.groups.append(Group(name, members, not_scanned, self._loader(i, given)))
+            self.groups.append(Group(name, members, not_scanned, self._loader(i, given), self._watch))
             self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
         self._programs: list[Program | None] = [None] * len(plan.rules)
 
@@ -330,11 +336,29 @@ class Evaluator:
         """The predicates that run on the ``regex`` module because Hyperscan does not take them."""
         return [self._plan.predicates[number] for number in sorted(self._refused)]
 
+    def holds(self, number: int, record: Record) -> bool | None:
+        """The truth of one predicate for ``record``; None when it takes too long."""
+        predicate = self._plan.predicates[number]
+        if predicate.op in FIELD_OPS:
+            return compare_fields(predicate, record)
+        self._watch.begin()
+        index, bit = self._place[number]
+        group = self.groups[index]
+        known = group.any_bits(record.keywords()) if group.field == KEYWORDS else group.bits(record.get(group.field))
+        return None if known >> group.size & bit else bool(known & bit)
+
+    def place(self, number: int) -> tuple[int, int] | None:
+        """Group and bit of a predicate; None for one that compares two fields."""
+        place = self._place.get(number)
+        return None if place is None else (place[0], place[1].bit_length() - 1)
+
     def true(self, record: Record, rules: Iterable[int], undecided: Callable[[int, str], None]) -> list[int]:
         """Those of ``rules`` (indexes into the plan) that are true for ``record``, in the order given.
 
-        ``undecided(rule, reason)`` is called for a rule whose truth hangs on a fallback pattern that took too long.
+        ``undecided(rule, reason)`` is called for a rule whose truth hangs on a fallback pattern that took too long, or
+        whose evaluation raised. What a decoder raises is raised.
         """
+        self._watch.begin()
         memo: dict[int, int] = {}
         doubt = False
         groups, predicates = self.groups, self._plan.predicates
@@ -345,23 +369,29 @@ class Evaluator:
             if known is None:
                 group = groups[number]
                 if group.field == KEYWORDS:
-                    known = group.any_bits(record.keywords())
+                    known = group.any_bits(_read(lambda: list(record.keywords())))
                 else:
-                    known = group.bits(record.get(group.field))
+                    known = group.bits(_read(lambda: record.get(group.field)))
                 memo[number] = known
                 doubt = doubt or known >> group.size != 0
             return known
 
         def fields(number: int) -> bool:
-            return compare_fields(predicates[number], record)
+            return bool(_read(lambda: compare_fields(predicates[number], record)))
 
         found = []
         for rule in rules:
-            truth: object = (self._programs[rule] or self._compile(rule))(bits, fields)
-            if doubt:
-                truth = self._decide(self._plan.rules[rule].expr, bits, fields)
-                if truth is None:
-                    undecided(rule, f"a pattern took longer than {TIMEOUT} s")
+            try:
+                truth: object = (self._programs[rule] or self._compile(rule))(bits, fields)
+                if doubt:
+                    truth = self._decide(self._plan.rules[rule].expr, bits, fields)
+                    if truth is None:
+                        undecided(rule, f"a pattern took longer than {TIMEOUT} s")
+            except Unreadable as error:
+                raise error.__cause__ or error from None
+            except Exception as error:
+                truth = None
+                undecided(rule, f"its evaluation raised {type(error).__name__}: {error}"[:200])
             if truth:
                 found.append(rule)
         return found

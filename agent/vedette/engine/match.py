@@ -1,12 +1,17 @@
 """Chunk in, matches out: prefilter, decode, evaluate. One engine for the live path, ``scan`` and Spark.
 
-Judging is a function of the frame and the plan: it reads no clock, socket or file. An engine is immutable once built,
-but for what it counts and the routes it remembers; a new plan is a new engine.
+Judging is a function of the frame and the plan: it reads no clock, socket or file (but for the time bound of
+``engine/fallback.py``). An engine is immutable once built, but for what it counts, the routes it remembers and the
+rules in quarantine; a new plan is a new engine.
+
+**Quarantine.** A rule that could not be decided on ``quarantine_after`` events (its pattern took too long, or it
+raised) is asked about no further one. Each of those events is ``Aside``, for the caller to keep; what a rule in
+quarantine would have been asked about is counted (``Tally.skipped``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import NamedTuple
@@ -40,6 +45,19 @@ class Match(NamedTuple):
     record: Record
 
 
+QUARANTINE_AFTER = 10
+"""Undecided events after which a rule is asked no more; the default of ``[rules] quarantine_after``."""
+
+
+class Aside(NamedTuple):
+    """Rule number ``rule`` could not be decided for the event ``chunk.data[start:end]``."""
+
+    rule: int
+    start: int
+    end: int
+    reason: str
+
+
 @dataclass(slots=True)
 class Tally:
     """What judging cost, in all, since the engine was built."""
@@ -50,14 +68,17 @@ class Tally:
     undecided: dict[int, int] = field(default_factory=dict)
     """Per rule the events on which its pattern took too long; such an event is not "no match"."""
     reasons: dict[int, str] = field(default_factory=dict)
+    skipped: dict[int, int] = field(default_factory=dict)
+    """Per rule in quarantine the events it was not asked about."""
 
 
 class Engine:
     """A plan, ready to judge chunks."""
 
     def __init__(
-        self, plan: Plan, databases: Mapping[str, bytes] | None = None, *, route: bool = True, prefilter: bool = True
-    ) -> None:
+        self, plan: Plan, databases: Mapping[str, bytes] | None = None, *, route: bool = True, prefilter: bool = True,
+        quarantine_after: int = QUARANTINE_AFTER,
+    ) -> None:  # fmt: skip
         """``databases``: what ``databases()`` gave under the same plan and library, else they are compiled here.
 
         ``route``: a rule is asked only about events of its log source. ``prefilter``: off only to prove it right.
@@ -66,6 +87,10 @@ class Engine:
         self.plan = plan
         self.route = route
         self.tally = Tally()
+        self.quarantine_after = quarantine_after
+        self.quarantined: frozenset[int] = frozenset()
+        self._aside: list[Aside] = []
+        self._at = (0, 0)
         self.prefilter = Prefilter(plan, databases)
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
@@ -90,6 +115,7 @@ class Engine:
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate: the second half."""
         start, end, rules, raw = candidate
+        self._at = (start, end)
         self.tally.candidates += 1
         event = record(
             raw,
@@ -110,6 +136,10 @@ class Engine:
             rules = frozenset(range(len(self.plan.rules))) if fitting is None else fitting
         elif fitting is not None:
             rules &= fitting
+        if self.quarantined and (idle := rules & self.quarantined):
+            rules -= idle
+            for rule in idle:
+                self.tally.skipped[rule] = self.tally.skipped.get(rule, 0) + 1
         return self.evaluator.true(event, sorted(rules), self._undecided) if rules else []
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
@@ -139,5 +169,17 @@ class Engine:
         return known
 
     def _undecided(self, rule: int, reason: str) -> None:
-        self.tally.undecided[rule] = self.tally.undecided.get(rule, 0) + 1
+        count = self.tally.undecided[rule] = self.tally.undecided.get(rule, 0) + 1
         self.tally.reasons[rule] = reason
+        self._aside.append(Aside(rule, *self._at, reason))
+        if count >= self.quarantine_after:
+            self.quarantined |= {rule}
+
+    def aside(self) -> list[Aside]:
+        """The events that could not be decided since the last call; at most ``quarantine_after`` of each rule."""
+        aside, self._aside = self._aside, []
+        return aside
+
+    def quarantine(self, digests: Collection[str]) -> None:
+        """Ask the rules of these meanings no more: they were in quarantine under the plan before."""
+        self.quarantined |= {i for i, rule in enumerate(self.plan.rules) if rule.digest in digests}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from vedette.engine.match import Engine
 from vedette.event import LogSource
 from vedette.inputs.decode import record
+from vedette.state.clock import Clock
+from vedette.state.correlate import Correlator
 
 
 class Case(NamedTuple):
@@ -25,15 +27,46 @@ class Case(NamedTuple):
         return list(self)
 
 
+class Timed(NamedTuple):
+    """One event of a sequence, at ``time`` (UTC microseconds)."""
+
+    raw: bytes
+    codec: str
+    origin: str
+    time: int
+
+
+class Sequence(NamedTuple):
+    """Events and how often the correlation ``rule_id`` fires on them."""
+
+    rule_id: str
+    expect: int
+    events: tuple[Timed, ...]
+    where: str
+
+    def to_row(self) -> list[Any]:
+        """What msgpack can carry."""
+        return [self.rule_id, self.expect, [list(event) for event in self.events], self.where]
+
+
+def from_row(row: list[Any]) -> Case | Sequence:
+    """The inverse of ``to_row``; raises TypeError or ValueError."""
+    if len(row) == len(Sequence._fields):
+        rule_id, expect, events, where = row
+        return Sequence(rule_id, expect, tuple(Timed(*event) for event in events), where)
+    return Case(*row)
+
+
 class Failure(NamedTuple):
-    case: Case
+    case: Case | Sequence
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.case.where}: {self.reason}: {self.case.raw[:200].decode('utf-8', 'replace')}"
+        shown = f": {self.case.raw[:200].decode('utf-8', 'replace')}" if isinstance(self.case, Case) else ""
+        return f"{self.case.where}: {self.reason}{shown}"
 
 
-def check(engine: Engine, cases: Iterable[Case]) -> list[Failure]:
+def check(engine: Engine, cases: Iterable[Case | Sequence]) -> list[Failure]:
     """The cases that do not come out as expected.
 
     The event has the rule's own log source besides what its decoder finds, so that routing is tried as well.
@@ -41,6 +74,13 @@ def check(engine: Engine, cases: Iterable[Case]) -> list[Failure]:
     rules = {rule.id: i for i, rule in enumerate(engine.plan.rules)}
     failures = []
     for case in cases:
+        if isinstance(case, Sequence):
+            fired = firings(engine, case)
+            if fired is None:
+                failures.append(Failure(case, f"the correlation {case.rule_id} does not run"))
+            elif fired != case.expect:
+                failures.append(Failure(case, f"should fire {case.expect} times and fires {fired} times"))
+            continue
         number = rules.get(case.rule_id)
         if number is None:
             failures.append(Failure(case, f"the rule {case.rule_id} does not run"))
@@ -50,3 +90,23 @@ def check(engine: Engine, cases: Iterable[Case]) -> list[Failure]:
         if (number in engine.true(event, frozenset({number}))) != case.expect:
             failures.append(Failure(case, "should match and does not" if case.expect else "should not match and does"))
     return failures
+
+
+def firings(engine: Engine, case: Sequence) -> int | None:
+    """How often the correlation fires on the sequence; None when it is not in the plan."""
+    plan = engine.plan
+    if all(c.id != case.rule_id for c in plan.correlations):
+        return None
+    correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 30)
+    asked = {number: rule for number, rule in enumerate(plan.rules) if correlator.wants(rule.id)}
+    fired = []
+    for offset, one in enumerate(sorted(case.events, key=lambda event: event.time)):
+        source = correlator.clock.source("", "")
+        correlator.clock.observe(source, one.time)
+        for number, rule in asked.items():
+            own = LogSource(product=rule.logsource.product)
+            event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
+            if number in engine.true(event, frozenset({number})):
+                fired += correlator.add(correlator.prepare(rule.id, event), source, one.time, offset, len(one.raw))
+    fired += correlator.finish()
+    return sum(one.correlation.id == case.rule_id for one in fired)

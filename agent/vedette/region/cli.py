@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from vedette.config import MqttSettings
-from vedette.console import fail, safe
+from vedette.console import fail, pipeline_options, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
 
@@ -67,15 +67,18 @@ def public(path: Path) -> None:
 @click.option("--days", default=365, show_default=True, type=click.IntRange(1), help="Until it expires.")
 @click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: guides the prefilter.")
 @click.option("--strict", is_flag=True, help="Refuse to build when a rule does not run or a test event fails.")
+@pipeline_options
 def build(
-    rules: tuple[Path, ...], output: Path, version: int, name: str, days: int, sample: Path | None, strict: bool
-) -> None:
+    rules: tuple[Path, ...], output: Path, version: int, name: str, days: int, sample: Path | None, strict: bool,
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...],
+) -> None:  # fmt: skip
     """Build an unsigned bundle from the rule files and folders RULES, with the test events beside them.
 
     Example: vedette bundle build rules/sigma -o starter-1.vbundle --version 1
     """
     from vedette.compiler import build as compiler
     from vedette.compiler import cases
+    from vedette.compiler.pipelines import load
     from vedette.compiler.sigma import rule_files
     from vedette.engine.artifact import Artifact
     from vedette.engine.selftest import check
@@ -83,16 +86,19 @@ def build(
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
     try:
-        plan = compiler.build(rules, sample=sample.read_bytes() if sample else b"")
+        traffic = sample.read_bytes() if sample else b""
+        plan = compiler.build(rules, sample=traffic, pipelines=load(pipelines, lookups))
         tests, mistakes = cases.load(plan.rules)
+        timed, more = cases.sequences(plan)
+        mistakes += more
         artifact = Artifact.of(plan)
-        failures = check(artifact.engine(), tests)
+        failures = check(artifact.engine(), [*tests, *timed])
         for line in (*plan.refused, *mistakes, *failures):
             click.echo(safe(str(line)), err=True)
         if failures or (strict and (plan.refused or mistakes)):
             fail("not built: a test event fails or a rule does not run; see above")
         now = time.time_ns() // 1000
-        listed = [*compiler.described(plan.rules), *({"state": "refused", **r._asdict()} for r in plan.refused)]
+        listed = [*compiler.described(plan), *({"state": "refused", **r._asdict()} for r in plan.refused)]
         data = builder.build(
             name=name,
             version=version,
@@ -102,7 +108,7 @@ def build(
             databases=artifact.databases,
             sources=_sources(rules, list(rule_files(rules))),
             rules=listed,
-            tests=[case.to_row() for case in tests],
+            tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
             hyperscan_version=artifact.library,
         )
         output.write_bytes(data)

@@ -1,0 +1,127 @@
+"""Rule files as YAML documents: the scalars of YAML 1.2, and collections (``action: global | reset | repeat``).
+
+The Sigma specification names YAML 1.2.2. Its core schema knows fewer scalars than the YAML 1.1 of PyYAML: ``yes``,
+``no``, ``on`` and ``off`` are strings, and so are dates, ``1:30`` and ``1_000``; ``010`` is ten, ``1e5`` a number;
+there are no merge keys (``docs/decisions/0006-sigma-meaning.md``).
+
+A collection is resolved on the level of YAML nodes, so that every part of a rule keeps the place where it was written:
+
+* ``global``: what it holds goes into every following rule of the file, over what the rule itself says;
+* ``reset``: from here on no global document;
+* ``repeat``: the rule before it, with what this document says over it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import yaml
+from sigma.rule.base import SigmaYAMLLoader
+
+
+class RuleLoader(SigmaYAMLLoader):
+    """Loads the core schema of YAML 1.2; a key that its mapping has already is an error."""
+
+
+RuleLoader.yaml_implicit_resolvers = {}
+
+_NULL = r"~|null|Null|NULL|"
+_BOOL = r"true|True|TRUE|false|False|FALSE"
+_INT = r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+
+for _tag, _pattern, _first in (
+    ("null", _NULL, ["~", "n", "N", ""]),
+    ("bool", _BOOL, list("tTfF")),
+    ("int", _INT, list("-+0123456789")),
+    ("float", _FLOAT, list("-+0123456789.")),
+):
+    RuleLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), _first)
+
+
+def _int(loader: Any, node: Any) -> int:
+    text = str(loader.construct_scalar(node))
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+def _float(loader: Any, node: Any) -> float:
+    text = str(loader.construct_scalar(node)).lower()
+    if text.endswith("inf"):
+        return -math.inf if text.startswith("-") else math.inf
+    return math.nan if text.endswith("nan") else float(text)
+
+
+RuleLoader.add_constructor("tag:yaml.org,2002:int", _int)
+RuleLoader.add_constructor("tag:yaml.org,2002:float", _float)
+
+
+class UnknownAction(ValueError):
+    """A document's ``action`` is none of a collection's."""
+
+
+def collected(nodes: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
+    """The rules of a file's documents, each with whether it took its ``id`` from another document.
+
+    A document with an action that is none is given as it is: who compiles it refuses it (``action`` tells).
+    """
+    base: Any = None
+    before: Any = None
+    for node in nodes:
+        if node is None or not isinstance(node, yaml.MappingNode):
+            yield node, False
+            continue
+        match action(node):
+            case "global":
+                base = before = _without_action(node)
+            case "reset":
+                base = None
+            case "repeat" if before is not None:
+                own = _without_action(node)
+                before = _merged(before, own, node)
+                yield before, child(own, "id") is None
+            case None if child(node, "correlation") is None and child(node, "filter") is None:
+                before = node if base is None else _merged(node, base, node)
+                yield before, child(node, "id") is None
+            case _:
+                yield node, False
+
+
+def action(node: Any) -> str | None:
+    """What a document says it is to its collection; None for a rule of its own."""
+    value = child(node, "action")
+    if value is None:
+        return None
+    return str(value.value) if isinstance(value, yaml.ScalarNode) else "?"
+
+
+def child(node: Any, name: str) -> Any:
+    """The node of key ``name`` in a mapping, or None."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == name:
+                return value
+    return None
+
+
+def _without_action(node: Any) -> Any:
+    pairs = [(key, value) for key, value in node.value if key.value != "action"]
+    return yaml.MappingNode(node.tag, pairs, node.start_mark, node.end_mark)
+
+
+def _merged(under: Any, over: Any, place: Any) -> Any:
+    """``over`` laid over ``under``: mappings key by key, all else replaced. It stands where ``place`` does."""
+    pairs = list(under.value)
+    at = {key.value: i for i, (key, _) in enumerate(pairs) if isinstance(key, yaml.ScalarNode)}
+    for key, value in over.value:
+        # A key that ``over`` itself repeats is added again: loading then finds the mistake.
+        i = at.pop(key.value, None) if isinstance(key, yaml.ScalarNode) else None
+        if i is None:
+            pairs.append((key, value))
+        elif isinstance(value, yaml.MappingNode) and isinstance(pairs[i][1], yaml.MappingNode):
+            pairs[i] = (key, _merged(pairs[i][1], value, value))
+        else:
+            pairs[i] = (key, value)
+    return yaml.MappingNode(under.tag, pairs, place.start_mark, place.end_mark)

@@ -1,0 +1,153 @@
+"""Why a rule fires on an event or does not: its predicates, its literals, the truth of every part of its condition."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+
+from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, as_shown, tests
+from vedette.engine.match import Engine
+from vedette.event import Chunk, LogSource
+from vedette.inputs.decode import ABSENT, Record, record
+
+MAX_SHOWN = 200
+"""Characters of a value."""
+
+_WORDS = {
+    Op.EXACT: "is",
+    Op.PREFIX: "begins with",
+    Op.SUFFIX: "ends with",
+    Op.CONTAINS: "contains",
+    Op.GLOB: "is like",
+    Op.REGEX: "matches",
+    Op.CIDR: "is in",
+    Op.NUMBER: "is the number",
+    Op.LT: "<",
+    Op.LTE: "<=",
+    Op.GT: ">",
+    Op.GTE: ">=",
+    Op.NULL: "is null or absent",
+    Op.EXISTS: "is there",
+    Op.FIELD_EXACT: "is the field",
+    Op.FIELD_PREFIX: "begins with the field",
+    Op.FIELD_SUFFIX: "ends with the field",
+    Op.FIELD_CONTAINS: "contains the field",
+}
+_NO_NAMES: Mapping[Expr, str] = {}
+_TRUTH = {True: "true ", False: "false", None: "open "}
+
+
+def described(p: Predicate) -> str:
+    """A predicate in words: ``CommandLine ends with 'x.exe'``."""
+    name = p.field if p.field != KEYWORDS else "any text"
+    if p.op in (Op.NULL, Op.EXISTS):
+        return f"{name} {_WORDS[p.op]}"
+    if p.op is Op.TIME_PART:
+        return f"the {p.option} of {name} is {p.value}"
+    if p.op is Op.GLOB and isinstance(p.value, tuple):
+        value = repr("".join("*" if v == STAR else "?" if v == ANY else v for v in p.value))
+    elif p.op is Op.REGEX:
+        value = f"/{p.value}/{p.option}"
+    elif isinstance(p.value, str) and not p.op.value.startswith("field") and p.op is not Op.CIDR:
+        value = repr(p.value)
+    else:
+        value = str(p.value)
+    return f"{name} {_WORDS[p.op]} {value}" + (" (case matters)" if p.cased and p.op is not Op.REGEX else "")
+
+
+def rule(engine: Engine, number: int) -> Iterator[str]:
+    """What a rule is made of: its predicates with group and bit, and the prefilter's literals."""
+    plan = engine.plan
+    one, chosen = plan.rules[number], plan.literals[number]
+    yield f"{one.title} ({one.id}), level {one.level}"
+    yield f"  {one.path}:{one.line}, log source {'/'.join(one.logsource)}, meaning {one.digest[:12]}"
+    slow = set(engine.evaluator.fallback)
+    for index in dict.fromkeys(tests(one.expr)):
+        predicate, place = plan.predicates[index], engine.evaluator.place(index)
+        where = "compares two fields" if place is None else f"group {place[0]} bit {place[1]}"
+        by = "; on the fallback engine, in bounded time" if predicate in slow else ""
+        yield f"  predicate {index}: {described(predicate)} [{where}{by}]"
+    if chosen is None:
+        yield "  literals: none can be proved, so it is looked at on every event of its log source"
+    else:
+        told = ", ".join(map(_quoted, sorted(chosen)))
+        yield f"  literals, one of which is in every event it matches: {told}"
+
+
+def on_event(
+    engine: Engine, number: int, raw: bytes, codec: str, *, origin: str = "", names: Mapping[Expr, str] = _NO_NAMES
+) -> Iterator[str]:
+    """How the rule came to its answer on one event; ``names``: what its author calls parts of its condition."""
+    one = engine.plan.rules[number]
+    event = record(raw, codec, origin=origin)
+    chunk = Chunk("explain", codec, 0, raw, array("I", [len(raw)]), (origin,) if origin else ())
+    truth = _truth(engine, one.expr, event)
+    verdict = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}[truth]
+    yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
+    yield f"  {verdict}"
+    fits = one.logsource.fits(event.source)
+    found = [f"{kind} {', '.join(sorted(values))}" for kind, values in event.source._asdict().items() if values]
+    of = "; ".join(found) or "none that is known"
+    yield f"  log source: {'fits' if fits else 'does not fit'}; the event is of {of}"
+    if not fits and one.logsource.product and LogSource("", *one.logsource[1:]).fits(event.source):
+        yield f"  an input with logsource.product = {one.logsource.product!r} would make it fit"
+    if engine.plan.literals[number] is not None:
+        hit = any(number in candidate.rules for candidate in engine.prefilter.hits(chunk))
+        told = "a literal is in the event" if hit else "no literal is in the event: it is not looked at"
+        yield f"  prefilter: {told}"
+    yield from _tree(engine, one.expr, event, names, "  ")
+
+
+def _tree(engine: Engine, expr: Expr, event: Record, names: Mapping[Expr, str], indent: str) -> Iterator[str]:
+    head = f"{indent}{_TRUTH[_truth(engine, expr, event)]} "
+    name = f"{names[expr]}: " if expr in names else ""
+    match expr:
+        case Leaf(number):
+            predicate = engine.plan.predicates[number]
+            yield f"{head}{name}{described(predicate)} [{_value(predicate, event)}]"
+            return
+        case Not(arg):
+            yield f"{head}{name}not"
+            args: tuple[Expr, ...] = (arg,)
+        case And(args):
+            yield f"{head}{name}all of"
+        case Or(args):
+            yield f"{head}{name}one of"
+    for arg in args:
+        yield from _tree(engine, arg, event, names, indent + "  ")
+
+
+def _truth(engine: Engine, expr: Expr, event: Record) -> bool | None:
+    """Kleene's logic, as the evaluator's own."""
+    match expr:
+        case Leaf(number):
+            return engine.evaluator.holds(number, event)
+        case Not(arg):
+            truth = _truth(engine, arg, event)
+            return None if truth is None else not truth
+        case And(args) | Or(args):
+            truths = {_truth(engine, arg, event) for arg in args}
+            settled = isinstance(expr, Or)
+            return settled if settled in truths else None if None in truths else not settled
+
+
+def _value(p: Predicate, event: Record) -> str:
+    """What the event has where the predicate looks."""
+    if p.field == KEYWORDS:
+        return f"{sum(1 for _ in event.keywords())} texts"
+    names = [p.field, str(p.value)] if p.op.value.startswith("field") else [p.field]
+    return ", ".join(_shown(name, event) for name in names)
+
+
+def _shown(name: str, event: Record) -> str:
+    value = event.get(name)
+    if value is ABSENT:
+        return f"{name} is absent"
+    if value is None:
+        return f"{name} is null"
+    text = as_shown(value)
+    return f"{name} is an object" if text is None else f"{name} = {text[:MAX_SHOWN]!r}"
+
+
+def _quoted(item: bytes) -> str:
+    return repr(item.decode("ascii", "backslashreplace"))

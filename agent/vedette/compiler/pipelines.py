@@ -1,0 +1,137 @@
+"""Processing pipelines and lookups: what is put between a rule as it is written and a rule as it is compiled.
+
+A **pipeline** is pySigma's YAML: it maps fields and log sources, adds conditions, gives placeholders their values.
+Several run in the order of their ``priority``, then as they are given. What works on the text of a query
+(``postprocessing``, ``finalizers``) has nothing to work on here and is refused.
+
+A **lookup** gives a placeholder its values: ``Administrators.txt`` is ``%Administrators%``. Text files hold a value a
+line; of CSV files the first column counts, and a first row that says ``value`` or the placeholder's name is a heading.
+Empty lines and lines that begin with ``#`` are none. A value is a Sigma pattern: ``srv*`` stands for all that begin so.
+Where a pipeline gives the same placeholder, the pipeline's values hold.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sigma.exceptions import SigmaError
+from sigma.policy import SigmaPolicy
+from sigma.policy.regex_engine import RegexEngine
+from sigma.processing.pipeline import ProcessingPipeline
+from sigma.rule import SigmaRule
+
+from vedette.engine.patterns import fallback
+from vedette.engine.scan import Pattern, Scanner
+
+MAX_VALUES = 10_000
+"""Values of one lookup."""
+
+
+class _Runnable(RegexEngine):
+    """pySigma's check of a regular expression: one of the two engines that judge must take it."""
+
+    def compile(self, pattern: str, flags: int = 0) -> Any:
+        try:
+            return fallback(pattern, "")
+        except ValueError:
+            try:
+                return Scanner.compile([Pattern(pattern.encode())])
+            except ValueError:
+                pass
+            raise
+
+    @property
+    def error(self) -> type[Exception]:
+        return ValueError
+
+
+POLICY = SigmaPolicy(regex_engine=_Runnable())
+"""What pySigma is told: regular expressions are PCRE's; pipelines reach neither files nor commands nor the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """``lookups``: placeholder to values; ``files``: all that was read."""
+
+    pipeline: ProcessingPipeline | None = None
+    lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def apply(self, rule: SigmaRule) -> None:
+        """Change ``rule`` as the pipelines say; raises SigmaError when one refuses it."""
+        if self.pipeline is not None:
+            self.pipeline.apply(rule)
+
+
+NONE = Pipelines()
+
+
+def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipelines:
+    """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt`` and ``*.csv`` in them).
+
+    Raises OSError, or ValueError with file and reason.
+    """
+    read = [_pipeline(path) for path in pipeline_files(pipelines)]
+    read.sort(key=lambda pipeline: pipeline.priority)
+    values: dict[str, tuple[str, ...]] = {}
+    for path in lookup_files(lookups):
+        if path.stem in values:
+            raise ValueError(f"{path}: another lookup gives %{path.stem}% already")
+        values[path.stem] = _lookup(path)
+    return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values)
+
+
+def pipeline_files(paths: Iterable[Path]) -> Iterator[Path]:
+    return _files(paths, (".yml", ".yaml"))
+
+
+def lookup_files(paths: Iterable[Path]) -> Iterator[Path]:
+    return _files(paths, (".txt", ".csv"))
+
+
+def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(found for found in path.iterdir() if found.suffix in suffixes)
+        else:
+            yield path
+
+
+def _pipeline(path: Path) -> ProcessingPipeline:
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+        if not isinstance(document, dict):
+            raise ValueError("expects a mapping with name, priority and transformations")
+        for key in ("postprocessing", "finalizers"):
+            if document.get(key):
+                raise ValueError(f"'{key}' works on the text of a query, which there is none of here: take it out")
+        return ProcessingPipeline.from_dict(document, policy=POLICY)
+    except (SigmaError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark is not None else str(path)
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ValueError(f"{where}: not a processing pipeline: {reason}") from error
+
+
+def _lookup(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: a lookup is UTF-8 text: {error.reason} at byte {error.start}") from error
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    if path.suffix == ".csv":
+        rows = [row[0] for row in csv.reader(lines) if row]
+        values = rows[1:] if rows and rows[0].strip().lower() in ("value", path.stem.lower()) else rows
+    else:
+        values = lines
+    values = list(dict.fromkeys(value.strip() for value in values))
+    if not values:
+        raise ValueError(f"{path}: the lookup holds no value")
+    if len(values) > MAX_VALUES:
+        raise ValueError(f"{path}: the lookup holds {len(values):,} values, more than {MAX_VALUES:,}")
+    return tuple(values)

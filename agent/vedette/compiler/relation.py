@@ -1,0 +1,241 @@
+"""What a correlation means, free of Sigma's syntax: a condition over the events of a window, per group.
+
+A correlation looks at the matches of its ``slots`` (rules, or other correlations). A match of a slot belongs to the
+group that its ``group_by`` values name; one without such a value belongs to none. A **window** ends at a match and
+begins ``span`` before it, both included. Its **metric** depends on the kind:
+
+===================  ================================================================================================
+``EVENT_COUNT``      how many events
+``VALUE_COUNT``      how many different values of ``field`` (several fields: of their combination), without null
+``TEMPORAL``         of how many slots there is a match
+``TEMPORAL_ORDERED`` how many slots can be picked in their order, each with a later match than the one before
+``VALUE_SUM`` …      of the numbers among the values of ``field``; ``MEDIAN`` and ``PERCENTILE`` interpolate between
+                     the two nearest; without a number there is no metric and the condition is false
+===================  ================================================================================================
+
+The condition holds when the metric satisfies every comparison in ``bounds``; or, with ``clauses``, when for one clause
+there is a match of each of its slots (in their order, for ``TEMPORAL_ORDERED``) and none of its forbidden slots.
+
+A correlation is **prompt** when a further event can only make its condition true, never false: then it can be decided
+at once. Any other is decided when no event of its window can come any more.
+
+Sigma specification 2.1, "Sigma Correlation Rules"; what it leaves open is decided in
+``docs/decisions/0007-correlation-semantics.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgpack
+
+MAX_CHAIN = 16
+"""Correlations of correlations, how deep."""
+MAX_SLOTS = 64
+MAX_SPAN = 366 * 86400 * 1_000_000
+"""Microseconds."""
+
+
+class Kind(StrEnum):
+    EVENT_COUNT = "event_count"
+    VALUE_COUNT = "value_count"
+    TEMPORAL = "temporal"
+    TEMPORAL_ORDERED = "temporal_ordered"
+    VALUE_SUM = "value_sum"
+    VALUE_AVG = "value_avg"
+    VALUE_PERCENTILE = "value_percentile"
+    VALUE_MEDIAN = "value_median"
+
+
+NUMERIC = frozenset({Kind.VALUE_SUM, Kind.VALUE_AVG, Kind.VALUE_PERCENTILE, Kind.VALUE_MEDIAN})
+"""Kinds whose metric is of numbers; of the others it is a count."""
+
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "eq": operator.eq,
+    "neq": operator.ne,
+}
+
+
+class Slot(NamedTuple):
+    """One rule that a correlation looks at. ``names``: pairs of an alias and the field it stands for in this rule."""
+
+    rule_id: str
+    correlation: bool
+    names: tuple[tuple[str, str], ...] = ()
+
+    def field(self, name: str) -> str:
+        """What the correlation's ``name`` is called in this rule's events."""
+        return next((field for alias, field in self.names if alias == name), name)
+
+
+class Clause(NamedTuple):
+    """Slots with a match, and slots without one; ascending indexes."""
+
+    wanted: tuple[int, ...]
+    forbidden: tuple[int, ...] = ()
+
+
+class Suppress(NamedTuple):
+    """Alerts of one rule with the same values of ``by`` are folded into the first for ``seconds``."""
+
+    by: tuple[str, ...]
+    seconds: float
+
+    def to_row(self) -> list[Any]:
+        return [list(self.by), self.seconds]
+
+
+def suppress_of(row: Any) -> Suppress | None:
+    """The inverse of ``Suppress.to_row``; raises ValueError or TypeError."""
+    if row is None:
+        return None
+    by, seconds = row
+    if not all(isinstance(name, str) for name in by) or not 0 < float(seconds) <= MAX_SPAN / 1e6:
+        raise ValueError("not a suppression")
+    return Suppress(tuple(by), float(seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """See the module's text. ``digest`` covers its meaning and its rules', not its texts."""
+
+    id: str
+    title: str
+    level: str
+    tags: tuple[str, ...]
+    kind: Kind
+    slots: tuple[Slot, ...]
+    group_by: tuple[str, ...]
+    span: int
+    """Microseconds."""
+    bounds: tuple[tuple[str, int | float], ...]
+    """Pairs of a key of ``COMPARE`` and a number; empty with ``clauses``."""
+    field: tuple[str, ...] = ()
+    percentile: float = 50.0
+    clauses: tuple[Clause, ...] = ()
+    generate: bool = False
+    """True: its rules make alerts of their own, too."""
+    digest: str = ""
+    path: str = ""
+    line: int = 0
+    suppress: Suppress | None = None
+
+    @property
+    def prompt(self) -> bool:
+        """True when it can be decided at once (see the module's text)."""
+        if self.clauses:
+            return not self.forward
+        growing = self.kind not in NUMERIC or self.kind is Kind.VALUE_SUM
+        return growing and all(name in ("gt", "gte") for name, _ in self.bounds)
+
+    @property
+    def forward(self) -> bool:
+        """True when its windows begin at a match, because a slot's absence can only be told by what follows."""
+        return any(clause.forbidden for clause in self.clauses)
+
+    @property
+    def least(self) -> int:
+        """Of a prompt correlation with ``bounds``: the smallest whole metric that satisfies them."""
+        return max(int(n // 1) + 1 if name == "gt" else -int(-n // 1) for name, n in self.bounds)
+
+    @property
+    def needs(self) -> int:
+        """How many of its slots must be able to match for it ever to be true."""
+        if self.clauses:
+            return min(len(clause.wanted) for clause in self.clauses)
+        counts_slots = self.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
+        return next((n for n in range(1, len(self.slots) + 1) if not counts_slots or self.holds(n)), 1)
+
+    def holds(self, metric: int | float | None) -> bool:
+        """The truth of ``bounds``."""
+        return metric is not None and all(COMPARE[name](metric, number) for name, number in self.bounds)
+
+
+def meaning_digest(correlation: Correlation, digests: Sequence[str]) -> str:
+    """Hex digest of what ``correlation`` means; ``digests``: those of its slots' rules, in order."""
+    c = correlation
+    slots = [[digest, sorted(slot.names)] for digest, slot in zip(digests, c.slots, strict=True)]
+    described = [c.kind.value, slots, c.group_by, c.span, sorted(c.bounds), c.field, float(c.percentile), c.clauses]
+    return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
+
+
+def to_row(c: Correlation) -> list[Any]:
+    """What msgpack can carry; ``from_row`` is its inverse."""
+    suppress = None if c.suppress is None else c.suppress.to_row()
+    return [
+        c.id, c.title, c.level, c.tags, c.kind.value, c.slots, c.group_by, c.span, c.bounds, c.field, c.percentile,
+        c.clauses, c.generate, c.digest, c.path, c.line, suppress,
+    ]  # fmt: skip
+
+
+def from_row(row: list[Any]) -> Correlation:
+    """Raises ValueError or TypeError when ``row`` is not what ``to_row`` gives."""
+    (id_, title, level, tags, kind, slots, group_by, span, bounds, field, percentile, clauses, generate, digest, path,
+     line, suppress) = row  # fmt: skip
+    made = Correlation(
+        id=id_, title=title, level=level, tags=tuple(tags), kind=Kind(kind),
+        slots=tuple(Slot(rule, bool(nested), tuple((a, f) for a, f in names)) for rule, nested, names in slots),
+        group_by=tuple(group_by), span=span, bounds=tuple((name, number) for name, number in bounds),
+        field=tuple(field), percentile=percentile,
+        clauses=tuple(Clause(tuple(wanted), tuple(forbidden)) for wanted, forbidden in clauses),
+        generate=bool(generate), digest=digest, path=path, line=line, suppress=suppress_of(suppress),
+    )  # fmt: skip
+    texts = [id_, title, level, digest, path, *tags, *group_by, *field]
+    texts += [text for slot in made.slots for text in (slot.rule_id, *(part for pair in slot.names for part in pair))]
+    numbers = [percentile, *(number for _, number in made.bounds)]
+    in_slots = all(0 <= i < len(slots) for clause in made.clauses for part in clause for i in part)
+    if (
+        not all(type(text) is str for text in texts)
+        or not all(type(number) in (int, float) for number in numbers)
+        or not all(name in COMPARE for name, _ in made.bounds)
+        or type(span) is not int
+        or not 0 < span <= MAX_SPAN
+        or not 0 < len(slots) <= MAX_SLOTS
+        or not in_slots
+        or bool(made.bounds) == bool(made.clauses)
+    ):
+        raise ValueError(f"not a correlation: {id_!r:.60}")
+    return made
+
+
+def ordered(correlations: Iterable[Correlation]) -> list[Correlation]:
+    """``correlations`` with each after those that it refers to; raises ValueError for a cycle or a lack."""
+    by_id = {c.id: c for c in correlations}
+    done: dict[str, int] = {}
+
+    def visit(one: Correlation, above: tuple[str, ...]) -> int:
+        if one.id in above:
+            raise ValueError(f"correlation {one.id} refers to itself by way of others")
+        if one.id not in done:
+            nested = [by_id[slot.rule_id] for slot in one.slots if slot.correlation and slot.rule_id in by_id]
+            if len(nested) != sum(slot.correlation for slot in one.slots):
+                raise ValueError(f"correlation {one.id} refers to one that is not there")
+            if len(above) >= MAX_CHAIN:
+                raise ValueError(f"correlations are chained deeper than {MAX_CHAIN}")
+            depth = 1 + max((visit(child, (*above, one.id)) for child in nested), default=0)
+            done[one.id] = depth
+        return done[one.id]
+
+    for one in by_id.values():
+        visit(one, ())
+    return [by_id[key] for key in done]
+
+
+def starved(correlations: Iterable[Correlation], idle: Iterable[str]) -> list[Correlation]:
+    """Those that can never fire when the rules ``idle`` (ids) cannot: too few of their slots can match."""
+    known = set(idle)
+    found = []
+    for one in ordered(correlations):
+        if sum(slot.rule_id not in known for slot in one.slots) < one.needs:
+            known.add(one.id)
+            found.append(one)
+    return found

@@ -1,0 +1,179 @@
+"""All that judging remembers from one event to the next: the clock, correlations' windows, suppression's windows.
+
+Events and frames are told in the order of the log; everything here is a function of that, of the plan and the
+settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
+``Memory`` restored from all deltas goes on as if it had not stopped. ``merged`` makes fewer of many.
+
+Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression]``. Offsets are of the log ``log_id``:
+what was remembered of another log is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgpack
+
+from vedette.compiler.plan import Plan
+from vedette.inputs.decode import Record
+from vedette.state.clock import Clock
+from vedette.state.correlate import CHECK_EVERY, Correlator, Firing
+from vedette.state.suppress import Fold, Suppressor
+
+FORMAT = 1
+
+PART_BYTES = 1 << 20
+"""Of groups in one part of what ``merged`` gives."""
+
+
+class Memory:
+    """See the module's text. ``lateness`` is in microseconds, ``max_bytes`` bounds the correlations' windows."""
+
+    def __init__(
+        self, plan: Plan, *, log_id: str = "", lateness: int = 30_000_000, max_bytes: int = 64 << 20,
+        settle: bool = False,
+    ) -> None:  # fmt: skip
+        self.log_id = log_id
+        self._max_bytes, self._settle = max_bytes, settle
+        self.clock = Clock(lateness)
+        self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
+        self.suppressor = Suppressor(self.clock)
+        self._looked = 0
+        self.late = 0
+        """Events that came too late for correlations."""
+        self.started_empty: list[str] = []
+        """Correlations that have changed since the plan before, so that what was known of them is gone."""
+
+    def advance(self, received_at: int) -> list[Firing]:
+        """Time has come to ``received_at``, by a frame or by nothing."""
+        self.clock.advance(received_at)
+        if self.clock.running - self._looked >= CHECK_EVERY:
+            self._looked = self.clock.running
+            self.suppressor.advance()
+        return self.correlator.advance()
+
+    def observe(self, input: str, host: str | None, time: int) -> tuple[int, bool]:
+        """An event that correlations or suppression look at: the number of its source, and whether it is in time."""
+        source = self.clock.source(input, host or "")
+        taken = self.clock.observe(source, time)
+        self.late += not taken
+        return source, taken
+
+    def match(self, rule_id: str, event: Record, source: int, time: int, offset: int, length: int) -> list[Firing]:
+        """A match of a rule, by an event in time."""
+        return self.correlator.add(self.correlator.prepare(rule_id, event), source, time, offset, length)
+
+    def folds(self) -> list[Fold]:
+        """What suppression has to tell since the last call."""
+        return self.suppressor.closed()
+
+    def switch(self, plan: Plan) -> None:
+        """Go on under another plan: correlations of an unchanged digest keep their windows."""
+        old = self.correlator
+        self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
+        self.started_empty = self.correlator.adopt(old)
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able figures; counts are since the state began."""
+        one, suppressor = self.correlator, self.suppressor
+        return {
+            "groups": len(one.groups),
+            "bytes": one.bytes,
+            "max_bytes": one.max_bytes,
+            "evicted": one.evicted,
+            "cut": one.cut,
+            "late": self.late,
+            "sources": len(self.clock),
+            "suppressing": len(suppressor),
+            "folded": suppressor.folded,
+            "closed_early": suppressor.closed_early,
+            "started_empty": self.started_empty,
+            "correlations": [
+                {
+                    "rule_id": node.c.id,
+                    "title": node.c.title,
+                    "groups": node.groups,
+                    "fired": node.fired,
+                    "late": node.late,
+                    "ungrouped": node.ungrouped,
+                }
+                for node in one.nodes
+            ],
+        }
+
+    def delta(self) -> bytes:
+        """What changed since the last call, or since the start; empty when nothing did."""
+        if not (self.clock.changed or self.correlator.changed or self.suppressor.changed):
+            return b""
+        return bytes(
+            msgpack.packb(
+                [FORMAT, self.log_id, [self.late, self.clock.delta()], self.correlator.delta(), self.suppressor.delta()]
+            )
+        )
+
+    def restore(self, parts: Iterable[bytes]) -> None:
+        """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read."""
+        changed: set[str] = set()  # as the newest part knows it
+        try:
+            for part in parts:
+                form, log_id, (self_late, clock), groups, folds = msgpack.unpackb(part)
+                if form != FORMAT or log_id != self.log_id:
+                    continue
+                self.late = self_late
+                self.clock.load(clock)
+                changed = self.correlator.restore(groups)
+                self.suppressor.restore(folds)
+        except (ValueError, TypeError, msgpack.UnpackException) as error:
+            raise ValueError(f"what judging remembered cannot be read: {error}") from error
+        self.started_empty = sorted(changed)
+        self.correlator.resume()
+
+
+def merged(parts: Sequence[bytes]) -> list[bytes]:
+    """Fewer bytes of the same meaning, in parts of about ``PART_BYTES``; parts of another log than the last's go."""
+    sources: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
+    groups: OrderedDict[bytes, Any] = OrderedDict()
+    folds: OrderedDict[bytes, Any] = OrderedDict()
+    late: Any = 0
+    head: list[Any] = [0, 0, 1]
+    counts: list[Any] = [0, [0, 0, []]]
+    folded: list[Any] = [0, 0]
+    last = msgpack.unpackb(parts[-1])[1] if parts else ""
+    for part in parts:
+        _, log_id, (late, clock), correlations, suppression = msgpack.unpackb(part)
+        if log_id != last:
+            continue
+        head, counts, folded = clock[:3], correlations[:2], suppression[:2]
+        for row in clock[3]:
+            sources.pop((row[0], row[1]), None)
+            if row[2]:
+                sources[row[0], row[1]] = row
+        for key, touched, window in correlations[2]:
+            if window is None:
+                groups.pop(key, None)
+                continue
+            groups[key] = window
+            if touched:
+                groups.move_to_end(key)
+        for key, fold in suppression[2]:
+            folds.pop(key, None)
+            if fold is not None:
+                folds[key] = fold
+
+    def part_of(rows: list[Any], first: bool) -> bytes:
+        clock = [*head, list(sources.values()) if first else []]
+        suppression = [*folded, [[key, row] for key, row in folds.items()] if first else []]
+        return bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, rows], suppression]))
+
+    made: list[bytes] = []
+    rows: list[Any] = []
+    size = 0
+    for key, window in groups.items():
+        rows.append([key, True, window])
+        size += len(window[0])
+        if size >= PART_BYTES:
+            made.append(part_of(rows, not made))
+            rows, size = [], 0
+    return [*made, part_of(rows, not made)]

@@ -1,0 +1,136 @@
+"""Lint: each check finds what it is for, at its place, and nothing in a good rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vedette.compiler import build, lint, sigma
+from vedette.compiler.lint import Finding, Severity
+from vedette.engine.prefilter import measured
+
+GOOD = """title: A Good Rule of Tests
+id: 929a690e-bef0-4204-a928-ef5e620d6fcc
+status: test
+description: Says what it finds.
+author: Vedette
+date: 2025-11-20
+tags:
+    - attack.execution
+    - attack.t1059.004
+logsource:
+    product: linux
+    service: sshd
+detection:
+    selection:
+        message|contains: something rare
+    condition: selection
+falsepositives:
+    - Unknown
+level: low
+"""
+
+
+def findings(
+    folder: Path, text: str, *, name: str = "a_good_rule.yml", sample: bytes = b"", tested: bool = True
+) -> list[Finding]:
+    (folder / name).write_text(text)
+    if tested:
+        (folder / name.replace(".yml", ".test.yml")).write_text("- match: something rare\n")
+    rules = sigma.load([folder])
+    plan = build.from_rules(rules, sample=sample)
+    literals = frozenset[bytes]().union(*(chosen or frozenset() for chosen in plan.literals))
+    return lint.lint([folder], rules, plan, cost=measured(set(literals), sample) if sample else None)
+
+
+def test_a_good_rule(tmp_path: Path) -> None:
+    """No finding."""
+    assert findings(tmp_path, GOOD) == []
+
+
+def test_no_validator_needs_the_network() -> None:
+    """Those that load MITRE's lists are left out, all others are in."""
+    assert "dangling_detection" in lint.OFFLINE
+    assert not [kind for kind in lint.OFFLINE.values() if "ATTACK" in kind.__name__ or "D3FEND" in kind.__name__]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "line", "says"),
+    [
+        ("message|contains", "message|bogus", "refused", 15, "Unknown modifier"),
+        ("message|contains: something", "message|re: (?=x)", "fallback", 13, "Hyperscan does not take"),
+        ("message|contains: something rare", "pid|gt: 5", "cost", 13, "looked at on every event (pid > 5)"),
+        ("condition: selection", "condition: not selection", "cost", 13, "not: message contains"),
+        ("message|contains", "mesage|contains", "fields", 13, "no decoder of sshd gives the field 'mesage'"),
+        ("service: sshd", "service: nosuch", "logsource", 10, "no decoder finds out service = 'nosuch'"),
+        ("attack.t1059.004", "attack.t1059004", "attack", 7, "attack.t1059004"),
+        ("status: test", "status: deprecated", "retired", 3, "deprecated"),
+        ("falsepositives:\n    - Unknown\n", "", "metadata", 1, "falsepositives is missing"),
+        ("date: 2025-11-20", "date: tomorrow", "metadata", 6, "tomorrow"),
+        ("selection\nfalse", "selection\n    x: {a: b}\nfalse", "DanglingDetection", 17, "not referenced"),
+    ],
+)  # fmt: skip
+def test_checks(old: str, new: str, check: str, line: int, says: str, tmp_path: Path) -> None:
+    """One doubtful change gives one finding of its check, at its line."""
+    found = [one for one in findings(tmp_path, GOOD.replace(old, new, 1)) if one.check == check]
+    assert [(one.line, says in one.message) for one in found[:1]] == [(line, True)], found
+    assert str(found[0]).startswith(f"{tmp_path}/a_good_rule.yml:{line}:")
+
+
+def test_missing_and_broken_tests(tmp_path: Path) -> None:
+    """A rule without test events is noted; a test file that is none is an error at its line."""
+    assert [one.check for one in findings(tmp_path, GOOD, tested=False)] == ["tests"]
+    (tmp_path / "a_good_rule.test.yml").write_text("- match: x\n- maybe: y\n")
+    (found,) = findings(tmp_path, GOOD, tested=False)
+    assert (found.severity, found.check, found.line) == (Severity.ERROR, "tests", 2)
+    assert found.path.endswith("a_good_rule.test.yml")
+
+
+def test_rules_of_the_same_meaning(tmp_path: Path) -> None:
+    """Two rules with one digest name each other, whatever they are called."""
+    findings(tmp_path, GOOD)
+    other = GOOD.replace("A Good", "Another").replace("929a690e", "829a690e").replace("selection", "sel")
+    found = [one for one in findings(tmp_path, other, name="another_rule.yml") if one.check == "duplicate"]
+    assert [one.path.rpartition("/")[2] for one in found] == ["a_good_rule.yml", "another_rule.yml"]
+    assert "A Good Rule" in found[1].message
+
+
+def test_obsolete_rules_that_run(tmp_path: Path) -> None:
+    """A rule that another one here makes obsolete is told at the one that does."""
+    findings(tmp_path, GOOD)
+    other = GOOD.replace("929a690e", "829a690e").replace("something", "anything").replace("A Good", "New")
+    other += "related:\n    - id: 929a690e-bef0-4204-a928-ef5e620d6fcc\n      type: obsolete\n"
+    (found,) = [one for one in findings(tmp_path, other, name="new_rule_of_tests.yml") if one.check == "retired"]
+    assert found.line == 20
+
+
+def test_hot_literals_by_a_sample(tmp_path: Path) -> None:
+    """With traffic at hand a literal that is in much of it is told, with its share."""
+    sample = b"something rare here\nnothing\n" * 100
+    (found,) = findings(tmp_path, GOOD, sample=sample)
+    assert found.check == "cost"
+    assert "50%" in found.message
+
+
+def test_filters_that_filter_nothing_out(tmp_path: Path) -> None:
+    """A filter's condition without a negation keeps what it describes: told, because it is rarely meant."""
+    text = GOOD + "---\ntitle: F\nlogsource: {product: linux}\nfilter: {rules: any, s: {user: x}, condition: s}\n"
+    (found,) = [one for one in findings(tmp_path, text) if one.check == "filter"]
+    assert (found.line, found.severity) == (23, Severity.WARNING)
+
+
+def test_the_hint_of_a_legacy_condition(tmp_path: Path) -> None:
+    """The correlation to write instead comes with the finding."""
+    text = GOOD.replace("condition: selection", "condition: selection | count() by src_ip > 5")
+    (found,) = [one for one in findings(tmp_path, text) if one.check == "refused"]
+    assert "type: event_count" in found.hint
+
+
+def test_what_is_skipped_and_what_is_no_rule(tmp_path: Path) -> None:
+    """A check can be left out; files that are no YAML are errors and nothing else."""
+    (tmp_path / "bad.yml").write_text("a: [\n")
+    rules = sigma.load([tmp_path])
+    plan = build.from_rules(rules)
+    assert [one.check for one in lint.lint([tmp_path], rules, plan)] == ["refused"]
+    assert lint.lint([tmp_path], rules, plan, skip=["refused"]) == []

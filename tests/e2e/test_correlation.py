@@ -1,0 +1,210 @@
+"""Correlations and suppression in the real agent: over kills, a change of rules, and out of order."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.agent import KILLS, Agent, chance, reborn, until, vedette
+
+RULES = """
+title: Failed login
+name: failed
+logsource: {product: door}
+detection:
+  selection: {ev: fail}
+  condition: selection
+---
+title: Opened
+name: opened
+logsource: {product: door}
+detection:
+  selection: {ev: open}
+  condition: selection
+---
+title: Many failed logins
+id: 6f0d1c6e-8d0b-4c7e-8a53-6b6c7d0c1a01
+name: many
+correlation:
+  type: event_count
+  rules: [failed]
+  group-by: [src]
+  timespan: 1m
+  condition: {gte: 3}
+  generate: false
+---
+title: Opened after failures
+id: 6f0d1c6e-8d0b-4c7e-8a53-6b6c7d0c1a02
+correlation:
+  type: temporal_ordered
+  rules: [many, opened]
+  group-by: [src]
+  timespan: 2m
+  generate: true
+---
+title: Different doors
+id: 6f0d1c6e-8d0b-4c7e-8a53-6b6c7d0c1a03
+correlation:
+  type: value_count
+  rules: [failed]
+  group-by: [src]
+  timespan: 1m
+  condition: {gte: 2, lte: 3, field: door}
+"""
+START = 1_790_000_000
+
+
+def line(second: float, ev: str, src: str, door: int = 0) -> bytes:
+    time = datetime.fromtimestamp(START + second, UTC).isoformat()
+    return json.dumps({"@timestamp": time, "host": "h", "ev": ev, "src": src, "door": door}).encode() + b"\n"
+
+
+class Door:
+    """An agent on one JSON file."""
+
+    def __init__(self, folder: Path, more: str = "", rules: str = RULES) -> None:
+        self.folder, self.file, self.rules = folder, folder / "door.json", folder / "rules"
+        self.rules.mkdir()
+        self.write(rules)
+        self.file.touch()
+        settings = (
+            f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\npoll = "20ms"\n'
+            f'logsource = {{ product = "door" }}\n{more}'
+        )
+        self.agent = Agent(folder / "a", settings, rules=self.rules)
+
+    def write(self, rules: str) -> None:
+        partial = self.folder / "rules.new"
+        partial.write_text(rules)
+        partial.replace(self.rules / "door.yml")
+
+    def add(self, *lines: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(b"".join(lines))
+
+    def settled(self) -> dict[str, Any]:
+        return self.agent.settled(self.file.read_bytes().count(b"\n"))
+
+    def fired(self) -> list[tuple[str, int]]:
+        """Title and line (from 1) of every correlation's alert."""
+        offsets = {event.offset: i for i, event in enumerate(self.agent.stored(), 1)}
+        rows = [row for row in self.agent.alerts() if row["kind"] == "correlation"]
+        return sorted((row["rule_title"], offsets[row["raw_ref"]["offset"]]) for row in rows)
+
+    def scanned(self) -> list[tuple[str, int]]:
+        done = vedette("scan", "--rules", self.rules, "--format", "json", self.file).stdout
+        rows = [json.loads(row) for row in done.splitlines()]
+        return sorted((row["rule_title"], row["line"]) for row in rows if row["kind"] == "correlation")
+
+
+@pytest.mark.crash
+def test_killed_in_the_middle(tmp_path: Path) -> None:
+    """Killed at random while events come in the order of their times: the alerts equal ``scan`` over the file."""
+    rng = chance()
+    door, second = Door(tmp_path), 0.0
+    door.agent.up()
+    try:
+        for kill in range(KILLS + 1):
+            lines = []
+            for _ in range(1500):
+                second += rng.choice([0.5, 1, 2])
+                ev = rng.choice(["fail", "fail", "fail", "open"])
+                lines.append(line(second, ev, f"10.0.0.{rng.randrange(12)}", rng.randrange(4)))
+            door.add(*lines)
+            if kill < KILLS:
+                until("some to be judged", lambda: door.agent.alive() and door.agent.input()["judged"])
+                door.agent.kill()
+                reborn(door.agent, rng)
+                door.agent.ready()
+        second += 3600
+        door.add(line(second, "other", "x"), line(second, "fail", "y"))  # lets every window come to its end
+        until("the end", lambda: sorted(set(door.scanned()) - set(door.fired())) == [] and door.settled())
+    finally:
+        door.agent.kill()
+    scanned = [one for one in door.scanned() if one[1] < len(door.file.read_bytes().splitlines()) - 1]
+    assert [one for one in door.fired() if one in scanned] == scanned
+    assert set(door.fired()) <= set(door.scanned())
+    assert len(scanned) > 50
+
+
+def test_alerts_of_a_correlation(tmp_path: Path) -> None:
+    """Its alert names group, count and the events behind it; rules that are only referred to make none of their own;
+    events out of order within the lateness count, later ones are told as late; silence lets windows end."""
+    door = Door(tmp_path, '[state]\nmax_lateness = "2s"\n')
+    agent = door.agent.up()
+    try:
+        door.add(line(10, "fail", "a", 1), line(12, "fail", "A", 1), line(11, "fail", "a", 1), line(13, "open", "a"))
+        door.add(line(5, "fail", "a", 2))
+        door.settled()
+        until("the alerts", lambda: door.fired() == [("Many failed logins", 2), ("Opened after failures", 4)])
+        found = [row for row in agent.alerts() if row["rule_title"] == "Opened after failures"]
+        door.add(line(60, "fail", "b", 1), line(61, "fail", "b", 2))
+        until("the windows to end in silence", lambda: ("Different doors", 7) in door.fired(), 20)
+        status = agent.status()
+    finally:
+        agent.kill()
+    (alert,) = found
+    offsets = [event.offset for event in agent.stored()]
+    assert alert["rule_title"] == "Opened after failures"
+    assert dict(alert["group_by"]) == {"src": "a"}
+    assert alert["count"] == 2
+    assert alert["raw_ref"]["offset"] == offsets[3]
+    assert [c["raw_ref"]["offset"] for c in alert["contributing"]] == [offsets[1], offsets[3]]
+    assert alert["contributing"][0]["rule_id"].endswith("01")
+    titles = {row["rule_title"] for row in agent.alerts()}
+    assert titles == {"Opened", "Many failed logins", "Opened after failures", "Different doors"}
+    memory = status["memory"]
+    assert memory["late"] == 1
+    assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
+
+
+def test_a_change_of_rules(tmp_path: Path) -> None:
+    """Windows outlive a change of other rules; a changed correlation starts empty and the status says so."""
+    door = Door(tmp_path, rules=RULES.replace("generate: true", "generate: false"))
+    agent = door.agent.up()
+    try:
+        door.add(line(0, "fail", "a"), line(1, "fail", "a"))
+        door.settled()
+        before = agent.status()["plan_digest"]
+        door.write(RULES.replace("gte: 2, lte: 3", "gte: 2, lte: 4"))
+        until("the new rules", lambda: agent.status()["plan_digest"] != before)
+        changed = agent.status()["memory"]["started_empty"]
+        agent.stop()
+        agent.up()
+        assert agent.status()["memory"]["groups"] == 1
+        door.add(line(2, "fail", "a"), line(3, "open", "a"))
+        door.settled()
+        until("the alerts", lambda: door.fired() == [("Many failed logins", 3), ("Opened after failures", 4)])
+    finally:
+        agent.kill()
+    assert [one[-2:] for one in changed] == ["03"]
+
+
+def test_suppression(tmp_path: Path) -> None:
+    """The first alert of an entity leaves at once; further ones leave as one record when the window closes."""
+    more = '[[suppress]]\nby = ["src"]\nfor = "10m"\n'
+    door = Door(tmp_path, more)
+    agent = door.agent.up()
+    try:
+        door.add(*(line(second, "open", "a") for second in range(0, 100, 10)), line(5, "open", "b"))
+        door.settled()
+        agent.kill()
+        agent.up()
+        door.add(line(650, "open", "a"), line(2000, "open", "c"))
+        found = until("the fold", lambda: [row for row in agent.alerts() if row["kind"] == "fold"])
+        door.settled()
+    finally:
+        agent.kill()
+    rows = agent.alerts()
+    sent = [(json.loads(row["raw"])["src"], row["count"]) for row in rows if row["kind"] == "detection"]
+    assert sorted(sent) == [("a", 1), ("a", 1), ("b", 1), ("c", 1)]
+    (fold,) = found
+    first = min(rows, key=lambda row: row["event_time"])
+    assert fold["count"] == 9
+    assert (fold["parent_id"], fold["rule_id"]) == (first["alert_id"], first["rule_id"])
+    assert dict(fold["group_by"]) == {"src": "a"}
+    assert (fold["last_time"] - fold["first_time"]).total_seconds() == 80

@@ -1,0 +1,56 @@
+"""A pattern that takes too long, in the running agent: events set aside, the rule in quarantine, all of it told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.send import tcp
+from tests.e2e.agent import Agent, vedette
+
+pytestmark = pytest.mark.door
+
+SLOW = """title: Slow
+id: 6a1f0000-0000-4000-8000-000000000001
+logsource: {product: linux}
+detection: {s: {message|re: 'x(?=a)(a|aa)+$'}, condition: s}
+---
+title: Quick
+id: 6a1f0000-0000-4000-8000-000000000002
+logsource: {product: linux}
+detection: {s: {message|contains: marker}, condition: s}
+"""
+LINE = b"<13>Nov 20 10:00:00 web1 app: marker x" + b"a" * 60 + b"!\n"
+
+
+def test_a_rule_goes_into_quarantine(tmp_path: Path) -> None:
+    """After ``quarantine_after`` events it is asked no more; these events are on disk with their place in the raw log;
+    status and log name the rule; the other rule matches every event."""
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "slow.yml").write_text(SLOW)
+    agent = Agent(tmp_path / "agent", rules=rules)
+    agent.config.write_text(
+        agent.config.read_text().replace("[rules]\n", "[rules]\nquarantine_after = 3\n")
+        + f'[[input]]\ntype = "syslog"\nname = "in"\ntcp = "127.0.0.1:{agent.port}"\n'
+    )
+    agent.up()
+    try:
+        tcp(("127.0.0.1", agent.port), LINE * 20)
+        status = agent.settled(20)
+        (told,) = status["rules"]["quarantined"]
+        assert (told["title"], told["undecided"], told["skipped"]) == ("Slow", 3, 17)
+        assert status["totals"]["undecided"] == 3
+        assert status["rules"]["set_aside"]["events"] == 3
+        assert {alert["rule_title"] for alert in agent.alerts()} == {"Quick"}
+        assert len(agent.alerts()) == 20
+        rows = [json.loads(line) for line in (agent.data / "quarantine" / "events.ndjson").read_text().splitlines()]
+        stored = {event.offset: event.raw for event in agent.stored()}
+        assert [stored[row["offset"]].decode() for row in rows] == [row["raw"].rstrip("\n") for row in rows]
+        assert agent.said("rule_quarantined")[0]["title"] == "Slow"
+        shown = vedette("status", "-c", agent.config, code=None).stdout
+        assert f"quarantined: Slow ({told['rule_id']}): undecided on 3 events, not asked on 17" in shown
+    finally:
+        agent.stop()

@@ -1,0 +1,69 @@
+"""Correlations and matches drawn at random."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.state.naive import Hit
+from vedette.compiler.relation import NUMERIC, Clause, Correlation, Kind, Slot
+
+SECOND = 1_000_000
+SLOTS = tuple(Slot(f"rule-{i}", False) for i in range(3))
+
+
+def made(kind: Kind, **changes: object) -> Correlation:
+    """A correlation of three rules with a short span."""
+    given: dict[str, object] = {
+        "id": "c", "title": "t", "level": "high", "tags": (), "slots": SLOTS, "group_by": ("g",),
+        "span": 10 * SECOND, "bounds": (("gte", 3),), "digest": "d",
+    }  # fmt: skip
+    if kind is Kind.VALUE_COUNT or kind in NUMERIC:
+        given["field"] = ("v",)
+    return Correlation(kind=kind, **{**given, **changes})  # type: ignore[arg-type]
+
+
+def bounds() -> st.SearchStrategy[tuple[tuple[str, int], ...]]:
+    one = st.tuples(st.sampled_from(["gt", "gte", "lt", "lte", "eq", "neq"]), st.integers(1, 4))
+    return st.lists(one, min_size=1, max_size=2, unique_by=lambda b: b[0]).map(tuple)
+
+
+@st.composite
+def clauses(draw: st.DrawFn) -> tuple[Clause, ...]:
+    found = []
+    for _ in range(draw(st.integers(1, 2))):
+        wanted = draw(st.sets(st.integers(0, 2), min_size=1))
+        forbidden = draw(st.sets(st.integers(0, 2), max_size=2)) - wanted
+        found.append(Clause(tuple(sorted(wanted)), tuple(sorted(forbidden))))
+    return tuple(found)
+
+
+SHAPES = [*map(str, Kind), "clauses", "ordered_clauses", "absence", "ordered_absence"]
+"""What is drawn each by itself, so that none is rare."""
+
+
+@st.composite
+def correlations(draw: st.DrawFn, shape: str) -> Correlation:
+    if shape in list(Kind):
+        return made(Kind(shape), bounds=draw(bounds()), percentile=draw(st.sampled_from([0.0, 25.0, 90.0, 100.0])))
+    kind = Kind.TEMPORAL_ORDERED if shape.startswith("ordered") else Kind.TEMPORAL
+    found = draw(clauses())
+    if shape.endswith("clauses"):
+        found = tuple(Clause(clause.wanted) for clause in found)
+    elif not any(clause.forbidden for clause in found):
+        found = (Clause((0,), (1,)), *found)
+    return made(kind, bounds=(), clauses=found)
+
+
+@st.composite
+def hits(draw: st.DrawFn, kind: Kind, size: int = 18) -> list[Hit]:
+    """Matches in the order in which they lie in the log, which is not that of their times; most of one group."""
+    times = draw(st.lists(st.integers(0, 30), max_size=size))
+    found = []
+    for order, time in enumerate(times):
+        value = draw(st.none() | (st.integers(0, 4) if kind in NUMERIC else st.sampled_from("abcd")))
+        if kind in (Kind.EVENT_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
+            value = None
+        group = (draw(st.sampled_from("xxxy")),)
+        for slot in draw(st.sampled_from([{0}, {1}, {2}, {0}, {1}, {2}, {0, 1}, {1, 2}])):
+            found.append(Hit(time * SECOND, order, slot, group, value))
+    return found

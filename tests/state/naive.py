@@ -1,0 +1,160 @@
+"""The naive evaluator of correlations, judge of the fast one: all matches at once, every window looked at anew.
+
+No memory, no watermark, no compaction: it has the whole table, as a database in retrospect. Meanings are those of
+``compiler/relation.py`` and ``docs/decisions/0007-correlation-semantics.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations, pairwise
+from typing import Any, NamedTuple
+
+from vedette.compiler.relation import COMPARE, NUMERIC, Clause, Correlation, Kind
+
+
+class Hit(NamedTuple):
+    """A match of one slot. ``order``: its place in the log, which tells events of one time apart."""
+
+    time: int
+    order: int
+    slot: int
+    group: tuple[str, ...] = ()
+    value: Any = None
+
+
+class Fired(NamedTuple):
+    group: tuple[str, ...]
+    order: int
+    """Of the completing event."""
+
+
+def firings(c: Correlation, hits: Sequence[Hit]) -> list[Fired]:
+    """What fires, by the time of its window's end."""
+    return [Fired(group, order) for group, order, first in occurrences(c, hits) if first]
+
+
+def occurrences(c: Correlation, hits: Sequence[Hit]) -> list[tuple[tuple[str, ...], int, bool]]:
+    """Group, completing event, and whether it is the first of its run."""
+    found = []
+    for group in {hit.group for hit in hits}:
+        mine = sorted({hit for hit in hits if hit.group == group}, key=lambda hit: (hit.time, hit.order, hit.slot))
+        for end, order, first in (_forward if c.forward else _at_once if c.prompt else _at_times)(c, _once(c, mine)):
+            found.append((end, group, order, first))
+    return [(group, order, first) for _, group, order, first in sorted(found, key=lambda one: one[:3])]
+
+
+def _once(c: Correlation, hits: list[Hit]) -> list[Hit]:
+    """Without repetition where one event counts once, by whichever rule it matched."""
+    if c.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
+        return hits
+    kept: dict[Any, Hit] = {}
+    for hit in hits:
+        kept.setdefault((hit.time, hit.order, hit.value), hit)
+    return list(kept.values())
+
+
+def _at_once(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
+    """Windows that end at each event; of the events of its time, the earlier ones in the log are in it."""
+    found, before = [], None
+    for time, order in sorted({(hit.time, hit.order) for hit in hits}):
+        window = [h for h in hits if (h.time, h.order) <= (time, order) and h.time >= time - c.span]
+        true = _true(c, window)
+        if true:
+            found.append((time, order, before is None or time - before > c.span))
+        before = time if true else None
+    return found
+
+
+def _at_times(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
+    """Windows that end at each time at which there is a match, with all of that time in it."""
+    found, before = [], None
+    for time in sorted({hit.time for hit in hits}):
+        true = _true(c, [hit for hit in hits if time - c.span <= hit.time <= time])
+        if true:
+            last = [hit.order for hit in hits if hit.time == time][-1]
+            found.append((time, last, before is None or time - before > c.span))
+        before = time if true else None
+    return found
+
+
+def _forward(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
+    """Windows that begin at each time at which there is a match of a wanted slot."""
+    wanted = {slot for clause in c.clauses for slot in clause.wanted}
+    found, before = [], None
+    for time in sorted({hit.time for hit in hits if hit.slot in wanted}):
+        window = [hit for hit in hits if time <= hit.time <= time + c.span]
+        here = {hit.slot for hit in window if hit.time == time}
+        done = [
+            first
+            for clause in c.clauses
+            if here & set(clause.wanted)
+            and not any(hit.slot in clause.forbidden for hit in window)
+            and (first := _completed(c, clause, window)) is not None
+        ]
+        if done:
+            found.append((time + c.span, window[min(done)].order, before is None or time - before > c.span))
+        before = time if done else None
+    return found
+
+
+def _completed(c: Correlation, clause: Clause, window: list[Hit]) -> int | None:
+    for i in range(len(window)):
+        if _satisfied(c, clause, window[: i + 1]):
+            return i
+    return None
+
+
+def _satisfied(c: Correlation, clause: Clause, window: list[Hit]) -> bool:
+    if any(hit.slot in clause.forbidden for hit in window):
+        return False
+    if c.kind is Kind.TEMPORAL:
+        return set(clause.wanted) <= {hit.slot for hit in window}
+    return any(
+        [hit.slot for hit in chosen] == list(clause.wanted) and _rising(chosen)
+        for chosen in combinations(window, len(clause.wanted))
+    )
+
+
+def _rising(chosen: Sequence[Hit]) -> bool:
+    return all((a.time, a.order) < (b.time, b.order) for a, b in pairwise(chosen))
+
+
+def _true(c: Correlation, window: list[Hit]) -> bool:
+    if c.clauses:
+        return any(_satisfied(c, clause, window) for clause in c.clauses)
+    metric = measure(c, window)
+    return metric is not None and all(COMPARE[name](metric, number) for name, number in c.bounds)
+
+
+def measure(c: Correlation, window: list[Hit]) -> Any:
+    """The metric of the events in one window."""
+    if c.kind is Kind.EVENT_COUNT:
+        return len(window)
+    if c.kind is Kind.TEMPORAL:
+        return len({hit.slot for hit in window})
+    if c.kind is Kind.TEMPORAL_ORDERED:
+        return max(
+            size
+            for size in range(len(c.slots) + 1)
+            if any(
+                _rising(chosen) and all(a.slot < b.slot for a, b in pairwise(chosen))
+                for chosen in combinations(window, size)
+            )
+        )
+    values = [hit.value for hit in window if hit.value is not None]
+    if c.kind is Kind.VALUE_COUNT:
+        return len(set(values))
+    assert c.kind in NUMERIC
+    if not values:
+        return None
+    if c.kind is Kind.VALUE_SUM:
+        return sum(values)
+    if c.kind is Kind.VALUE_AVG:
+        return Fraction(sum(values)) / len(values)
+    percent = Fraction(50) if c.kind is Kind.VALUE_MEDIAN else Fraction(c.percentile)
+    place = (len(values) - 1) * percent / 100
+    low = int(place)
+    ranked = [*sorted(values), 0]
+    return ranked[low] + (ranked[low + 1] - ranked[low]) * (place - low)

@@ -1,0 +1,187 @@
+"""Correlations over time: the fast evaluator against the naive one, in any order, over any restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgpack
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.state.drawn import SECOND, SHAPES, correlations, hits
+from tests.state.naive import Fired, Hit, firings, occurrences
+from vedette.compiler.relation import Correlation, Kind
+from vedette.state import windows
+from vedette.state.clock import Clock
+from vedette.state.correlate import Correlator, Firing, Item
+from vedette.state.windows import Window
+
+LONG = 1000 * SECOND
+
+
+def correlator(*found: Correlation, lateness: int = LONG, settle: bool = False, max_bytes: int = 1 << 26) -> Correlator:
+    return Correlator(found, Clock(lateness), max_bytes=max_bytes, settle=settle)
+
+
+def feed(one: Correlator, found: Iterable[Hit]) -> list[Firing]:
+    """Every match in turn, all of one source."""
+    fired = []
+    for hit in found:
+        source = one.clock.source("in", "h")
+        if one.clock.observe(source, hit.time):
+            item = Item(one.nodes[0], hit.slot, hit.group, hit.value, None)
+            fired += one.add([item], source, hit.time, hit.order, 1)
+    return fired
+
+
+def shown(fired: Iterable[Firing]) -> list[Fired]:
+    return [Fired(one.values, one.event.offset) for one in fired]
+
+
+def in_time(found: Sequence[Hit]) -> list[Hit]:
+    return sorted(found, key=lambda hit: (hit.time, hit.order, hit.slot))
+
+
+@st.composite
+def cases(draw: st.DrawFn, shape: str) -> tuple[Correlation, list[Hit]]:
+    c = draw(correlations(shape))
+    return c, draw(hits(c.kind))
+
+
+def taken(found: Sequence[Hit], lateness: int) -> list[Hit]:
+    """Those that are not late."""
+    newest, kept = None, []
+    for hit in found:
+        if newest is None or hit.time >= newest - lateness:
+            kept.append(hit)
+            newest = hit.time if newest is None else max(newest, hit.time)
+    return kept
+
+
+def runs(c: Correlation, found: Sequence[Hit]) -> list[set[Fired]]:
+    """The completing events of every run."""
+    made: list[set[Fired]] = []
+    for group, order, first in sorted(occurrences(c, found), key=lambda one: one[0]):
+        if first:
+            made.append(set())
+        made[-1].add(Fired(group, order))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _compact_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows are compacted at every chance, so that few matches show what it forgets."""
+    monkeypatch.setattr(windows, "MIN_LIMIT", 1)
+    monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
+
+
+EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+@every_shape
+@given(st.data())
+@EXAMPLES
+def test_in_the_order_of_time(shape: str, data: st.DataObject) -> None:
+    """Matches in the order of their times fire as the naive evaluator says, whatever the kind and condition."""
+    c, found = data.draw(cases(shape))
+    one = correlator(c, lateness=0)
+    fired = feed(one, in_time(found)) + one.finish()
+    assert sorted(shown(fired)) == sorted(firings(c, found))
+
+
+@every_shape
+@given(st.data(), st.integers(0, 40), st.booleans())
+@EXAMPLES
+def test_settled_in_any_order(shape: str, data: st.DataObject, lateness: int, settle: bool) -> None:
+    """With ``settle``, and for what is not prompt without it, any order within the lateness fires what the order of
+    time fires; what is late is not used."""
+    c, found = data.draw(cases(shape))
+    one = correlator(c, settle=settle or c.prompt, lateness=lateness * SECOND)
+    fired = feed(one, found) + one.finish()
+    assert sorted(shown(fired)) == sorted(firings(c, taken(found, lateness * SECOND)))
+
+
+@every_shape
+@given(st.data(), st.integers(0, 40))
+@EXAMPLES
+def test_prompt_in_any_order(shape: str, data: st.DataObject, lateness: int) -> None:
+    """What is decided at once: after every match each run has fired, by itself or as a part of one that a later match
+    has parted; and none fires that had fired before."""
+    c, found = data.draw(cases(shape))
+    if not c.prompt:
+        return
+    one, told, whole = correlator(c, lateness=lateness * SECOND), set[Fired](), list[set[Fired]]()
+    if c.kind is Kind.VALUE_SUM:
+        found = [hit for hit in found if hit.value is None or hit.value >= 0]
+    kept = taken(found, lateness * SECOND)
+    for i, hit in enumerate(kept):
+        new = shown(feed(one, [hit]))
+        known = runs(c, kept[: i + 1])
+        for anchor in new:
+            (run,) = (run for run in known if anchor in run)
+            assert not run & told
+        assert len(new) == len(set(new))
+        told.update(new)
+        assert all(run & told or any(run <= before for before in whole) for run in known)
+        whole += [run for run in known if run & told]
+
+
+@every_shape
+@given(st.data(), st.booleans(), st.integers(0, 40), st.sampled_from([900, 1 << 20]))
+@EXAMPLES
+def test_after_a_restart(shape: str, data: st.DataObject, settle: bool, lateness: int, size: int) -> None:
+    """Stopped after any match and restored from its deltas, it goes on as if it had not been stopped."""
+    c, found = data.draw(cases(shape))
+
+    def begin() -> Correlator:
+        return correlator(c, settle=settle, lateness=lateness * SECOND, max_bytes=size)
+
+    whole, expected = begin(), list[Firing]()
+    expected = feed(whole, found) + whole.finish()
+    stops = sorted(data.draw(st.sets(st.integers(0, len(found)), max_size=4)))
+    saved: list[bytes] = []
+    fired, start = list[Firing](), 0
+    for stop in [*stops, len(found)]:
+        one = begin()
+        for packed in saved:
+            clock, groups = msgpack.unpackb(packed)
+            one.clock.load(clock)
+            one.restore(groups)
+        one.resume()
+        fired += feed(one, found[start:stop])
+        if data.draw(st.booleans()):
+            saved.append(msgpack.packb([one.clock.delta(), one.delta()]))
+        else:
+            saved = [msgpack.packb([one.clock.dump(), one.dump()])]
+        start = stop
+    fired += one.finish()
+    assert sorted(shown(fired)) == sorted(shown(expected))
+    assert (one.bytes, one.evicted, list(one.groups)) == (whole.bytes, whole.evicted, list(whole.groups))
+
+
+@given(st.data())
+@EXAMPLES
+def test_two_sources(data: st.DataObject) -> None:
+    """A group of two sources is decided when both have gone past; the one that is behind is not late by the other."""
+    c, found = data.draw(cases("value_avg"))
+    one, fired = correlator(c, lateness=0), list[Firing]()
+    hosts = {hit: data.draw(st.sampled_from("pq")) for hit in in_time(found)}
+    behind = [hit for hit in in_time(found) if hosts[hit] == "q"]
+    ahead = [hit for hit in in_time(found) if hosts[hit] == "p"]
+    for host in "pq":  # both are there from the start, in every group
+        source = one.clock.source("in", host)
+        one.clock.observe(source, -1)
+        for group in "xy":
+            fired += one.add([Item(one.nodes[0], 0, (group,), None, None)], source, -1, 1000 + ord(host), 1)
+    for host, mine in (("p", ahead), ("q", behind)):
+        for hit in mine:
+            source = one.clock.source("in", host)
+            assert one.clock.observe(source, hit.time)
+            fired += one.add([Item(one.nodes[0], hit.slot, hit.group, hit.value, None)], source, hit.time, hit.order, 1)
+    fired += one.finish()
+    every = [*found, *(Hit(-1, 1000 + ord(host), 0, (group,)) for host in "pq" for group in "xy")]
+    times = {hit.order: hit.time for hit in every}  # of events of one time, the order is that of arrival
+    expected = sorted((group, times[order]) for group, order in firings(c, every))
+    assert sorted((group, times[order]) for group, order in shown(fired)) == expected

@@ -1,0 +1,154 @@
+"""What judging remembers, as a whole: bounds, deltas and their merging, another plan."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vedette.compiler.build import from_text
+from vedette.compiler.plan import Plan
+from vedette.inputs.decode import from_mapping
+from vedette.state.memory import Memory, merged
+
+SECOND = 1_000_000
+RULES = """
+title: A
+name: a
+logsource: {product: x}
+detection: {selection: {f: aaaa}, condition: selection}
+---
+title: many
+id: 0a0a0a0a-0000-4000-8000-000000000001
+correlation: {type: event_count, rules: [a], group-by: [g], timespan: 10s, condition: {gte: 3}}
+---
+title: few
+id: 0a0a0a0a-0000-4000-8000-000000000002
+correlation: {type: event_count, rules: [a], group-by: [g], timespan: 10s, condition: {eq: 2}}
+"""
+
+
+def plan(text: str = RULES) -> Plan:
+    made = from_text(text)
+    assert not made.refused
+    return made
+
+
+PLAN = plan()
+RULE = PLAN.rules[0].id
+
+
+def put(memory: Memory, second: float, group: str, offset: int) -> list[tuple[str, int]]:
+    """One match; what fires, as (title, offset)."""
+    time = int(second * SECOND)
+    fired = memory.advance(time)
+    source, taken = memory.observe("in", "h", time)
+    if taken:
+        fired += memory.match(RULE, from_mapping({"f": "aaaa", "g": group}), source, time, offset, 10)
+    return [(one.correlation.title, one.event.offset) for one in fired]
+
+
+def test_bytes_are_bounded() -> None:
+    """However many groups come, memory stays within the bound; the least recently touched go and are counted."""
+    memory = Memory(PLAN, lateness=0, max_bytes=20_000)
+    for i in range(500):
+        put(memory, i / 100, f"group-{i}", i)
+        put(memory, i / 100, "kept", i)
+        assert memory.correlator.bytes <= 20_000
+    groups = memory.correlator.groups
+    assert memory.correlator.bytes == sum(window.size for window in groups.values())
+    assert memory.status()["evicted"] + len(groups) == 2 * 501
+    assert any(b"kept" in key for key in groups)
+    assert any(b"group-499" in key for key in groups)
+    assert not any(key[-7:] == b"group-1" for key in groups)
+
+
+def test_expired_groups_go() -> None:
+    """A group whose windows can hold nothing any more is forgotten, without eviction."""
+    memory = Memory(PLAN, lateness=0)
+    for i in range(50):
+        put(memory, i / 10, f"group-{i}", i)
+    for second in range(6, 120):
+        memory.advance(second * SECOND)
+    assert memory.status()["groups"] == 0
+    assert memory.status()["evicted"] == 0
+    assert memory.correlator.bytes == 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.sampled_from("xyz")), max_size=30), st.sets(st.integers(0, 30)),
+    st.booleans(),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_deltas(events: list[tuple[int, str]], commits: set[int], merge: bool) -> None:
+    """Restored from the deltas of its commits, or from what they are merged to, it goes on as if it had not stopped."""
+    whole = Memory(PLAN, log_id="l", lateness=5 * SECOND)
+    expected = [fired for i, (second, group) in enumerate(events) for fired in put(whole, second, group, i)]
+    memory, parts, found = Memory(PLAN, log_id="l", lateness=5 * SECOND), [], []
+    for i, (second, group) in enumerate(events):
+        found += put(memory, second, group, i)
+        if i in commits:
+            parts.append(memory.delta())
+            if merge:
+                parts = merged(parts)
+            memory = Memory(PLAN, log_id="l", lateness=5 * SECOND)
+            memory.restore(parts)
+    assert found == expected
+    ends = [one.finish() for one in (whole.correlator, memory.correlator)]
+    assert [one.event for one in ends[0]] == [one.event for one in ends[1]]
+
+
+def test_merging_is_in_parts() -> None:
+    """Many groups are merged to several parts, which restore to the same."""
+    memory = Memory(PLAN, log_id="l")
+    parts = []
+    for i in range(2000):
+        put(memory, 1, f"group-{i}", i)
+        if i % 7 == 0:
+            parts.append(memory.delta())
+    parts.append(memory.delta())
+    from vedette.state import memory as module
+
+    module_bytes, module.PART_BYTES = module.PART_BYTES, 10_000
+    try:
+        fewer = merged(parts)
+    finally:
+        module.PART_BYTES = module_bytes
+    assert 1 < len(fewer) < len(parts)
+    copy = Memory(PLAN, log_id="l")
+    copy.restore(fewer)
+    assert list(copy.correlator.groups) == list(memory.correlator.groups)
+    assert copy.status() == memory.status()
+
+
+def test_nothing_new_is_nothing_to_write() -> None:
+    """A delta after which nothing came is empty."""
+    memory = Memory(PLAN)
+    assert memory.delta() == b""
+    put(memory, 1, "a", 1)
+    assert memory.delta()
+    memory.advance(2 * SECOND)
+    assert memory.delta() == b""
+
+
+def test_another_log() -> None:
+    """What was remembered of another raw log is dropped: its offsets mean nothing here."""
+    memory = Memory(PLAN, log_id="l")
+    put(memory, 1, "a", 1)
+    other = Memory(PLAN, log_id="m")
+    other.restore([memory.delta()])
+    assert other.status()["groups"] == 0
+
+
+def test_another_plan() -> None:
+    """An unchanged correlation keeps its windows, a changed one starts empty and is named."""
+    memory = Memory(PLAN, lateness=0)
+    put(memory, 1, "a", 1)
+    put(memory, 2, "a", 2)
+    memory.switch(plan(RULES.replace("{eq: 2}", "{eq: 1}").replace("title: many", "title: MANY")))
+    assert memory.started_empty == ["0a0a0a0a-0000-4000-8000-000000000002"]
+    assert put(memory, 3, "a", 3) == [("MANY", 3)]
+    parts = [memory.delta()]
+    later = Memory(plan(RULES.replace("{gte: 3}", "{gte: 4}").replace("{eq: 2}", "{eq: 1}")), lateness=0)
+    later.restore(parts)
+    assert later.started_empty == ["0a0a0a0a-0000-4000-8000-000000000001"]
+    assert later.status()["groups"] == 1

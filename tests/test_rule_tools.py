@@ -1,0 +1,123 @@
+"""The rule author's commands, as they are called: lint, explain, list, and pipelines on scan and bundle build."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from vedette.cli import main
+
+RULE = """title: Rare Thing
+id: 929a690e-bef0-4204-a928-ef5e620d6fcc
+logsource: {product: linux, service: sshd}
+detection: {s: {Who|expand: '%names%'}, condition: s}
+level: high
+"""
+PIPELINE = "name: p\npriority: 1\ntransformations: [{type: field_name_mapping, mapping: {Who: user}}]\n"
+
+
+def vedette(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def files(folder: Path) -> tuple[Path, Path, Path]:
+    """A rule, a pipeline and a lookup that it needs."""
+    made = folder / "rare.yml", folder / "p" / "p.yml", folder / "names.txt"
+    made[1].parent.mkdir()
+    for path, text in zip(made, (RULE, PIPELINE, "root\nadm*\n"), strict=True):
+        path.write_text(text)
+    return made
+
+
+def test_scan_with_a_pipeline_and_a_lookup(tmp_path: Path) -> None:
+    """Fields are mapped and placeholders filled before anything is judged; without them the rule is refused."""
+    rule, pipeline, lookup = files(tmp_path)
+    events = tmp_path / "events.ndjson"
+    events.write_text('{"user": "root"}\n{"user": "bob"}\n{"user": "admin"}\n')
+    done = vedette("scan", "--rules", rule, "--pipeline", pipeline, "--lookup", lookup, events)
+    assert done.exit_code == 0
+    assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [1, 3]
+    without = vedette("scan", "--rules", rule, events)
+    assert "%names% has no value" in without.stderr
+    wrong = vedette("scan", "--rules", rule, "--pipeline", rule, events)
+    assert (wrong.exit_code, "not a processing pipeline" in wrong.stderr) == (2, True)
+
+
+def test_scan_tells_of_quarantine(tmp_path: Path) -> None:
+    """What could not be decided is told with its rule, and the exit code says so."""
+    rule, events = tmp_path / "slow.yml", tmp_path / "events.ndjson"
+    rule.write_text(RULE.replace("Who|expand: '%names%'", "Who|re: (?=a)(a|aa)+$"))
+    events.write_text(f'{{"Who": "{"a" * 60}!"}}\n' * 12)
+    done = vedette("scan", "--rules", rule, events)
+    assert done.exit_code == 2
+    assert "undecided: Rare Thing on 10 events" in done.stderr
+    assert "quarantined: Rare Thing: not asked on 2 more events" in done.stderr
+
+
+def test_lint(tmp_path: Path) -> None:
+    """A finding a line with file, line, column; exit code 1 for errors, and for warnings when strict."""
+    rule, pipeline, lookup = files(tmp_path)
+    good = vedette("rules", "lint", "--pipeline", pipeline, "--lookup", lookup, rule)
+    assert good.exit_code == 0
+    assert f"{rule}:1:1: note: falsepositives is missing [metadata] (Rare Thing)" in good.stdout
+    bad = vedette("rules", "lint", "--json", rule)
+    assert bad.exit_code == 1
+    (error,) = [row for row in map(json.loads, bad.stdout.splitlines()) if row["severity"] == "error"]
+    assert (error["check"], error["line"], error["column"]) == ("refused", 4, 17)
+    rule.write_text(RULE.replace("Who|expand: '%names%'", "pid|gt: 5"))
+    assert vedette("rules", "lint", rule).exit_code == 0
+    assert vedette("rules", "lint", "--strict", rule).exit_code == 1
+    assert vedette("rules", "lint", "--strict", "--skip", "cost", "--skip", "FilenameLength", rule).exit_code == 0
+    rule.write_text(RULE.replace("condition: s", "condition: s | count() > 5").replace("|expand", ""))
+    legacy = vedette("rules", "lint", rule)
+    assert "      type: event_count" in legacy.stdout
+    assert vedette("rules", "lint", tmp_path / "nowhere").exit_code == 2
+
+
+def test_explain(tmp_path: Path) -> None:
+    """Predicates and literals of a rule, and its truth on an event from an argument or standard input."""
+    rule, pipeline, lookup = files(tmp_path)
+    options = ("rules", "explain", "--pipeline", pipeline, "--lookup", lookup)
+    shown = vedette(*options, rule)
+    assert "user is 'root'" in shown.stdout
+    assert "MATCH" not in shown.stdout
+    assert "  MATCH" in vedette(*options, rule, '{"user": "root"}').stdout
+    assert "  no match" in vedette(*options, "--id", "Rare Thing", rule, '{"user": "bob"}').stdout
+    piped = CliRunner().invoke(main, [*map(str, options), str(rule), "-"], input='{"user": "admin"}')
+    assert "  MATCH" in piped.stdout
+    refused = vedette("rules", "explain", rule)
+    assert (refused.exit_code, "does not run" in refused.stdout) == (1, True)
+    assert vedette(*options, "--id", "nobody", rule).exit_code == 2
+    assert vedette(*options, "--format", "bogus", rule, "x").exit_code == 2
+
+
+def test_list(tmp_path: Path) -> None:
+    """Active, always or dead with its reason; with a configuration the inputs count, too."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    for number, item in enumerate(["user: rare thing", "user: '?'", "user: 'rare'", "user|bogus: x"]):
+        text = RULE.replace("Who|expand: '%names%'", item).replace("929a", f"929{number}")
+        (folder / f"{number}.yml").write_text(text.replace("sshd", "nosuch") if number == 2 else text)
+    listed = vedette("rules", "list", folder)
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["active", "always", "active", "dead"]
+    assert listed.exit_code == 1
+    config = tmp_path / "vedette.toml"
+    config.write_text(f'[[input]]\ntype = "syslog"\nname = "s"\nudp = "127.0.0.1:0"\n[rules]\npaths = ["{folder}"]\n')
+    rows = [json.loads(line) for line in vedette("rules", "list", "--json", "-c", config).stdout.splitlines()]
+    assert [row["state"] for row in rows] == ["active", "always", "dead", "dead"]
+    assert "no input has its log source" in rows[2]["reason"]
+    assert "Unknown modifier" in rows[3]["reason"]
+    assert vedette("rules", "list").exit_code == 2
+
+
+def test_bundles_are_built_with_pipelines(tmp_path: Path) -> None:
+    """What a bundle holds is mapped already."""
+    rule, pipeline, lookup = files(tmp_path)
+    out = tmp_path / "one.vbundle"
+    done = vedette(
+        "bundle", "build", rule, "-o", out, "--version", 1, "--pipeline", pipeline, "--lookup", lookup, "--strict"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "1 rules" in done.stdout
