@@ -16,12 +16,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vedette.cli import main
+from vedette.compiler.plan import Plan
 from vedette.config import RawLogSettings
 from vedette.control import Control
 from vedette.event import Chunk, Cursor
 from vedette.outbox.envelope import encode
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters
+from vedette.state.memory import Memory
 from vedette.store import Store
 
 RULE = """\
@@ -215,7 +217,9 @@ def test_scan_into_a_pipe_that_closes(tmp_path: Path, rules: Path) -> None:
 
 def test_rules_test(rules: Path) -> None:
     """Good tests: 0. A failure, a rule without tests, a rule that does not run: 1, each with its place."""
-    assert ended(vedette("rules", "test", rules), 0).stdout == "1 rules, 2 events, 0 failures, 0 mistakes\n"
+    assert ended(vedette("rules", "test", rules), 0).stdout == (
+        "1 rules, 0 correlations, 2 events, 0 sequences, 0 failures, 0 mistakes\n"
+    )
     (rules / "one.test.yml").write_text(f'- match: "{ATTACK}"\n- match: "{HARMLESS} \\e[2J"\n')
     (rules / "two.yml").write_text(RULE.replace("0001", "0002").replace("Failed Password", "Two"))
     (rules / "three.yml").write_text("title: Three\n")
@@ -230,10 +234,10 @@ def test_rules_test(rules: Path) -> None:
 def test_rules_list(rules: Path) -> None:
     """A line a rule; one that does not run is in it, and makes the exit code 1."""
     assert ended(vedette("rules", "list", rules), 0).stdout.split() == [
-        "high", "filtered", "linux//sshd", "Failed", "Password",
+        "active", "high", "linux//sshd", "Failed", "Password",
     ]  # fmt: skip
     (rules / "bad.yml").write_text("title: Bad\n")
-    assert f"refused       {rules}/bad.yml:" in ended(vedette("rules", "list", rules), 1).stdout
+    assert f": {rules}/bad.yml:1:" in ended(vedette("rules", "list", rules), 1).stdout
 
 
 def test_rules_list_and_test_write_out_what_acts_on_a_terminal(rules: Path) -> None:
@@ -348,8 +352,9 @@ STATUS = {
     "inputs": {"in": {"received": 1, "stored": 1, "judged": 1, "bytes_in": 9, "cut": 0, "dropped": {}, "lost": {}}},
     "totals": {}, "backlog": {}, "lag_events": 0, "lag_seconds": 0.0,
     "alerts": {"made": 0, "receipted": 0, "in_outbox": 0},
-    "rules": {"origin": "rules", "running": 1, "always_candidates": 0, "error": "Bad \x1b[2J\n\u202e",
+    "rules": {"origin": "rules", "running": 1, "correlations": 0, "always_candidates": 0, "error": "Bad \x1b[2J\n\u202e",
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
+    "memory": {**Memory(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
     "raw_log": {"bytes": 1, "max_bytes": 2, "full": False},
     "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
 }  # fmt: skip
@@ -371,7 +376,7 @@ def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
             await served.stop()
 
     plain, as_json = asyncio.run(main())
-    assert ended(plain, 1).output.count(WRITTEN_OUT) == 3
+    assert ended(plain, 1).output.count(WRITTEN_OUT) == 4
     assert json.loads(ended(as_json, 1).output) == STATUS
     assert "\u202e" not in as_json.output
 

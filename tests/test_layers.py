@@ -19,9 +19,9 @@ LAYERS: dict[int, str] = {
     # cores: bytes and values in, values out (engine.scan is here because a pattern database is that, too)
     1: """
     bundle.manifest bundle.trust
-    compiler.ir compiler.literals compiler.plan
-    engine.artifact engine.evaluate engine.join engine.match engine.patterns engine.prefilter engine.scan
-    engine.selftest
+    compiler.explain compiler.ir compiler.literals compiler.plan compiler.reach compiler.relation
+    engine.artifact engine.evaluate engine.fallback engine.join engine.match engine.patterns engine.prefilter
+    engine.scan engine.selftest engine.timepart
     inputs.access inputs.aliases inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
@@ -31,18 +31,20 @@ LAYERS: dict[int, str] = {
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format
     scan
+    state.clock state.correlate state.memory state.suppress state.windows
     """,
     # doors: each owns one outside thing; the rule front-ends own the rule files
     2: """
     bundle.install
-    compiler.build compiler.cases compiler.sigma
-    config control mqtt store tls
+    compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
+    compiler.pipelines compiler.sigma
+    config control mqtt quarantine store tls
     inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.segment
     """,
     # composition
-    3: "api app pipeline rules status",
+    3: "alerts api app pipeline rules status",
     # commands
     4: """
     __main__ cli cli_agent cli_rules console compiler.__main__
@@ -56,7 +58,8 @@ OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "
            "subprocess", "tempfile", "threading", "time"}  # fmt: skip
 """What no core may import."""
 ONLY = {"lmdb": {"store"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
-FRONT_ENDS = {"compiler.sigma", "compiler.build", "compiler.cases"}
+FRONT_ENDS = {"compiler.build", "compiler.cases", "compiler.correlation", "compiler.documents", "compiler.legacy",
+              "compiler.lint", "compiler.pipelines", "compiler.sigma"}  # fmt: skip
 WRITES_RULES = {"api", "console", "cli_rules", "region.cli", "compiler.__main__"}
 """Who may use the front-ends, and but for the compiler's own process only when it is asked to."""
 
@@ -137,8 +140,9 @@ def test_imports_go_downwards(layer: int) -> None:
 
 
 def test_cores_touch_nothing_outside() -> None:
-    """No core imports asyncio, sockets, files, threads, the clock or the log."""
-    assert not [one for one in IMPORTS if LAYER[one.who] <= 1 and one.what.split(".")[0] in OUTSIDE]
+    """No core imports asyncio, sockets, files, threads, the clock or the log; but one that must bound a time."""
+    outside = [one for one in IMPORTS if LAYER[one.who] <= 1 and one.what.split(".")[0] in OUTSIDE]
+    assert {(one.who, one.what) for one in outside} == {("engine.fallback", "time")}
 
 
 def test_facts_need_only_the_standard_library() -> None:

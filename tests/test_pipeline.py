@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from vedette import compile_rules, pipeline
-from vedette.config import AgentSettings, RawLogSettings
+from vedette.config import AgentSettings, RawLogSettings, StateSettings
 from vedette.engine.match import Context, Engine
 from vedette.event import Alert, Chunk, Entity, FilePosition, Flag, LogSource
 from vedette.outbox import envelope
@@ -70,6 +70,7 @@ class Life:
         self.pipeline = Pipeline(
             AGENT, judge, {"in": context}, self.log, self.store, self.outbox, self.counters,
             self.writer, lambda: NOW + 7, fsync_interval=0.02, outbox_bytes=limits.get("outbox_bytes", 1 << 28),
+            state=StateSettings(), suppress=(),
         )  # fmt: skip
 
     def give(self, *chunks: Chunk) -> None:

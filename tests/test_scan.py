@@ -180,7 +180,7 @@ def test_rules_that_do_not_run_are_told(rules: Path, tmp_path: Path) -> None:
     (rules / "bad.yml").write_text("title: bad\nlogsource: {product: x}\ndetection: {s: {f|no: 1}, condition: s}\n")
     rows, errors = scan("--rules", rules, write(tmp_path, b"needle\n"))
     assert len(rows) == 1
-    assert f"not run: {rules / 'bad.yml'}:3: Unknown modifier 'no' (bad)" in errors
+    assert f"not run: {rules / 'bad.yml'}:3:17: Unknown modifier 'no' (bad)" in errors
 
 
 def test_usage_errors(rules: Path, tmp_path: Path) -> None:

@@ -150,10 +150,12 @@ def render(status: dict[str, Any]) -> list[str]:
         f" raw log {log['bytes']:,} of {log['max_bytes']:,} on disk" + (" (FULL: inputs pause)" if log["full"] else ""),
         f"memory   {memory['groups']} groups, {memory['bytes']:,} of {memory['max_bytes']:,} bytes,"
         f" {memory['evicted']} evicted; {memory['late']} events late; {memory['folded']} alerts folded",
-        f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
-        f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
+    lines += [
+        f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
+        f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
+    ]
     lines += [f"BROKEN   {reason}" for reason in status["identity_broken"]] or ["account  adds up"]
     return lines

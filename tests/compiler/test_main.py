@@ -43,7 +43,7 @@ def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
     (folder / "bad.yml").write_text("title: [\n")
     done = compiler(out, folder)
     assert done.returncode == 2
-    assert b"bad.yml:2: not valid YAML" in done.stderr
+    assert b"bad.yml:2:1: not valid YAML" in done.stderr
     done = compiler(out, tmp_path / "nowhere")
     assert done.returncode == 2
     assert b"no such rule file" in done.stderr

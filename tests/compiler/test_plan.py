@@ -59,7 +59,7 @@ def test_what_a_plan_tells() -> None:
     assert [rule.title for rule in PLAN.always] == ["One", "Three"]
     assert PLAN.fields_of[1] == ("f",)
     assert set(PLAN.fields_of[0]) == {"", "message", "count", "ip", "n", "g", "x", "y", "z", "user"}
-    rows = described(PLAN.rules)
+    rows = described(PLAN)
     assert rows[0]["logsource"] == {"product": "linux", "service": "sshd"}
     assert rows[1]["id"] == PLAN.rules[1].id
 

@@ -43,7 +43,7 @@ def reason(text: str) -> tuple[int, str]:
     assert not rules.predicates
     (refusal,) = rules.refused
     assert refusal.path == "rule.yml"
-    assert str(refusal).startswith(f"rule.yml:{refusal.line}: ")
+    assert str(refusal).startswith(f"rule.yml:{refusal.line}:")
     return refusal.line, refusal.reason
 
 
@@ -284,8 +284,6 @@ def detection(item: str) -> str:
         ("f|cidr: 10.0.0.1/8", "Invalid CIDR"),
         ("f|cidr: nonsense", "Invalid CIDR"),
         ("f|re: '('", "is invalid"),
-        ("f|re: 'a(?=b)'", "is invalid"),
-        (r"f|re: '(a)\1'", "is invalid"),
         (r'f|re: "a\0b"', "NUL"),
         (r"f|re: '\Qa.b\E'", "is not supported"),
         ("f|re: '(a$|b)(?i)c'", "use the modifiers"),
@@ -302,13 +300,6 @@ def detection(item: str) -> str:
         ("f|expand|base64: '%admins%'", "placeholder %admins% has no value"),
         ("f|expand|fieldref: '%admins%'", "placeholder %admins% has no value"),
         ("f|contains|expand: ['x', 'a%admins%']", "placeholder %admins% has no value"),
-        ("f|minute: 5", "'minute' is not supported"),
-        ("f|hour: 5", "'hour' is not supported"),
-        ("f|day: 5", "'day' is not supported"),
-        ("f|week: 5", "'week' is not supported"),
-        ("f|month: 5", "'month' is not supported"),
-        ("f|year: 2025", "'year' is not supported"),
-        ("f: 2025-01-01", "Unsupported type"),
         ("f: .inf", "Invalid number"),
         ("f: .nan", "Invalid number"),
         ("f: 9007199254740993", "too large"),
@@ -354,9 +345,6 @@ def test_an_item_that_cannot_run_is_refused_at_its_line(item: str, says: str) ->
         ),
         ("- a\n- b\n", 1, "expects a mapping"),
         ("just text\n", 1, "expects a mapping"),
-        ("title: t\nname: n\ncorrelation: {type: event_count}\n", 3, "'correlation' documents are not supported"),
-        ("title: t\nfilter: {rules: any}\n", 2, "'filter' documents are not supported"),
-        ("action: global\ntitle: t\n", 1, "'action' documents are not supported"),
         ("title: t\ntitle: u\n", 2, "not valid YAML"),
         (f"{HEAD}  s: {{f: 1}}\n  s: {{f: 2}}\n  condition: s\n", 5, "not valid YAML"),
         ("title: [\n", 2, "not valid YAML"),

@@ -354,12 +354,6 @@ def test_as_number(value: str, number: float | None) -> None:
     assert as_number(value) == number
 
 
-def test_a_predicate_this_version_lacks() -> None:
-    """A plan of a later version is refused, not run without its test."""
-    with pytest.raises(ValueError, match="needs an engine that this version lacks"):
-        Engine(plan_of([text(Op.TIME_PART, 5, "hour")]))
-
-
 def test_fold_and_networks_of_odd_texts() -> None:
     """Nothing raises on odd values."""
     import ipaddress
