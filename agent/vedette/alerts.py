@@ -8,6 +8,7 @@ an event of an earlier frame (a correlation that could only be decided now) read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 from vedette.compiler.ir import Rule, as_shown, fold
@@ -20,7 +21,8 @@ from vedette.inputs.entities import entities
 from vedette.outbox import envelope
 from vedette.rawlog.log import RawLog
 from vedette.state.clock import clamp
-from vedette.state.correlate import Firing, scalar, shown_group
+from vedette.state.firing import Firing, shown_group
+from vedette.state.graph import scalar
 from vedette.state.memory import Memory
 from vedette.state.suppress import Fold, Source
 
@@ -71,7 +73,7 @@ class Alerting:
         every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
         self._suppress = {one.id: self._suppression(one) for one in every}
         self._remembered = {
-            rule.id for rule in plan.rules if self._suppress[rule.id] or self.memory.correlator.wants(rule.id)
+            rule.id for rule in plan.rules if self._suppress[rule.id] or self.memory.correlator.graph.wants(rule.id)
         }
 
     def _suppression(self, rule: Rule | Correlation) -> Suppress | None:
@@ -87,24 +89,25 @@ class Alerting:
     def frame(self, frame: Frame, matches: Iterable[Match]) -> Iterator[Alert]:
         """The alerts that follow from a frame and its matches."""
         yield from self.advance(frame.chunk.received_at)
-        silent, event = self._engine.plan.silent, None
-        taken = known = False
-        for match in matches:
-            rule = self._engine.plan.rules[match.rule]
-            if event is None or event.start != match.start:
-                event, known = self._event(frame, match.start, match.end, match.record), False
-            if not known and rule.id in self._remembered:
+        silent, rules, graph = self._engine.plan.silent, self._engine.plan.rules, self.memory.correlator.graph
+        for _, same in groupby(matches, key=lambda match: match.start):
+            found = [(rules[match.rule], match) for match in same]
+            first = found[0][1]
+            event, taken = self._event(frame, first.start, first.end, first.record), False
+            if any(rule.id in self._remembered for rule, _ in found):
                 number, taken = self.memory.observe(frame.chunk.input, event.host, event.time)
-                event, known = event._replace(source=number), True
-            if rule.id not in silent and self._passes(rule, event, {}):
-                yield self._detection(rule, match.rule, event)
-            if known and self.memory.correlator.wants(rule.id):
-                if taken:
-                    length = match.end - match.start
-                    fired = self.memory.match(rule.id, event.record, event.source, event.time, event.offset, length)
-                    yield from self._correlations(fired, event)
-                else:
-                    self.memory.correlator.late(rule.id)
+                event = event._replace(source=number)
+            for rule, match in found:
+                if rule.id not in silent and self._passes(rule, event, {}):
+                    yield self._detection(rule, match.rule, event)
+            wanted = [rule.id for rule, _ in found if graph.wants(rule.id)]
+            if taken and wanted:
+                length = first.end - first.start
+                fired = self.memory.match(wanted, event.record, event.source, event.time, event.offset, length)
+                yield from self._correlations(fired, event)
+            elif not taken:
+                for rule_id in wanted:
+                    graph.late(rule_id)
         yield from self._folds()
 
     def advance(self, received_at: int) -> Iterator[Alert]:
