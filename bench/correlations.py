@@ -13,7 +13,8 @@ from typing import Any
 
 from vedette.compiler.relation import Correlation, Kind, Slot
 from vedette.state.clock import Clock
-from vedette.state.correlate import Correlator, Item
+from vedette.state.correlate import Correlator
+from vedette.state.graph import Item
 
 LATENESS = 30_000_000
 STEP = 1000
@@ -43,7 +44,8 @@ def speed(c: Correlation, groups: int, matches: int, values: list[Any]) -> None:
         one.clock.observe(source, i * STEP)
         fired += len(one.add((item,), source, i * STEP, i * 100, 100))
     rate = matches / (time.perf_counter() - began)
-    print(f"{c.kind:<17} {groups:>7,} groups: {rate:>9,.0f} updates/s, {fired:>6,} firings, {one.bytes:>12,} bytes")
+    taken = one.groups.bytes
+    print(f"{c.kind:<17} {groups:>7,} groups: {rate:>9,.0f} updates/s, {fired:>6,} firings, {taken:>12,} bytes")
 
 
 def size(groups: int = 100_000) -> None:
@@ -59,7 +61,7 @@ def size(groups: int = 100_000) -> None:
             one.add((Item(node, 0, group(number), None, None),), source, at, at * 100, 100)
         one.delta()
         taken = (tracemalloc.get_traced_memory()[0] - before) / groups
-        print(f"a group of {matches}: {taken:.0f} bytes, accounted as {one.bytes / groups:.0f}")
+        print(f"a group of {matches}: {taken:.0f} bytes, accounted as {one.groups.bytes / groups:.0f}")
 
 
 def main() -> None:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from vedette.api import Detection, Engine, Plan, compile_rules, judge, load_rules, read_log
+    from vedette.api import Correlated, Detection, Engine, Plan, compile_rules, correlate, judge, load_rules, read_log
 
 __version__ = "0.1.0"
-__all__ = ["Detection", "Engine", "Plan", "__version__", "compile_rules", "judge", "load_rules", "read_log"]
+__all__ = [
+    "Correlated", "Detection", "Engine", "Plan", "__version__", "compile_rules", "correlate", "judge", "load_rules",
+    "read_log",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,8 @@ from vedette.inputs.entities import entities
 from vedette.outbox import envelope
 from vedette.rawlog.log import RawLog
 from vedette.state.clock import clamp
-from vedette.state.correlate import Firing, scalar, shown_group
+from vedette.state.firing import Firing, shown_group
+from vedette.state.graph import scalar
 from vedette.state.memory import Memory
 from vedette.state.suppress import Fold, Source
 
@@ -72,7 +73,7 @@ class Alerting:
         every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
         self._suppress = {one.id: self._suppression(one) for one in every}
         self._remembered = {
-            rule.id for rule in plan.rules if self._suppress[rule.id] or self.memory.correlator.wants(rule.id)
+            rule.id for rule in plan.rules if self._suppress[rule.id] or self.memory.correlator.graph.wants(rule.id)
         }
 
     def _suppression(self, rule: Rule | Correlation) -> Suppress | None:
@@ -94,22 +95,23 @@ class Alerting:
         """The alerts that follow from an event of ``frame``: its matches, by the rules' order in the plan."""
         if not matches:
             return
-        silent, wants, first = self._engine.plan.silent, self.memory.correlator.wants, matches[0]
-        event, known, taken = self._event(frame, first.start, first.end, first.record), False, False
-        for match in matches:
-            rule = self._engine.plan.rules[match.rule]
-            if not known and rule.id in self._remembered:
-                number, taken = self.memory.observe(frame.chunk.input, event.host, event.time)
-                event, known = event._replace(source=number), True
+        silent, graph, first = self._engine.plan.silent, self.memory.correlator.graph, matches[0]
+        found = [(self._engine.plan.rules[match.rule], match) for match in matches]
+        event, taken = self._event(frame, first.start, first.end, first.record), False
+        if any(rule.id in self._remembered for rule, _ in found):
+            number, taken = self.memory.observe(frame.chunk.input, event.host, event.time)
+            event = event._replace(source=number)
+        for rule, match in found:
             if rule.id not in silent and self._passes(rule, event, {}):
                 yield self._detection(rule, match.rule, event)
-            if known and wants(rule.id):
-                if taken:
-                    length = match.end - match.start
-                    fired = self.memory.match(rule.id, event.record, event.source, event.time, event.offset, length)
-                    yield from self._correlations(fired, event)
-                else:
-                    self.memory.correlator.late(rule.id)
+        wanted = [rule.id for rule, _ in found if graph.wants(rule.id)]
+        if taken and wanted:
+            length = first.end - first.start
+            fired = self.memory.match(wanted, event.record, event.source, event.time, event.offset, length)
+            yield from self._correlations(fired, event)
+        elif not taken:
+            for rule_id in wanted:
+                graph.late(rule_id)
 
     def folds(self) -> Iterator[Alert]:
         """What suppression has to tell since the last call."""

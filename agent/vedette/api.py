@@ -14,10 +14,12 @@ from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.event import Frame, LogSource
 from vedette.rawlog import read
-from vedette.scan import Detection, chunk_of
+from vedette.scan import Correlated, Detection, Timeline, chunk_of
 from vedette.scan import judge as judge_chunks
 
-__all__ = ["Detection", "Engine", "Plan", "compile_rules", "judge", "load_rules", "read_log"]
+__all__ = [
+    "Correlated", "Detection", "Engine", "Plan", "compile_rules", "correlate", "judge", "load_rules", "read_log",
+]  # fmt: skip
 
 
 def compile_rules(
@@ -66,9 +68,33 @@ def judge(
     ``events``: lines (with or without their newline) or mappings of fields. ``format``: how bytes and texts are
     read, see ``vedette.inputs.decode.CODECS``. Log sources are ignored for a plan; an ``Engine`` made with
     ``route=True`` asks a rule only about events of its own, to which ``product``, ``category``, ``service`` add.
+    Rules that only correlations look at are left out; ``correlate`` gives these.
     """
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
     return judge_chunks(engine, chunk_of(events, format), logsource=LogSource(product, category, service))
+
+
+def correlate(
+    rules: Plan | Engine,
+    events: Iterable[bytes | str | Mapping[str, Any]],
+    *,
+    format: str = "auto",
+    time_field: str = "",
+    product: str = "",
+    category: str = "",
+    service: str = "",
+) -> Iterator[Correlated]:
+    """Every correlation that fires, by time; ``Correlated.line`` is that of the event that completed it, from 1.
+
+    ``events`` may come in any order; all are read first. ``time_field``: the field that says when an event happened;
+    empty: what its decoder finds. The others as for ``judge``.
+    """
+    engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
+    timeline = Timeline(engine.plan, time_field)
+    source = LogSource(product, category, service)
+    for found in judge_chunks(engine, chunk_of(events, format), logsource=source, silent=True):
+        timeline.add(found, "")
+    yield from timeline.correlate()
 
 
 def read_log(folder: str | Path, start: int = 0) -> Iterator[Frame]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import click
 import orjson
@@ -26,7 +27,7 @@ from vedette.console import WithRegion, configuration, fail, json_line, pipeline
 @click.option("--format", "codec", default="auto", show_default=True, help="How events are read: see the user guide.")
 @click.option("--route", is_flag=True, help="Ask a rule only about events of its log source.")
 @click.option("--product", default="", help="With --route: the log source's product of all events.")
-@click.option("--time-field", default="", help="Field that says when an event happened; default: as it is decoded.")
+@click.option("--time-field", default="", help="Field that says when an event happened (default: as it is decoded).")
 @pipeline_options
 @click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
 def scan(
@@ -35,7 +36,7 @@ def scan(
 ) -> None:  # fmt: skip
     """Judge files offline; one JSON object per match on standard output, a summary on standard error.
 
-    FILES hold a line per event, or one JSON array (*.json with --format json); "-" is standard input.
+    FILES hold a line per event, or one JSON array (*.json); UTF-16 needs a byte order mark. "-" is standard input.
     Correlations are judged over all FILES, by the events' times in whatever order they stand, when all are read.
 
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log
@@ -58,7 +59,8 @@ def scan(
 
     for path in files:
         try:
-            with _progress(path) as file:
+            with _progress(path) as opened:
+                file = _as_utf8(opened)
                 array = path.suffix == ".json" and codec in ("json", "auto") and _first(file) == b"["
                 seen_at = time.time_ns() // 1000 if str(path) == "-" else path.stat().st_mtime_ns // 1000
                 chunks = elements(file, seen_at) if array else lines(file, codec, seen_at)
@@ -119,6 +121,18 @@ def _plan_of(
         return Plan.from_bytes(verify(bundles[0].read_bytes(), keys, __version__).plan)
     except (BundleRefused, OSError) as error:
         fail(f"{bundles[0]}: {error}")
+
+
+def _as_utf8(file: BinaryIO) -> BinaryIO:
+    """``file`` behind its byte order mark; one that says so is UTF-16 and read as UTF-8."""
+    if not file.seekable():
+        return file
+    start = file.tell()
+    head = file.read(3)
+    file.seek(start + 3 if head == codecs.BOM_UTF8 else start)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return cast(BinaryIO, codecs.EncodedFile(file, "utf-8", "utf-16", "replace"))
+    return file
 
 
 def _first(file: BinaryIO) -> bytes:
@@ -272,7 +286,8 @@ def rules_explain(
         for line in refusal.hint.splitlines():
             click.echo(f"    {safe(line)}")
     numbers = [i for i, one in enumerate(engine.plan.rules) if wanted in ("", one.id, one.title)]
-    if not numbers and not refused:
+    correlations = [one for one in engine.plan.correlations if wanted in ("", one.id, one.title)]
+    if not numbers and not correlations and not refused:
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
     for number in numbers:
@@ -282,6 +297,9 @@ def rules_explain(
             names = sigma.named(found, engine.plan.rules[number].id)
             for line in explain.on_event(engine, number, data, codec, origin=topic, names=names):
                 click.echo(safe(line))
+    for one in correlations:
+        for line in explain.correlation(engine.plan, one):
+            click.echo(safe(line))
     sys.exit(1 if refused else 0)
 
 

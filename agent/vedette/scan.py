@@ -22,9 +22,12 @@ from vedette.compiler.relation import NUMERIC
 from vedette.engine.match import Context, Engine
 from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, LogSource
 from vedette.inputs.decode import Record
-from vedette.inputs.values import time_of
+from vedette.inputs.syslog import micros
+from vedette.inputs.values import from_json, time_of
 from vedette.state.clock import Clock
-from vedette.state.correlate import MAX_ENTRIES, Correlator, Firing, Item, scalar, shown_group
+from vedette.state.correlate import MAX_ENTRIES, Correlator
+from vedette.state.firing import Firing, shown_group
+from vedette.state.graph import Item, scalar
 from vedette.state.windows import number_of
 
 
@@ -81,7 +84,7 @@ class Timeline:
         """``time_field``: the field that says when an event happened; empty: what its decoder finds."""
         self._plan, self._field, self._zone = plan, time_field, zone
         self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 62)
-        self._grouped = {rule.id: self._correlator.grouped(rule.id) for rule in plan.rules}
+        self._grouped = {rule.id: self._correlator.graph.grouped(rule.id) for rule in plan.rules}
         self._items: list[tuple[int, int, list[Item]]] = []
         self._places: list[tuple[str, int, dict[str, Any]]] = []
         self._timeless = 0
@@ -89,18 +92,20 @@ class Timeline:
     def add(self, found: Detection, file: str) -> None:
         """One match, in the order in which they were read."""
         rule_id, event = found.rule.id, found.record
-        if not self._correlator.wants(rule_id):
+        if not self._correlator.graph.wants(rule_id):
             return
         time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
         if time is None:
             self._timeless += 1
             return
         values = {name: scalar(event.get(name)) for name in self._grouped[rule_id]}
+        items = self._correlator.graph.prepare(rule_id, event)
         if self._places and self._places[-1][:2] == (file, found.line):
             self._places[-1][2].update(values)
+            self._items[-1][2].extend(items)
         else:
             self._places.append((file, found.line, values))
-        self._items.append((time, len(self._places) - 1, self._correlator.prepare(rule_id, event)))
+            self._items.append((time, len(self._places) - 1, items))
 
     def correlate(self) -> Iterator[Correlated]:
         """What fires, by time."""
@@ -125,23 +130,43 @@ class Timeline:
         for node in self._correlator.nodes:
             if node.ungrouped:
                 yield f"{node.ungrouped} matches of {node.c.title!r}, because they lack a field to group by"
-        if self._correlator.cut:
-            yield f"{self._correlator.cut} of the oldest matches of groups that hold more than {MAX_ENTRIES}"
+        if self._correlator.groups.cut:
+            yield f"{self._correlator.groups.cut} of the oldest matches of groups that hold more than {MAX_ENTRIES}"
+
+
+_WRITTEN = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S %z", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z")
+"""Times other than ISO 8601's: dates with strokes, of web servers' logs (CLF), of mail (RFC 5322)."""
 
 
 def _time_in(event: Record, field: str, zone: tzinfo | None) -> int | None:
-    """The time in a field that is known to hold one: any number counts from 1970, whatever its unit by its size."""
+    """The time in a field that is known to hold one: any number counts from 1970, whatever its unit by its size.
+
+    A syslog line without such a field has the time of its header.
+    """
     value = scalar(event.get(field))
+    if value is None and event.header is not None:
+        return event.header.timestamp
+    value = value.strip() if isinstance(value, str) else value
     if (time := time_of(value, zone)) is not None:
         return time
     if (number := number_of(value)) is not None:
         unit = next((unit for limit, unit in ((1e11, 1_000_000), (1e14, 1000), (1e17, 1)) if abs(number) < limit), None)
         return round(number * unit) if unit else round(number / 1000)
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=zone or UTC)).timestamp() * 1_000_000)
+    return None if not isinstance(value, str) or len(value) > 64 else _written(value, zone)
+
+
+def _written(text: str, zone: tzinfo | None) -> int | None:
+    """A time that is not as RFC 3339 has it; without a zone of its own in ``zone``."""
+    for name in ("UTC", "GMT"):
+        text = text.removesuffix(name).rstrip() + " +0000" if text.endswith(name) else text
+    text = text.replace("/", "-", 2) if text[:4].isdigit() else text
+    for form in ("", *_WRITTEN):
+        try:
+            moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
+        except ValueError:
+            continue
+        return micros(moment if moment.tzinfo else moment.replace(tzinfo=zone or UTC))
+    return None
 
 
 def lines(file: BinaryIO, codec: str = "auto", seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
@@ -179,7 +204,7 @@ def _cut(data: bytes) -> bytes:
 def elements(file: BinaryIO, seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
     """The elements of one JSON array as one chunk each; raises ValueError when ``file`` holds no JSON array."""
     try:
-        items = orjson.loads(file.read())
+        items = from_json(file.read())
     except ValueError as error:
         raise ValueError(f"not a JSON array: {error}") from error
     if not isinstance(items, list):

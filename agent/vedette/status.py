@@ -143,13 +143,15 @@ def render(status: dict[str, Any]) -> list[str]:
             f"{name:<16}{counts['received']:>12}{counts['stored']:>12}{counts['judged']:>12}"
             f"{status['backlog'].get(name, 0):>9}  {told}"
         )
+    ungrouped = sum(one["ungrouped"] for one in memory["correlations"])
     total_in = sum(counts["bytes_in"] for counts in status["inputs"].values())
     lines += [
         f"alerts   made {alerts['made']} = receipted {alerts['receipted']} + in outbox {alerts['in_outbox']}",
         f"bytes    in {total_in:,}, sent {status['totals'].get('bytes_sent', 0):,};"
         f" raw log {log['bytes']:,} of {log['max_bytes']:,} on disk" + (" (FULL: inputs pause)" if log["full"] else ""),
         f"memory   {memory['groups']} groups, {memory['bytes']:,} of {memory['max_bytes']:,} bytes,"
-        f" {memory['evicted']} evicted; {memory['late']} events late; {memory['folded']} alerts folded",
+        f" {memory['evicted']} evicted; {memory['late']} events late, {ungrouped} matches in no group;"
+        f" {memory['folded']} alerts folded",
     ]
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")

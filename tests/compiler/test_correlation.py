@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.differential.material import SHARED
+from vedette.api import compile_rules
 from vedette.compiler import build, sigma
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Clause, Correlation, Kind, Slot, Suppress
@@ -249,6 +250,18 @@ def test_suppress() -> None:
     assert Plan.from_bytes(made.to_bytes()) == made
     for wrong in ("10m", "{by: [a]}", "{for: 10}", "{for: 0s}", "{by: 1, for: 1m}", "{for: 1m, when: 2}"):
         assert "suppress expects" in refused(body, more=f"suppress: {wrong}")[0]
+
+
+def test_suppress_in_a_pipeline(tmp_path: Path) -> None:
+    """A pipeline sets the attribute for the rules that its conditions name."""
+    (tmp_path / "p.yml").write_text(
+        "name: p\ntransformations:\n- id: s\n  type: set_custom_attribute\n  attribute: suppress\n"
+        "  value: {by: [u], for: 10m}\n  rule_conditions: [{type: is_sigma_correlation_rule}]\n"
+    )
+    (tmp_path / "r.yml").write_text(f"{A}title: C\ncorrelation: {{type: temporal, rules: [rule_a], timespan: 5m}}\n")
+    made = compile_rules(tmp_path / "r.yml", pipelines=[tmp_path / "p.yml"])
+    assert [rule.suppress for rule in made.rules] == [None, None]
+    assert [c.suppress for c in made.correlations] == [Suppress(("u",), 600)]
 
 
 def test_digest_covers_the_meaning() -> None:

@@ -38,6 +38,51 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
     assert type(loaded) is type(value)
 
 
+@pytest.mark.parametrize(
+    ("item", "tests"),
+    [
+        ("f: 010", {(Op.NUMBER, 10), (Op.EXACT, "010")}),
+        ("f: [0x1F, 5]", {(Op.NUMBER, 31), (Op.EXACT, "0x1f"), (Op.NUMBER, 5)}),
+        ("f|neq: 1.50", {(Op.NUMBER, 1.5), (Op.EXACT, "1.50")}),
+        ("f|contains: [12e5, x]", {(Op.CONTAINS, "12e5"), (Op.CONTAINS, "x")}),
+        ("f|contains|all: [-.0, 08]", {(Op.CONTAINS, "-.0"), (Op.CONTAINS, "08")}),
+        ("f|gt: 0x10", {(Op.GT, 16)}),
+        ("f|day: 08", {(Op.TIME_PART, 8)}),
+        ("f: [5, -5, 0, 5.0, 0.25]", {(Op.NUMBER, 5), (Op.NUMBER, -5), (Op.NUMBER, 0), (Op.NUMBER, 0.25)}),
+    ],
+)
+def test_numbers_keep_what_is_written(item: str, tests: set[tuple[Op, object]]) -> None:
+    """A number that is not written as it is printed is also the text that stands there; to text modifiers it is one."""
+    rules = compiled(f"title: t\nlogsource: {{product: x}}\ndetection: {{s: {{{item}}}, condition: s}}\n")
+    assert not rules.refused
+    assert {(p.op, p.value) for p in rules.predicates} == tests
+
+
+@pytest.mark.parametrize("search", ["007", "[007]", "{'|all': [007, 007]}"])
+def test_a_keyword_is_what_is_written(search: str) -> None:
+    """A number among keywords is searched as it is written."""
+    rules = compiled(f"title: t\nlogsource: {{product: x}}\ndetection: {{s: {search}, condition: s}}\n")
+    assert rules.predicates == [Predicate("", Op.CONTAINS, "007")]
+
+
+def test_whole_numbers_are_not_rounded() -> None:
+    """All of 64 bits is exact; more is refused."""
+    texts = (RULE.format("t").replace("f: t", f"f: {number}") for number in (2**53 + 1, 2**64 - 1, 2**64))
+    rules = compiled("---\n".join(texts))
+    assert [p.value for p in rules.predicates] == [2**53 + 1, 2**64 - 1]
+    assert "too large" in rules.refused[0].reason
+
+
+@pytest.mark.parametrize("search", ["&s [*s, x]", "&s {a: *s}", "&s [[[*s]]]"])
+def test_an_alias_of_itself_is_refused(search: str) -> None:
+    """A search that holds itself stops its own rule only."""
+    rules = compiled(
+        f"title: t\nlogsource: {{product: x}}\ndetection:\n  s: {search}\n  condition: s\n---\n" + RULE.format("c")
+    )
+    assert "Recursive" in rules.refused[0].reason
+    assert len(rules.rules) == 1
+
+
 def test_no_merge_keys() -> None:
     """``<<`` is not YAML 1.2's: refused, not silently a field of that name; anchors and aliases are fine."""
     text = "title: t\nlogsource: {product: x}\ndetection:\n  a: &a {f: 1}\n  b: {<<: *a, g: 2}\n  condition: b\n"

@@ -133,3 +133,25 @@ def test_rules_whose_field_no_decoder_gives() -> None:
     assert why(WEB % ("nosuch: null", "c-ip: x", "s and t"), access) is None
     assert why(WEB % ("nosuch: GET", "c-ip: x", "s"), access, ("json", LogSource(category="webserver"))) is None
     assert "'nosuch'" in str(why(WEB % ("c-ip|fieldref: nosuch", "c-ip: x", "s"), access))
+
+
+def test_what_a_correlation_is_made_of() -> None:
+    """Its kind, rules, groups, condition, and when it is decided; each kind of condition in words."""
+    body = "type: %s\n  rules: [t, c]\n  timespan: 5m\n  group-by: [who]\n"
+    text = RULE.replace("title: t", "title: t\nname: t") + "---\n" + RULE.replace("title: t", "title: c\nname: c")
+    text = text.replace("Failed", "Accepted", 1) + "---\ntitle: C\ncorrelation:\n  "
+
+    def told(more: str, kind: str = "temporal") -> list[str]:
+        engine, _ = engine_of(text + body % kind + more)
+        return list(explain.correlation(engine.plan, engine.plan.correlations[-1]))
+
+    lines = told("  aliases: {who: {t: user, c: src_ip}}\n")
+    assert "temporal within 300 s" in lines[1]
+    assert lines[2].endswith(", who is its user")
+    assert lines[4:] == [
+        "  for each who; an event without one is in no group", "  when temporal >= 2", "  decided when an event arrives"
+    ]  # fmt: skip
+    assert told("  condition: t and not c\n")[5] == "  when there is rule 0 and none of rule 1"
+    lines = told("  condition: {field: n, percentile: 90, gt: 5, lt: 9}\n", "value_percentile")
+    assert lines[5] == "  when value_percentile 90 of n > 5 and < 9"
+    assert lines[6].startswith("  decided when its window is over")

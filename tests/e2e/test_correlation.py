@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, reborn, until, vedette
+from vedette.status import render
 
 RULES = """
 title: Failed login
@@ -159,6 +160,7 @@ def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     assert titles == {"Opened", "Many failed logins", "Opened after failures", "Different doors"}
     memory = status["memory"]
     assert memory["late"] == 1
+    assert "1 events late, 0 matches in no group" in "\n".join(render(status))
     assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
 
 

@@ -84,6 +84,36 @@ def test_from_mapping() -> None:
     assert orjson.loads(r.raw)["user"] == "root"
 
 
+@pytest.mark.parametrize(
+    ("raw", "field", "value"),
+    [
+        (b'{"a": "x", "b": "\xff\xfe"}', "b", "\ufffd\ufffd"),
+        (b'{"a": "x", "b": "\\ud800\\u0041"}', "b", "\ufffdA"),
+        (b'{"a": "x", "b": "\\ud83d\\ude00 \\\\ud800 \\ude00"}', "b", "\U0001f600 \\ud800 \ufffd"),
+        (b'{"a": "x", "b": "one\ttwo"}', "b", "one\ttwo"),
+        (b'{"a": "x", "b": NaN}', "b", "NaN"),
+        (b'{"a": "x", "b": [-Infinity, 1]}', "b", ["-Infinity", 1]),
+        (b'{"a": "x", "b": 1e400}', "b", "1e400"),
+        (b'{"a": "x", "b": NaN, "c": 18446744073709551615}', "c", 2**64 - 1),
+        (b'{"a": "x", "b": NaN, "c": 18446744073709551616}', "c", 2.0**64),
+    ],
+)
+def test_json_that_is_not_quite(raw: bytes, field: str, value: object) -> None:
+    """What careless writers put into JSON does not hide an event's other fields: bytes that are no UTF-8, halves of
+    surrogate pairs, raw controls, numbers beyond a float."""
+    r = read(raw)
+    assert (r.get("a"), r.get(field)) == ("x", value)
+    assert read(b"<13>Nov 20 10:00:00 web1 app: " + raw).get(field) == value
+
+
+@pytest.mark.parametrize("raw", [b'{"a": "x"} \xff', b'{"a": "x"', b'{"a": "\\x41"}', b'{"a": ' + b"[" * 100_000])
+def test_what_is_no_json_is_text(raw: bytes) -> None:
+    """An object that is cut, followed by something or nested beyond reason stays a text with a message."""
+    r = read(raw)
+    assert r.get("a") is ABSENT
+    assert r.get("message") == raw.decode("utf-8", "replace")
+
+
 def test_given_event() -> None:
     """An object that the caller has parsed already is not parsed again."""
     assert read(b"not json", "json", event={"a": 1}).get("a") == 1

@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vedette.inputs import syslog
@@ -161,11 +161,26 @@ def test_iso_time(text: str, expected: str | None) -> None:
     assert iso_time(text) == (us(expected) if expected else None)
 
 
+@pytest.mark.parametrize("names", ["", "app ", "app 7 ", "- - "])
+@pytest.mark.parametrize("message", ["CEF:0|A B|C|1|2|n|5|src=192.0.2.1", "LEEF:2.0|A|B|1|2|^|src=192.0.2.1^x=a b c"])
+def test_rfc5424_that_lacks_names(names: str, message: str) -> None:
+    """A device that leaves names out before CEF or LEEF: these begin the message, and are no names."""
+    raw = f"<134>1 2026-02-03T14:15:16Z fw1 {names}{message}".encode()
+    header = parse(raw, NOW)
+    assert header is not None
+    assert (header.host, raw[header.message_start :].decode()) == ("fw1", message)
+    assert (header.app, header.pid) == (
+        "app" if "app" in names else None,
+        "7" if "7" in names else None,
+    )
+
+
 _WORD = st.text("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789._-/", min_size=1, max_size=12)
 _STAMP = st.sampled_from(["Nov 20 10:00:00", "Jan  1 00:00:00", "Feb 29 12:34:56", "Nov  2 23:59:59"])
 
 
 @settings(max_examples=100, deadline=None)
+@example("", "Nov 20 10:00:00", "-", "app", "", "no host")
 @given(
     st.sampled_from(["", "<0>", "<38>", "<191>"]),
     _STAMP,

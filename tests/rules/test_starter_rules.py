@@ -1,8 +1,14 @@
-"""The starter rules: every file is good Sigma, is unique, and stands beside events that it must and must not match."""
+"""The starter rules: every file is good Sigma, is unique, and stands beside events that it must and must not match.
+
+What the events come to is the matter of ``vedette rules test``, which the last test runs.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -10,30 +16,89 @@ import yaml
 
 collection = pytest.importorskip("sigma.collection")
 
+from sigma.validation import SigmaValidator  # noqa: E402
+
+from vedette.compiler.build import build  # noqa: E402
+from vedette.compiler.cases import load as load_cases  # noqa: E402
+from vedette.compiler.cases import sequences  # noqa: E402
+from vedette.compiler.lint import OFFLINE  # noqa: E402
+from vedette.compiler.relation import Kind  # noqa: E402
+from vedette.engine.match import Engine  # noqa: E402
+from vedette.engine.selftest import check  # noqa: E402
+
 FOLDER = Path(__file__).parents[2] / "rules" / "sigma"
 RULES = sorted(path for path in FOLDER.rglob("*.yml") if not path.name.endswith(".test.yml"))
+ALWAYS = {"Temperature Reading Out of Range"}
+"""Rules looked at on every event of their log source: a number has no literal."""
+
+
+def documents(path: Path) -> Iterator[dict[str, Any]]:
+    for document in yaml.safe_load_all(path.read_text("utf-8")):
+        assert isinstance(document, dict)
+        yield document
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.stem)
 def test_rule(path: Path) -> None:
-    """pySigma reads the rule, its form is complete, and its test file has events for both answers."""
-    parsed = collection.SigmaCollection.from_yaml(path.read_text("utf-8"))
-    (rule,) = parsed.rules
-    assert not rule.errors
-    document = yaml.safe_load(path.read_text("utf-8"))
-    assert UUID(document["id"]).version == 4
-    for key in ("title", "status", "description", "author", "date", "tags", "falsepositives", "level", "fields"):
-        assert document[key], key
-    assert all(tag.startswith("attack.") for tag in document["tags"])
-    assert all(link.startswith("https://attack.mitre.org/") for link in document["references"])
-    cases = yaml.safe_load(path.with_suffix(".test.yml").read_text("utf-8"))
-    assert {outcome for case in cases for outcome in case} == {"match", "no_match"}
+    """The form of each document is complete, and its test file has two events, or sequences, for both answers."""
+    assert re.fullmatch(r"[a-z0-9_]{6,66}\.yml", path.name)
+    tested: dict[str, list[str]] = {}
+    for case in yaml.safe_load(path.with_suffix(".test.yml").read_text("utf-8")):
+        (outcome,) = {"match", "no_match", "sequence"} & set(case)
+        if outcome == "sequence":
+            outcome = "fires" if case["expect"] else "silent"
+        tested.setdefault(case.get("rule", outcome in ("match", "no_match")), []).append(outcome)
+    found = list(documents(path))
+    alone = {kind: sum(kind in one for one in found) == 1 for kind in ("detection", "correlation")}
+    for document in found:
+        assert UUID(document["id"]).version == 4
+        for key in ("title", "status", "description", "author", "date", "tags", "falsepositives", "level"):
+            assert document[key], key
+        assert all(tag.startswith("attack.") for tag in document["tags"])
+        assert any(re.match(r"attack\.t\d", tag) for tag in document["tags"])
+        assert document["references"][0].startswith("https://attack.mitre.org/techniques/")
+        assert all(link.startswith("https://") for link in document["references"])
+        outcomes = tested.get(document["title"], [])
+        if "detection" in document:
+            assert document["fields"]
+            outcomes += tested.get(True, []) if alone["detection"] else []  # type: ignore[call-overload]
+            assert min(outcomes.count("match"), outcomes.count("no_match")) >= 2, document["title"]
+        elif document["title"] in tested or any(False is key for key in tested):
+            outcomes += tested.get(False, [])  # type: ignore[call-overload]
+            assert outcomes.count("fires") >= 1, document["title"]
+            assert outcomes.count("silent") >= 2, document["title"]
 
 
 def test_set() -> None:
-    """There are at least 28 rules, no two with one id or title, and no test file without its rule."""
-    documents = [yaml.safe_load(path.read_text("utf-8")) for path in RULES]
-    assert len(documents) >= 28
-    assert len({d["id"] for d in documents}) == len({d["title"] for d in documents}) == len(documents)
+    """At least 90 rules make alerts, correlations of every kind; ids and titles are unique, tests have their rules."""
+    everything = [document for path in RULES for document in documents(path)]
+    assert len({d["id"] for d in everything}) == len({d["title"] for d in everything}) == len(everything)
+    plan = build([FOLDER])
+    assert not plan.refused
+    loud = [one for one in (*plan.rules, *plan.correlations) if one.id not in plan.silent]
+    assert len(loud) >= 90
+    assert len([c for c in plan.correlations if c.id not in plan.silent]) >= 15
+    assert {c.kind for c in plan.correlations} == set(Kind)
+    assert any(slot.correlation for c in plan.correlations for slot in c.slots)
+    assert {rule.title for rule, literals in zip(plan.rules, plan.literals, strict=True) if literals is None} == ALWAYS
     for cases in FOLDER.rglob("*.test.yml"):
         assert cases.with_name(cases.name.replace(".test.yml", ".yml")).exists()
+
+
+def test_validators() -> None:
+    """pySigma reads the rules as one collection, resolves what refers to what, and its validators find nothing."""
+    rules = collection.SigmaCollection.load_ruleset([str(path) for path in RULES], collect_errors=True)
+    assert not rules.errors
+    assert not [rule.errors for rule in rules.rules if rule.errors]
+    rules.resolve_rule_references()
+    found = SigmaValidator(OFFLINE.values()).validate_rules(iter(rules.rules))
+    assert [(type(issue).__name__, [rule.title for rule in issue.rules]) for issue in found] == []
+
+
+def test_events() -> None:
+    """All events and sequences beside the rules come out as they say."""
+    plan = build([FOLDER])
+    cases, mistakes = load_cases(plan.rules)
+    timed, more = sequences(plan)
+    assert mistakes + more == []
+    assert [str(failure) for failure in check(Engine(plan), [*cases, *timed])] == []

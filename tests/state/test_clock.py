@@ -11,6 +11,7 @@ from vedette.state.clock import MAX_SKEW, Clock, clamp
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
+YEARS = 70 * 365 * 86_400 * SECOND
 
 
 def test_clamp() -> None:
@@ -64,9 +65,45 @@ def test_a_clock_that_was_set_back() -> None:
     assert one.observe(source, NOW + 80 * SECOND)
 
 
+def test_the_agents_own_clock_was_set_back() -> None:
+    """After its own clock was far ahead (events without a time are of its time), the agent goes on at once: sources
+    come back to it, and silence counts again."""
+    one = Clock(30 * SECOND)
+    ahead, steady = one.source("in", "ahead"), one.source("in", "steady")
+    one.advance(NOW)
+    one.observe(steady, NOW)
+    one.advance(NOW + YEARS)
+    one.observe(ahead, NOW + YEARS)
+    one.delta()
+    one.advance(NOW + SECOND)
+    assert one.watermark(ahead) == NOW + SECOND - 30 * SECOND
+    assert one.watermark(steady) == NOW + clock.MAX_GAP - 30 * SECOND
+    assert one.changed
+    assert one.observe(ahead, NOW + 300 * SECOND)
+    running = one.running
+    one.advance(NOW + 2 * SECOND)
+    assert one.running == running + SECOND
+    copy = Clock(30 * SECOND)
+    copy.load(one.delta())
+    assert copy.watermark(ahead) == one.watermark(ahead)
+
+
+def test_the_agents_own_clock_was_unset() -> None:
+    """Events judged while its clock stood in 1970 do not make those late that come when it is set."""
+    one = Clock(30 * SECOND)
+    source = one.source("in", "h")
+    one.advance(NOW)
+    one.observe(source, NOW)
+    one.advance(60 * SECOND)
+    assert one.observe(source, clamp(NOW + SECOND, 60 * SECOND)[0])
+    one.advance(NOW + 2 * SECOND)
+    assert one.observe(source, NOW + 2 * SECOND)
+    assert not one.observe(source, NOW - 30 * SECOND)
+
+
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 500), st.integers(0, 100)), max_size=40))
 def test_it_never_goes_back(steps: list[tuple[str, int, int]]) -> None:
-    """Whatever comes in whatever order, no watermark ever falls."""
+    """Whatever comes in whatever order, no watermark ever falls (but for the agent's clock set far back)."""
     one = Clock(10 * SECOND)
     highest: dict[int, int] = {}
     for host, time, received in steps:

@@ -14,7 +14,9 @@ from tests.state.naive import Fired, Hit, firings, occurrences
 from vedette.compiler.relation import Correlation, Kind
 from vedette.state import windows
 from vedette.state.clock import Clock
-from vedette.state.correlate import Correlator, Firing, Item
+from vedette.state.correlate import Correlator
+from vedette.state.firing import Firing
+from vedette.state.graph import Item
 from vedette.state.windows import Window
 
 LONG = 1000 * SECOND
@@ -158,7 +160,8 @@ def test_after_a_restart(shape: str, data: st.DataObject, settle: bool, lateness
         start = stop
     fired += one.finish()
     assert sorted(shown(fired)) == sorted(shown(expected))
-    assert (one.bytes, one.evicted, list(one.groups)) == (whole.bytes, whole.evicted, list(whole.groups))
+    a, b = one.groups, whole.groups
+    assert (a.bytes, a.evicted, list(a)) == (b.bytes, b.evicted, list(b))
 
 
 @given(st.data())

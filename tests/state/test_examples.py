@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from vedette.api import compile_rules
+from vedette import compile_rules, correlate, judge
 from vedette.cli import main
 from vedette.compiler import cases
 from vedette.engine.match import Engine
@@ -179,6 +179,84 @@ def test_time_fields(tmp_path: Path, unit: int, begin: int) -> None:
     found, done = scan(tmp_path, LOGINS, events, "--time-field", "none")
     assert found == []
     assert "11 matches, because the field 'none' of the event holds no time" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "2025-01-01T10:00:{:02}Z", "2025-01-01T10:00:{:02}.000000Z", "2025-01-01T10:00:{:02}.000000000Z",
+        "2025-01-01T11:00:{:02}+01:00", "2025-01-01T05:30:{:02}-0430", "2025-01-01 10:00:{:02}",
+        "2025-01-01T10:00:{:02}",
+        " 2025-01-01 10:00:{:02} UTC", "2025/01/01 10:00:{:02}", "01/Jan/2025:10:00:{:02} +0000",
+        "Wed, 01 Jan 2025 10:00:{:02} GMT", "20250101T1000{:02}Z", "17357256{:02}", "17357256{:02}.5",
+        "17357256{:02}000",
+    ],
+)  # fmt: skip
+def test_times_as_they_are_written(tmp_path: Path, written: str) -> None:
+    """Every way in which logs write a time; all of one spelling are right to the second."""
+    events = [{**login(0, 4625), "t": written.format(i)} for i in range(10)]
+    found, done = scan(tmp_path, LOGINS.replace("timespan: 10m\n  condition", "timespan: 9s\n  condition"), [
+        *events, {**login(0, 4624), "t": written.format(59)}
+    ])  # fmt: skip
+    assert [row["line"] for row in found] == [11]
+    assert "not correlated" not in done.stderr
+    found, _ = scan(tmp_path, LOGINS.replace("timespan: 10m\n  condition", "timespan: 8s\n  condition"), [
+        *events, {**login(0, 4624), "t": written.format(59)}
+    ])  # fmt: skip
+    assert found == []
+
+
+SSH = """
+title: Failed
+name: failed
+logsource: {product: linux, service: sshd}
+detection: {s: {message|contains: Failed password}, condition: s}
+---
+title: Many
+correlation: {type: event_count, rules: [failed], group-by: [src_ip], timespan: 5m, condition: {gte: 3}}
+"""
+
+
+@pytest.mark.parametrize("field", ["", "timestamp", "@timestamp"])
+def test_syslog_lines_have_the_time_of_their_header(tmp_path: Path, field: str) -> None:
+    """Whatever the field is called, where an event has none; also without a year, over New Year."""
+    (tmp_path / "r.yml").write_text(SSH)
+    for stamps, lines in (
+        (["Dec 31 23:58:00", "Dec 31 23:59:00", "Jan  1 00:02:59"], [3]),
+        (["Dec 31 23:58:00", "Dec 31 23:59:00", "Jan  1 00:03:01"], []),
+    ):
+        text = "".join(f"<38>{at} web1 sshd[7]: Failed password for x from 192.0.2.1 port 22 ssh2\n" for at in stamps)
+        (tmp_path / "log").write_text(text)
+        command = ["scan", "--rules", str(tmp_path / "r.yml"), "--time-field", field, str(tmp_path / "log")]
+        rows = [json.loads(row) for row in CliRunner().invoke(main, command).stdout.splitlines()]
+        assert [row["line"] for row in rows] == lines
+
+
+@pytest.mark.parametrize("kind", ["temporal", "temporal_ordered"])
+def test_an_event_that_matches_several_rules(tmp_path: Path, kind: str) -> None:
+    """It is looked at once, with all its matches: they are counted together, and are no sequence."""
+    rules = "---\n".join(
+        f"title: {n}\nname: {n}\nlogsource: {{product: x}}\ndetection: {{s: {{{n}: yes}}, condition: s}}\n"
+        for n in "abc"
+    )
+    rules += f"---\ntitle: C\ncorrelation: {{type: {kind}, rules: [a, b, c], timespan: 1m, condition: {{gte: 2}}}}\n"
+    both = {"t": 1, "a": "yes", "b": "yes", "c": "yes"}
+    counts = [row["fields"]["count"] for row in scan(tmp_path, rules, [both])[0]]
+    assert counts == ([3] if kind == "temporal" else [])
+    assert [row["fields"]["count"] for row in scan(tmp_path, rules, [{"t": 0, "a": "yes"}, both])[0]] == [
+        3 if kind == "temporal" else 2
+    ]
+
+
+def test_from_python() -> None:
+    """``correlate`` gives what ``scan`` prints, of lines and mappings in any order; ``judge`` leaves out what is
+    only referred to."""
+    plan = compile_rules(text=LOGINS)
+    events = [login(100, 4624), *(login(i, 4625) for i in range(10))]
+    (found,) = correlate(plan, events, time_field="t")
+    assert (found.line, found.group, found.firing.count) == (1, {"User": "bob"}, 2)
+    assert found.to_row()["rule_id"] == "b180ead8-d58f-40b2-ae54-c8940995b9b6"
+    assert list(judge(plan, events)) == []
 
 
 def test_over_several_files(tmp_path: Path) -> None:

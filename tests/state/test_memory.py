@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,7 +44,7 @@ def put(memory: Memory, second: float, group: str, offset: int) -> list[tuple[st
     fired = memory.advance(time)
     source, taken = memory.observe("in", "h", time)
     if taken:
-        fired += memory.match(RULE, from_mapping({"f": "aaaa", "g": group}), source, time, offset, 10)
+        fired += memory.match([RULE], from_mapping({"f": "aaaa", "g": group}), source, time, offset, 10)
     return [(one.correlation.title, one.event.offset) for one in fired]
 
 
@@ -53,9 +54,9 @@ def test_bytes_are_bounded() -> None:
     for i in range(500):
         put(memory, i / 100, f"group-{i}", i)
         put(memory, i / 100, "kept", i)
-        assert memory.correlator.bytes <= 20_000
+        assert memory.correlator.groups.bytes <= 20_000
     groups = memory.correlator.groups
-    assert memory.correlator.bytes == sum(window.size for window in groups.values())
+    assert memory.correlator.groups.bytes == sum(window.size for window in groups.values())
     assert memory.status()["evicted"] + len(groups) == 2 * 501
     assert any(b"kept" in key for key in groups)
     assert any(b"group-499" in key for key in groups)
@@ -71,7 +72,7 @@ def test_expired_groups_go() -> None:
         memory.advance(second * SECOND)
     assert memory.status()["groups"] == 0
     assert memory.status()["evicted"] == 0
-    assert memory.correlator.bytes == 0
+    assert memory.correlator.groups.bytes == 0
 
 
 @given(
@@ -152,3 +153,64 @@ def test_another_plan() -> None:
     later.restore(parts)
     assert later.started_empty == ["0a0a0a0a-0000-4000-8000-000000000001"]
     assert later.status()["groups"] == 1
+
+
+CHAIN = """
+---
+title: above
+id: 0a0a0a0a-0000-4000-8000-000000000003
+correlation: {type: event_count, rules: [many], group-by: [%s], timespan: 10s, condition: {gte: 1}}
+"""
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_another_plan_wants_to_know_more(again: bool) -> None:
+    """A correlation above comes in, or groups by another field: what was kept for it of earlier events is read by its
+    name, and what was not kept belongs to no group; over a restart, too."""
+    text = RULES.replace("title: many\n", "title: many\nname: many\n")
+    memory = Memory(plan(text + CHAIN % "host"), lateness=0)
+
+    def more(second: int) -> list[tuple[str, tuple[str, ...]]]:
+        source, _ = memory.observe("in", "h", second * SECOND)
+        event = from_mapping({"f": "aaaa", "g": "x", "host": f"h{second}", "dst": f"d{second}"})
+        fired = memory.match([RULE], event, source, second * SECOND, second, 9)
+        return [(one.correlation.title, one.values) for one in fired if one.correlation.title != "few"]
+
+    assert [more(1), more(2)] == [[], []]
+    wider = plan(text + CHAIN % "dst, host")
+    if again:
+        parts = [memory.delta()]
+        memory = Memory(wider, lateness=0)
+        memory.restore(parts)
+    else:
+        memory.switch(wider)
+        copy = Memory(wider, lateness=0)
+        copy.restore([memory.delta()])
+        assert [w.carried for w in copy.correlator.groups.values()] == [
+            w.carried for w in memory.correlator.groups.values()
+        ]
+    assert more(3) == [("many", ("x",)), ("above", ("d3", "h3"))]
+    memory.switch(plan(text))
+    assert all(window.carried is None for window in memory.correlator.groups.values())
+    groups = memory.correlator.groups
+    assert groups.bytes == sum(window.size for window in groups.values())
+
+
+@pytest.mark.parametrize("jump", [1, 4_000_000_000])
+def test_the_agents_clock_jumps(jump: int) -> None:
+    """To 1970 or 2099 and back: nothing fires by it, no window is lost, no later event is late."""
+    memory, now = Memory(PLAN, lateness=30 * SECOND), 1_790_000_000
+    assert put(memory, now, "a", 1) + put(memory, now + 1, "a", 2) == []
+    for _ in range(3):
+        assert memory.advance(jump * SECOND) == []
+        assert memory.advance((now + 1) * SECOND) == []
+    assert put(memory, now + 2, "a", 3) == [("many", 3)]
+    put(memory, now + 2, "c", 90)
+    put(memory, now + 2, "c", 91)
+    copy = Memory(PLAN, lateness=30 * SECOND)
+    copy.restore([memory.delta()])
+    silent = [one.event.offset for second in range(3, 40) for one in copy.advance((now + second) * SECOND)]
+    assert silent == [2, 91]
+    found = [fired for second in range(3, 40) for fired in put(memory, now + second, "b", second + 1)]
+    assert found == [("many", 6), ("few", 2), ("few", 91), ("few", 5)]
+    assert memory.late == 0

@@ -6,6 +6,8 @@ from array import array
 from collections.abc import Iterator, Mapping
 
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, as_shown, tests
+from vedette.compiler.plan import Plan
+from vedette.compiler.relation import Correlation, Kind
 from vedette.engine.match import Engine
 from vedette.event import Chunk, LogSource
 from vedette.inputs.decode import ABSENT, Record, record
@@ -33,6 +35,7 @@ _WORDS = {
     Op.FIELD_SUFFIX: "ends with the field",
     Op.FIELD_CONTAINS: "contains the field",
 }
+_COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "is", "neq": "is not"}
 _NO_NAMES: Mapping[Expr, str] = {}
 _TRUTH = {True: "true ", False: "false", None: "open "}
 
@@ -72,6 +75,33 @@ def rule(engine: Engine, number: int) -> Iterator[str]:
     else:
         told = ", ".join(map(_quoted, sorted(chosen)))
         yield f"  literals, one of which is in every event it matches: {told}"
+
+
+def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
+    """What a correlation is made of, and when it is decided."""
+    titles = {rule.id: rule.title for rule in plan.rules} | {one.id: one.title for one in plan.correlations}
+    yield f"{c.title} ({c.id}), level {c.level}"
+    yield f"  {c.path}:{c.line}, {c.kind} within {c.span // 1_000_000} s, meaning {c.digest[:12]}"
+    for i, slot in enumerate(c.slots):
+        aliases = "".join(f", {alias} is its {field}" for alias, field in slot.names)
+        yield f"  rule {i}: {titles[slot.rule_id]} ({slot.rule_id}){aliases}"
+    yield (
+        f"  for each {', '.join(c.group_by)}; an event without one is in no group" if c.group_by else "  of all events"
+    )
+    if c.clauses:
+        for clause in c.clauses:
+            without = f" and none of rule {', '.join(map(str, clause.forbidden))}" if clause.forbidden else ""
+            yield f"  when there is rule {' and rule '.join(map(str, clause.wanted))}{without}"
+    else:
+        of = f" {c.percentile:g} of" if c.kind is Kind.VALUE_PERCENTILE else " of" if c.field else ""
+        metric = f"{c.kind}{of} {', '.join(c.field)}".rstrip()
+        yield f"  when {metric} {' and '.join(f'{_COMPARE[name]} {number}' for name, number in c.bounds)}"
+    if c.prompt:
+        yield "  decided when an event arrives"
+    else:
+        yield "  decided when its window is over and state.max_lateness has passed"
+    if c.id in plan.silent:
+        yield "  makes no alerts: only correlations look at it"
 
 
 def on_event(

@@ -17,6 +17,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,10 +53,11 @@ from sigma.types import (
     SigmaTimestampPart,
     SigmaType,
     SpecialChars,
+    type_map,
 )
 
 from vedette.compiler import legacy
-from vedette.compiler.documents import RuleLoader, child, collected
+from vedette.compiler.documents import RuleLoader, child, collected, texts_too
 from vedette.compiler.ir import (
     ANY,
     KEYWORDS,
@@ -101,6 +103,14 @@ class SigmaPlaceholderModifier(SigmaExpandModifier):
         return val
 
 
+class SigmaWholeNumber(SigmaNumber):
+    """A whole number as it is written: pySigma's own goes through a float, which rounds beyond 53 bits."""
+
+    def __post_init__(self, init_number: int) -> None:
+        self.number = init_number
+
+
+type_map[int] = SigmaWholeNumber
 modifiers.modifier_mapping["expand"] = SigmaPlaceholderModifier
 modifiers.reverse_modifier_mapping["SigmaPlaceholderModifier"] = "expand"
 modifiers.modifier_mapping.setdefault("utf16le", modifiers.SigmaWideModifier)  # Sigma 2.1's name of ``wide``
@@ -110,6 +120,9 @@ MAX_EXPANSION = 10_000
 
 MAX_DEPTH = 100
 """Nesting of a condition beyond which a rule is refused."""
+
+MAX_TRIED = 1000
+"""Detection items of a selection that are tried by themselves when the one at fault is looked for."""
 
 DESCRIPTIVE = frozenset(
     ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
@@ -228,6 +241,7 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
     for node, borrowed in collected(nodes):
         line, column = node.start_mark.line + 1, node.start_mark.column + 1
         try:
+            texts_too(node)
             document = loader.construct_document(node)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             rules.refused.append(_not_yaml(path, _repeated_key(node) or line, error))
@@ -541,10 +555,9 @@ def _readable(p: Predicate) -> Predicate:
 
 
 def _exact(value: SigmaNumber) -> int | float:
-    """The number; raises Unsupported beyond 64 bits, or where pySigma has rounded a whole number."""
+    """The number; raises Unsupported for a whole number beyond 64 bits."""
     number = value.number
-    rounded = isinstance(number, float) and number.is_integer()
-    if rounded or not -(2**63) <= number < 2**64:
+    if isinstance(number, int) and not -(2**63) <= number < 2**64:
         raise Unsupported(f"the number {number:.17g} is too large: put it in quotes")
     return number
 
@@ -658,7 +671,7 @@ def _place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, in
         for key, value in selections.value:
             if key.value in ("condition", "rules" if kind == "filter" else "condition"):
                 continue
-            for item, item_node in _items(document[kind].get(key.value), key, value):
+            for item, item_node in islice(_items(document[kind].get(key.value), key, value), MAX_TRIED):
                 try:
                     detection = SigmaDetection.from_definition(item, policy=POLICY)
                     _check_placeholders(detection)
@@ -682,8 +695,10 @@ _NO_DETECTIONS: Any = None
 """Of a detection without a condition: items do not look at others."""
 
 
-def _items(definition: Any, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+def _items(definition: Any, key: Any, value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
     """Pairs of (a definition with one item, its YAML node), down to single keys of mappings."""
+    if depth > MAX_DEPTH:  # a list may hold itself, by an alias
+        return
     if not definition:
         yield definition, key
     elif isinstance(definition, dict) and isinstance(value, yaml.MappingNode):
@@ -691,6 +706,6 @@ def _items(definition: Any, key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
             yield {name: item}, item_key
     elif isinstance(definition, list) and isinstance(value, yaml.SequenceNode):
         for item, item_node in zip(definition, value.value, strict=False):
-            yield from _items(item, item_node, item_node)
+            yield from _items(item, item_node, item_node, depth + 1)
     else:
         yield definition, key

@@ -10,6 +10,7 @@ from vedette.event import LogSource
 from vedette.inputs.decode import record
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
+from vedette.state.graph import Item
 
 
 class Case(NamedTuple):
@@ -98,15 +99,17 @@ def firings(engine: Engine, case: Sequence) -> int | None:
     if all(c.id != case.rule_id for c in plan.correlations):
         return None
     correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 30)
-    asked = {number: rule for number, rule in enumerate(plan.rules) if correlator.wants(rule.id)}
+    asked = {number: rule for number, rule in enumerate(plan.rules) if correlator.graph.wants(rule.id)}
     fired = []
     for offset, one in enumerate(sorted(case.events, key=lambda event: event.time)):
         source = correlator.clock.source("", "")
         correlator.clock.observe(source, one.time)
+        items: list[Item] = []
         for number, rule in asked.items():
             own = LogSource(product=rule.logsource.product)
             event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
             if number in engine.true(event, frozenset({number})):
-                fired += correlator.add(correlator.prepare(rule.id, event), source, one.time, offset, len(one.raw))
+                items += correlator.graph.prepare(rule.id, event)
+        fired += correlator.add(items, source, one.time, offset, len(one.raw))
     fired += correlator.finish()
     return sum(one.correlation.id == case.rule_id for one in fired)

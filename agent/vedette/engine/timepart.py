@@ -23,14 +23,15 @@ MAX_LENGTH = 64
 """Characters of a text that may be a time."""
 
 _CLOCK = r"(?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::(?:[0-5]\d|60)(?:[.,]\d+)?)?"
+_ZONE = r"(?: ?(?:[Zz]|[+-]\d\d(?::?\d\d)?))?(?: .*)?"
 _NAMED = r"(?P<name>[A-Z][a-z]{2})"
 _FORMS = tuple(
     re.compile(form, re.ASCII)
     for form in (
-        rf"(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)(?:(?:[Tt]| {{1,2}}){_CLOCK}.*)?",
+        rf"(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)(?:(?:[Tt]| {{1,2}}){_CLOCK}{_ZONE})?",
         rf"{_NAMED} {{1,2}}(?P<day>\d\d?) {{1,2}}(?:(?P<year>\d{{4}}) )?{_CLOCK}(?: (?P<year_after>\d{{4}}))?(?: .*)?",
-        rf"(?:[A-Z][a-z]{{2}}, )?(?P<day>\d\d?) {_NAMED} (?P<year>\d{{4}}) {_CLOCK}.*",
-        rf"(?P<day>\d\d?)/{_NAMED}/(?P<year>\d{{4}}):{_CLOCK}.*",
+        rf"(?:[A-Z][a-z]{{2}}, )?(?P<day>\d\d?) {_NAMED} (?P<year>\d{{4}}) {_CLOCK}{_ZONE}",
+        rf"(?P<day>\d\d?)/{_NAMED}/(?P<year>\d{{4}}):{_CLOCK}{_ZONE}",
     )
 )
 

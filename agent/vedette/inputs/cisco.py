@@ -60,7 +60,7 @@ ASA = (
     r" for user \"(?P<user>[^\"]{0,256})\"",
     rf"(?P<protocol>TCP|UDP) (?:access (?P<action>denied|permitted) by ACL|request discarded) from {_SRC} to {_DST}",
     r"AAA user authentication (?P<action>Rejected|Successful) : (?:reason = (?P<reason>[^:]{0,256}) : )?"
-    r"(?:server = \S{1,64} : )?user = (?P<user>\S{1,256})(?: : user IP = (?P<src_ip>\S{1,64}))?",
+    r"(?:server = \S{1,64} : |local database : )?user = (?P<user>\S{1,256})(?: : user IP = (?P<src_ip>\S{1,64}))?",
     r"User '(?P<user>[^']{0,256})' executed the '(?P<command>.*)' command",
     r"User '(?P<user>[^']{0,256})', running '[^']{0,64}' from IP (?P<src_ip>[^\s,]{1,64}), executed '(?P<command>.*)'",
 )

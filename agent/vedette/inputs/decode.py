@@ -36,7 +36,7 @@ from vedette.inputs.formats.table import SHAPES, format_at, shape_of
 from vedette.inputs.programs import NO_PROGRAM, PROGRAMS, program_name
 from vedette.inputs.provenance import Provenance, guards, is_synthetic, provenance
 from vedette.inputs.sources import possible_source
-from vedette.inputs.values import ABSENT, Absent, Value, descend, path, scalars, time_of
+from vedette.inputs.values import ABSENT, Absent, Value, descend, from_json, path, scalars, time_of
 
 __all__ = [
     "ABSENT",
@@ -283,7 +283,7 @@ class Record:
                 return _NO_FIELDS
             data = data[at.end() - 1 :]
         try:
-            value = orjson.loads(data.strip(b" \t\r\n\0").removeprefix(b"\xef\xbb\xbf"))
+            value = from_json(data)
         except ValueError:
             return _NO_FIELDS
         return value if isinstance(value, dict) else _Whole(value=value)

@@ -115,6 +115,8 @@ MOSQUITTO = (
     _TIME + r"Client (?>(?P<client_id>.*?)(?: \[(?P<src_ip>[^\]\s]+):(?P<src_port>\d+)\])? disconnected)"
     r"(?:, (?P<reason>.*))?",
     _TIME + r"(?:Socket error on client|Bad socket read/write on client) (?P<client_id>[^\s,:]+)",
+    _TIME + r"Client (?P<client_id>.*) "
+    r"(?:already connected, closing old connection|closed its connection|has exceeded timeout)",
 )
 DNSMASQ = (r"(?:\d+ \S+ )?query\[(?P<record_type>\w+)\] (?P<query>\S+) from (?P<src_ip>\S+)",)
 VSFTPD = (

@@ -6,7 +6,7 @@ header there. Read in this order, the first that fits:
 
 1. RFC 5424: ``<PRI>VERSION TIME HOST APP PROCID MSGID SD [MSG]`` with ``-`` for nothing. Accepted beyond it: longer
    names, a wrong TIME (no timestamp then), an SD that is missing or broken (it is message then), a ``]`` inside a
-   quoted value. Known SD escapes are undone (section 6.3.3).
+   quoted value; names that are missing before ``CEF:`` or ``LEEF:``. Known SD escapes are undone (section 6.3.3).
 2. RFC 3164: ``<PRI>Mmm dd hh:mm:ss HOST TAG[PID]: MSG``. Accepted beyond it: no PRI; no HOST (as programs write to the
    local socket); a year, a fraction, a colon or a zone name after the time; RFC 3339 or epoch times in place of it,
    also in brackets; NetScaler's ``mm/dd/yyyy:hh:mm:ss GMT`` (whose order of day and month is a setting: no timestamp);
@@ -144,7 +144,7 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
             return Header(
                 None if pri is None else int(pri),
                 timestamp,
-                host.decode("utf-8", "replace"),
+                _text(host),
                 app.decode("utf-8", "replace"),
                 None if pid is None else pid.decode("utf-8", "replace"),
                 match.end(),
@@ -160,14 +160,19 @@ def _rfc5424(raw: bytes, zone: tzinfo | None) -> Header | None:
     match = _RFC5424.match(raw)
     if match is None or int(match[1]) > 191:
         return None
-    pri, version, stamp, host, app, pid, msgid = match.groups()
+    pri, version, stamp, host, app, procid, msgid = match.groups()
     if stamp[4:5] not in (b"", b"-"):
         return None
     timestamp = iso_time(stamp.decode("ascii", "replace"), zone)
+    for group in (5, 6, 7):  # names are missing before the message
+        if _FORMATTED.match(match[group]):
+            known = [_text(name) for name in (app, procid)[: group - 5]]
+            app_name, pid = [*known, None, None][:2]
+            return Header(int(pri), timestamp, _text(host), app_name, pid, match.start(group), version=int(version))
     data, start = _structured_data(raw, match.end())
     if raw.startswith(b"\xef\xbb\xbf", start):
         start += 3
-    return Header(int(pri), timestamp, _text(host), _text(app), _text(pid), start, _text(msgid), data, int(version))
+    return Header(int(pri), timestamp, _text(host), _text(app), _text(procid), start, _text(msgid), data, int(version))
 
 
 def _structured_data(raw: bytes, start: int) -> tuple[StructuredData, int]:

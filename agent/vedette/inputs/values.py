@@ -1,11 +1,16 @@
-"""Values of decoded events: what they are, dotted paths into them, all their texts, and times among them."""
+"""Values of decoded events: JSON, also of careless writers, dotted paths, all texts, and times among them."""
 
 from __future__ import annotations
 
 import enum
+import json
+import math
+import re
 from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any, TypeAlias
+
+import orjson
 
 from vedette.inputs import syslog
 
@@ -22,6 +27,37 @@ ABSENT = Absent.ABSENT
 
 _PLAUSIBLE = (631_152_000, 7_258_118_400)
 """Seconds since 1970 of the years 1990 and 2200."""
+
+
+def from_json(data: bytes) -> Value:
+    """The value of a JSON text; raises ValueError for what is none.
+
+    A writer's slip in one value does not hide the others: bytes that are no UTF-8 and halves of surrogate pairs are
+    U+FFFD, controls in strings stay; ``NaN``, ``Infinity`` and numbers beyond a float are texts as they are written.
+    """
+    data = data.strip(b" \t\r\n\0").removeprefix(b"\xef\xbb\xbf")
+    try:
+        value: Value = orjson.loads(data)
+    except ValueError:
+        text = _LONE_SURROGATE.sub(lambda match: r"\ufffd" if match[1] else match[0], data.decode("utf-8", "replace"))
+        try:
+            value = _LENIENT.decode(text)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+    return value
+
+
+def _number(text: str) -> int | float | str:
+    """As orjson has it: 64 bits are a whole number, more are a float; what no float holds is a text."""
+    if len(text) <= 20 and text.lstrip("-").isdigit() and -(2**63) <= (whole := int(text)) < 2**64:
+        return whole
+    return number if math.isfinite(number := float(text)) else text
+
+
+_LENIENT = json.JSONDecoder(strict=False, parse_int=_number, parse_float=_number, parse_constant=str)
+_LONE_SURROGATE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.S
+)
 
 
 def path(fields: Mapping[str, Value], field: str) -> Value | Absent:

@@ -1,13 +1,15 @@
 """Event time: how far each source has come, and which events are too late.
 
 A **source** is an (input, host). Its **watermark** is the time before which no more of its events are expected: the
-newest event time seen, less ``lateness``. It never goes back. An event below it is late.
+newest event time seen, less ``lateness``. An event below it is late.
 
 * An event time more than ``MAX_SKEW`` after the event's receipt is set to the receipt (``clamp``): a device that
   believes to be in 2099 does not carry the watermark there.
 * A source that is silent comes along with the receipts of others: each microsecond of theirs moves its event time by
   one. So a clock that runs behind stays behind by as much, and its next event is not late because of others. A gap
   between two receipts counts for ``MAX_GAP`` at most: while the agent was down, nobody was silent.
+* A receipt more than ``MAX_SKEW`` before the last says that the agent's own clock was ahead and has been set. No event
+  can be of a time beyond it now: sources that are come back to the receipt. Nothing else takes a watermark back.
 * Everything is a function of the calls: no clock is read. ``dump`` and ``load`` carry it over a restart.
 * At most ``MAX_SOURCES`` are kept; the one longest without an event goes, and begins anew when it comes back.
 
@@ -61,6 +63,18 @@ class Clock:
         if gap > 0:
             self.running += min(gap, MAX_GAP) if self.received_at else 0
             self.received_at = received_at
+        elif gap < -MAX_SKEW:
+            self.received_at = received_at
+            self._set_back()
+
+    def _set_back(self) -> None:
+        """Bring sources that no event could have taken to where they are back to the last receipt."""
+        now = self.received_at
+        for key, number in self._ids.items():
+            floor, last, at = self._state.get(number, (now, now, self.running))
+            if max(floor + self.lateness, last + self.running - at) > now + MAX_SKEW:
+                self._state[number] = (now - self.lateness, now, self.running)
+                self._changed[key] = None
 
     def source(self, input: str, host: str) -> int:
         """The number of a source, the same as long as it is kept."""

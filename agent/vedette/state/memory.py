@@ -19,7 +19,8 @@ import msgpack
 from vedette.compiler.plan import Plan
 from vedette.inputs.decode import Record
 from vedette.state.clock import Clock
-from vedette.state.correlate import CHECK_EVERY, Correlator, Firing
+from vedette.state.correlate import CHECK_EVERY, Correlator
+from vedette.state.firing import Firing
 from vedette.state.suppress import Fold, Suppressor
 
 FORMAT = 1
@@ -61,9 +62,12 @@ class Memory:
         self.late += not taken
         return source, taken
 
-    def match(self, rule_id: str, event: Record, source: int, time: int, offset: int, length: int) -> list[Firing]:
-        """A match of a rule, by an event in time."""
-        return self.correlator.add(self.correlator.prepare(rule_id, event), source, time, offset, length)
+    def match(
+        self, rule_ids: Iterable[str], event: Record, source: int, time: int, offset: int, length: int
+    ) -> list[Firing]:
+        """An event in time, with all the rules that it matches."""
+        items = [item for rule_id in rule_ids for item in self.correlator.graph.prepare(rule_id, event)]
+        return self.correlator.add(items, source, time, offset, length)
 
     def folds(self) -> list[Fold]:
         """What suppression has to tell since the last call."""
@@ -80,10 +84,10 @@ class Memory:
         one, suppressor = self.correlator, self.suppressor
         return {
             "groups": len(one.groups),
-            "bytes": one.bytes,
+            "bytes": one.groups.bytes,
             "max_bytes": one.max_bytes,
-            "evicted": one.evicted,
-            "cut": one.cut,
+            "evicted": one.groups.evicted,
+            "cut": one.groups.cut,
             "late": self.late,
             "sources": len(self.clock),
             "suppressing": len(suppressor),
@@ -105,7 +109,7 @@ class Memory:
 
     def delta(self) -> bytes:
         """What changed since the last call, or since the start; empty when nothing did."""
-        if not (self.clock.changed or self.correlator.changed or self.suppressor.changed):
+        if not (self.clock.changed or self.correlator.groups.changed or self.suppressor.changed):
             return b""
         return bytes(
             msgpack.packb(

@@ -174,6 +174,17 @@ class Window:
                 del self.carried[:n]
             self.size = base + self._cost()
 
+    def recarry(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
+        """What correlations above want to know is no longer ``before`` but ``now``; what was not kept is not known."""
+        if before == now:
+            return
+        base = self.size - self._cost()
+        rows = self.carried or [()] * len(self)
+        self.carried = [tuple(dict(zip(before, row, strict=False)).get(name) for name in now) for row in rows]
+        if not now:
+            self.carried = None
+        self.size = base + self._cost()
+
     def pack(self) -> list[Any]:
         """For msgpack; ``unpack`` is its inverse."""
         return [self.entries.tobytes(), self.values, self.carried, self.sources, self.decided, self.limit]

@@ -1,0 +1,89 @@
+"""What a correlation says when it fires: which event completed it, what was measured, which events are behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from vedette.compiler.ir import as_shown
+from vedette.compiler.relation import NUMERIC, Correlation
+from vedette.state.graph import key_of, scalar
+from vedette.state.windows import Window, metric
+
+MAX_CONTRIBUTING = 20
+
+
+class Contributor(NamedTuple):
+    """An event behind a firing; ``rule_id`` is that of the slot it came in by."""
+
+    rule_id: str
+    time: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A correlation's condition became true for the group ``values`` (of its ``group_by``, folded texts).
+
+    ``count``: the metric of a kind that counts, else the number of events in the window. ``event`` completed it.
+    """
+
+    correlation: Correlation
+    values: tuple[str, ...]
+    event: Contributor
+    slot: int
+    metric: int | float | None
+    count: int
+    first_time: int
+    last_time: int
+    contributing: tuple[Contributor, ...]
+
+
+def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, start: int, stop: int) -> Firing:
+    measured = None if c.clauses else metric(c, window, start, stop)
+    events = [index for index in range(start, stop) if not _forbidden(c, window.slot(index))]
+    slots = len({window.slot(index) for index in events})
+    counts = slots if c.clauses else measured
+    picked: dict[int, int] = {}
+    for index in reversed(events):  # the newest of each slot, then the newest
+        picked.setdefault(window.slot(index), index)
+    chosen = set(sorted(picked.values())[-MAX_CONTRIBUTING:])
+    for index in reversed(events):
+        if len(chosen) >= MAX_CONTRIBUTING:
+            break
+        chosen.add(index)
+
+    def contributor(index: int) -> Contributor:
+        rule_id = c.slots[window.slot(index)].rule_id
+        return Contributor(rule_id, window.time(index), window.offset(index), window.length(index))
+
+    return Firing(
+        correlation=c,
+        values=values,
+        event=contributor(i),
+        slot=window.slot(i),
+        metric=measured,
+        count=len(events) if c.kind in NUMERIC or counts is None else int(counts),
+        first_time=window.time(events[0]),
+        last_time=window.time(events[-1]),
+        contributing=tuple(contributor(index) for index in sorted(chosen)),
+    )
+
+
+def _forbidden(c: Correlation, slot: int) -> bool:
+    return bool(c.clauses) and not any(slot in clause.wanted for clause in c.clauses)
+
+
+def shown_group(firing: Firing, get: Callable[[str], Any]) -> dict[str, str]:
+    """The firing's group by field, its values spelled as in the event that completed it where they are the same.
+
+    ``get`` gives a field of that event.
+    """
+    slot = firing.correlation.slots[firing.slot]
+    shown = {}
+    for name, value in zip(firing.correlation.group_by, firing.values, strict=True):
+        written = scalar(get(slot.field(name)))
+        shown[name] = as_shown(written) or value if key_of(written) == value else value
+    return shown

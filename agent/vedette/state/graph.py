@@ -1,0 +1,173 @@
+"""Which correlations look at a rule, or at each other, and what an event or an occurrence means to each.
+
+A match of a rule becomes an ``Item`` for every correlation with a slot for that rule: its group, its value, and what
+correlations above want to know of it. An occurrence becomes the same for the correlations above.
+
+Values are compared as the detection operators see them, without regard to case; the numbers ``5`` and ``5.0`` and the
+text ``5`` are one value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from vedette.compiler.ir import as_shown, fold, leaves
+from vedette.compiler.relation import NUMERIC, Correlation, Kind, ordered
+from vedette.inputs.decode import ABSENT, Record
+from vedette.state.windows import Window, number_of
+
+MAX_TEXT = 256
+"""Characters of a value that is grouped by or counted; of a longer one the rest goes by its hash."""
+
+
+class Item(NamedTuple):
+    """What one match means to one correlation."""
+
+    node: Node
+    slot: int
+    values: tuple[str, ...]
+    value: Any
+    carried: tuple[Any, ...] | None
+
+
+class Node:
+    """A correlation with its place among the others, and its counts."""
+
+    def __init__(self, correlation: Correlation, depth: int, settle: bool) -> None:
+        self.c = correlation
+        self.depth = depth
+        self.prompt = correlation.prompt and not settle
+        self.plain = correlation.kind not in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
+        self.least = correlation.least if correlation.prompt and correlation.bounds else 0
+        self.prefix = prefix(correlation)
+        self.parents: list[tuple[Node, int]] = []
+        self.carry: tuple[str, ...] = ()
+        """Fields that correlations above want to know of its events."""
+        self.own = tuple(i for i, slot in enumerate(correlation.slots) if not slot.correlation)
+        """The slots that are detections."""
+        self.fired = self.late = self.ungrouped = self.groups = 0
+
+
+def prefix(correlation: Correlation) -> bytes:
+    """What the keys of a correlation's groups begin with: the same for the same id and digest."""
+    return hashlib.blake2b(f"{correlation.id}\0{correlation.digest}".encode(), digest_size=8).digest()
+
+
+class Graph:
+    """The correlations that run, by what they look at."""
+
+    def __init__(self, correlations: Iterable[Correlation], *, settle: bool) -> None:
+        self.nodes: list[Node] = []
+        by_id: dict[str, Node] = {}
+        for c in ordered(correlations):
+            below = [by_id[slot.rule_id].depth for slot in c.slots if slot.correlation]
+            node = by_id[c.id] = Node(c, 1 + max(below, default=0), settle)
+            self.nodes.append(node)
+        self._feeds: dict[str, list[tuple[Node, int]]] = {}
+        for node in self.nodes:
+            for i, slot in enumerate(node.c.slots):
+                if slot.correlation:
+                    by_id[slot.rule_id].parents.append((node, i))
+                else:
+                    self._feeds.setdefault(slot.rule_id, []).append((node, i))
+        for node in reversed(self.nodes):  # those above first
+            wanted = [above.c.slots[i].field(name) for above, i in node.parents for name in _names(above.c)]
+            wanted += [name for above, _ in node.parents for name in above.carry]
+            node.carry = tuple(sorted(set(wanted) - set(node.c.group_by)))
+        self.by_prefix = {node.prefix: node for node in self.nodes}
+
+    def wants(self, rule_id: str) -> bool:
+        """True when a correlation looks at this rule."""
+        return rule_id in self._feeds
+
+    def grouped(self, rule_id: str) -> frozenset[str]:
+        """The fields of this rule's events by which it, or a correlation above, may be grouped."""
+        names: set[str] = set()
+        waiting = list(self._feeds.get(rule_id, ()))
+        while waiting:
+            node, slot = waiting.pop()
+            names.update(node.c.slots[slot].field(name) for name in node.c.group_by)
+            waiting += node.parents
+        return frozenset(names)
+
+    def prepare(self, rule_id: str, event: Record) -> list[Item]:
+        """What a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
+        items = []
+        for node, i in self._feeds.get(rule_id, ()):
+            c, slot = node.c, node.c.slots[i]
+            values = tuple(key_of(scalar(event.get(slot.field(name)))) for name in c.group_by)
+            if None in values:
+                node.ungrouped += 1
+                continue
+            value = _value(c, [scalar(event.get(slot.field(name))) for name in c.field]) if c.field else None
+            carried = tuple(scalar(event.get(name)) for name in node.carry) if node.carry else None
+            items.append(Item(node, i, values, value, carried))  # type: ignore[arg-type]
+        return items
+
+    def late(self, rule_id: str) -> None:
+        """A match of ``rule_id`` came too late to be used."""
+        for node, _ in self._feeds.get(rule_id, ()):
+            node.late += 1
+
+
+def seen_by(
+    node: Node, above: Node, slot: int, window: Window, values: tuple[str, ...], start: int, stop: int
+) -> list[tuple[tuple[str, ...], Any, tuple[Any, ...] | None]]:
+    """An occurrence as the correlation above takes it: for each group that its events belong to there."""
+    c, known = above.c, dict(zip(node.c.group_by, values, strict=True))
+    rows = {()} if window.carried is None else {window.carried[i] for i in range(start, stop)}
+    seen: dict[tuple[tuple[str, ...], Any], tuple[Any, ...] | None] = {}
+    for row in sorted(rows, key=repr):
+        fields = {**dict(zip(node.carry, row, strict=False)), **known}
+        key = tuple(key_of(fields.get(c.slots[slot].field(name))) for name in c.group_by)
+        if None in key:
+            continue
+        value = _value(c, [fields.get(c.slots[slot].field(name)) for name in c.field]) if c.field else None
+        seen.setdefault((key, value), tuple(fields.get(name) for name in above.carry) if above.carry else None)  # type: ignore[arg-type]
+    if not seen:
+        above.ungrouped += 1
+    return [(key, value, carried) for (key, value), carried in seen.items()]
+
+
+def _names(c: Correlation) -> tuple[str, ...]:
+    return (*c.group_by, *c.field)
+
+
+def scalar(value: Any) -> Any:
+    """A field's value as one text or number; a list's texts joined; None for none."""
+    if value is ABSENT or value is None or isinstance(value, dict):
+        return None
+    if isinstance(value, list):
+        found = [item for item in leaves(value) if item is not None and not isinstance(item, dict)]
+        return found[0] if len(found) == 1 else as_shown(found)
+    return value
+
+
+def key_of(value: Any) -> str | None:
+    """The text by which events are grouped, without regard to case; None when there is no value."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        text = fold(value)
+    elif isinstance(value, float) and value.is_integer() and abs(value) < 1 << 63:
+        text = str(int(value))
+    else:
+        text = as_shown(value) or ""
+    if len(text) > MAX_TEXT or not text.isascii():
+        data = text.encode("utf-8", "replace")
+        text = data.decode()
+        if len(text) > MAX_TEXT:
+            text = text[: MAX_TEXT - 32] + hashlib.blake2b(data, digest_size=16).hexdigest()
+    return text
+
+
+def _value(c: Correlation, values: list[Any]) -> Any:
+    """What a correlation measures of one event."""
+    if c.kind in NUMERIC:
+        return number_of(values[0])
+    keys = [key_of(value) for value in values]
+    if None in keys:
+        return None
+    return keys[0] if len(keys) == 1 else tuple(keys)
