@@ -1,8 +1,8 @@
 """Random and real events under random and real rules: the engine against pySigma's SQLite backend.
 
 What is drawn keeps within what that backend can say (``docs/sigma-differences.md`` tells why): ASCII, no lists,
-nulls and booleans in events, whole numbers of one width under comparisons, times in UTC, no wildcards in keywords and in
-what is compared by case.
+nulls and booleans in events, whole numbers of one width under comparisons, times in UTC, no wildcards in keywords and
+in what is compared by case.
 """
 
 from __future__ import annotations
