@@ -38,6 +38,7 @@ LAYERS: dict[int, str] = {
     bundle.install
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
+    compiler.expression compiler.faults compiler.ruleset
     config control mqtt quarantine store tls
     inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
@@ -59,7 +60,8 @@ OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "
 """What no core may import."""
 ONLY = {"lmdb": {"store"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
 FRONT_ENDS = {"compiler.build", "compiler.cases", "compiler.correlation", "compiler.documents", "compiler.legacy",
-              "compiler.lint", "compiler.pipelines", "compiler.sigma"}  # fmt: skip
+              "compiler.expression", "compiler.faults", "compiler.lint",
+              "compiler.pipelines", "compiler.ruleset", "compiler.sigma"}  # fmt: skip
 WRITES_RULES = {"api", "console", "cli_rules", "region.cli", "compiler.__main__"}
 """Who may use the front-ends, and but for the compiler's own process only when it is asked to."""
 

@@ -1,0 +1,83 @@
+"""What reading rule files comes to: rules, filters and correlations with where they stand, and what does not run.
+
+Filled by ``sigma.py``; expressions refer to ``RuleSet.predicates`` by index, and equal predicates are one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sigma.filters import SigmaFilter
+from sigma.rule import SigmaRule
+
+from vedette.compiler.ir import (
+    Leaf,
+    Predicate,
+    Refusal,
+    Rule,
+)
+from vedette.compiler.pipelines import NONE, Pipelines
+from vedette.compiler.relation import Correlation
+from vedette.event import LogSource
+
+
+class Unsupported(ValueError):
+    """A rule asks for something valid that Vedette cannot do.
+
+    ``part``: the key of the rule that it is about; ``hint``: what to write instead, lines of YAML.
+    """
+
+    def __init__(self, reason: str, part: str = "", hint: str = "") -> None:
+        super().__init__(reason)
+        self.part = part
+        self.hint = hint
+
+
+@dataclass(slots=True)
+class Filter:
+    """A ``filter:`` document; ``joined``: the ids of the rules that it is part of."""
+
+    parsed: SigmaFilter
+    document: Any
+    path: str
+    line: int
+    column: int
+    joined: set[str] = field(default_factory=set)
+
+
+class Document(NamedTuple):
+    """A ``correlation:`` document and where it stands."""
+
+    document: Any
+    path: str
+    line: int
+    column: int
+    node: Any
+
+
+@dataclass(slots=True)
+class RuleSet:
+    """What a set of rule files came to; ``rules`` refer to ``predicates`` by index."""
+
+    rules: list[Rule] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    predicates: list[Predicate] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    pipelines: Pipelines = NONE
+    filters: list[Filter] = field(default_factory=list)
+    written: dict[str, SigmaRule] = field(default_factory=dict)
+    """By id the rules as pySigma read them, after the pipelines."""
+    sources: dict[str, LogSource] = field(default_factory=dict)
+    """By id the log sources as the rules name them, before the pipelines."""
+    documents: list[Document] = field(default_factory=list)
+    """The correlations as they were written; ``finish`` compiles them."""
+    correlations: list[Correlation] = field(default_factory=list)
+    correlations_refused: list[Refusal] = field(default_factory=list)
+    _index: dict[Predicate, int] = field(default_factory=dict)
+
+    def leaf(self, predicate: Predicate) -> Leaf:
+        number = self._index.setdefault(predicate, len(self.predicates))
+        if number == len(self.predicates):
+            self.predicates.append(predicate)
+        return Leaf(number)
