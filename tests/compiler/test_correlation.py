@@ -12,7 +12,7 @@ from vedette.api import compile_rules
 from vedette.compiler import build, sigma
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Clause, Correlation, Kind, Slot, Suppress
-from vedette.compiler.sigma import RuleSet
+from vedette.compiler.ruleset import RuleSet
 
 A = """
 title: A

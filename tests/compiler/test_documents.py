@@ -10,7 +10,7 @@ import yaml
 from vedette.compiler import sigma
 from vedette.compiler.documents import RuleLoader
 from vedette.compiler.ir import Op, Predicate
-from vedette.compiler.sigma import RuleSet
+from vedette.compiler.ruleset import RuleSet
 
 RULE = "title: {0}\nlogsource: {{product: linux}}\ndetection: {{s: {{f: {0}}}, condition: s}}\n"
 

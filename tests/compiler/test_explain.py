@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vedette.compiler import build, explain, reach, sigma
-from vedette.compiler.sigma import RuleSet
+from vedette.compiler.ruleset import RuleSet
 from vedette.engine.match import Engine
 from vedette.event import LogSource
 

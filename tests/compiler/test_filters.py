@@ -8,7 +8,7 @@ import pytest
 
 from vedette.api import compile_rules
 from vedette.compiler import sigma
-from vedette.compiler.sigma import RuleSet
+from vedette.compiler.ruleset import RuleSet
 from vedette.engine.match import Engine
 from vedette.inputs.decode import from_mapping
 

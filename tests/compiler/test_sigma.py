@@ -13,9 +13,10 @@ from hypothesis import given, settings
 
 from vedette.compiler import sigma
 from vedette.compiler.build import build, from_rules
+from vedette.compiler.expression import MAX_DEPTH
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Leaf, Not, Op, Or, Predicate, Rule
 from vedette.compiler.plan import Plan
-from vedette.compiler.sigma import RuleSet
+from vedette.compiler.ruleset import RuleSet
 from vedette.engine.match import Engine
 from vedette.inputs.decode import from_mapping
 
@@ -300,6 +301,9 @@ def detection(item: str) -> str:
         ("f|expand|base64: '%admins%'", "placeholder %admins% has no value"),
         ("f|expand|fieldref: '%admins%'", "placeholder %admins% has no value"),
         ("f|contains|expand: ['x', 'a%admins%']", "placeholder %admins% has no value"),
+        ("f|contains: null", "value type of null"),
+        ("f|hour|gte: 20", "takes no further modifier"),
+        ("f|minute|hour: 5", "takes no further modifier"),
         ("f: .inf", "Invalid number"),
         ("f: .nan", "Invalid number"),
         ("f: 100000000000000000000", "too large"),
@@ -412,7 +416,7 @@ def test_deep_conditions_are_refused_or_run() -> None:
     for depth in (50, 90, 200, 3000):
         rules = compiled(f"{HEAD}  s: {{f: 1}}\n  condition: {'not ' * depth}s\n")
         assert len(rules.rules) + len(rules.refused) == 1
-        assert bool(rules.rules) == (depth <= sigma.MAX_DEPTH)
+        assert bool(rules.rules) == (depth <= MAX_DEPTH)
 
 
 def test_wide_conditions_run() -> None:

@@ -12,7 +12,7 @@ from vedette.compiler.literals import Cost, candidates, guess
 from vedette.compiler.pipelines import NONE, Pipelines
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation
-from vedette.compiler.sigma import RuleSet
+from vedette.compiler.ruleset import RuleSet
 from vedette.engine.prefilter import measured
 
 MAX_SAMPLE = 16 << 20

@@ -43,7 +43,8 @@ from vedette.compiler.relation import (
     Slot,
     meaning_digest,
 )
-from vedette.compiler.sigma import DESCRIPTIVE, RuleSet, Unsupported, derived_id, suppress_of
+from vedette.compiler.ruleset import RuleSet, Unsupported
+from vedette.compiler.sigma import DESCRIPTIVE, derived_id, suppress_of
 
 MAX_CLAUSES = 64
 """Alternatives that an extended condition may come to."""

@@ -57,6 +57,7 @@ from vedette.compiler.pipelines import POLICY
 from vedette.compiler.ruleset import RuleSet, Unsupported
 from vedette.engine.patterns import End, fallback, search
 from vedette.engine.scan import refused
+from vedette.engine.timepart import UNITS
 
 
 class SigmaPlaceholderModifier(SigmaExpandModifier):
@@ -275,12 +276,20 @@ _TAKE_TEXT = frozenset(
 )
 
 
-def check_placeholders(detection: SigmaDetection) -> None:
-    """Raise Unsupported for a placeholder under a modifier that has made something else of its name."""
+_TIME_PARTS = frozenset(modifiers.modifier_mapping[unit] for unit in UNITS)
+
+
+def check_modifiers(detection: SigmaDetection) -> None:
+    """Raise Unsupported for modifiers that pySigma takes together though one makes nothing of the other: a placeholder
+    under one that has made something else of its name; a part of a time under any other."""
     for item in detection.detection_items:
         if isinstance(item, SigmaDetection):
-            check_placeholders(item)
-        elif SigmaPlaceholderModifier in item.modifiers and _TAKE_TEXT.intersection(item.modifiers):
+            check_modifiers(item)
+            continue
+        others = [made for made in item.modifiers if made is not modifiers.SigmaNegateModifier]
+        if _TIME_PARTS.intersection(others) and len(others) > 1:
+            raise Unsupported("a part of a time takes no further modifier: list the numbers, as in [20, 21, 22, 23]")
+        if SigmaPlaceholderModifier in item.modifiers and _TAKE_TEXT.intersection(item.modifiers):
             for value in item.original_value or ():
                 if isinstance(value, SigmaString) and (name := re.search(r"%[^%]+%", value.original)):
                     raise Unsupported(

@@ -14,7 +14,7 @@ import yaml
 from sigma.rule import SigmaDetection
 
 from vedette.compiler.documents import child
-from vedette.compiler.expression import MAX_DEPTH, check_placeholders, expression
+from vedette.compiler.expression import MAX_DEPTH, check_modifiers, expression
 from vedette.compiler.ir import (
     Refusal,
 )
@@ -69,7 +69,7 @@ def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int
             for item, item_node in islice(_items(document[kind].get(key.value), key, value), MAX_TRIED):
                 try:
                     detection = SigmaDetection.from_definition(item, policy=POLICY)
-                    check_placeholders(detection)
+                    check_modifiers(detection)
                     expression(RuleSet(), detection.postprocess(_NO_DETECTIONS))
                 except Exception:  # whatever it is, it is the fault being looked for
                     return _place(item_node)

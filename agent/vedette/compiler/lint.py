@@ -28,7 +28,8 @@ from vedette.compiler.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.compiler.literals import Cost, required
 from vedette.compiler.pipelines import POLICY
 from vedette.compiler.plan import Plan
-from vedette.compiler.sigma import RuleSet, rule_files
+from vedette.compiler.ruleset import RuleSet
+from vedette.compiler.sigma import rule_files
 from vedette.engine.evaluate import Evaluator
 
 HOT = 0.05

@@ -29,7 +29,7 @@ from sigma.rule.attributes import SigmaStatus
 
 from vedette.compiler import legacy
 from vedette.compiler.documents import RuleLoader, collected, texts_too
-from vedette.compiler.expression import MAX_DEPTH, check_placeholders, expression
+from vedette.compiler.expression import check_modifiers, expression
 from vedette.compiler.faults import not_yaml, place_at_fault, repeated_key
 from vedette.compiler.ir import (
     And,
@@ -44,23 +44,6 @@ from vedette.compiler.pipelines import NONE, POLICY, Pipelines
 from vedette.compiler.relation import MAX_SPAN, Suppress
 from vedette.compiler.ruleset import Document, Filter, RuleSet, Unsupported
 from vedette.event import LogSource
-
-__all__ = [
-    "DESCRIPTIVE",
-    "LEVELS",
-    "MAX_DEPTH",
-    "RuleSet",
-    "Unsupported",
-    "add",
-    "derived_id",
-    "finish",
-    "load",
-    "meaning_digest",
-    "named",
-    "rule_files",
-    "suppress_of",
-]
-
 
 DESCRIPTIVE = frozenset(
     ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
@@ -99,6 +82,10 @@ def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
     return rules
 
 
+_KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
+"""How pySigma's messages show a value that has no text."""
+
+
 def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
     """Compile every document of one rule file into ``rules``."""
     try:
@@ -135,7 +122,7 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             rules.rules.append(rule)
         except (SigmaError, Unsupported) as error:
             at, column = place_at_fault(node, document, error) or (line, column)
-            reason = str(error.args[0] if error.args else error)
+            reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
             rules.refused.append(Refusal(path, at, rule_id, title, reason, column, getattr(error, "hint", "")))
         except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
@@ -163,7 +150,7 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
     if rule_id in rules.ids:
         raise Unsupported(f"id {rule_id} is used by an earlier rule", "id")
     for detection in parsed.detection.detections.values():
-        check_placeholders(detection)
+        check_modifiers(detection)
     named = _source(parsed)
     expr = _compiled(rules, parsed)
     source = _source(parsed)
@@ -228,7 +215,7 @@ def _filter(document: Any, path: str, line: int, column: int, pipelines: Pipelin
     """A filter, which is also tried by itself, so that its mistakes are its own and no rule's."""
     parsed = SigmaFilter.from_dict(document, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     for detection in parsed.filter.detections.values():
-        check_placeholders(detection)
+        check_modifiers(detection)
     _compiled(RuleSet(pipelines=pipelines), _as_rule(document, document.get("logsource")))
     return Filter(parsed, document, path, line, column)
 

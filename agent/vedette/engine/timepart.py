@@ -17,7 +17,8 @@ from datetime import UTC, date, datetime
 from vedette.inputs.syslog import MONTHS
 from vedette.inputs.values import time_of
 
-UNITS = ("minute", "hour", "day", "week", "month", "year")
+UNITS = {"minute": (0, 59), "hour": (0, 23), "day": (1, 31), "week": (1, 53), "month": (1, 12), "year": (1, 9999)}
+"""Each with its least and its greatest number."""
 
 MAX_LENGTH = 64
 """Characters of a text that may be a time."""
