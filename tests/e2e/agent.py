@@ -232,21 +232,21 @@ def deduped(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def by_line(alerts: Iterable[dict[str, Any]], stored: Iterable[Stored]) -> Counter[tuple[str, int]]:
-    """Detections as (rule, number of the line from 1), the lines counted in the raw log."""
+    """Alerts as (rule, number of the line from 1), the lines counted in the raw log; a correlation's is the line that
+    completed it."""
     number = {event.offset: i for i, event in enumerate(stored, 1)}
-    detections = (alert for alert in alerts if alert["kind"] == "detection")
-    return Counter((alert["rule_id"], number[alert["raw_ref"]["offset"]]) for alert in detections)
+    return Counter((alert["rule_id"], number[alert["raw_ref"]["offset"]]) for alert in alerts)
 
 
 def scan(file: Path, codec: str = "syslog", product: str = "linux", rules: Path = RULES) -> Counter[tuple[str, int]]:
-    """The detections of ``vedette scan`` in a file, as (rule, line)."""
+    """What ``vedette scan`` finds in a file, as (rule, line)."""
     arguments = ("--rules", rules, "--route", "--product", product, "--format", codec)
     rows = map(json.loads, vedette("scan", *arguments, file).stdout.splitlines())
-    return Counter((row["rule_id"], row["line"]) for row in rows if row["kind"] == "detection")
+    return Counter((row["rule_id"], row["line"]) for row in rows)
 
 
 def assert_as_scanned(agent: Agent, *, name: str = "in", landing: Path | None = None, codec: str = "syslog") -> int:
-    """The detections in the landing are those of ``scan`` over what the raw log holds: none missing, none doubled.
+    """The alerts in the landing are those of ``scan`` over what the raw log holds: none missing, none doubled.
 
     Returns how many there are.
     """
