@@ -25,7 +25,8 @@ LAYERS: dict[int, str] = {
     inputs.access inputs.aliases inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
-    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.phrases inputs.programs inputs.provenance
+    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.ownlog inputs.phrases inputs.programs
+    inputs.provenance
     inputs.sources inputs.syslog
     inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
@@ -48,7 +49,7 @@ LAYERS: dict[int, str] = {
     3: "alerts api app pipeline rules status",
     # commands
     4: """
-    __main__ cli cli_agent cli_rules console compiler.__main__
+    __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
     region.build region.cli region.land region.publish region.sign
     """,
 }

@@ -287,7 +287,8 @@ class Agent:
             Log.RULES_LOADED,
             origin=self.loaded.origin,
             running=len(plan.rules),
-            dead=len(plan.refused),
+            correlations=len(plan.correlations),
+            dead=len(status.dead_rules(self.config, plan)),
             always=len(plan.always),
             plan=plan.digest[:12],
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from vedette import __version__
+from vedette.compiler.plan import Plan
 from vedette.compiler.reach import dead
 from vedette.compiler.relation import starved
 from vedette.config import Config, codec_of
-from vedette.engine.match import Engine
 from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
 from vedette.rawlog.log import RawLog
@@ -34,7 +34,7 @@ def collect(
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
-    idle = [*map(str, plan.refused), *unreached(config, loaded.engine)]
+    idle = dead_rules(config, plan)
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -102,12 +102,18 @@ def collect(
     }
 
 
-def unreached(config: Config, engine: Engine) -> list[str]:
-    """The rules that no input of the agent can make true: none has their log source, or none gives a field."""
+def dead_rules(config: Config, plan: Plan) -> list[str]:
+    """The rules and correlations that make no alert on this agent, each with its reason: refused, or not reached."""
+    return [*map(str, plan.refused), *unreached(config, plan)]
+
+
+def unreached(config: Config, plan: Plan) -> list[str]:
+    """The rules that no input of the agent can make true: none has their log source, or none gives a field. And the
+    correlations that need such rules."""
     inputs = [(codec_of(item), item.logsource) for item in config.input]
-    reasons = [(rule, reason) for rule in engine.plan.rules if (reason := dead(engine.plan, rule, inputs)) is not None]
+    reasons = [(rule, reason) for rule in plan.rules if (reason := dead(plan, rule, inputs)) is not None]
     told = [f"{rule.path}:{rule.line}: {reason} ({rule.title})" for rule, reason in reasons]
-    for one in starved(engine.plan.correlations, (rule.id for rule, _ in reasons)):
+    for one in starved(plan.correlations, (rule.id for rule, _ in reasons)):
         told.append(f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})")
     return told
 

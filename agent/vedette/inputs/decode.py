@@ -8,7 +8,7 @@ the first wins:
    the agent itself knows (``topic topic_levels topic_level_1 … peer``): a sender must not forge them in its text;
 2. the message as JSON object (after syslog, also behind ``@cee:``), and what its make gives further (``formats``); else
    the message in one of the ``formats`` (audit records, CEF, event XML …), else what the program's patterns give
-   (``programs.py``) and ``key=value`` pairs;
+   (``programs.py``) and ``key=value`` pairs; of a line of a daemon's own log (``ownlog.py``) always these;
 3. ``message``: what follows the header, or the whole event. (A JSON object's own ``message`` goes before it.)
 
 ``get`` tries the exact name, then the dotted path into objects, then the field's other names (``aliases.py``).
@@ -28,7 +28,7 @@ from typing import Any
 import orjson
 
 from vedette.event import LogSource, Source
-from vedette.inputs import access, cisco, sources, syslog
+from vedette.inputs import access, cisco, ownlog, sources, syslog
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, Codec, Kind
 from vedette.inputs.formats.base import NOWHERE, Format, Shape
@@ -154,12 +154,15 @@ class Record:
 
     @property
     def header(self) -> syslog.Header | None:
-        """The syslog header; None for other events."""
+        """The syslog header, of a daemon's own log no more than its time; None for other events."""
         if self._header is _UNREAD:
-            if self._kind() is Kind.SYSLOG:
-                self._header = syslog.parse(self.raw, self._received_at, self._zone)
-            else:
-                self._header = None
+            match self._kind():
+                case Kind.SYSLOG:
+                    self._header = syslog.parse(self.raw, self._received_at, self._zone)
+                case Kind.DAEMON:
+                    self._header = ownlog.header(self.raw, self._received_at, self._zone)
+                case _:
+                    self._header = None
         return self._header
 
     @property
@@ -177,7 +180,7 @@ class Record:
                 value = self._more().get(name)
                 if isinstance(value, str) and value:
                     return value
-        elif header is not None and header.app is None and b"=" in self.raw:
+        elif header is not None and header.app is None and self._kind() is Kind.SYSLOG and b"=" in self.raw:
             for name in _DEVICE_HOSTS:  # firewalls whose message is nothing but pairs
                 value = self.get(name)
                 if isinstance(value, str) and value:
@@ -274,7 +277,7 @@ class Record:
     def _read_json(self) -> Mapping[str, Value]:
         """The JSON object in the event, ``_Whole`` for other JSON, empty for none."""
         shape, data = self._kind(), self.raw
-        if shape is Kind.TEXT or shape is Kind.ACCESS:
+        if shape in (Kind.TEXT, Kind.ACCESS, Kind.DAEMON):
             return _NO_FIELDS
         if shape is Kind.SYSLOG:
             header = self.header
@@ -290,6 +293,8 @@ class Record:
 
     def _program(self) -> str:
         """The key of the event's program in ``PROGRAMS``, or what it would be; empty when the event names none."""
+        if self._kind() is Kind.DAEMON:
+            return self._codec.program or ownlog.program_of(self.raw)
         if self._codec.only is not None:
             return ""
         if (header := self.header) is not None:

@@ -261,6 +261,11 @@ def _micros(fraction: bytes | None) -> int:
     return int(fraction[:6].ljust(6, b"0")) if fraction else 0
 
 
+def bsd_time(stamp: bytes, received_at: int = 0, zone: tzinfo | None = None) -> int | None:
+    """Microseconds of ``Mmm dd hh:mm:ss``, its year inferred from ``received_at``; None when that is not known."""
+    return _bsd_time(stamp, 0, received_at // _HOUR, zone)
+
+
 @lru_cache(maxsize=4096)
 def _bsd_time(stamp: bytes, year: int, received_hour: int, zone: tzinfo | None) -> int | None:
     """Microseconds of ``Mmm dd hh:mm:ss``; ``year`` 0: inferred from ``received_hour`` (since 1970; 0: unknown)."""
