@@ -207,3 +207,43 @@ def test_as_a_process(rules: Path) -> None:
     done = subprocess.run(command, input=b"x\nneedle\n", capture_output=True, timeout=60, check=True)
     assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [2]
     assert b"2 events, 1 candidates, 1 matches of 2 rules" in done.stderr
+
+
+AUDIT = """title: hidden file run
+logsource: {product: linux, service: auditd}
+detection:
+  ran: {type: EXECVE, a1|contains: payload}
+  file: {type: PATH, name|startswith: /tmp/hidden}
+  condition: ran and file
+"""
+
+
+@pytest.mark.parametrize("size", [CHUNK_BYTES, 1, 100, 4096])
+def test_audit_records_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """However a file is read, the records of an audit event are one event, told at the line of its first record; those
+    that nothing completes are judged at the end."""
+    monkeypatch.setattr("vedette.scan.CHUNK_BYTES", size)
+    rule = tmp_path / "audit.yml"
+    rule.write_text(AUDIT)
+    run, hidden = (
+        'type=EXECVE msg=audit(1.5:{}): a0="sh" a1="payload"',
+        'type=PATH msg=audit(1.5:{}): name="/tmp/hidden/x"',
+    )
+    end = "type=PROCTITLE msg=audit(1.5:{}): proctitle=6C73"
+    order = [
+        (run, 1),
+        (run, 2),
+        ("x", 0),
+        (hidden, 3),
+        (hidden, 2),
+        (hidden, 1),
+        (end, 2),
+        (end, 1),
+        (run, 4),
+        (hidden, 4),
+    ]
+    file = write(tmp_path, b"".join(text.format(number).encode() + b"\n" for text, number in order))
+    rows, summary = scan("--rules", rule, file)
+    assert [row["line"] for row in rows] == [2, 1, 9]
+    assert rows[0]["fields"]["name"] == "/tmp/hidden/x"
+    assert "10 events" in summary

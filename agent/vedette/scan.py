@@ -1,7 +1,8 @@
 """Offline judging: the engine of the live path over files, and over what Python hands it.
 
 Log sources are ignored unless the engine routes; there is no raw log, no outbox and no clock. Lines are read in
-chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it.
+chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it. Audit records of one
+event are joined over chunks; an event that nothing has completed is judged at the end.
 
 Correlations are judged when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
 where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing suppressed.
@@ -19,8 +20,9 @@ import orjson
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import NUMERIC
-from vedette.engine.match import Context, Engine
-from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, LogSource
+from vedette.engine.join import Joiner
+from vedette.engine.match import Context, Engine, Match
+from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, Frame, LogSource
 from vedette.inputs.decode import Record
 from vedette.inputs.syslog import micros
 from vedette.inputs.values import from_json, time_of
@@ -244,21 +246,43 @@ def judge(
     zone: tzinfo | None = None,
     silent: bool = False,
 ) -> Iterator[Detection]:
-    """The detections in ``chunks``, in order; the first event has number ``first``.
+    """The detections in ``chunks``, in the order in which events are complete; the first event has number ``first``.
 
     Rules that only correlations look at are left out unless ``silent``.
     """
     context, rules = Context(zone, logsource), engine.plan.rules
     hidden = frozenset[str]() if silent else engine.plan.silent
+    joiner, waiting, contexts, offset = Joiner(), dict[int, int](), dict[str, Context](), 0
+
+    def found(matches: Iterable[Match], number: int) -> Iterator[Detection]:
+        for match in matches:
+            if rules[match.rule].id not in hidden:
+                yield Detection(rules[match.rule], number, match.record, engine.shown(match.rule, match.record))
+
     for chunk in chunks:
+        contexts[chunk.input] = context
         seen, number = 0, first
-        for match in engine.judge(chunk, context):
-            if chunk.ends is None:  # count on from the last match, not from the chunk's start
-                number, seen = number + chunk.data.count(b"\n", seen, match.start), match.start
-            else:
-                number = first + chunk.index(match.start)
-            if rules[match.rule].id in hidden:
+        for event in engine.candidates(Frame(offset, chunk), joiner, context):
+            if not (matches := engine.matches(event.frame.chunk, event, context)):
                 continue
-            fields = engine.shown(match.rule, match.record)
-            yield Detection(engine.plan.rules[match.rule], number, match.record, fields)
-        first += len(chunk)
+            if event.frame.offset < offset:
+                yield from found(matches, waiting[event.frame.offset])
+                continue
+            number, seen = _number(chunk, event.start, seen, number), event.start
+            yield from found(matches, number)
+        before, waiting = waiting, {}
+        for at in joiner.offsets():
+            if at >= offset:
+                number, seen = _number(chunk, at - offset, seen, number), at - offset
+            waiting[at] = number if at >= offset else before[at]
+        first, offset = first + len(chunk), offset + len(chunk.data)
+    while (left := engine.due(joiner, contexts, rest=True)) is not None:
+        yield from found(engine.matches(left.frame.chunk, left, context), waiting[left.frame.offset])
+        joiner.judged()
+
+
+def _number(chunk: Chunk, start: int, seen: int, number: int) -> int:
+    """The number of the event at ``start``, counted on or back from the one at ``seen``, which has ``number``."""
+    if chunk.ends is not None:
+        return number + chunk.index(start) - chunk.index(seen)
+    return number + chunk.data.count(b"\n", seen, start) - chunk.data.count(b"\n", start, seen)

@@ -159,6 +159,11 @@ def render(status: dict[str, Any]) -> list[str]:
         f" {memory['evicted']} evicted; {memory['late']} events late, {ungrouped} matches in no group;"
         f" {memory['folded']} alerts folded",
     ]
+    if any((audit := memory["audit"]).values()):
+        lines.append(
+            f"         {audit['open']} audit events open, {audit['bytes']:,} bytes;"
+            f" {audit['evicted']} judged before their time"
+        )
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [

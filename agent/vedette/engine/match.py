@@ -19,9 +19,9 @@ from typing import NamedTuple
 from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
 from vedette.engine.evaluate import Evaluator
-from vedette.engine.join import Joined, joined
+from vedette.engine.join import Joined, Joiner
 from vedette.engine.prefilter import Prefilter
-from vedette.event import Chunk, LogSource, Source
+from vedette.event import Chunk, Frame, LogSource, Source
 from vedette.inputs.decode import Record, possible_source, record
 
 MAX_ROUTES = 4096
@@ -103,18 +103,39 @@ class Engine:
         return {**self.prefilter.databases(), **self.evaluator.databases()}
 
     def judge(self, chunk: Chunk, context: Context = Context()) -> Iterator[Match]:
-        """The matches of ``chunk``: by event, and within one event by the rules' order in the plan."""
-        for candidate in self.candidates(chunk, context):
-            yield from self.matches(chunk, candidate, context)
+        """The matches of ``chunk`` by itself: by event, and within one event by the rules' order in the plan."""
+        joiner, contexts = Joiner(), {chunk.input: context}
+        for event in self.candidates(Frame(0, chunk), joiner, context):
+            yield from self.matches(event.frame.chunk, event, context)
+        while (left := self.due(joiner, contexts, rest=True)) is not None:
+            start, end = left.frame.offset + left.start, left.frame.offset + left.end
+            yield from (m._replace(start=start, end=end) for m in self.matches(left.frame.chunk, left, context))
+            joiner.judged()
 
-    def candidates(self, chunk: Chunk, context: Context = Context()) -> Iterator[Joined]:
-        """The events of ``chunk`` that a rule may match, in order: the first half of ``judge``."""
+    def candidates(
+        self, frame: Frame, joiner: Joiner, context: Context = Context(), first: int = 0
+    ) -> Iterator[Joined]:
+        """The events of ``frame`` from byte ``first`` on that a rule may match, as they are complete: the first half of
+        ``judge``. See ``Joiner.events``."""
+        chunk = frame.chunk
         self.tally.events += len(chunk)
-        return joined(chunk, self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource)))
+        candidates = self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource))
+        return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first)
+
+    def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, rest: bool = False) -> Joined | None:
+        """An event that waits for further records no longer, if a rule may match it: see ``Joiner.due``.
+
+        ``contexts``: by input.
+        """
+        return joiner.due(lambda held: self._rules_of(held, contexts.get(held.input, Context())), rest=rest)
+
+    def _rules_of(self, chunk: Chunk, context: Context) -> frozenset[int]:
+        always = self._always_at(chunk.codec, context.logsource)
+        return always.union(*(hit.rules for hit in self.prefilter.hits(chunk)))
 
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
-        """The matches of one candidate: the second half."""
-        start, end, rules, raw = candidate
+        """The matches of one candidate, whose first record is in ``chunk``: the second half."""
+        _, start, end, rules, raw, _ = candidate
         self._at = (start, end)
         self.tally.candidates += 1
         event = record(
