@@ -37,21 +37,23 @@ def scan(
 ) -> None:  # fmt: skip
     """Judge files offline; one JSON object per match on standard output, a summary on standard error.
 
-    FILES hold a line per event, or one JSON array (*.json); UTF-16 needs a byte order mark. "-" is standard input.
+    FILES hold a line per event, or one JSON array; UTF-16 needs a byte order mark. "-" is standard input.
     Correlations are judged over all FILES, by the events' times in whatever order they stand, when all are read.
 
-    Exit code 2 when a file could not be read, or a rule could not be decided on some event.
+    Exit code 2 when no rule runs, a file could not be read, or a rule could not be decided on some event.
 
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log
     """
     from vedette.engine.match import Engine
     from vedette.event import LogSource
-    from vedette.scan import Timeline, elements, judge, lines
+    from vedette.scan import Timeline, events, judge
 
     engine = Engine(_plan_of(rule_paths, keys, pipelines, lookups), route=route)
     for refusal in engine.plan.refused:
         click.echo(safe(f"not run: {refusal}"), err=True)
-    matches, failed, began, size = 0, False, time.perf_counter(), 0
+    if engine.plan.refused and not engine.plan.rules:
+        fail("no rule runs")
+    matches, failed, began = 0, False, time.perf_counter()
     timeline = Timeline(engine.plan, time_field)
 
     def say(row: dict[str, object]) -> None:
@@ -61,16 +63,14 @@ def scan(
         try:
             with _progress(path) as opened:
                 file = _as_utf8(opened)
-                array = path.suffix == ".json" and codec in ("json", "auto") and _first(file) == b"["
                 seen_at = time.time_ns() // 1000 if str(path) == "-" else path.stat().st_mtime_ns // 1000
-                chunks = elements(file, seen_at) if array else lines(file, codec, seen_at)
+                first, chunks = events(file, codec, seen_at, is_json=path.suffix.lower() == ".json")
                 source, silent = LogSource(product=product), engine.plan.silent
-                for found in judge(engine, chunks, first=0 if array else 1, logsource=source, silent=True):
+                for found in judge(engine, chunks, first=first, logsource=source, silent=True):
                     timeline.add(found, str(path))
                     if found.rule.id not in silent:
                         matches += 1
                         say(found.to_row(str(path)))
-                size += file.tell() if file.seekable() else 0
         except BrokenPipeError:
             sys.exit(0)
         except (OSError, ValueError) as error:
@@ -133,14 +133,6 @@ def _as_utf8(file: BinaryIO) -> BinaryIO:
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return cast(BinaryIO, codecs.EncodedFile(file, "utf-8", "utf-16", "replace"))
     return file
-
-
-def _first(file: BinaryIO) -> bytes:
-    """The first byte that is not white space; the position stays."""
-    start = file.tell()
-    head = file.read(4096).lstrip()[:1]
-    file.seek(start)
-    return head
 
 
 @contextmanager

@@ -108,6 +108,11 @@ class Record:
         """The raw event as text."""
         return self.raw.decode("utf-8", "replace")
 
+    @property
+    def received_at(self) -> int:
+        """UTC microseconds; 0: unknown."""
+        return self._received_at
+
     def get(self, field: str) -> Value | Absent:
         """The value of ``field``: the field of this name, else the dotted path into objects; lists map over."""
         fields = self._fields
