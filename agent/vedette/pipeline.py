@@ -29,7 +29,8 @@ from functools import partial
 import structlog
 
 from vedette.alerts import Alerting
-from vedette.config import AgentSettings, StateSettings, SuppressSettings
+from vedette.config import AgentSettings, EngineSettings, StateSettings, SuppressSettings
+from vedette.engine.cache import Cache
 from vedette.engine.match import Aside, Context, Engine
 from vedette.event import Alert, Chunk, Cursor, FilePosition, Frame
 from vedette.outbox import envelope
@@ -77,12 +78,18 @@ class Pipeline:
         state: StateSettings,
         suppress: tuple[SuppressSettings, ...],
         quarantine: Quarantine | None = None,
+        judging: EngineSettings | None = None,
     ) -> None:
-        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted."""
+        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
+
+        ``judging``: how large a cache engines get; None: as they come.
+        """
         self.engine = engine
         self.quarantine = quarantine
         if quarantine is not None:
             engine.quarantine_after = quarantine.after
+        self._judging, self._cache_failure = judging, ""
+        self._give_cache(engine)
         self.bundle: str | None = None
         self._in_frame = False
         self._next: tuple[Engine, str | None] | None = None
@@ -193,9 +200,15 @@ class Pipeline:
         """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
         engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
         engine.quarantine_after = self.engine.quarantine_after
+        self._give_cache(engine)
         self._next = engine, bundle
         if not self._in_frame:
             self._use_next()
+
+    def _give_cache(self, engine: Engine) -> None:
+        """A plan of its own, a cache of its own."""
+        if self._judging is not None:
+            engine.remember(Cache(self._judging.cache_bytes, self._judging.verify_sample))
 
     def _use_next(self) -> None:
         if self._next is not None:
@@ -252,28 +265,29 @@ class Pipeline:
         self._counted = chunk.index(first) if first else 0
         if not first:
             self._take(self.alerting.advance(chunk.received_at))
-        until = time.perf_counter() + STEP_SECONDS
+        until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
         for candidate in engine.candidates(chunk, context):
             if candidate.start < first:
                 continue
-            if self._alert_bytes >= COMMIT_BYTES or self._outbox.bytes + self._alert_bytes >= self._outbox_bytes:
+            if self._alert_bytes >= room:
                 self._advance(frame, candidate.start)
                 await self._make_room()
-                until = time.perf_counter() + STEP_SECONDS
+                until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
             elif time.perf_counter() >= until:
                 self._advance(frame, candidate.start)
                 await asyncio.sleep(0)
-                until = time.perf_counter() + STEP_SECONDS
+                until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
             counters.totals["candidates"] += 1
             before = self._next_seq
             try:
                 matches = engine.matches(chunk, candidate, context)
-                self._take(self.alerting.event(frame, matches))
+                if matches:
+                    self._take(self.alerting.event(frame, matches))
+                    counters.totals["matches"] += len(matches)
             except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
                 self._next_seq = before
                 self._set_aside(frame, candidate.start, candidate.end, error)
                 continue
-            counters.totals["matches"] += len(matches)
         self._take(self.alerting.folds())
         if chunk.file is not None:
             self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
@@ -297,8 +311,21 @@ class Pipeline:
         self._offset = frame.offset + position
         if aside := self.engine.aside():
             self._keep_undecided(frame, aside)
+        if self.engine.cache.failure != self._cache_failure:
+            self._cache_failure = self.engine.cache.failure
+            if self._cache_failure:
+                log.error(
+                    Log.CACHE_WRONG,
+                    reason=self._cache_failure,
+                    action="it is off until the next rule set; please report this",
+                )
         if self._alerts:
             self._changed.set()
+
+    def _room_for_alerts(self) -> int:
+        """Bytes of alerts that may wait for a commit, as of now: asking the store for each event would cost as much as
+        judging it."""
+        return min(COMMIT_BYTES, self._outbox_bytes - self._outbox.bytes)
 
     async def _make_room(self) -> None:
         """Commit, then wait while the outbox is full: that stops judging, not storing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from vedette import __version__
 from vedette.compiler.reach import dead
@@ -21,6 +22,10 @@ SHOWN = 10
 """Of them, for people."""
 
 
+_IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
+"""Which rules cannot fire hangs on the rules and the configuration alone, and takes long to find out for thousands."""
+
+
 def collect(
     config: Config, started_at: int, now: int, counters: Counters, pipeline: Pipeline, log: RawLog, outbox: Outbox,
     rules: Rules, loaded: Loaded, uplink: dict[str, Any],
@@ -34,7 +39,9 @@ def collect(
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
-    idle = [*map(str, plan.refused), *unreached(config, loaded.engine)]
+    if loaded.engine not in _IDLE:
+        _IDLE[loaded.engine] = [*map(str, plan.refused), *unreached(config, loaded.engine)]
+    idle = _IDLE[loaded.engine]
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -88,6 +95,7 @@ def collect(
             },
         },
         "memory": pipeline.alerting.memory.status(),
+        "cache": loaded.engine.cache.account(),
         "raw_log": {
             "log_id": log.log_id,
             "start": log.start,
@@ -100,6 +108,18 @@ def collect(
         },
         "uplink": uplink,
     }
+
+
+def cache_line(cache: dict[str, Any]) -> str:
+    """The account of the result cache, for people."""
+    if cache["failure"]:
+        return f"cache    OFF: {cache['failure']}"
+    uses = ", ".join(
+        f"{name} {row['hits']} hits, {row['misses']} misses, {row['off']} off"
+        for name, row in cache.items()
+        if isinstance(row, dict) and row["uses"]
+    )
+    return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
 
 
 def unreached(config: Config, engine: Engine) -> list[str]:
@@ -151,6 +171,8 @@ def render(status: dict[str, Any]) -> list[str]:
         f"memory   {memory['groups']} groups, {memory['bytes']:,} of {memory['max_bytes']:,} bytes,"
         f" {memory['evicted']} evicted; {memory['late']} events late; {memory['folded']} alerts folded",
     ]
+    if cache := status.get("cache"):
+        lines.append(cache_line(cache))
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [
