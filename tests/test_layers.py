@@ -20,9 +20,9 @@ LAYERS: dict[int, str] = {
     1: """
     bundle.manifest bundle.trust
     compiler.explain compiler.ir compiler.literals compiler.plan compiler.reach compiler.relation
-    engine.artifact engine.evaluate engine.fallback engine.join engine.match engine.patterns engine.prefilter
-    engine.scan engine.selftest engine.timepart
-    inputs.access inputs.aliases inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
+    engine.artifact engine.cache engine.evaluate engine.fallback engine.join engine.match engine.patterns
+    engine.prefilter engine.scan engine.selftest engine.timepart
+    inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
     inputs.formats.windows inputs.formats.zeek inputs.framing inputs.ownlog inputs.phrases inputs.programs

@@ -157,6 +157,7 @@ class Agent:
                     quarantine=Quarantine(
                         agent.quarantine_dir, config.rules.quarantine_bytes, config.rules.quarantine_after
                     ),
+                    judging=config.engine,
                 )
                 self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
                 await self._serve()

@@ -30,7 +30,8 @@ from functools import partial
 import structlog
 
 from vedette.alerts import Alerting
-from vedette.config import AgentSettings, StateSettings, SuppressSettings
+from vedette.config import AgentSettings, EngineSettings, StateSettings, SuppressSettings
+from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
 from vedette.engine.match import Aside, Context, Engine
 from vedette.event import Alert, Chunk, Cursor, FilePosition, Frame
@@ -79,12 +80,18 @@ class Pipeline:
         state: StateSettings,
         suppress: tuple[SuppressSettings, ...],
         quarantine: Quarantine | None = None,
+        judging: EngineSettings | None = None,
     ) -> None:
-        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted."""
+        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
+
+        ``judging``: how large a cache engines get; None: as they come.
+        """
         self.engine = engine
         self.quarantine = quarantine
         if quarantine is not None:
             engine.quarantine_after = quarantine.after
+        self._judging, self._cache_failure = judging, ""
+        self._give_cache(engine)
         self.bundle: str | None = None
         self._in_frame = False
         self._next: tuple[Engine, str | None] | None = None
@@ -195,9 +202,15 @@ class Pipeline:
         """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
         engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
         engine.quarantine_after = self.engine.quarantine_after
+        self._give_cache(engine)
         self._next = engine, bundle
         if not self._in_frame:
             self._use_next()
+
+    def _give_cache(self, engine: Engine) -> None:
+        """A plan of its own, a cache of its own."""
+        if self._judging is not None:
+            engine.remember(Cache(self._judging.cache_bytes, self._judging.verify_sample))
 
     def _use_next(self) -> None:
         if self._next is not None:
@@ -251,20 +264,20 @@ class Pipeline:
         engine, chunk, joiner = self.engine, frame.chunk, self.alerting.memory.joiner
         first = max(0, self._offset - frame.offset)
         self._counted = chunk.index(first) if first else 0
-        until = time.perf_counter() + STEP_SECONDS
+        until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
         if not first:
             joiner.advance(chunk.received_at)
             while (waited := engine.due(joiner, self._contexts)) is not None:
-                if self._full() or time.perf_counter() >= until:
+                if self._alert_bytes >= room or time.perf_counter() >= until:
                     await self._give_way(frame, 0)
-                    until = time.perf_counter() + STEP_SECONDS
+                    until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
                 self._judge_event(engine, waited)
                 joiner.judged()
             self._take(self.alerting.advance(chunk.received_at))
         for event in engine.candidates(frame, joiner, self._contexts.get(chunk.input, Context()), first):
-            if self._full() or time.perf_counter() >= until:
+            if self._alert_bytes >= room or time.perf_counter() >= until:
                 await self._give_way(frame, event.at)
-                until = time.perf_counter() + STEP_SECONDS
+                until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
             self._judge_event(engine, event)
         self._take(self.alerting.folds())
         if chunk.file is not None:
@@ -272,14 +285,10 @@ class Pipeline:
         self.judged_at = chunk.received_at
         self._advance(frame, len(chunk.data))
 
-    def _full(self) -> bool:
-        """Whether alerts must be committed, or receipted, before more are made."""
-        return self._alert_bytes >= COMMIT_BYTES or self._outbox.bytes + self._alert_bytes >= self._outbox_bytes
-
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
         self._advance(frame, position)
-        if self._full():
+        if self._alert_bytes >= self._room_for_alerts():
             await self._make_room()
         else:
             await asyncio.sleep(0)
@@ -290,7 +299,8 @@ class Pipeline:
         totals["candidates"] += 1
         try:
             matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, Context()))
-            self._take(self.alerting.event(frame, matches))
+            if matches:
+                self._take(self.alerting.event(frame, matches))
         except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
             self._next_seq = before
             self._set_aside(frame, event.start, event.end, error)
@@ -314,8 +324,21 @@ class Pipeline:
         self.backlog[chunk.input] -= done - self._counted
         self._counted = done
         self._offset = frame.offset + position
+        if self.engine.cache.failure != self._cache_failure:
+            self._cache_failure = self.engine.cache.failure
+            if self._cache_failure:
+                log.error(
+                    Log.CACHE_WRONG,
+                    reason=self._cache_failure,
+                    action="it is off until the next rule set; please report this",
+                )
         if self._alerts:
             self._changed.set()
+
+    def _room_for_alerts(self) -> int:
+        """Bytes of alerts that may wait for a commit, as of now: asking the store for each event would cost as much as
+        judging it."""
+        return min(COMMIT_BYTES, self._outbox_bytes - self._outbox.bytes)
 
     async def _make_room(self) -> None:
         """Commit, then wait while the outbox is full: that stops judging, not storing."""

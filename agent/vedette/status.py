@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from vedette import __version__
 from vedette.compiler.plan import Plan
 from vedette.compiler.reach import dead
 from vedette.compiler.relation import starved
 from vedette.config import Config, codec_of
+from vedette.engine.match import Engine
 from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
 from vedette.rawlog.log import RawLog
@@ -19,6 +21,10 @@ MAX_LISTED = 200
 """Dead rules named in a status."""
 SHOWN = 10
 """Of them, for people."""
+
+
+_IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
+"""Which rules cannot fire hangs on the rules and the configuration alone, and takes long to find out for thousands."""
 
 
 def collect(
@@ -34,7 +40,9 @@ def collect(
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
-    idle = dead_rules(config, plan)
+    if loaded.engine not in _IDLE:
+        _IDLE[loaded.engine] = dead_rules(config, plan)
+    idle = _IDLE[loaded.engine]
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -88,6 +96,7 @@ def collect(
             },
         },
         "memory": pipeline.alerting.memory.status(),
+        "cache": loaded.engine.cache.account(),
         "raw_log": {
             "log_id": log.log_id,
             "start": log.start,
@@ -105,6 +114,18 @@ def collect(
 def dead_rules(config: Config, plan: Plan) -> list[str]:
     """The rules and correlations that make no alert on this agent, each with its reason: refused, or not reached."""
     return [*map(str, plan.refused), *unreached(config, plan)]
+
+
+def cache_line(cache: dict[str, Any]) -> str:
+    """The account of the result cache, for people."""
+    if cache["failure"]:
+        return f"cache    OFF: {cache['failure']}"
+    uses = ", ".join(
+        f"{name} {row['hits']} hits, {row['misses']} misses, {row['off']} off"
+        for name, row in cache.items()
+        if isinstance(row, dict) and row["uses"]
+    )
+    return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
 
 
 def unreached(config: Config, plan: Plan) -> list[str]:
@@ -164,6 +185,8 @@ def render(status: dict[str, Any]) -> list[str]:
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes;"
             f" {audit['evicted']} judged before their time"
         )
+    if cache := status.get("cache"):
+        lines.append(cache_line(cache))
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [
