@@ -11,6 +11,9 @@ the first wins:
    (``programs.py``) and ``key=value`` pairs; of a line of a daemon's own log (``ownlog.py``) always these;
 3. ``message``: what follows the header, or the whole event. (A JSON object's own ``message`` goes before it.)
 
+A message that rsyslog folded (``message repeated 5 times: [ MESSAGE]``) is one event with the fields of MESSAGE, and
+``repeated``, which is how often it came.
+
 ``get`` tries the exact name, then the dotted path into objects, then the field's other names (``aliases.py``).
 
 Texts are cut out of the event as they are, never trimmed or joined, so that a literal of a rule is in the raw bytes
@@ -147,10 +150,13 @@ class Record:
     def keywords(self) -> Iterable[str]:
         """The texts that a Sigma keyword searches: all decoded values of a structured event, and the message of others.
 
-        Of an event in a structured text format (audit records, CEF, XML): both.
+        Of an event in a structured text format (audit records, CEF, XML): both. Cisco's tag and what folds a message
+        are searched with the message.
         """
         event, header = self._structured(), self.header
         texts = [self._message()] if event is None else scalars([event])
+        if header is not None and (at := self._spoken(header)) < header.message_start:
+            texts.append(self.raw[at:].rstrip(b"\r\n\0").decode("utf-8", "replace"))
         if isinstance(form := self._made(), Format) and form.structured:
             texts += scalars([value for name, value in self._more().items() if not is_synthetic(name)])
         if header is not None and header.structured_data:
@@ -163,7 +169,8 @@ class Record:
         if self._header is _UNREAD:
             match self._kind():
                 case Kind.SYSLOG:
-                    self._header = syslog.parse(self.raw, self._received_at, self._zone)
+                    parsed = syslog.parse(self.raw, self._received_at, self._zone)
+                    self._header = None if parsed is None else syslog.unfold(parsed, self.raw)
                 case Kind.DAEMON:
                     self._header = ownlog.header(self.raw, self._received_at, self._zone)
                 case _:
@@ -238,7 +245,8 @@ class Record:
             event = self._structured()
             if event is None:
                 header = self.header
-                made = format_at(self.raw, 0 if header is None else header.message_start)
+                if header is None or header.message_end is None:  # records of a format do not repeat
+                    made = format_at(self.raw, 0 if header is None else header.message_start)
             elif type(event) is not _Whole:
                 made = SHAPES[only] if only is not None and only in SHAPES else shape_of(event)
             if made is not None and only is not None and made.name != only:
@@ -269,8 +277,16 @@ class Record:
     def _message(self) -> str:
         """What follows the header, without the line's end."""
         header = self.header
-        start = 0 if header is None else header.message_start
-        return self.raw[start:].rstrip(b"\r\n\0").decode("utf-8", "replace")
+        if header is None:
+            return self.raw.rstrip(b"\r\n\0").decode("utf-8", "replace")
+        return self.raw[header.message_start : header.message_end].rstrip(b"\r\n\0").decode("utf-8", "replace")
+
+    def _spoken(self, header: syslog.Header) -> int:
+        """Where what a device says begins: Cisco's tag, what folds the message, else the message."""
+        app, start = header.app, header.message_start
+        if app is not None and app.startswith("%") and cisco.program_key(app):
+            return self.raw.rfind(app.encode(), 0, start)
+        return start if header.repeated is None else self.raw.rfind(b"message repeated ", 0, start)
 
     def _structured(self) -> Mapping[str, Value] | None:
         """The event's JSON object, or None."""
@@ -289,7 +305,7 @@ class Record:
             at = _JSON_MESSAGE.match(data, 0 if header is None else header.message_start)
             if at is None:
                 return _NO_FIELDS
-            data = data[at.end() - 1 :]
+            data = data[at.end() - 1 : None if header is None else header.message_end]
         try:
             value = from_json(data)
         except ValueError:
@@ -329,10 +345,12 @@ class Record:
             fields.update(event)
         if header is not None:
             if header.app is not None and header.app.startswith("%"):
-                fields.update(cisco.mnemonic(header.app))
+                fields.update(cisco.tag(header.app))
             for name in syslog.FIELDS:
                 if (known := header.field(name)) is not None:
                     fields[name] = known
+            if header.repeated is not None:
+                fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():
                 fields.update((f"{element}.{name}", value) for name, value in parameters.items())  # type: ignore[misc]
         if kind is Kind.MQTT:
