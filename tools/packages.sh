@@ -11,6 +11,7 @@ need mosquitto_sub mosquitto-clients
 need rsyslogd rsyslog
 need logger bsdutils
 need java default-jre-headless
+need faketime faketime
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

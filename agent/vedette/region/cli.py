@@ -190,8 +190,8 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
 
     Example: vedette region publish starter-1.vbundle --broker mqtt://region:1883 --fleet plants
     """
-    from vedette.app import configure_logging
     from vedette.config import LogSettings
+    from vedette.logs import configure_logging
     from vedette.region.publish import publish as publish_bundle
 
     configure_logging(LogSettings(level="warning"))
@@ -217,8 +217,8 @@ def land(folder: Path, client_id: str, seconds: float, rows: int, **broker: obje
 
     Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
     """
-    from vedette.app import configure_logging
     from vedette.config import LogSettings
+    from vedette.logs import configure_logging
     from vedette.region.land import LandingSettings
     from vedette.region.land import land as run_landing
 

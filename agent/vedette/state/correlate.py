@@ -16,6 +16,9 @@ group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prom
 ``MAX_TAIL`` events within the lateness is compacted regardless, and a match that arrives out of order looks at
 ``MAX_AFTER`` later ones: in such a flood the condition has held long since, or (values, chains) may be found late.
 
+**Failures.** A correlation that raises loses the group it raised on, no other, and is told in ``failures``; after
+``MUTED_AFTER`` times it is muted: what its rules match means nothing to it any more.
+
 **State** is keyed by the digest of the correlation with its rules, and by the group: it outlives a plan under which
 that digest is the same. ``delta`` and ``restore`` carry it over a restart: what follows is as if there had been none.
 """
@@ -23,8 +26,8 @@ that digest is the same. ``delta`` and ``restore`` carry it over a restart: what
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from vedette.compiler.relation import Correlation, Kind
 from vedette.state.clock import MAX_SOURCES, Clock
@@ -40,8 +43,20 @@ CHECK_EVERY = 1_000_000
 """Microseconds of receipts between two looks at silent sources and groups that have expired."""
 SWEEP = 1000
 """Groups looked at in one of them."""
+MUTED_AFTER = 10
+MAX_FAILURES = 1000
+"""Told at a time; beyond, they only count for their correlation."""
 
 _FOREVER = 1 << 62
+
+
+class Failure(NamedTuple):
+    """A correlation raised for the ``times``-th time; ``muted``: that was once too often."""
+
+    correlation: Correlation
+    reason: str
+    times: int
+    muted: bool
 
 
 class Correlator:
@@ -61,6 +76,9 @@ class Correlator:
         self._alone: dict[int, tuple[int, ...]] = {}
         """One tuple a source, shared by the windows that it alone is in."""
         self._fired: list[Firing] = []
+        self._failures: list[Failure] = []
+        self._miscounted = False
+        """A group was left in the middle of a change, so the bytes of all are to be counted again."""
         self._checked = 0
         self._sweep: list[bytes] = []
 
@@ -78,7 +96,10 @@ class Correlator:
         for number, (node, slot, values, value, carried) in enumerate(items):
             # An event that matches several rules of a sequence is looked at when all its matches are in.
             last = node.plain or all(x.node is not node or x.values != values for x in items[number + 1 :])
-            self._add(node, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+            try:
+                self._add(node, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+            except Exception as error:  # this correlation or one above it; the others take the event in
+                self._fail(node, self.groups.key(node, values), error)
         return self._drain()
 
     def advance(self) -> list[Firing]:
@@ -107,6 +128,8 @@ class Correlator:
         return self._drain()
 
     def _drain(self) -> list[Firing]:
+        if self._miscounted:
+            self._miscounted, self.groups.bytes = False, sum(window.size for window in self.groups.values())
         while self.groups.bytes > self.max_bytes and len(self.groups) > 1:
             self._forget(next(iter(self.groups)))
             self.groups.evicted += 1
@@ -168,6 +191,29 @@ class Correlator:
     def _forget(self, key: bytes) -> None:
         self.groups.forget(key)
         self._scheduled.pop(key, None)
+
+    def _fail(self, node: Node, key: bytes, error: Exception) -> None:
+        """A group of ``node`` is forgotten, since it would raise again."""
+        if key in self.groups:
+            self._forget(key)
+        self._miscounted = True
+        node.failed += 1
+        muted = node.muted = node.failed >= MUTED_AFTER
+        if len(self._failures) < MAX_FAILURES:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            self._failures.append(Failure(node.c, reason, node.failed, muted))
+
+    def failures(self) -> list[Failure]:
+        """What has raised since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    def mute(self, digests: Collection[str]) -> None:
+        """Mute the correlations of these digests, and no others."""
+        for node in self.nodes:
+            node.muted = node.c.digest in digests
+            if not node.muted:
+                node.failed = 0
 
     def _expire(self) -> None:
         """Forget groups in which no window can hold anything any more; a few at a time."""
@@ -258,7 +304,10 @@ class Correlator:
                 heapq.heappush(self._due.setdefault(slowest, []), (due, depth, key))
                 continue
             del self._scheduled[key]
-            self._decide(key, due + 1)
+            try:
+                self._decide(key, due + 1)
+            except Exception as error:
+                self._fail(self.groups.node(key), key, error)
         if not heap:
             self._due.pop(source, None)
 
@@ -333,9 +382,11 @@ class Correlator:
             self._fired.append(firing_of(c, window, values, i, start, stop))
         for above, slot in node.parents:
             for key, value, carried in seen_by(node, above, slot, window, values, start, stop):
-                self._add(
-                    above, slot, key, value, carried, window.sources, time, window.offset(i), window.length(i), (slot,)
-                )
+                place = time, window.offset(i), window.length(i), (slot,)
+                try:
+                    self._add(above, slot, key, value, carried, window.sources, *place)
+                except Exception as error:
+                    self._fail(above, self.groups.key(above, key), error)
 
     # --- state
 

@@ -48,6 +48,10 @@ class Node:
         self.own = tuple(i for i, slot in enumerate(correlation.slots) if not slot.correlation)
         """The slots that are detections."""
         self.fired = self.late = self.ungrouped = self.groups = 0
+        self.failed = 0
+        """Times that it raised."""
+        self.muted = False
+        """In quarantine: matches mean nothing to it."""
 
 
 def prefix(correlation: Correlation) -> bytes:
@@ -96,6 +100,8 @@ class Graph:
         """What a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
         items = []
         for node, i in self._feeds.get(rule_id, ()):
+            if node.muted:
+                continue
             c, slot = node.c, node.c.slots[i]
             values = tuple(key_of(scalar(event.get(slot.field(name)))) for name in c.group_by)
             if None in values:
