@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +51,7 @@ def test_set_back_a_little() -> None:
     before = host.passes(SECOND)
     assert host.is_set(-60 * SECOND) == before
     times = [before] + [host.passes(SECOND) for _ in range(10)]
-    paces = [b - a for a, b in zip(times, times[1:], strict=False)]
+    paces = [b - a for a, b in pairwise(times)]
     assert all(SECOND * (SLEW - 1) // SLEW <= pace <= SECOND for pace in paces)
     for _ in range(60 * SLEW):
         host.passes(SECOND)
@@ -119,14 +121,15 @@ def test_a_start_after_a_step_back() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["passes", "sleeps", "is_set"]), st.integers(min_value=-MAX_BACK // 4, max_value=MAX_BACK * 4)
+            st.sampled_from(["passes", "sleeps", "is_set"]),
+            st.integers(min_value=-MAX_BACK // 4, max_value=MAX_BACK * 4),
         ),
         max_size=40,
     )
 )
 def test_it_goes_back_only_when_the_host_was_far_ahead(steps: list[tuple[str, int]]) -> None:
-    """Whatever happens to the host's clock: a receipt is never before the host's time, never more than MAX_BACK after it,
-    and before the last receipt only when the two could not be brought together otherwise."""
+    """Whatever happens to the host's clock: a receipt is never before the host's time, never more than MAX_BACK after
+    it, and before the last receipt only when the two could not be brought together otherwise."""
     host = Host()
     last = host.clock()
     for what, by in steps:

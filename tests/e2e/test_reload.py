@@ -51,8 +51,10 @@ class Reloading:
         self.agent.signal(signal.SIGHUP)
         until(
             "the verdict",
-            lambda: self.agent.alive()
-            and len(self.agent.said("agent_reloaded")) + len(self.agent.said("config_refused")) > seen,
+            lambda: (
+                self.agent.alive()
+                and len(self.agent.said("agent_reloaded")) + len(self.agent.said("config_refused")) > seen
+            ),
         )
         config: dict[str, Any] = self.agent.status()["config"]
         return config
@@ -108,8 +110,8 @@ def test_inputs_come_change_and_go(it: Reloading, tmp_path: Path) -> None:
 
 
 def test_what_needs_a_restart_is_said(it: Reloading) -> None:
-    """Settings that are read at start only stay as they were, are named in log and status, and the rest of the same file
-    is in force."""
+    """Settings that are read at start only stay as they were, are named in log and status, and the rest of the same
+    file is in force."""
     agent = it.agent
     agent.configure(it.tcp("in", agent.port) + it.tcp("new", it.other) + '[raw_log]\nmax_bytes = "3GiB"\n')
     agent.config.write_text(agent.config.read_text().replace('site = "s1"', 'site = "elsewhere"'))

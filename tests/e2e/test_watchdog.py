@@ -119,8 +119,8 @@ def test_a_writer_that_hangs(watched: tuple[Agent, Supervisor], tmp_path: Path) 
 
 
 def test_a_loop_that_hangs(watched: tuple[Agent, Supervisor]) -> None:
-    """The agent's log goes to a pipe that nobody reads and that is full: the next line holds the event loop, and no ping
-    goes out; once somebody reads, they come again."""
+    """The agent's log goes to a pipe that nobody reads and that is full: the next line holds the event loop, and no
+    ping goes out; once somebody reads, they come again."""
     agent, supervisor = watched
     out, log = os.pipe()
     agent.stderr = log
