@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vedette.compiler.ir import Rule, as_shown, fold
 from vedette.compiler.relation import NUMERIC, Correlation, Suppress
@@ -192,7 +192,10 @@ class Alerting:
         key = SEPARATOR.join(fold(value) for value in group.values())
         return envelope.alert_id(self._agent.id, self._log.log_id, rule_id, offset, key)
 
-    def _alert(self, rule: Rule | Correlation, event: _Event, **more: object) -> Alert:
+    def _alert(self, rule: Rule | Correlation, event: _Event, *, bare: bool = False, **more: object) -> Alert:
+        """``bare``: without what only the event's fields tell."""
+        if bare:
+            event = event._replace(record=record(event.frame.chunk.data[event.start : event.end], "text"))
         agent, chunk = self._agent, event.frame.chunk
         given: dict[str, object] = {
             "alert_id": self._alert_id(rule.id, event.offset, {}),
@@ -209,11 +212,11 @@ class Alerting:
             "detected_at": self._clock(),
             "received_date": envelope.received_date(chunk.received_at),
             "source": chunk.input,
-            "entities": entities(event.record.fields(), event.host),
+            "entities": () if bare else entities(event.record.fields(), event.host),
             "raw": event.record.text,
             "raw_ref": RawRef(self._log.log_id, event.offset, event.end - event.start),
             "bundle": self.bundle,
-            "flags": self._flags(event),
+            "flags": (*(str(flag.name).lower() for flag in event.flags), *([PARTIAL] if bare else ())),
         }
         return Alert(**{**given, **more}, seq=self._next_seq())  # type: ignore[arg-type]
 
@@ -222,16 +225,7 @@ class Alerting:
             return self._alert(rule, event, logsource=rule.logsource, fields=self._engine.shown(number, event.record))
         except Exception as error:
             self._fails(event.frame, event.start, event.end, error, rule.title)
-            return self._alert(rule, self._bare(event), logsource=rule.logsource, flags=self._flags(event, PARTIAL))
-
-    @staticmethod
-    def _bare(event: _Event) -> _Event:
-        """The event as nothing but text: its fields cannot be had."""
-        return event._replace(record=record(event.frame.chunk.data[event.start : event.end], "text"))
-
-    @staticmethod
-    def _flags(event: _Event, *more: str) -> tuple[str, ...]:
-        return (*(str(flag.name).lower() for flag in event.flags), *more)
+            return self._alert(rule, event, bare=True, logsource=rule.logsource)
 
     def _correlations(self, fired: Iterable[Firing], now: _Event | None) -> Iterator[Alert]:
         for one in fired:
@@ -243,8 +237,7 @@ class Alerting:
                 event = now if now is not None and now.offset == one.event.offset else self._gone(one)
                 self._fails(event.frame, event.start, event.end, error, one.correlation.title)
                 group = dict(zip(one.correlation.group_by, one.values, strict=True))
-                told = {**self._told(one, event, group), "flags": self._flags(event, PARTIAL)}
-                alert = self._alert(one.correlation, self._bare(event), **told)
+                alert = self._alert(one.correlation, event, bare=True, **self._told(one, event, group))
             if alert is not None:
                 yield alert
 
@@ -267,7 +260,7 @@ class Alerting:
             fields[one.correlation.kind.value] = str(one.metric)
         return self._alert(one.correlation, event, fields=fields, **self._told(one, event, group))
 
-    def _told(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, object]:
+    def _told(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, Any]:
         """What an alert of a correlation says besides."""
         return {
             "alert_id": self._alert_id(one.correlation.id, event.offset, group),

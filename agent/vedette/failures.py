@@ -7,9 +7,9 @@
 * A rule that comes to no answer (its pattern takes too long, it raises) on ``quarantine_after`` events, or a
   correlation that raises as often, goes into **quarantine**: it is asked no more, the others run on.
 
-The list of the quarantined outlives a restart and a switch of plans. It goes by the digest of the rule's meaning, not
-by that of the plan: a rule that was changed is asked again, one that only has new neighbours is not. ``release`` (on
-SIGHUP) gives all of them another chance.
+The list of the quarantined outlives a restart and a switch of plans. It goes by the rule's id and the digest of its
+meaning, not by the digest of the plan: a rule that was changed is asked again, one that only has new neighbours is not.
+``release`` (on SIGHUP) gives all of them another chance.
 
 Of one kind of failure ``KEPT`` events are kept aside per start; the raw log has the others, too.
 """
@@ -40,8 +40,13 @@ MAX_QUARANTINED = 10_000
 Row = dict[str, Any]
 
 
+def key(rule: Rule | Correlation) -> str:
+    """What tells a rule from others, and from itself before it was changed."""
+    return f"{rule.id} {rule.digest}"
+
+
 class Failures:
-    """See the module's text. ``quarantined``: by digest ``rule_id title kind events reason since``."""
+    """See the module's text. ``quarantined``: by ``key``, ``rule_id title digest kind events reason since``."""
 
     def __init__(self, counters: Counters, quarantine: Quarantine | None, log_id: str, known: Any = None) -> None:
         """``known``: the list as it was last stored."""
@@ -97,6 +102,14 @@ class Failures:
         """Keep events there from now on."""
         self._folder = quarantine
 
+    def digests(self) -> set[str]:
+        """Of the rules in quarantine."""
+        return {row["digest"] for row in self.quarantined.values() if row["kind"] == "rule"}
+
+    def muted(self, correlations: Iterable[Correlation]) -> set[str]:
+        """Of ``correlations`` the ids of those in quarantine."""
+        return {one.id for one in correlations if key(one) in self.quarantined}
+
     def release(self) -> int:
         """Nothing is in quarantine any more; returns how many were."""
         released = len(self.quarantined)
@@ -105,18 +118,19 @@ class Failures:
         return released
 
     def _put(self, rule: Rule | Correlation, kind: str, events: int, reason: str, now: int) -> None:
-        if rule.digest in self.quarantined:
+        if key(rule) in self.quarantined:
             return
         if len(self.quarantined) < MAX_QUARANTINED:
             row = {
                 "rule_id": rule.id,
                 "title": rule.title,
+                "digest": rule.digest,
                 "kind": kind,
                 "events": events,
                 "reason": reason,
                 "since": now,
             }
-            self.quarantined[rule.digest] = row
+            self.quarantined[key(rule)] = row
             self.changed = True
         log.error(
             Log.RULE_QUARANTINED, rule=rule.id, title=rule.title, events=events, reason=reason,

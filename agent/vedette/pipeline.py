@@ -135,9 +135,9 @@ class Pipeline:
         self._offset = self._committed = self._recover(saved)
         self._committed_counters = self._counters.snapshot()
         self.failures = Failures(counters, quarantine, log.log_id, store.get(QUARANTINED))
-        engine.quarantine(self.failures.quarantined)
+        engine.quarantine(self.failures.digests())
         memory = self._remember(state)
-        memory.correlator.mute(self.failures.quarantined)
+        memory.correlator.mute(self.failures.muted(engine.plan.correlations))
         self.alerting = Alerting(agent, engine, contexts, log, memory, suppress, clock, self._seq, self.failures.event)
 
     def _recover(self, saved: Saved) -> int:
@@ -247,7 +247,7 @@ class Pipeline:
 
     def switch(self, engine: Engine, bundle: str | None) -> None:
         """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
-        engine.quarantine(self.failures.quarantined)
+        engine.quarantine(self.failures.digests())
         engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
         engine.quarantine_after = self.engine.quarantine_after if self.quarantine is None else self.quarantine.after
         self._give_cache(engine)
@@ -264,6 +264,7 @@ class Pipeline:
         if self._next is not None:
             (self.engine, self.bundle), self._next = self._next, None
             self.alerting.switch(self.engine, self.bundle, self._suppress)
+            self.alerting.memory.correlator.mute(self.failures.muted(self.engine.plan.correlations))
 
     def _frames(self) -> Iterator[Frame]:
         """The frames from ``_offset`` to the log's end now."""

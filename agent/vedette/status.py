@@ -107,12 +107,12 @@ def collect(
 def quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
     """The rules and correlations that are asked no more. Those whose like is not in the plan are not listed."""
     numbers = {engine.plan.rules[i].digest: i for i in engine.quarantined}
-    muted = {node.c.digest for node in pipeline.alerting.memory.correlator.nodes if node.muted}
+    muted = {node.c.id for node in pipeline.alerting.memory.correlator.nodes if node.muted}
     found = []
-    for digest, row in pipeline.failures.quarantined.items():
-        if digest in numbers or digest in muted:
-            skipped = engine.tally.skipped.get(numbers.get(digest, -1), 0)
-            found.append({**row, "undecided": row["events"], "skipped": skipped})
+    for row in pipeline.failures.quarantined.values():
+        number = numbers.get(row["digest"], -1) if row["kind"] == "rule" else -1
+        if number >= 0 or row["rule_id"] in muted:
+            found.append({**row, "undecided": row["events"], "skipped": engine.tally.skipped.get(number, 0)})
     return found
 
 

@@ -208,10 +208,10 @@ class Correlator:
         failures, self._failures = self._failures, []
         return failures
 
-    def mute(self, digests: Collection[str]) -> None:
-        """Mute the correlations of these digests, and no others."""
+    def mute(self, ids: Collection[str]) -> None:
+        """Mute these correlations, and no others."""
         for node in self.nodes:
-            node.muted = node.c.digest in digests
+            node.muted = node.c.id in ids
             if not node.muted:
                 node.failed = 0
 

@@ -81,7 +81,6 @@ class Memory:
         """Go on under another plan: correlations of an unchanged digest keep their windows."""
         old = self.correlator
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
-        self.correlator.mute({node.c.digest for node in old.nodes if node.muted})
         self.started_empty = self.correlator.adopt(old)
 
     def status(self) -> dict[str, Any]:
