@@ -251,16 +251,17 @@ def rules_lint(
 @click.option("--id", "wanted", default="", help="Of a file or folder with several rules: this one's id or title.")
 @click.option("--format", "codec", default="auto", show_default=True, help="How the event is read.")
 @click.option("--topic", default="", help="The event's MQTT topic (format mqtt).")
+@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: what literals cost in it.")
 @click.argument("rule", type=click.Path(path_type=Path))
 @click.argument("event", required=False)
 def rules_explain(
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str, rule: Path,
-    event: str | None,
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str, sample: Path | None,
+    rule: Path, event: str | None,
 ) -> None:  # fmt: skip
     """Show what the rules in the file RULE ask, and why they fire on EVENT (a line, "-": standard input) or do not.
 
-    Shown are predicates with their group and bit, the prefilter's literals, and the truth of every part of the
-    condition with the values that the event has.
+    Shown are predicates with their group and bit, the prefilter's literals, what else it could search for and how
+    common that is, and the truth of every part of the condition with the values that the event has.
 
     Example: vedette rules explain rule.yml '<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user admin from 203.0.113.9'
     """
@@ -277,7 +278,9 @@ def rules_explain(
         fail(f"--format {codec}: expects one of {', '.join(CODECS)}")
     try:
         found = sigma.load([rule], load(pipelines, lookups))
-        engine = Engine(build.from_rules(found), route=False)
+        lines = sample.read_bytes() if sample is not None else b""
+        engine = Engine(build.from_rules(found, sample=lines), route=False)
+        cost = build.cost_of(found, lines) if lines else None
     except (OSError, ValueError) as error:
         fail(error)
     refused = [one for one in engine.plan.refused if wanted in ("", one.rule_id, one.title)]
@@ -291,7 +294,7 @@ def rules_explain(
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
     for number in numbers:
-        for line in explain.rule(engine, number):
+        for line in (*explain.rule(engine, number), *explain.choice(engine.plan, number, cost)):
             click.echo(safe(line))
         if event is not None:
             names = sigma.named(found, engine.plan.rules[number].id)

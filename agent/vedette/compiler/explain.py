@@ -6,8 +6,10 @@ from array import array
 from collections.abc import Iterator, Mapping
 
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, as_shown, tests
+from vedette.compiler.literals import Measured, Names, clauses, guess
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation, Kind
+from vedette.compiler.witness import witness
 from vedette.engine.match import Engine
 from vedette.event import Chunk, LogSource
 from vedette.inputs.decode import ABSENT, Record, record
@@ -72,9 +74,31 @@ def rule(engine: Engine, number: int) -> Iterator[str]:
         yield f"  predicate {index}: {described(predicate)} [{where}{by}]"
     if chosen is None:
         yield "  literals: none can be proved, so it is looked at on every event of its log source"
+        if (found := witness(one.logsource)) is not None:
+            part = one.logsource._fields[found.part]
+            told = _several(found.literals)
+            yield f"  where an input does not say its {part}, an event of it holds one of: {told}"
     else:
-        told = ", ".join(map(_quoted, sorted(chosen)))
-        yield f"  literals, one of which is in every event it matches: {told}"
+        yield f"  literals, one of which is in every event it matches: {_several(chosen)}"
+    if plan.further and (second := plan.further[number]) is not None:
+        yield f"  and one of these, as those are common: {_several(second)}"
+
+
+def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[str]:
+    """What the prefilter could search for, the cheapest first, and in what share of events that is.
+
+    ``cost``: of a sample; None: guessed.
+    """
+    chosen = (plan.literals[number], plan.further[number] if plan.further else None)
+    for clause in clauses(plan.rules[number].expr, plan.predicates, cost or guess):
+        if cost is not None:
+            share = f"in {cost.share([clause]):.2%} of the sample"
+        elif isinstance(clause, Names):
+            share = "a field's name"
+        else:
+            share = f"guessed in {min(1.0, sum(map(guess, clause))):.2%} of events"
+        mark = "searched" if clause in chosen else "not used"
+        yield f"    {mark}, {share}: {_several(clause)}"
 
 
 def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
@@ -180,4 +204,13 @@ def _shown(name: str, event: Record) -> str:
 
 
 def _quoted(item: bytes) -> str:
-    return repr(item.decode("ascii", "backslashreplace"))
+    return repr(item.decode("utf-8", "backslashreplace"))
+
+
+MAX_LISTED = 24
+"""Literals of one clause."""
+
+
+def _several(literals: frozenset[bytes]) -> str:
+    told = ", ".join(map(_quoted, sorted(literals)[:MAX_LISTED]))
+    return told if len(literals) <= MAX_LISTED else f"{told} and {len(literals) - MAX_LISTED} more"

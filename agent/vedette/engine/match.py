@@ -11,7 +11,7 @@ quarantine would have been asked about is counted (``Tally.skipped``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import NamedTuple
@@ -20,9 +20,12 @@ from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.join import Joined, joined
-from vedette.engine.prefilter import Prefilter
+from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.event import Chunk, LogSource, Source
 from vedette.inputs.decode import Record, possible_source, record
+
+NARROW = 4
+"""An input that at most one in so many rules can meet is given a scan of its own (``prepare``)."""
 
 MAX_ROUTES = 4096
 """Log sources whose fitting rules are remembered; sources are few, so this only bounds an attack."""
@@ -94,9 +97,11 @@ class Engine:
         self.prefilter = Prefilter(plan, databases)
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
+        self._filtered = prefilter
         self._always = self.prefilter.always if prefilter else everything
         self._routes: dict[Source, frozenset[int]] = {}
-        self._always_of: dict[tuple[str, LogSource], frozenset[int]] = {}
+        self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
+        self._narrow: dict[frozenset[int], Prefilter] = {}
 
     def databases(self) -> dict[str, bytes]:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
@@ -110,7 +115,8 @@ class Engine:
     def candidates(self, chunk: Chunk, context: Context = Context()) -> Iterator[Joined]:
         """The events of ``chunk`` that a rule may match, in order: the first half of ``judge``."""
         self.tally.events += len(chunk)
-        return joined(chunk, self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource)))
+        always, within, prefilter = self._at_input(chunk.codec, context.logsource)
+        return joined(chunk, prefilter.candidates(chunk, always, within))
 
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate: the second half."""
@@ -151,12 +157,30 @@ class Engine:
         """False when no event of an input with this codec and log source can be of the rule's log source."""
         return not self.route or self.plan.rules[rule].logsource.fits(possible_source(codec, logsource))
 
-    def _always_at(self, codec: str, logsource: LogSource) -> frozenset[int]:
-        """The rules without literals that can meet an event of such an input."""
-        known = self._always_of.get((codec, logsource))
+    def prepare(self, inputs: Iterable[tuple[str, LogSource]]) -> None:
+        """Compile scans of their own for those of these inputs (codec, log source) that few rules can meet.
+
+        Without it their chunks are searched for the literals of all rules, to the same end.
+        """
+        for codec, logsource in inputs:
+            rules = self._reaching(codec, logsource)
+            if self._filtered and rules not in self._narrow and len(rules) * NARROW <= len(self.plan.rules):
+                self._narrow[rules] = Prefilter(self.plan, rules=rules)
+        self._inputs.clear()
+
+    def _reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
+        return frozenset(i for i in range(len(self.plan.rules)) if self.reaches(i, codec, logsource))
+
+    def _at_input(self, codec: str, logsource: LogSource) -> tuple[frozenset[int], int, Prefilter]:
+        """The rules that can meet an event of such an input: those without literals, the bits of all, their scan."""
+        known = self._inputs.get((codec, logsource))
         if known is None:
-            known = frozenset(rule for rule in self._always if self.reaches(rule, codec, logsource))
-            self._always_of[codec, logsource] = known
+            rules = self._reaching(codec, logsource)
+            always = rules & self._always
+            if self.route and self._filtered:
+                always -= self.prefilter.excused(codec, logsource)
+            known = always, bits_of(rules), self._narrow.get(rules, self.prefilter)
+            self._inputs[codec, logsource] = known
         return known
 
     def _fitting(self, source: Source) -> frozenset[int]:

@@ -14,7 +14,7 @@ _TAG = re.compile(
     r"(?:(?P<message_number>\d{1,8})|[A-Za-z0-9_]{1,64}))"
 )
 
-_KEYS: Mapping[str, str] = {
+FACILITIES: Mapping[str, str] = {
     **dict.fromkeys(("asa", "pix", "ftd", "fwsm"), "%asa"),
     "bgp": "%bgp",
     "ldp": "%ldp",
@@ -27,7 +27,7 @@ def program_key(app: str) -> str:
     found = _TAG.fullmatch(app)
     if found is None:
         return ""
-    return _KEYS.get(found["cisco_facility"].lower().partition("-")[0], "%cisco")
+    return FACILITIES.get(found["cisco_facility"].lower().partition("-")[0], "%cisco")
 
 
 def mnemonic(app: str) -> dict[str, str]:
