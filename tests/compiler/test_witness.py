@@ -20,10 +20,11 @@ def test_sources_that_an_event_tells() -> None:
     assert literals(service="sudo") == {b"sudo"}
     assert literals(service="okta") == {b'"displaymessage"'}
     assert literals("okta", service="okta") == {b'"displaymessage"'}
-    assert literals(service="asa") == {b"%asa-", b"%pix-", b"%ftd-", b"%fwsm-"}
+    assert literals(service="ldp") == {b"%ldp-", b"-ldp-"}  # %LDP-5-NBRCHG and %MPLS-LDP-5-NBRCHG
 
 
-@pytest.mark.parametrize("part", [{"service": "syslog"}, {"category": "webserver"}, {"service": "auth"}, {}])
+@pytest.mark.parametrize("part", [{"service": "syslog"}, {"category": "webserver"}, {"service": "auth"}, {},
+                                  {"service": "mosquitto"}])  # fmt: skip
 def test_sources_that_nothing_tells(part: dict[str, str]) -> None:
     """What the outermost layer or a facility gives has no text."""
     assert literals(**part) is None
@@ -39,6 +40,11 @@ def test_when_it_holds() -> None:
     assert found.excuses(wanted, "syslog", LogSource("linux", "x", "y"))
     assert not found.excuses(wanted, "auto", own)
     assert not found.excuses(wanted, "windows", LogSource())
+    named = LogSource(service="named")
+    found = witness(named)
+    assert found is not None
+    assert found.excuses(named, "auto", LogSource())
+    assert not found.excuses(named, "named", LogSource())  # a daemon's own log does not name it
 
 
 def test_every_shape_is_told() -> None:

@@ -42,6 +42,7 @@ FIELDS = (
     *("value", "peer", "severity", "command", "type", "a1", "name", "proctitle", "SYSCALL", "CommandLine", "Image"),
     *("OwnName", "outer.inner_task", "task/list", "x.OwnName"),
     *("process.command_line", "source.ip", "msg", "cs-user-agent", "cs-uri-stem", "mnemonic", "deviceVendor", "Data"),
+    *("repeated", "host", "event.code", "cisco_tag", "host.name"),
 )
 
 
@@ -306,14 +307,28 @@ def made(draw: st.DrawFn, fragments: list[str]) -> tuple[str, str]:
     return "auto", f"<189>45: *Nov 20 10:00:00.123 UTC: %SYS-5-CONFIG_I: Configured from {text} by {other} on x"
 
 
+CISCO = (
+    "<187>46: rtr1: *Mar  1 18:46:12.123: %SYS-5-CONFIG_I: ",
+    "%LINEPROTO-5-UPDOWN: ",
+    "<38>Nov 20 10:00:00 ask sshd[7]: ",
+    "<189>Nov 20 10:00:00 ask 46: *Mar  1 18:46:12: %ASA-4-106023: ",
+)
+"""Heads of Cisco's lines, and one of a line that may be folded."""
+
+
 @st.composite
 def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
     """An event in any of the shapes that decoders know; sometimes with bytes that are no UTF-8 in it."""
     text = draw(event_text(fragments))
-    kind = draw(st.integers(0, 15))
+    kind = draw(st.integers(0, 17))
     codec, origin, line = "auto", draw(st.sampled_from(["", "10.1.2.3", "web1"])), text
-    if kind > 10:
+    if 11 < kind < 17:
         codec, line = draw(made(fragments))
+    elif kind == 11:
+        text = draw(st.one_of(st.just(text), json_object(fragments)))
+        if draw(st.booleans()):
+            text = f"message repeated {draw(st.sampled_from([5, 15, 4720]))} times: [ {text}]"
+        line = draw(st.sampled_from(CISCO)) + text
     elif kind <= 2:
         line = draw(json_object(fragments))
         codec = draw(st.sampled_from(["auto", "json", "json"]))
@@ -337,8 +352,11 @@ def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
         line = f'<38>Nov 20 10:00:00 web1 app: a={text} b="{draw(event_text(fragments))}" user={text} OwnName={text}'
     elif kind == 9:
         line = f"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {text} from 203.0.113.9 port 22 ssh2"
-    else:
+    elif kind == 10:
         codec = draw(st.sampled_from(["text", "auto", "syslog"]))
+    else:
+        codec = draw(st.sampled_from(["auto", "mosquitto", "fail2ban", "named"]))
+        line = f"1763672400: New connection from 10.1.2.3:5 on port {text}"
     raw = line.encode() or b"\n"  # no event is empty
     if draw(st.integers(0, 7)) == 0:
         at = draw(st.integers(0, len(raw)))

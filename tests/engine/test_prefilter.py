@@ -228,3 +228,12 @@ def test_a_negated_literal_is_not_required() -> None:
     predicates = [Predicate("message", Op.CONTAINS, "alpha")]
     plan = build([rule(0, Not(Leaf(0)))], predicates)
     assert [m.start for m in Engine(plan, route=False).judge(lines(b"alpha", b"x"))] == [6]
+
+
+def test_databases_of_other_patterns_are_left_aside() -> None:
+    """What another version's decoders made of the same plan is compiled anew."""
+    plan, chunk = plan_of("alpha", "beta"), lines(b"alpha", b"beta")
+    other = Prefilter(plan_of("beta", "gamma", "alpha")).databases()
+    again = Prefilter(plan, other)
+    assert named(list(again.hits(chunk)), chunk) == [(b"alpha", [0]), (b"beta", [1])]
+    assert again.databases() == Prefilter(plan).databases()

@@ -13,6 +13,8 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -68,7 +70,7 @@ def chunks(events: Iterable[drawn.Drawn], ends_wanted: bool) -> list[tuple[Chunk
 def found(
     engine: Engine, batch: Iterable[tuple[Chunk, list[int]]], context: Context = Context()
 ) -> set[tuple[int, int]]:
-    """(event, rule) of every match; each match once and in order."""
+    """(event, rule) of every match; each match once, those of one event together and in order."""
     result: list[tuple[int, int]] = []
     for chunk, numbers in batch:
         spans, matches = list(chunk.spans()), []
@@ -76,7 +78,9 @@ def found(
             number = chunk.index(m.start)
             assert spans[number] == (m.start, m.end)
             matches.append((number, m.rule))
-        assert matches == sorted(matches)
+        runs = [(event, [rule for _, rule in run]) for event, run in groupby(matches, key=itemgetter(0))]
+        assert len({event for event, _ in runs}) == len(runs)
+        assert all(run == sorted(run) for _, run in runs)
         result.extend((numbers[event], rule) for event, rule in matches)
     assert len(result) == len(set(result))
     return set(result)

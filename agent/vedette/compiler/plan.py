@@ -4,7 +4,7 @@ A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and
 ``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
 digest give the same matches, however they search.
 
-Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further]``.
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from vedette.compiler.ir import Expr, Op, Predicate, Refusal, Rule, dump, load, 
 from vedette.compiler.literals import Cost, Measured, choose, guess
 from vedette.compiler.relation import Correlation, suppress_of
 from vedette.event import LogSource
+from vedette.inputs import names
 
 FORMAT = 3
 
@@ -41,6 +42,8 @@ class Plan:
     refused: tuple[Refusal, ...] = ()
     correlations: tuple[Correlation, ...] = ()
     further: tuple[frozenset[bytes] | None, ...] = ()
+    names: str = ""
+    """``names.digest()`` of the decoders for which literals were chosen; ``fitted`` chooses for others."""
 
     @cached_property
     def digest(self) -> str:
@@ -91,6 +94,7 @@ class Plan:
                     [list(x) for x in self.refused],
                     [relation.to_row(c) for c in self.correlations],
                     [sorted(x) if x is not None else None for x in self.further],
+                    self.names,
                 ]
             )
         )
@@ -102,7 +106,8 @@ class Plan:
             form, *parts = msgpack.unpackb(data, use_list=True, strict_map_key=True)
             if form != FORMAT:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
-            predicates, rules, literals, refused, correlations, further = parts
+            predicates, rules, literals, refused, correlations, further, made_for = parts
+            _all(str, [made_for])
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
@@ -110,6 +115,7 @@ class Plan:
                 tuple(Refusal(*x) for x in refused),
                 tuple(relation.from_row(row) for row in correlations),
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
+                made_for,
             )
             relation.ordered(plan.correlations)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
@@ -120,6 +126,12 @@ class Plan:
         if bad or len(plan.literals) != len(plan.rules) or len(plan.further) not in (0, len(plan.rules)):
             raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
         return plan
+
+    def fitted(self) -> Plan:
+        """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
+        if self.names == names.digest():
+            return self
+        return build(self.rules, self.predicates, self.refused, guess, self.correlations)
 
 
 def build(
@@ -133,7 +145,8 @@ def build(
     rules, predicates = tuple(rules), tuple(predicates)
     chosen = [choose(rule.expr, predicates, cost) for rule in rules]
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
-    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further if any(further) else ())
+    further = further if any(further) else ()
+    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, names.digest())
 
 
 def _suppressed(rule: Rule | Correlation) -> list[Any]:

@@ -56,7 +56,7 @@ def rechosen(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
 
 def same_meaning(one: Plan, other: Plan) -> bool:
     """True when the two plans differ in the choice of literals at most."""
-    return one == replace(other, literals=one.literals, further=one.further)
+    return one == replace(other, literals=one.literals, further=one.further, names=one.names)
 
 
 def main(arguments: Sequence[str]) -> int:

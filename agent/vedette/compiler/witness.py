@@ -3,7 +3,7 @@
 A rule without literals of its own is a candidate at every event of its log source. Where an input takes many formats,
 few of its events are of that source, and most sources are told by something in the event: a program's name, how a
 format begins, a name in a JSON object. One such clause is searched for in the place of the rule's own; it holds for
-inputs whose settings do not give that part of the source (``excuses``).
+inputs whose settings do not give that part of the source (``excuses``), nor name a daemon whose own log they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from vedette.compiler.ir import Op, Predicate
 from vedette.compiler.literals import Literals, clauses_of, guess, pieces
 from vedette.event import LogSource, Source
-from vedette.inputs import cisco
+from vedette.inputs import cisco, ownlog
 from vedette.inputs.codecs import CODECS
 from vedette.inputs.formats.table import FORMATS, SHAPES
 from vedette.inputs.programs import PROGRAMS
@@ -44,7 +44,8 @@ class Witness(NamedTuple):
 
     def excuses(self, wanted: LogSource, codec: str, own: LogSource) -> bool:
         """True when events of an input with this codec and log source of its own need the literals."""
-        return CODECS[codec].only not in SHAPES and own[self.part] != wanted[self.part]
+        read = CODECS[codec]
+        return read.only not in SHAPES and not read.program and own[self.part] != wanted[self.part]
 
 
 @lru_cache(maxsize=4096)
@@ -78,18 +79,23 @@ def _of_rows(part: int, value: str) -> Iterable[Literals | None]:
     for name, program in PROGRAMS.items():
         if gives(program.source):
             yield _of_program(name)
+            if (words := ownlog.BY_WORDS.get(name)) is not None:
+                yield _of_start(words.pattern)
     for form in FORMATS.values():
         if gives(form.sources):
-            starts = Predicate("", Op.REGEX, form.starts.decode("ascii"), True)
-            yield next(iter(clauses_of(starts)), None)
+            yield _of_start(form.starts)
     for shape in SHAPES.values():
         if gives(shape.sources):
             yield frozenset(f'"{name.lower()}"'.encode() for name in SHAPE_NAMES.get(shape.name, ())) or None
 
 
+def _of_start(pattern: bytes) -> Literals | None:
+    """What is in every text that begins with ``pattern``."""
+    return next(iter(clauses_of(Predicate("", Op.REGEX, pattern.decode("ascii"), True))), None)
+
+
 def _of_program(name: str) -> Literals | None:
-    if name.startswith("%"):
+    if name.startswith("%"):  # the facility is a word, or words joined by ``-``, between ``%`` and ``-``
         words = [word for word, key in cisco.FACILITIES.items() if key == name]
-        tags = [f"%{word}-" for word in words] if words else [""]
-        return frozenset(tag.encode() for tag in tags) if all(tags) else None
+        return frozenset(mark + word.encode() + b"-" for word in words for mark in (b"%", b"-")) or None
     return frozenset(parts[:1]) if (parts := sorted(pieces(name), key=len, reverse=True)) else None

@@ -23,6 +23,7 @@ evaluation, not memory.
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,8 @@ MAX_SETS = 16384
 
 DATABASE = "prefilter"
 ONCE_DATABASE = "prefilter-once"
+SEARCHED = "prefilter-patterns"
+"""Name among the databases of the digest of what they search for."""
 
 DENSE = 6
 """Hits an event from which events are scanned one by one: a call costs what two hits cost, a literal is told once."""
@@ -76,7 +79,8 @@ class Prefilter:
     def __init__(
         self, plan: Plan, databases: Mapping[str, bytes] | None = None, rules: frozenset[int] | None = None
     ) -> None:
-        """``databases``: from ``Prefilter.databases`` under this library version; else they are compiled here.
+        """``databases``: from ``Prefilter.databases`` under this library version; else, and when they search for
+        something else than is wanted under the decoders at hand, they are compiled here.
 
         ``rules``: all that is searched for; None: every rule.
         """
@@ -121,7 +125,9 @@ class Prefilter:
         self._dense: dict[str, bool] = {}
         if patterns:
             once = [Pattern(item.expression, item.flags | ONCE) for item in patterns]
-            given, again = ((databases or {}).get(name) for name in (DATABASE, ONCE_DATABASE))
+            self._digest = hashlib.blake2b(repr(patterns).encode(), digest_size=16).digest()
+            known = databases if databases and databases.get(SEARCHED, self._digest) == self._digest else {}
+            given, again = (known.get(name) for name in (DATABASE, ONCE_DATABASE))
             self._scanner = Scanner.load(given) if given is not None else Scanner.compile(patterns)
             self._once = Scanner.load(again) if again is not None else Scanner.compile(once)
 
@@ -132,7 +138,7 @@ class Prefilter:
     def databases(self) -> dict[str, bytes]:
         if self._scanner is None or self._once is None:
             return {}
-        return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump()}
+        return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump(), SEARCHED: self._digest}
 
     def hits(self, chunk: Chunk, within: int = -1) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.

@@ -8,17 +8,18 @@ names (``aliases.py``, ``eventlog.AS_SYSMON``). That is told from the code, so t
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any
 
 from vedette.inputs import decode
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.formats import eventlog
-from vedette.inputs.provenance import is_synthetic
+from vedette.inputs.provenance import SYNTHETIC, is_synthetic
 
 _DOORS = ("listen", "tail", "subscribe", "files", "framing", "datagrams", "deliver", "batches")
 _OTHERS = frozenset({"aliases", "names", "provenance", "entities", "formats.eventlog", *_DOORS})
@@ -43,13 +44,18 @@ def _words(thing: Any, seen: set[int]) -> Iterator[str]:
     elif isinstance(thing, re.Pattern):
         inner = tuple(thing.groupindex)
     elif isinstance(thing, FunctionType):
-        inner = (thing.__code__, thing.__closure__ and [cell.cell_contents for cell in thing.__closure__])
+        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
+        inner = (thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells)
     elif isinstance(thing, CodeType):
         inner = thing.co_consts
     elif isinstance(thing, type):
         inner = tuple(value for name, value in vars(thing).items() if name != "__doc__")
     elif isinstance(thing, property):
         inner = (thing.fget,)
+    elif isinstance(thing, (staticmethod, classmethod)):
+        inner = (thing.__func__,)
+    elif isinstance(thing, partial):
+        inner = (thing.func, thing.args, thing.keywords)
     elif isinstance(getattr(thing, "__wrapped__", None), FunctionType):
         inner = (thing.__wrapped__,)
     for item in inner:
@@ -68,6 +74,13 @@ def _invented() -> frozenset[str]:
                 if not key.startswith("__") and not isinstance(value, type(sys)):
                     found.update(_words(value, seen))
     return frozenset(word for word in found if len(word) <= 128)
+
+
+@cache
+def digest() -> str:
+    """Of all that ``stands_as`` tells: a name may stand otherwise under the decoders of another version."""
+    told = repr((sorted(_invented()), sorted(ALIASES.items()), sorted(eventlog.AS_SYSMON.items()), sorted(SYNTHETIC)))
+    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=65536)
