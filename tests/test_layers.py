@@ -20,15 +20,14 @@ LAYERS: dict[int, str] = {
     1: """
     bundle.manifest bundle.trust
     compiler.explain compiler.ir compiler.literals compiler.plan compiler.reach compiler.relation
+    compiler.witness
     engine.artifact engine.cache engine.evaluate engine.fallback engine.join engine.match engine.patterns
     engine.prefilter engine.scan engine.selftest engine.timepart
     inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
-    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.ownlog inputs.phrases inputs.programs
-    inputs.provenance
-    inputs.sources inputs.syslog
-    inputs.values
+    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.names inputs.ownlog inputs.phrases inputs.programs
+    inputs.provenance inputs.sources inputs.syslog inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format
     scan
@@ -37,6 +36,7 @@ LAYERS: dict[int, str] = {
     # doors: each owns one outside thing; the rule front-ends own the rule files
     2: """
     bundle.install
+    compiler.rechoose
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset

@@ -59,6 +59,7 @@ class Log(StrEnum):
     RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
     SEGMENT_DELETED = "segment_deleted"
+    LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
