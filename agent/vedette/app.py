@@ -12,6 +12,7 @@ be read do not: they are told, retried, and shown in the status.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import signal
@@ -95,6 +96,13 @@ def configure_logging(settings: LogSettings) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def settle_memory() -> None:
+    """Take what lives as long as its plan out of the collector's sight: of 3,000 rules a full collection takes 40 ms."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def run(config: Config) -> None:
@@ -183,6 +191,7 @@ class Agent:
                     if isinstance(source, SyslogListener):
                         await source.start()
                     group.create_task(work())
+                settle_memory()
                 log.info(Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(sources))
                 await self._stop.wait()
                 log.info(Log.STOPPING, agent=config.agent.id)
@@ -281,6 +290,7 @@ class Agent:
         self.pipeline.switch(loaded.engine, loaded.bundle)
         self.counters.totals["replans"] += 1
         self._say_loaded()
+        settle_memory()
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan
