@@ -17,7 +17,7 @@ from bench.agent import Agent, Bundle, free_port, syslog_input
 from bench.broker import running
 from bench.drive import Bench, Wrong, account, finished, ready, totals
 
-RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 350_000, 400_000, 500_000)
+RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 310_000, 350_000, 400_000, 500_000)
 BATCH = 200
 """Events in an MQTT payload."""
 
