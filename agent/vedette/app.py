@@ -179,6 +179,7 @@ class Agent:
         self.uplink = self._make_uplink()
         control = Control(config.agent.control_socket, {"status": self._status_command})
         sources: list[Source] = []
+        settle_memory()
         try:
             async with asyncio.TaskGroup() as group:
                 pipeline = group.create_task(self.pipeline.run())
@@ -191,7 +192,6 @@ class Agent:
                     if isinstance(source, SyslogListener):
                         await source.start()
                     group.create_task(work())
-                settle_memory()
                 log.info(Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(sources))
                 await self._stop.wait()
                 log.info(Log.STOPPING, agent=config.agent.id)
