@@ -31,15 +31,19 @@ from vedette.state.clock import MAX_SOURCES, Clock
 from vedette.state.firing import Firing, firing_of
 from vedette.state.graph import Graph, Item, Node, seen_by
 from vedette.state.groups import Groups
-from vedette.state.windows import Window, clause_holds, meta, metric
+from vedette.state.measure import clause_holds, holds, metric
+from vedette.state.packed import FIRST, FULL, MAX_MARK, appended, begun, compacted, newest, source_of, unpacked
+from vedette.state.windows import HELD, Window, meta
 
 MAX_ENTRIES = 100_000
+CUT = 256
+"""How many of the oldest entries of such a group go at once."""
 MAX_TAIL = 4096
 MAX_AFTER = 256
 CHECK_EVERY = 1_000_000
 """Microseconds of receipts between two looks at silent sources and groups that have expired."""
 SWEEP = 1000
-"""Groups looked at in one of them."""
+"""Groups looked at in one of them, about."""
 
 _FOREVER = 1 << 62
 
@@ -62,7 +66,6 @@ class Correlator:
         """One tuple a source, shared by the windows that it alone is in."""
         self._fired: list[Firing] = []
         self._checked = 0
-        self._sweep: list[bytes] = []
 
     # --- matches in
 
@@ -70,16 +73,30 @@ class Correlator:
         """Take in an event of ``source`` that the clock has taken, by all its ``items``; returns what fires."""
         if source in self._due:
             self._settle(source)  # first: what it was waiting for may be of interest to what comes now
-        alone = self._alone.get(source)
-        if alone is None:
-            if len(self._alone) > MAX_SOURCES:
-                self._alone.clear()
-            alone = self._alone[source] = (source,)
-        for number, (node, slot, values, value, carried) in enumerate(items):
+        number = 0
+        for node, slot, values, value, carried in items:
+            number += 1
+            if node.packs:
+                self._count(node, slot, values, source, time, offset, length)
+                continue
             # An event that matches several rules of a sequence is looked at when all its matches are in.
-            last = node.plain or all(x.node is not node or x.values != values for x in items[number + 1 :])
+            last = node.plain or all(x.node is not node or x.values != values for x in items[number:])
+            alone = self._alone.get(source) or self._only(source)
             self._add(node, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
-        return self._drain()
+        if self.groups.bytes > self.max_bytes:
+            self._evict()
+        fired = self._fired
+        if fired:
+            self._fired = []
+            return fired
+        return []
+
+    def _only(self, source: int) -> tuple[int, ...]:
+        """The windows that one source alone is in share this tuple."""
+        if len(self._alone) > MAX_SOURCES:
+            self._alone.clear()
+        alone = self._alone[source] = (source,)
+        return alone
 
     def advance(self) -> list[Firing]:
         """The clock was advanced: decide what is due, forget what has expired. Does something once a second."""
@@ -107,18 +124,58 @@ class Correlator:
         return self._drain()
 
     def _drain(self) -> list[Firing]:
-        while self.groups.bytes > self.max_bytes and len(self.groups) > 1:
-            self._forget(next(iter(self.groups)))
-            self.groups.evicted += 1
+        self._evict()
         fired, self._fired = self._fired, []
         return fired
 
+    def _evict(self) -> None:
+        while self.groups.bytes > self.max_bytes and len(self.groups) > 1:
+            self._forget(self.groups.recency.least())
+            self.groups.evicted += 1
+
     # --- windows
+
+    def _window(self, key: bytes) -> Window:
+        window = self.groups.window(key)
+        assert window is not None
+        return window
 
     def _settled(self, window: Window) -> int:
         """No event before this time can come into the window any more."""
         marks = [mark for source in window.sources if (mark := self.clock.watermark(source)) is not None]
         return min(marks, default=_FOREVER)
+
+    def _count(
+        self, node: Node, slot: int, values: tuple[str, ...], source: int, time: int, offset: int, length: int
+    ) -> None:
+        """``_add`` for a group of bytes, at whose end the match belongs; all else goes there."""
+        groups, mark = self.groups, meta(slot, length)
+        key = node.tag + (values[0].encode() if node.single else node.text(values))
+        group = groups.table.get(key)
+        if group is None:
+            if mark < MAX_MARK:
+                groups.put(node, key, begun(source, time, offset, mark, node.least), offset)
+                node.dirty[key] = None
+                return
+        elif type(group) is bytes:
+            least, span = node.least, node.c.span
+            made = appended(group, source, time, offset, mark, least, span)
+            if made is not None and made[1] == FULL:
+                fewer = compacted(group, least, span, _or(self.clock.watermark(source), _FOREVER))
+                groups.table[key] = fewer
+                groups.bytes += len(fewer) - len(group)
+                group, made = fewer, appended(fewer, source, time, offset, mark, least, span)
+            if made is not None:
+                now, follows = made
+                groups.table[key] = now
+                groups.bytes += len(now) - len(group)
+                node.dirty[key] = None
+                if follows == FIRST or (follows and node.parents):
+                    window = unpacked(now, 0)
+                    self._occurs(node, window, values, len(window) - 1, time, follows == FIRST)
+                return
+        self._add(node, slot, values, None, None, self._only(source), time, offset, length, node.own)
+        groups.repack(key)
 
     def _add(
         self, node: Node, slot: int, values: tuple[str, ...], value: Any, carried: tuple[Any, ...] | None,
@@ -126,32 +183,37 @@ class Correlator:
     ) -> None:  # fmt: skip
         """``same``: the slots in which this event counts as one with itself. ``look``: False when another match of
         this event follows for the same group."""
-        c, key = node.c, self.groups.key(node, values)
-        window = self.groups.get(key)
+        groups = self.groups
+        key = node.tag + (values[0].encode() if node.single else node.text(values))
+        window = groups.table.get(key)
+        if type(window) is not Window:
+            window = groups.window(key)
         if window is None:
-            window = self.groups.put(key, Window(len(key)))
+            window = Window(len(key), node.share)
+            window.sources = sources
+            groups.put(node, key, window, offset)
         else:
-            self.groups.move_to_end(key)
-            if node.plain and window.has(time, offset, value, same):
+            if node.plain and window.entries and time <= window.entries[-3] and window.has(time, offset, value, same):
                 return
+            if window.sources is not sources and window.sources != sources:
+                window.sources = tuple(sorted({*window.sources, *sources}))
+        node.dirty[key] = None
         before = window.size
-        if window.sources != sources:
-            window.sources = tuple(sorted({*window.sources, *sources}))
-        if len(window) >= window.limit:
+        if len(window.entries) >= 3 * window.limit:
             self._compact(node, window)
         late = window.decided is not None and time <= window.decided
-        if late and not c.slots[slot].correlation:
+        if late and not node.c.slots[slot].correlation:
             node.late += 1
         else:
-            at = window.insert(time, offset, meta(slot, length), value, carried)
+            at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
             if node.prompt:
-                if look:
+                if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
                     self._look(node, window, values, at)
             elif late:
                 self._judge(node, window, values, time)
             else:
                 self._schedule(node, key, window, time, sources[0])
-        self.groups.touch(key, window.size - before)
+        groups.bytes += window.size - before
 
     def _compact(self, node: Node, window: Window) -> None:
         settled = self._settled(window)
@@ -161,9 +223,9 @@ class Correlator:
         if node.prompt and len(window) > MAX_TAIL and node.c.kind is not Kind.VALUE_SUM and window.carried is None:
             window.compact(node.c, window.time(len(window) - MAX_TAIL // 2))
         if len(window) > MAX_ENTRIES:
-            self.groups.cut += len(window) // 4
-            window.drop(len(window) // 4)
-            window.limit = len(window) + MAX_ENTRIES // 4
+            self.groups.cut += CUT
+            window.drop(CUT)
+            window.limit = len(window) + CUT
 
     def _forget(self, key: bytes) -> None:
         self.groups.forget(key)
@@ -171,22 +233,39 @@ class Correlator:
 
     def _expire(self) -> None:
         """Forget groups in which no window can hold anything any more; a few at a time."""
-        if not self._sweep:
-            self._sweep = list(self.groups)
-        for key in self._sweep[-SWEEP:]:
-            window = self.groups.get(key)
-            if window is not None and key not in self._scheduled:
-                n, reach = len(window), self._settled(window) - self.groups.node(key).c.span
-                if not n or window.time(n - 1) < reach:
+        groups, looked, recency = self.groups, 0, self.groups.recency
+        while looked < min(SWEEP, len(groups)) and (keys := recency.some()):
+            for key in keys:
+                if key not in self._scheduled and self._expired(key):
                     self._forget(key)
-        del self._sweep[-SWEEP:]
+            looked += len(keys)
+            recency.next()
+
+    def _expired(self, key: bytes) -> bool:
+        group, span = self.groups.table[key], self.groups.node(key).c.span
+        if isinstance(group, bytes):
+            last, mark = newest(group), self.clock.watermark(source_of(group))
+            return last is None or (mark is not None and last < mark - span) or mark is None
+        n = len(group)
+        return not n or group.time(n - 1) < self._settled(group) - span
 
     # --- decisions
 
     def _look(self, node: Node, window: Window, values: tuple[str, ...], at: int) -> None:
         """Decide a prompt correlation at the event of the new entry ``at``, and at those after it that this may have
         made true. The entries of one event are decided as one."""
-        end, n = window.time(at) + node.c.span, len(window)
+        n = len(window)
+        if at == n - 1 and (not at or window.offset(at - 1) != window.offset(at)):  # as it comes most: the newest
+            if holds(node, window, at):
+                entries = window.entries
+                known = at > 0 and entries[3 * at - 1] & HELD and entries[3 * at] - entries[3 * at - 3] <= node.c.span
+                entries[3 * at + 2] |= HELD
+                if at < window.clean:
+                    window.clean = at
+                if not known or node.parents:
+                    self._occurs(node, window, values, at, entries[3 * at], not known)
+            return
+        end = window.time(at) + node.c.span
         new: list[tuple[int, int]] = []
         first, i = window.begins(at), at
         for _ in range(MAX_AFTER):
@@ -195,7 +274,7 @@ class Correlator:
             last = window.ends(i)
             if first < at <= last and window.held(first):
                 window.hold(at)  # another match of an event at which it held already
-            elif not window.held(first) and self._holds(node, window, last):
+            elif not window.held(first) and holds(node, window, last):
                 window.hold(first, last)
                 new.append((first, last))
             first = i = last + 1
@@ -221,18 +300,6 @@ class Correlator:
     def _near(c: Correlation, window: Window, i: int, j: int) -> bool:
         return window.time(j) - window.time(i) <= c.span
 
-    @staticmethod
-    def _holds(node: Node, window: Window, i: int) -> bool:
-        """The truth of a prompt condition at entry ``i``."""
-        c = node.c
-        if c.kind is Kind.EVENT_COUNT:
-            back = i + 1 - node.least
-            return node.least <= 0 or (back >= 0 and window.time(back) >= window.time(i) - c.span)
-        start = window.first(window.time(i) - c.span)
-        if c.clauses:
-            return any(clause_holds(c, clause, window, start, i + 1) is not None for clause in c.clauses)
-        return c.holds(metric(c, window, start, i + 1))
-
     def _schedule(self, node: Node, key: bytes, window: Window, time: int, source: int) -> None:
         due = time + node.c.span if node.c.forward else time
         known = self._scheduled.get(key)
@@ -252,7 +319,7 @@ class Correlator:
             if mark is not None and due >= mark:
                 break
             heapq.heappop(heap)
-            window = self.groups[key]
+            window = self._window(key)
             slowest = min(window.sources, key=lambda one: _or(self.clock.watermark(one), _FOREVER))
             if _or(self.clock.watermark(slowest), _FOREVER) <= due:
                 heapq.heappush(self._due.setdefault(slowest, []), (due, depth, key))
@@ -264,7 +331,7 @@ class Correlator:
 
     def _decide(self, key: bytes, until: int) -> None:
         """Decide the matches of a group that are due before ``until``; then wait for its next."""
-        node, window = self.groups.node(key), self.groups[key]
+        node, window = self.groups.node(key), self._window(key)
         values = self.groups.values_of(key)
         reach = until - node.c.span if node.c.forward else until
         i = 0 if window.decided is None else window.first(window.decided + 1)
@@ -275,7 +342,7 @@ class Correlator:
         window.decided = reach - 1 if window.decided is None else max(window.decided, reach - 1)
         if i < len(window):
             self._schedule(node, key, window, window.time(i), window.sources[0])
-        self.groups.decided(key)
+        node.dirty[key] = None
 
     def _judge(self, node: Node, window: Window, values: tuple[str, ...], time: int) -> None:
         """Decide at all entries of one ``time``."""
@@ -287,13 +354,13 @@ class Correlator:
             i = first
             while i < after:
                 last = window.ends(i)
-                if not window.held(i) and self._holds(node, window, last):
+                if not window.held(i) and holds(node, window, last):
                     window.hold(i, last)
                     known = i > 0 and window.held(i - 1) and self._near(c, window, i - 1, i)
                     self._occurs(node, window, values, last, time, fires=not known)
                 i = last + 1
             return
-        start = window.first(time - c.span)
+        start = window.since(time - c.span)
         if c.holds(metric(c, window, start, after)):
             window.hold(first, after - 1)
             known = first > 0 and window.held(first - 1) and self._near(c, window, first - 1, first)
@@ -327,7 +394,7 @@ class Correlator:
     ) -> None:  # fmt: skip
         """The condition holds at entry ``i``, for correlations above at ``time``."""
         c = node.c
-        start, stop = stretch or (window.first(window.time(i) - c.span), i + 1)
+        start, stop = stretch or (window.since(window.time(i) - c.span), i + 1)
         if fires:
             node.fired += 1
             self._fired.append(firing_of(c, window, values, i, start, stop))
@@ -357,11 +424,13 @@ class Correlator:
 
     def resume(self) -> None:
         """After the last ``restore``: wait again for what is undecided."""
-        for key, window in self.groups.items():
+        self.groups.resume()
+        for key, group in self.groups.table.items():
             node = self.groups.node(key)
-            i = 0 if window.decided is None else window.first(window.decided + 1)
-            if not node.prompt and i < len(window):
-                self._schedule(node, key, window, window.time(i), window.sources[0])
+            if not node.prompt and isinstance(group, Window):
+                i = 0 if group.decided is None else group.first(group.decided + 1)
+                if i < len(group):
+                    self._schedule(node, key, group, group.time(i), group.sources[0])
 
     def adopt(self, other: Correlator) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.

@@ -21,12 +21,16 @@ from vedette.inputs.decode import Record
 from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
+from vedette.state.packed import unpacked
 from vedette.state.suppress import Fold, Suppressor
+from vedette.state.windows import changed
 
-FORMAT = 1
+FORMAT = 2
 
 PART_BYTES = 1 << 20
 """Of groups in one part of what ``merged`` gives."""
+_ROWS = 64
+"""Groups put into a part at once."""
 
 
 class Memory:
@@ -138,46 +142,58 @@ class Memory:
 def merged(parts: Sequence[bytes]) -> list[bytes]:
     """Fewer bytes of the same meaning, in parts of about ``PART_BYTES``; parts of another log than the last's go."""
     sources: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
-    groups: OrderedDict[bytes, Any] = OrderedDict()
+    groups: dict[bytes, dict[bytes, Any]] = {}
     folds: OrderedDict[bytes, Any] = OrderedDict()
     late: Any = 0
     head: list[Any] = [0, 0, 1]
-    counts: list[Any] = [0, [0, 0, []]]
+    counts: list[Any] = [0, 0, 0, []]
     folded: list[Any] = [0, 0]
     last = msgpack.unpackb(parts[-1])[1] if parts else ""
     for part in parts:
-        _, log_id, (late, clock), correlations, suppression = msgpack.unpackb(part)
-        if log_id != last:
+        form, log_id, *rest = msgpack.unpackb(part)
+        if form != FORMAT or log_id != last:
             continue
-        head, counts, folded = clock[:3], correlations[:2], suppression[:2]
+        (late, clock), correlations, suppression = rest
+        head, counts, folded = clock[:3], correlations[:4], suppression[:2]
         for row in clock[3]:
             sources.pop((row[0], row[1]), None)
             if row[2]:
                 sources[row[0], row[1]] = row
-        for key, touched, window in correlations[2]:
-            if window is None:
-                groups.pop(key, None)
+        for prefix, tag_size, keys, rows in correlations[4]:
+            known = groups.setdefault(prefix, {})
+            texts = [key[tag_size:] for key in keys] if tag_size else keys
+            if set(map(type, rows)) == {bytes}:  # as it is most
+                known.update(zip(texts, rows, strict=True))
                 continue
-            groups[key] = window
-            if touched:
-                groups.move_to_end(key)
+            for text, row in zip(texts, rows, strict=True):
+                if isinstance(row, list):
+                    before = known.get(text)
+                    row = changed(unpacked(before, 0).pack() if isinstance(before, bytes) else before, row)
+                if row is None:
+                    known.pop(text, None)
+                else:
+                    known[text] = row
         for key, fold in suppression[2]:
             folds.pop(key, None)
             if fold is not None:
                 folds[key] = fold
 
-    def part_of(rows: list[Any], first: bool) -> bytes:
-        clock = [*head, list(sources.values()) if first else []]
-        suppression = [*folded, [[key, row] for key, row in folds.items()] if first else []]
-        return bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, rows], suppression]))
-
     made: list[bytes] = []
-    rows: list[Any] = []
+
+    def write(pieces: list[list[Any]]) -> None:
+        clock = [*head, [] if made else list(sources.values())]
+        suppression = [*folded, [] if made else [[key, row] for key, row in folds.items()]]
+        made.append(bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, pieces], suppression])))
+
+    pieces: list[list[Any]] = []
     size = 0
-    for key, window in groups.items():
-        rows.append([key, True, window])
-        size += len(window[0])
-        if size >= PART_BYTES:
-            made.append(part_of(rows, not made))
-            rows, size = [], 0
-    return [*made, part_of(rows, not made)]
+    for prefix, found in groups.items():
+        texts, rows = list(found), list(found.values())
+        for begin in range(0, len(rows), _ROWS):
+            pieces.append([prefix, 0, texts[begin : begin + _ROWS], rows[begin : begin + _ROWS]])
+            size += sum(len(row if isinstance(row, bytes) else row[0]) for row in pieces[-1][3])
+            if size >= PART_BYTES:
+                write(pieces)
+                pieces, size = [], 0
+    write(pieces)
+    return made
