@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
-	@echo "make bench       events per CPU-second of the real agent, as JSON"
+	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (15 minutes)"
 	@echo "make dist        one zip that installs the agent on a bare Linux host"
 	@echo "make test-crash  the crash tests in their long form"
 	@echo "make clean       remove what the other targets made"

@@ -13,7 +13,7 @@ KEY = ["agent_id", "alert_id", "received_date"]
 WINDOW = "5 minutes"
 
 MAX_COUNT = (1 << 31) - 1
-"""An alert that claims to stand for more matches counts as this many, so that no sum overflows."""
+"""A fold that claims to stand for more matches counts as this many, so that no sum overflows."""
 
 _GRAIN = ["date", "window_start", "fleet", "site", "host", "rule_id", "level"]
 
@@ -43,15 +43,21 @@ def unseen(rows: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def windows(alerts: DataFrame) -> DataFrame:
-    """``COUNTS`` of ``alerts``: by 5 minutes of event time, fleet, site, host, rule and level."""
-    stands_for = F.least(F.greatest(F.coalesce("count", F.lit(1)), F.lit(0)), F.lit(MAX_COUNT))
+    """``COUNTS`` of ``alerts``: by 5 minutes of event time, fleet, site, host, rule and level.
+
+    The ``count`` of a fold is how many further alerts it stands for. That of a correlation is what its condition speaks
+    of, events or values: the correlation matched once.
+    """
+    is_fold = F.col("kind").eqNullSafe("fold")
+    folded = F.least(F.greatest(F.coalesce("count", F.lit(1)), F.lit(0)), F.lit(MAX_COUNT))
+    stands_for = F.when(is_fold, folded).otherwise(F.lit(1))
     placed = alerts.withColumn("window_start", F.window("event_time", WINDOW)["start"])
     return (
         placed.withColumn("date", F.date_format("window_start", "yyyy-MM-dd"))
         .groupBy(*_GRAIN)
         .agg(
             F.max("rule_title").alias("rule_title"),
-            F.count_if(~F.col("kind").eqNullSafe("fold")).alias("alerts"),
+            F.count_if(~is_fold).alias("alerts"),
             F.sum(stands_for).cast("long").alias("matches"),
         )
         .select(*COUNTS.names)

@@ -107,7 +107,8 @@ COUNTS = _struct(
     date=_STRING,
 )
 """Counts of one batch in one 5-minute window of event time; sum over batches. ``alerts`` are alerts proper (a fold is
-none), ``matches`` what they stand for: the sum of their ``count``, folds included. ``date`` is that of the window."""
+none), ``matches`` how often the rule matched: an alert stands for one match, of a correlation, too, and a fold for as
+many as its ``count``. ``date`` is that of the window."""
 
 BAD_FILES = _struct(path=_STRING, reason=_STRING, rows=_LONG, date=_STRING)
 """A landed file, or ``rows`` of it (null: all of it), that the alerts table does not hold. ``date`` is the file's."""

@@ -34,6 +34,18 @@ level: low
 SYSLOG = '[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{port}"\n'
 MARKER = b"<13>Nov 20 10:00:00 web1 app: marker\n"
 
+IDLE = """title: Of No Input
+name: of_no_input
+id: 6a1f0000-0000-4000-8000-0000000000f1
+logsource: {product: linux, service: nosuch}
+detection: {s: {user: nobody}, condition: s}
+---
+title: Of Rules of No Input
+id: 6a1f0000-0000-4000-8000-0000000000f2
+correlation: {type: event_count, rules: [of_no_input], timespan: 5m, condition: {gte: 5}}
+"""
+"""A rule whose log source no input has, and a correlation that needs it."""
+
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
@@ -48,6 +60,16 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
 
 def send(agent: Agent, data: bytes = MARKER) -> None:
     tcp(("127.0.0.1", agent.port), data)
+
+
+def test_what_is_loaded_is_logged(agent: Agent, tmp_path: Path) -> None:
+    """The log's line about the rules has the figures of the status: correlations, and what no input reaches."""
+    (tmp_path / "rules" / "idle.yml").write_text(IDLE)
+    (tmp_path / "rules" / "bad.yml").write_text("title: Bad\n")
+    agent.up()
+    (loaded,), told = agent.said("rules_loaded"), agent.status()["rules"]
+    assert (loaded["running"], loaded["correlations"], loaded["dead"], loaded["always"]) == (2, 1, 3, 0)
+    assert (told["running"], told["correlations"], told["dead_count"], told["always_candidates"]) == (2, 1, 3, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

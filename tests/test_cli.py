@@ -106,7 +106,10 @@ def config(tmp_path: Path, text: str) -> Path:
 def test_check(tmp_path: Path, rules: Path) -> None:
     """A good configuration: 0; a rule that does not run: 1, with its place; mistakes: 2, all of them."""
     path = config(tmp_path, f'[rules]\npaths = ["{rules}"]\n')
-    assert "1 run" in ended(vedette("check", "-c", path), 0).stdout
+    assert (
+        "rules: 1 and 0 correlations run (0 always candidates), 0 do not run"
+        in ended(vedette("check", "-c", path), 0).stdout
+    )
     (rules / "bad.yml").write_text("title: Bad\n")
     assert f"{rules}/bad.yml:" in ended(vedette("check", "-c", path), 1).stderr
     path = config(tmp_path, '[ruels]\n[log]\nlevel = "loud"\n')
@@ -115,10 +118,52 @@ def test_check(tmp_path: Path, rules: Path) -> None:
     assert f"{path}: log.level: expects one of" in said
 
 
+SYSLOG = '[[input]]\ntype = "syslog"\nname = "s"\nudp = "127.0.0.1:0"\n'
+FAILURES = """title: Failures
+id: 6a1f0000-0000-4000-8000-000000000009
+correlation:
+    type: event_count
+    rules: [6a1f0000-0000-4000-8000-000000000001]
+    group-by: [src_ip]
+    timespan: 5m
+    condition: {gte: 2}
+level: critical
+"""
+SEQUENCE = f"""- sequence:
+    - {{at: "2026-11-20T10:00:00Z", raw: "{ATTACK}"}}
+    - {{at: "2026-11-20T10:00:01Z", raw: "{ATTACK}"}}
+"""
+
+
+def test_check_tells_what_no_input_reaches(tmp_path: Path, rules: Path) -> None:
+    """Correlations are counted; a rule of another log source and what needs it are told, and it is no mistake."""
+    (rules / "failures.yml").write_text(FAILURES)
+    path = config(tmp_path, f'{SYSLOG}[rules]\npaths = ["{rules}"]\n')
+    done = ended(vedette("check", "-c", path), 0)
+    assert (
+        "rules: 1 and 1 correlations run (0 always candidates), 0 do not run; 0 are reached by no input" in done.stdout
+    )
+    assert done.stderr == ""
+    (rules / "one.yml").write_text(RULE.replace("service: sshd", "service: nosuch"))
+    done = ended(vedette("check", "-c", path), 0)
+    assert "0 do not run; 2 are reached by no input" in done.stdout
+    assert f"{rules}/one.yml:1: no input has its log source linux//nosuch (Failed Password)" in done.stderr
+    assert f"{rules}/failures.yml:1: rules that it needs cannot fire (Failures)" in done.stderr
+
+
+def test_check_uses_pipelines_and_lookups(tmp_path: Path, rules: Path) -> None:
+    """A rule that needs the configuration's lookup runs in the check as it will in the agent."""
+    (rules / "one.yml").write_text(RULE.replace("keywords: ['Failed password']", "keywords: {user|expand: '%names%'}"))
+    (tmp_path / "names.txt").write_text("root\n")
+    text = f'{SYSLOG}[rules]\npaths = ["{rules}"]\n'
+    ended(vedette("check", "-c", config(tmp_path, text)), 1)
+    ended(vedette("check", "-c", config(tmp_path, f'{text}lookups = ["{tmp_path}/names.txt"]\n')), 0)
+
+
 def test_check_lets_nothing_of_a_rule_act_on_the_terminal(tmp_path: Path, rules: Path) -> None:
     """A title in a refusal is text: its escapes, line ends and turns of direction are written out."""
     (rules / "bad.yml").write_text('title: "Bad \\e[2J\\n\\u202e"\n')
-    path = config(tmp_path, f'[rules]\npaths = ["{rules}"]\n')
+    path = config(tmp_path, f'{SYSLOG}[rules]\npaths = ["{rules}"]\n')
     said = ended(vedette("check", "-c", path), 1).stderr
     assert WRITTEN_OUT in said
     assert said.count("\n") == 1
@@ -234,10 +279,37 @@ def test_rules_test(rules: Path) -> None:
 def test_rules_list(rules: Path) -> None:
     """A line a rule; one that does not run is in it, and makes the exit code 1."""
     assert ended(vedette("rules", "list", rules), 0).stdout.split() == [
-        "active", "high", "linux//sshd", "Failed", "Password",
+        "active", "detection", "high", "linux//sshd", "Failed", "Password",
     ]  # fmt: skip
     (rules / "bad.yml").write_text("title: Bad\n")
     assert f": {rules}/bad.yml:1:" in ended(vedette("rules", "list", rules), 1).stdout
+
+
+def test_rules_list_tells_kinds(rules: Path) -> None:
+    """What a correlation is stands in a column and a key of its own, not in its log source."""
+    (rules / "two.yml").write_text(FAILURES)
+    lines = ended(vedette("rules", "list", rules), 0)
+    assert lines.stdout.splitlines()[1].split() == ["active", "event_count", "critical", "Failures"]
+    assert "1 rules, 1 correlations: 2 active, 0 always, 0 dead" in lines.stderr
+    rows = [json.loads(line) for line in ended(vedette("rules", "list", "--json", rules), 0).stdout.splitlines()]
+    assert [(row["kind"], row["logsource"]) for row in rows] == [("detection", "linux//sshd"), ("event_count", "")]
+
+
+def test_files_of_test_events_are_no_rules(tmp_path: Path, rules: Path) -> None:
+    """A shell's ``*.yml`` names them, too: they are passed over wherever rules are asked for."""
+    named = sorted(rules.glob("*.yml"))
+    assert [path.name for path in named] == ["one.test.yml", "one.yml"]
+    assert ended(vedette("rules", "test", *named), 0).stdout.startswith("1 rules, 0 correlations, 2 events")
+    assert "1 rules, 0 correlations, 0 refused" in ended(vedette("rules", "lint", *named), 0).stderr
+    assert len(ended(vedette("rules", "list", *named), 0).stdout.splitlines()) == 1
+    options = [word for path in named for word in ("--rules", path)]
+    assert len(ended(vedette("scan", *options, "-", stdin=ATTACK), 0).stdout.splitlines()) == 1
+    assert "0 refused" in ended(vedette("bundle", "build", *named, "-o", tmp_path / "b", "--version", 1), 0).stdout + (
+        vedette("bundle", "show", tmp_path / "b").stdout
+    )
+    ended(vedette("rules", "explain", "--with", named[0], "--with", rules, named[1]), 0)
+    alone = ended(vedette("rules", "test", named[0]), 2)
+    assert f"{named[0]}: holds test events: give the rule file beside it" in alone.stderr
 
 
 def test_rules_list_and_test_write_out_what_acts_on_a_terminal(rules: Path) -> None:
@@ -260,7 +332,7 @@ def test_a_bundle_from_key_to_scan(tmp_path: Path, rules: Path) -> None:
     assert "refused" in ended(vedette("bundle", "verify", path, "--trusted-key", public), 1).stderr
     assert public in ended(vedette("bundle", "sign", path, "--key", key), 0).stdout
     assert (
-        "good: 1 rules, 2 self-tests pass"
+        "good: 1 rules, 0 correlations, 2 self-tests pass"
         in ended(vedette("bundle", "verify", path, "--trusted-key", public), 0).stdout
     )
     other = vedette("bundle", "keygen", tmp_path / "other.pem").stdout.strip()
@@ -274,6 +346,19 @@ def test_a_bundle_from_key_to_scan(tmp_path: Path, rules: Path) -> None:
     for command in ("verify", "show"):
         keys = ("--trusted-key", public) if command == "verify" else ()
         assert "none.vbundle" in ended(vedette("bundle", command, tmp_path / "none.vbundle", *keys), 2).stderr
+
+
+def test_a_bundle_with_correlations(tmp_path: Path, rules: Path) -> None:
+    """build, verify and show count correlations and sequences; show tells each one's kind, and what was refused."""
+    (rules / "two.yml").write_text(FAILURES)
+    (rules / "two.test.yml").write_text(SEQUENCE)
+    (rules / "bad.yml").write_text("title: Bad\n")
+    path = tmp_path / "b.vbundle"
+    built = ended(vedette("bundle", "build", rules, "-o", path, "--version", 3), 0).stdout
+    assert "1 rules, 1 correlations, 2 test events, 1 sequences" in built
+    shown = ended(vedette("bundle", "show", path), 0).stdout
+    assert "1 rules, 1 correlations, 1 refused, 3 self-tests" in shown
+    assert [line.split()[0] for line in shown.splitlines()[-3:]] == ["detection", "event_count", "refused"]
 
 
 def test_a_bundle_whose_tests_fail_is_not_built(tmp_path: Path, rules: Path) -> None:
@@ -392,6 +477,28 @@ def test_alerts(data: Path) -> None:
         for line in ended(vedette("alerts", "--data-dir", data, "--json", "-n", 1), 0).stdout.splitlines()
     ]
     assert [(row["seq"], row["receipted"], row["raw"]) for row in rows] == [(2, False, "evil \x1b 2")]
+
+
+def test_alerts_of_every_kind(data: Path) -> None:
+    """A correlation shows its count, its group and its event; a fold how many more, and of what."""
+    from tests.outbox.kit import alert
+
+    group = {"user": "deploy", "src_ip": "10.0.0.5"}
+    made = [
+        alert(3, kind="correlation", count=5, group_by=group),
+        alert(4, kind="correlation", count=3, group_by={}, fields={"value_avg": "93.5"}),
+        alert(5, kind="fold", count=4, group_by=group, raw=""),
+        alert(6, kind="fold", count=1, group_by={}, raw=""),
+    ]
+    with Store.open(data / "store") as store:
+        store.commit(Cursor("ab" * 16, 0), {}, [], [(one.seq, encode(one)) for one in made])
+    lines = ended(vedette("alerts", "--data-dir", data), 0).stdout.splitlines()[2:]
+    assert [line[26:] for line in lines] == [
+        "high          correlation syslog A rule: count 5, user=deploy, src_ip=10.0.0.5: Failed password for root",
+        "high          correlation syslog A rule: count 3, value_avg 93.5: Failed password for root",
+        "high          fold        syslog A rule: 4 more, user=deploy, src_ip=10.0.0.5",
+        "high          fold        syslog A rule: 1 more",
+    ]
 
 
 def test_data_that_is_not_there(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import vedette
 from vedette import status
@@ -155,6 +156,24 @@ def test_shell_lines_name_commands_and_options_that_exist(page: Path) -> None:
         given = {word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)}
         assert given <= options(command), line
         assert not isinstance(command, click.Group) or given, line
+
+
+def test_the_rules_of_the_rules_page(tmp_path: Path) -> None:
+    """The files in docs/rules.md, put into a folder, load, have tests, and pass them."""
+    folder, pipelines = tmp_path / "rules", tmp_path / "pipelines"
+    text = (ROOT / "docs/rules.md").read_text("utf-8")
+    files = re.findall(r"^( *)```yaml\n *# (\S+\.yml)\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    assert len({name for _, name, _ in files}) == len(files) > 15
+    for indent, name, body in files:
+        path = (pipelines if name.endswith(".pipeline.yml") else folder) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(line.removeprefix(indent) for line in body.splitlines(keepends=True)))
+    arguments = ["rules", "test", "--lookup", str(ROOT / "rules/lookups"), "--pipeline", str(pipelines), str(folder)]
+    done = CliRunner().invoke(main, arguments)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert re.match(
+        r"\d+ rules, [1-9]\d* correlations, \d+ events, [1-9]\d* sequences, 0 failures, 0 mistakes", done.stdout
+    )
 
 
 def test_shell_lines_are_found() -> None:

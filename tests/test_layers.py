@@ -20,12 +20,13 @@ LAYERS: dict[int, str] = {
     1: """
     bundle.manifest bundle.trust
     compiler.explain compiler.ir compiler.literals compiler.plan compiler.reach compiler.relation
-    engine.artifact engine.evaluate engine.fallback engine.join engine.match engine.patterns engine.prefilter
-    engine.scan engine.selftest engine.timepart
-    inputs.access inputs.aliases inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
+    engine.artifact engine.cache engine.evaluate engine.fallback engine.join engine.match engine.patterns
+    engine.prefilter engine.scan engine.selftest engine.timepart
+    inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
-    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.phrases inputs.programs inputs.provenance
+    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.ownlog inputs.phrases inputs.programs
+    inputs.provenance
     inputs.sources inputs.syslog
     inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
@@ -49,7 +50,7 @@ LAYERS: dict[int, str] = {
     3: "alerts api app pipeline rules status",
     # commands
     4: """
-    __main__ cli cli_agent cli_rules console compiler.__main__
+    __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
     region.build region.cli region.land region.publish region.sign
     """,
 }

@@ -93,6 +93,60 @@ def test_explain(tmp_path: Path) -> None:
     assert vedette(*options, "--format", "bogus", rule, "x").exit_code == 2
 
 
+FILTER = """title: Known Accounts
+logsource: {product: linux}
+filter: {rules: [929a690e-bef0-4204-a928-ef5e620d6fcc], known: {user: admin}, condition: not known}
+"""
+COUNT = """title: Many Rare Things
+id: 829a690e-bef0-4204-a928-ef5e620d6fcc
+correlation:
+    type: value_count
+    rules: [929a690e-bef0-4204-a928-ef5e620d6fcc]
+    group-by: [src_ip]
+    timespan: 5m
+    condition: {field: user, gte: 2}
+"""
+
+
+def test_explain_with_rules_of_other_files(tmp_path: Path) -> None:
+    """A filter, a rule that it is joined to and a correlation, each in a file of its own: ``--with`` brings the others,
+    a folder that holds RULE itself included, and only RULE is shown."""
+    rule, known, count = tmp_path / "rare.yml", tmp_path / "known.yml", tmp_path / "count.yml"
+    rule.write_text(RULE.replace("Who|expand: '%names%'", "user: [root, admin]"))
+    known.write_text(FILTER)
+    count.write_text(COUNT)
+    event = '{"user": "admin", "src_ip": "192.0.2.1"}'
+    for path in (known, count):
+        alone = vedette("rules", "explain", path)
+        assert (alone.exit_code, "given by --with" in alone.stdout) == (1, True)
+    options = ("rules", "explain", "--with", tmp_path)
+    shown = vedette(*options, known)
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines() == [
+        f"filter 'Known Accounts' ({known}:1)",
+        f"  joined to Rare Thing ({rule}:1)",
+    ]
+    shown = vedette(*options, rule, event)
+    assert shown.exit_code == 0
+    assert f"  joined to it: filter 'Known Accounts' ({known}:1)" in shown.stdout
+    assert f"    false filter 'Known Accounts' ({known}:1): not" in shown.stdout
+    assert "  no match" in shown.stdout
+    assert "  looked at by the correlation Many Rare Things" in shown.stdout
+    assert "Many Rare Things (829a690e-bef0-4204-a928-ef5e620d6fcc), level" not in shown.stdout
+    shown = vedette("rules", "explain", "--with", rule, count, event)
+    assert shown.exit_code == 0
+    assert "Rare Thing (929a690e" in shown.stdout
+    assert shown.stdout.splitlines()[-3:] == [
+        "  rule 0: Rare Thing: MATCH",
+        "    in the group src_ip = '192.0.2.1'",
+        "    adds user = 'admin'",
+    ]
+    shown = vedette("rules", "explain", "--with", rule, count, '{"user": "root"}')
+    assert shown.stdout.splitlines()[-1] == "    so it is in no group and does not count: src_ip"
+    assert vedette(*options, tmp_path / "none.yml").exit_code == 2
+    assert vedette("rules", "explain", "--with", tmp_path / "none.yml", rule).exit_code == 2
+
+
 def test_list(tmp_path: Path) -> None:
     """Active, always or dead with its reason; with a configuration the inputs count, too."""
     folder = tmp_path / "rules"

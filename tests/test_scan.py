@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from vedette.cli import main
 from vedette.event import CHUNK_BYTES, MAX_EVENT
-from vedette.scan import elements, lines
+from vedette.scan import elements, events, lines
 
 RULE = """title: root
 id: 929a690e-bef0-4204-a928-ef5e620d6fcc
@@ -167,20 +167,40 @@ def test_odd_bytes(rules: Path, tmp_path: Path) -> None:
 
 
 def test_elements_are_cut_and_checked() -> None:
-    """An element beyond the bound is cut like any event; what is no array raises."""
-    (chunk,) = elements(io.BytesIO(json.dumps(["x" * (MAX_EVENT + 9)]).encode()))
+    """An element beyond the bound is cut like any event; an array that begins and is none raises."""
+    (chunk,) = elements(["x" * (MAX_EVENT + 9)])
     assert (len(chunk), len(chunk.data)) == (1, MAX_EVENT)
-    for data in (b"", b"{}", b"5", b"\xff"):
+    for data in (b"[", b"[1,", b"[\xff", b"[1] x"):
         with pytest.raises(ValueError, match="not a JSON array"):
-            list(elements(io.BytesIO(data)))
+            events(io.BytesIO(data), "json")
+
+
+@pytest.mark.parametrize("name", ["-", "a.jsonl", "a.JSON", "a"])
+@pytest.mark.parametrize("codec", ["auto", "json"])
+def test_json_over_several_lines(rules: Path, tmp_path: Path, name: str, codec: str) -> None:
+    """An array is its elements and an object one event, wherever it is read from; arrays a line and other texts that
+    begin so are lines."""
+    for data, found in (
+        (b'[{"message": "x"},\n {"message": "a needle"}]\n', [1]),
+        (b'{\n  "message": "needle",\n  "a": [1]\n}\n', [1]),
+        (b'{"message": "x"}\n{"message": "needle"}\n', [2]),
+        (b'["x"]\n["needle"]\n', [2]),
+        (b'{\n"message": "needle"\n{\n', [2]),
+    ):
+        file = name if name == "-" else write(tmp_path, data, name)
+        rows, _ = scan("--rules", rules, "--format", codec, file, stdin=data if name == "-" else b"")
+        assert [row["line"] for row in rows] == found
+    text = b"[Mon Dec 05 10:00:00 2025] [error] needle\n"
+    assert [row["line"] for row in scan("--rules", rules, write(tmp_path, text, "x.log"))[0]] == [1]
 
 
 def test_rules_that_do_not_run_are_told(rules: Path, tmp_path: Path) -> None:
-    """A refused rule is named with file, line and reason; the others run."""
+    """A refused rule is named with file, line and reason; the others run; when none does the exit code is 2."""
     (rules / "bad.yml").write_text("title: bad\nlogsource: {product: x}\ndetection: {s: {f|no: 1}, condition: s}\n")
     rows, errors = scan("--rules", rules, write(tmp_path, b"needle\n"))
     assert len(rows) == 1
     assert f"not run: {rules / 'bad.yml'}:3:17: Unknown modifier 'no' (bad)" in errors
+    assert "no rule runs" in scan("--rules", rules / "bad.yml", write(tmp_path, b"needle\n"), code=2)[1]
 
 
 def test_usage_errors(rules: Path, tmp_path: Path) -> None:
@@ -207,3 +227,43 @@ def test_as_a_process(rules: Path) -> None:
     done = subprocess.run(command, input=b"x\nneedle\n", capture_output=True, timeout=60, check=True)
     assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [2]
     assert b"2 events, 1 candidates, 1 matches of 2 rules" in done.stderr
+
+
+AUDIT = """title: hidden file run
+logsource: {product: linux, service: auditd}
+detection:
+  ran: {type: EXECVE, a1|contains: payload}
+  file: {type: PATH, name|startswith: /tmp/hidden}
+  condition: ran and file
+"""
+
+
+@pytest.mark.parametrize("size", [CHUNK_BYTES, 1, 100, 4096])
+def test_audit_records_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """However a file is read, the records of an audit event are one event, told at the line of its first record; those
+    that nothing completes are judged at the end."""
+    monkeypatch.setattr("vedette.scan.CHUNK_BYTES", size)
+    rule = tmp_path / "audit.yml"
+    rule.write_text(AUDIT)
+    run, hidden = (
+        'type=EXECVE msg=audit(1.5:{}): a0="sh" a1="payload"',
+        'type=PATH msg=audit(1.5:{}): name="/tmp/hidden/x"',
+    )
+    end = "type=PROCTITLE msg=audit(1.5:{}): proctitle=6C73"
+    order = [
+        (run, 1),
+        (run, 2),
+        ("x", 0),
+        (hidden, 3),
+        (hidden, 2),
+        (hidden, 1),
+        (end, 2),
+        (end, 1),
+        (run, 4),
+        (hidden, 4),
+    ]
+    file = write(tmp_path, b"".join(text.format(number).encode() + b"\n" for text, number in order))
+    rows, summary = scan("--rules", rule, file)
+    assert [row["line"] for row in rows] == [2, 1, 9]
+    assert rows[0]["fields"]["name"] == "/tmp/hidden/x"
+    assert "10 events" in summary

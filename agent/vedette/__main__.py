@@ -2,4 +2,4 @@
 
 from vedette.cli import main
 
-main()
+main(prog_name="vedette")

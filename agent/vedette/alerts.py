@@ -3,17 +3,19 @@
 ``event`` takes the matches of one event, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame;
 each gives the alerts that result, numbered in that order. What is remembered from one call to the next is in
 ``state/memory.py``. An alert about an event of an earlier frame (a correlation that could only be decided now) reads
-that event back from the raw log.
+that event, with all its audit records, back from the raw log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from vedette.compiler.ir import Rule, as_shown, fold
 from vedette.compiler.relation import NUMERIC, Correlation, Suppress
 from vedette.config import AgentSettings, SuppressSettings
+from vedette.engine.join import gather
 from vedette.engine.match import Context, Engine, Match
 from vedette.event import Alert, Chunk, Contribution, Flag, Frame, LogSource, RawRef
 from vedette.inputs.decode import Record, record
@@ -131,13 +133,14 @@ class Alerting:
 
     def _read(self, offset: int, length: int) -> _Event | None:
         """An event of the log; None when the log does not hold it any more."""
-        for frame in self._log.frames(offset, count_lost=False):
+        frames = self._log.frames(offset, count_lost=False)
+        for frame in frames:
             start = offset - frame.offset
             if start < 0 or start >= len(frame.chunk.data):
                 return None
             chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, Context())
             data = record(
-                chunk.data[start : start + length],
+                gather(chain((frame,), frames), offset) or chunk.data[start : start + length],
                 chunk.codec,
                 origin=chunk.origin(start),
                 received_at=chunk.received_at,

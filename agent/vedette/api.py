@@ -29,7 +29,7 @@ def compile_rules(
     pipelines: Iterable[str | Path] = (),
     lookups: Iterable[str | Path] = (),
 ) -> Plan:
-    """The plan of the Sigma rules at ``paths`` (files or folders) and in the YAML ``text``.
+    """The plan of the Sigma rules at ``paths`` (files or folders, without ``*.test.yml``) and in the YAML ``text``.
 
     Rules that cannot run are in ``plan.refused``, each with file, line and reason. ``sample``: lines like those to be
     judged; with it the prefilter picks literals that are rare in them. ``pipelines``: pySigma processing pipelines;
@@ -39,7 +39,7 @@ def compile_rules(
     from vedette.compiler import build, sigma
     from vedette.compiler.pipelines import load
 
-    rules = sigma.load((Path(path) for path in paths), load(map(Path, pipelines), map(Path, lookups)))
+    rules = build.load((Path(path) for path in paths), load(map(Path, pipelines), map(Path, lookups)))
     if text:
         sigma.add(rules, text)
     return build.from_rules(rules, sample=sample)

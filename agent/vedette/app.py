@@ -157,6 +157,7 @@ class Agent:
                     quarantine=Quarantine(
                         agent.quarantine_dir, config.rules.quarantine_bytes, config.rules.quarantine_after
                     ),
+                    judging=config.engine,
                 )
                 self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
                 await self._serve()
@@ -287,7 +288,8 @@ class Agent:
             Log.RULES_LOADED,
             origin=self.loaded.origin,
             running=len(plan.rules),
-            dead=len(plan.refused),
+            correlations=len(plan.correlations),
+            dead=len(status.dead_rules(self.config, plan)),
             always=len(plan.always),
             plan=plan.digest[:12],
         )

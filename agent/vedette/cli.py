@@ -8,7 +8,8 @@ import click
 
 from vedette import __version__
 from vedette.cli_agent import alerts, check, logs, run, status
-from vedette.cli_rules import bundle, rules, scan
+from vedette.cli_bundle import bundle
+from vedette.cli_rules import rules, scan
 from vedette.console import WithRegion
 
 
@@ -20,7 +21,11 @@ from vedette.console import WithRegion
 def main() -> None:
     """Vedette: judge logs where they arise, forward only alerts.
 
+    Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done.
+
     Example: vedette scan --rules rules/sigma /var/log/auth.log
+
+    Example: vedette run -c vedette.toml
     """
 
 
@@ -37,7 +42,7 @@ def version() -> None:
 
 for command in (run, check, status, alerts, logs):  # cli_agent.py
     main.add_command(command)
-for command in (scan, rules, bundle):  # cli_rules.py; more of bundle, and region, in region/cli.py
+for command in (scan, rules, bundle):  # cli_rules.py, cli_bundle.py; more of bundle, and region, in region/cli.py
     main.add_command(command)
 
 if __name__ == "__main__":

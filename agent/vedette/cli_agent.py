@@ -35,18 +35,27 @@ def run(config: Path) -> None:
 def check(config: Path) -> None:
     """Check the configuration and the rules; report all mistakes at once.
 
+    Rules that no input reaches are told as well: their log source is none of an input's, or a field is given by none.
+    Exit code 1 when a rule does not run, 2 when the configuration cannot be used.
+
     Example: vedette check -c vedette.toml
     """
+    from vedette.status import SHOWN, unreached
+
     settings = configuration(config)
     click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
     if not settings.rules.paths:
         click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
         return
-    plan = rule_plan(settings.rules.paths)
-    for refusal in plan.refused:
-        click.echo(safe(str(refusal)), err=True)
+    plan = rule_plan(settings.rules.paths, settings.rules.pipelines, settings.rules.lookups)
+    idle = unreached(settings, plan)
+    for line in [*map(str, plan.refused), *idle[:SHOWN]]:
+        click.echo(safe(line), err=True)
+    if len(idle) > SHOWN:
+        click.echo(f"… and {len(idle) - SHOWN} more that no input reaches: vedette rules list -c {config}", err=True)
     click.echo(
-        f"rules: {len(plan.rules)} run, {len(plan.always)} of them always candidates, {len(plan.refused)} do not"
+        f"rules: {len(plan.rules)} and {len(plan.correlations)} correlations run ({len(plan.always)} always"
+        f" candidates), {len(plan.refused)} do not run; {len(idle)} are reached by no input"
     )
     sys.exit(1 if plan.refused else 0)
 
@@ -76,7 +85,10 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
 
 @click.group()
 def logs() -> None:
-    """Look into the raw log of this host."""
+    """Look into the raw log of this host.
+
+    Example: vedette logs search --since 2h 'failed password'
+    """
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -96,9 +108,10 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 @logs.command("search")
 @config_option
 @data_option
-@click.option("--since", callback=_time, help="RFC 3339, or a duration back from now: 2h.")
-@click.option("--until", callback=_time, help="The same.")
-@click.option("--input", "input_name", help="Only events of this input.")
+@click.option("--since", metavar="TIME", callback=_time,
+              help="Received then or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
+@click.option("--until", metavar="TIME", callback=_time, help="Received before then; written alike.")
+@click.option("--input", "input_name", metavar="NAME", help="Only events of this input.")
 @click.option("--limit", default=1000, show_default=True, help="Events printed at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event, with its place in the log.")
 @click.argument("pattern")
@@ -149,6 +162,9 @@ def _stamp(time_us: int) -> str:
 def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_json: bool) -> None:
     """Show this host's alerts: those waiting for the region, and the last 10,000 it has receipted.
 
+    A line each: sent (receipted) or here (waiting), time, level, kind, host, rule and text. The text of a detection is
+    its event; of a correlation its count, group and completing event; of a fold how many more there were.
+
     Example: vedette alerts --follow
     """
     from vedette.store import Store
@@ -181,9 +197,19 @@ def _alert_json(data: bytes, receipted: bool) -> None:
 
 
 def _alert_line(data: bytes, receipted: bool) -> None:
+    from vedette.compiler.relation import NUMERIC
     from vedette.outbox.envelope import decode
 
     alert = decode(data)
     where = alert.host or alert.source
-    line = f"{_stamp(alert.event_time)} {alert.level:<13} {where} {alert.rule_title}: {alert.raw}"
+    told = [f"{name}={value}" for name, value in (alert.group_by or {}).items()]
+    match alert.kind:
+        case "fold":
+            text = ", ".join([f"{alert.count} more", *told])
+        case "correlation":
+            metrics = [f"{kind} {alert.fields[kind]}" for kind in NUMERIC if kind in alert.fields]
+            text = f"{', '.join([f'count {alert.count}', *metrics, *told])}: {alert.raw}"
+        case _:
+            text = alert.raw
+    line = f"{_stamp(alert.event_time)} {alert.level:<13} {alert.kind:<11} {where} {alert.rule_title}: {text}"
     click.echo(f"{'sent' if receipted else 'here'} {safe(line)[:400]}")

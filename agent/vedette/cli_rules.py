@@ -1,33 +1,34 @@
-"""Commands about rules and files: scan, rules, bundle."""
+"""Commands about rules and files: scan, rules."""
 
 from __future__ import annotations
 
 import codecs
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
 import click
-import orjson
 
 from vedette import __version__
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation, starved
-from vedette.console import WithRegion, configuration, fail, json_line, pipeline_options, rule_plan, safe
+from vedette.console import configuration, fail, format_option, json_line, pipeline_options, rule_plan, safe
 
 
 @click.command()
 @click.option("--rules", "rule_paths", type=click.Path(path_type=Path), multiple=True, required=True,
               help="Rule file or folder, or a bundle (*.vbundle); may be repeated.")  # fmt: skip
-@click.option("--trusted-key", "keys", multiple=True, help="Public key a bundle must be signed by.")
-@click.option("--format", "codec", default="auto", show_default=True, help="How events are read: see the user guide.")
-@click.option("--route", is_flag=True, help="Ask a rule only about events of its log source.")
-@click.option("--product", default="", help="With --route: the log source's product of all events.")
-@click.option("--time-field", default="", help="Field that says when an event happened (default: as it is decoded).")
+@click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
+              help="Public key (ed25519:…) that a bundle must be signed by; may be repeated.")  # fmt: skip
+@format_option("events are")
+@click.option("--route", is_flag=True, help="Ask a rule only about events of its log source; else about every event.")
+@click.option("--product", metavar="NAME", default="", help="With --route: the log source's product of all events.")
+@click.option("--time-field", metavar="FIELD", default="",
+              help="Field that says when an event happened, for correlations; default: as it is decoded.")  # fmt: skip
 @pipeline_options
 @click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
 def scan(
@@ -36,22 +37,23 @@ def scan(
 ) -> None:  # fmt: skip
     """Judge files offline; one JSON object per match on standard output, a summary on standard error.
 
-    FILES hold a line per event, or one JSON array (*.json); UTF-16 needs a byte order mark. "-" is standard input.
+    FILES hold a line per event, or one JSON array; UTF-16 needs a byte order mark. "-" is standard input.
     Correlations are judged over all FILES, by the events' times in whatever order they stand, when all are read.
+
+    Exit code 2 when no rule runs, a file could not be read, or a rule could not be decided on some event.
 
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log
     """
     from vedette.engine.match import Engine
     from vedette.event import LogSource
-    from vedette.inputs.decode import CODECS
-    from vedette.scan import Timeline, elements, judge, lines
+    from vedette.scan import Timeline, events, judge
 
-    if codec not in CODECS:
-        fail(f"--format {codec}: expects one of {', '.join(CODECS)}")
     engine = Engine(_plan_of(rule_paths, keys, pipelines, lookups), route=route)
     for refusal in engine.plan.refused:
         click.echo(safe(f"not run: {refusal}"), err=True)
-    matches, failed, began, size = 0, False, time.perf_counter(), 0
+    if engine.plan.refused and not engine.plan.rules:
+        fail("no rule runs")
+    matches, failed, began = 0, False, time.perf_counter()
     timeline = Timeline(engine.plan, time_field)
 
     def say(row: dict[str, object]) -> None:
@@ -61,16 +63,14 @@ def scan(
         try:
             with _progress(path) as opened:
                 file = _as_utf8(opened)
-                array = path.suffix == ".json" and codec in ("json", "auto") and _first(file) == b"["
                 seen_at = time.time_ns() // 1000 if str(path) == "-" else path.stat().st_mtime_ns // 1000
-                chunks = elements(file, seen_at) if array else lines(file, codec, seen_at)
+                first, chunks = events(file, codec, seen_at, is_json=path.suffix.lower() == ".json")
                 source, silent = LogSource(product=product), engine.plan.silent
-                for found in judge(engine, chunks, first=0 if array else 1, logsource=source, silent=True):
+                for found in judge(engine, chunks, first=first, logsource=source, silent=True):
                     timeline.add(found, str(path))
                     if found.rule.id not in silent:
                         matches += 1
                         say(found.to_row(str(path)))
-                size += file.tell() if file.seekable() else 0
         except BrokenPipeError:
             sys.exit(0)
         except (OSError, ValueError) as error:
@@ -135,14 +135,6 @@ def _as_utf8(file: BinaryIO) -> BinaryIO:
     return file
 
 
-def _first(file: BinaryIO) -> bytes:
-    """The first byte that is not white space; the position stays."""
-    start = file.tell()
-    head = file.read(4096).lstrip()[:1]
-    file.seek(start)
-    return head
-
-
 @contextmanager
 def _progress(path: Path) -> Iterator[BinaryIO]:
     """The opened file, with a progress bar on a terminal."""
@@ -161,14 +153,19 @@ def _progress(path: Path) -> Iterator[BinaryIO]:
 
 @click.group()
 def rules() -> None:
-    """Work on Sigma rules: test, lint, explain, list."""
+    """Work on Sigma rules: test, lint, explain, list.
+
+    Rules are given as YAML files or folders; *.test.yml beside them hold test events.
+
+    Example: vedette rules test rules/sigma
+    """
 
 
 @rules.command("test")
 @pipeline_options
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
 def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tuple[Path, ...]) -> None:
-    """Run the test events beside the rules (NAME.test.yml beside NAME.yml).
+    """Run the test events beside the rules (NAME.test.yml beside NAME.yml), sequences of correlations included.
 
     Exit code 1 when a rule does not run, a test fails, or a rule has none.
 
@@ -201,7 +198,9 @@ def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tu
 @rules.command("lint")
 @pipeline_options
 @click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: tells hot literals.")
-@click.option("--skip", multiple=True, help="Leave this check out; its name stands in brackets. May be repeated.")
+@click.option(
+    "--skip", metavar="NAME", multiple=True, help="Leave this check out; its name stands in brackets. May be repeated."
+)
 @click.option("--strict", is_flag=True, help="Exit code 1 for warnings, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a finding.")
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
@@ -218,13 +217,13 @@ def rules_lint(
     Example: vedette rules lint rules/sigma
     """
     try:
-        from vedette.compiler import build, lint, sigma
+        from vedette.compiler import build, lint
         from vedette.compiler.pipelines import load
         from vedette.engine.prefilter import measured
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     try:
-        found = sigma.load(paths, load(pipelines, lookups))
+        found = build.load(paths, load(pipelines, lookups))
         lines = sample.read_bytes() if sample is not None else b""
         plan = build.from_rules(found, sample=lines)
         literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
@@ -241,65 +240,87 @@ def rules_lint(
             click.echo(f"    {safe(line)}")
     counts = {kind: sum(finding.severity is kind for finding in findings) for kind in lint.Severity}
     told = ", ".join(f"{count} {kind}s" for kind, count in counts.items())
-    click.echo(f"{len(plan.rules)} rules, {len(plan.refused)} refused: {told}", err=True)
+    related, refused = len(plan.correlations), len(plan.refused)
+    click.echo(f"{len(plan.rules)} rules, {related} correlations, {refused} refused: {told}", err=True)
     bad = counts[lint.Severity.ERROR] + (counts[lint.Severity.WARNING] if strict else 0)
     sys.exit(1 if bad else 0)
 
 
 @rules.command("explain")
 @pipeline_options
-@click.option("--id", "wanted", default="", help="Of a file or folder with several rules: this one's id or title.")
-@click.option("--format", "codec", default="auto", show_default=True, help="How the event is read.")
-@click.option("--topic", default="", help="The event's MQTT topic (format mqtt).")
+@click.option(
+    "--id", "wanted", metavar="NAME", default="", help="Of a file or folder with several rules: this one's id or title."
+)
+@format_option("EVENT is")
+@click.option("--topic", metavar="TOPIC", default="", help="The event's MQTT topic (format mqtt).")
+@click.option("--with", "beside", type=click.Path(path_type=Path), multiple=True,
+              help="Rules that RULE refers to: a file or folder, loaded and not shown; may be repeated.")  # fmt: skip
 @click.argument("rule", type=click.Path(path_type=Path))
 @click.argument("event", required=False)
 def rules_explain(
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str, rule: Path,
-    event: str | None,
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str,
+    beside: tuple[Path, ...], rule: Path, event: str | None,
 ) -> None:  # fmt: skip
-    """Show what the rules in the file RULE ask, and why they fire on EVENT (a line, "-": standard input) or do not.
+    """Show what the rules in RULE, a file or a folder, ask; and why they fire on EVENT (a line, "-": standard input) or
+    do not.
 
-    Shown are predicates with their group and bit, the prefilter's literals, and the truth of every part of the
-    condition with the values that the event has.
+    Of a detection: its predicates with their group and bit, the prefilter's literals, the filters joined to it, and the
+    truth of every part of the condition with the values that the event has. Of a correlation: its rules, groups and
+    condition, and which of its rules match. Of a filter: the rules it is joined to. Exit code 1 when one is refused.
 
     Example: vedette rules explain rule.yml '<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user admin from 203.0.113.9'
+
+    Example: vedette rules explain --with rules/sigma my_filter.yml
     """
     try:
-        from vedette.compiler import build, explain, sigma
+        from vedette.compiler import build, explain
         from vedette.compiler.pipelines import load
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     from vedette.engine.match import Engine
-    from vedette.inputs.decode import CODECS
 
     codec = "mqtt" if topic and codec == "auto" else codec
-    if codec not in CODECS:
-        fail(f"--format {codec}: expects one of {', '.join(CODECS)}")
     try:
-        found = sigma.load([rule], load(pipelines, lookups))
+        asked = list(build.files([rule]))
+        known = {path.resolve() for path in asked}
+        others = [path for path in build.files(beside) if path.resolve() not in known]
+        found = build.load([*asked, *others], load(pipelines, lookups))
         engine = Engine(build.from_rules(found), route=False)
     except (OSError, ValueError) as error:
         fail(error)
-    refused = [one for one in engine.plan.refused if wanted in ("", one.rule_id, one.title)]
-    for refusal in refused:
-        click.echo(safe(f"does not run: {refusal}"))
-        for line in refusal.hint.splitlines():
-            click.echo(f"    {safe(line)}")
-    numbers = [i for i, one in enumerate(engine.plan.rules) if wanted in ("", one.id, one.title)]
-    correlations = [one for one in engine.plan.correlations if wanted in ("", one.id, one.title)]
-    if not numbers and not correlations and not refused:
+    plan = engine.plan
+    here = {str(path).encode("utf-8", "replace").decode() for path in asked}
+
+    def meant(path: str, *names: str) -> bool:
+        return path in here and (not wanted or wanted in names)
+
+    refused = [one for one in plan.refused if meant(one.path, one.rule_id, one.title)]
+    numbers = [i for i, one in enumerate(plan.rules) if meant(one.path, one.id, one.title)]
+    correlations = [one for one in plan.correlations if meant(one.path, one.id, one.title)]
+    filters = [one for one in found.filters if meant(one.path, str(one.parsed.id), one.parsed.title)]
+    if not (numbers or correlations or filters or refused):
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
+
+    def show(lines: Iterable[str]) -> None:
+        for line in lines:
+            click.echo(safe(line))
+
+    for refusal in refused:
+        show([f"does not run: {refusal}", *(f"    {line}" for line in refusal.hint.splitlines())])
+        if not beside and "not among the rules" in refusal.reason:
+            show(["    rules of other files are given by --with"])
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
     for number in numbers:
-        for line in explain.rule(engine, number):
-            click.echo(safe(line))
+        one = plan.rules[number]
+        show(explain.rule(engine, number, map(build.name_of, build.filters_of(found, one.id))))
         if event is not None:
-            names = sigma.named(found, engine.plan.rules[number].id)
-            for line in explain.on_event(engine, number, data, codec, origin=topic, names=names):
-                click.echo(safe(line))
-    for one in correlations:
-        for line in explain.correlation(engine.plan, one):
-            click.echo(safe(line))
+            show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
+    for relation in correlations:
+        show(explain.correlation(plan, relation))
+        if event is not None:
+            show(explain.correlation_on_event(engine, relation, data, codec, origin=topic))
+    for joined in filters:
+        show(explain.filter_(build.name_of(joined), [one for one in plan.rules if one.id in joined.joined]))
     sys.exit(1 if refused else 0)
 
 
@@ -311,12 +332,12 @@ def rules_explain(
 def rules_list(
     pipelines: tuple[Path, ...], lookups: tuple[Path, ...], config: Path | None, as_json: bool, paths: tuple[Path, ...]
 ) -> None:
-    """List rules: active, always (looked at on every event of its log source), or dead and why.
+    """List rules and correlations: active, always (looked at on every event of its log source), or dead and why.
 
     With a configuration a rule is dead, too, when no input has its log source or no decoder gives its field; PATHS,
     pipelines and lookups are then the configuration's unless given. Exit code 1 when a rule is dead.
 
-    Example: vedette rules list -c /etc/vedette/vedette.toml rules/sigma
+    Example: vedette rules list -c vedette.toml
     """
     from vedette.compiler.reach import dead
     from vedette.config import codec_of
@@ -331,95 +352,38 @@ def rules_list(
     if not paths:
         fail("which rules? Give files or folders, or a configuration with rules.paths")
     plan = rule_plan(paths, pipelines, lookups)
-    rows = []
+    rows: list[dict[str, str | int]] = []
+
+    def add(state: str, kind: str, level: str, source: str, one: Rule | Correlation, reason: str) -> None:
+        place: dict[str, str | int] = {
+            "title": one.title,
+            "id": one.id,
+            "file": one.path,
+            "line": one.line,
+            "reason": reason,
+        }
+        rows.append({"state": "dead" if reason else state, "kind": kind, "level": level, "logsource": source, **place})
+
     for rule, literals in zip(plan.rules, plan.literals, strict=True):
-        reason = dead(plan, rule, inputs) if inputs is not None else None
-        state = "dead" if reason else "always" if literals is None else "active"
-        rows.append(
-            (state, rule.level, "/".join(rule.logsource), rule.title, rule.id, rule.path, rule.line, reason or "")
-        )
-    lacking = {one.id for one in starved(plan.correlations, (row[4] for row in rows if row[0] == "dead"))}
+        reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
+        state = "always" if literals is None else "active"
+        add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
+    lacking = {one.id for one in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))}
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
-        state, kind = "dead" if reason else "active", relation.kind.value
-        rows.append((state, relation.level, kind, relation.title, relation.id, relation.path, relation.line, reason))
+        add("active", relation.kind.value, relation.level, "", relation, reason)
     for one in plan.refused:
-        rows.append(("dead", "", "", one.title, one.rule_id, one.path, one.line, one.reason))
-    names = ("state", "level", "logsource", "title", "id", "file", "line", "reason")
+        rows.append({"state": "dead", "kind": "", "level": "", "logsource": "", "title": one.title, "id": one.rule_id,
+                     "file": one.path, "line": one.line, "reason": one.reason})  # fmt: skip
     for row in rows:
         if as_json:
-            click.echo(json_line(dict(zip(names, row, strict=True))))
-        else:
-            state, level, source, title, _, path, line, reason = row
-            click.echo(
-                safe(f"{state:<7} {level:<13} {source:<28} {title}" + (f": {path}:{line}: {reason}" * bool(reason)))
-            )
-    states = [row[0] for row in rows]
+            click.echo(json_line(row))
+            continue
+        why = f": {row['file']}:{row['line']}: {row['reason']}" if row["reason"] else ""
+        head = f"{row['state']:<7} {row['kind']:<16} {row['level']:<13} {row['logsource']:<28} {row['title']}"
+        click.echo(safe(head + why))
+    states = [row["state"] for row in rows]
     told = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
-    click.echo(f"{len(rows)} rules: {told}", err=True)
+    related = len(plan.correlations)
+    click.echo(f"{len(rows) - related} rules, {related} correlations: {told}", err=True)
     sys.exit(1 if "dead" in states else 0)
-
-
-@click.group(cls=WithRegion, region=("keygen", "public", "build", "sign"))
-def bundle() -> None:
-    """Signed rule sets: make a key, build, sign, verify, show."""
-
-
-@bundle.command("verify")
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--trusted-key", "keys", multiple=True, required=True, help="ed25519:… as agents have it.")
-def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
-    """Check PATH as an agent would: structure, signature, digests, and its own self-test.
-
-    Exit code 1 when an agent would refuse it.
-
-    Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
-    """
-    from vedette.bundle.manifest import rfc3339
-    from vedette.bundle.trust import BundleRefused
-    from vedette.bundle.trust import verify as verify_bundle
-    from vedette.rules import trial
-
-    try:
-        found = verify_bundle(path.read_bytes(), keys, __version__)
-        engine = trial(found)
-    except OSError as error:
-        fail(error)
-    except (BundleRefused, ValueError) as error:
-        click.echo(safe(f"{path}: refused: {error}"), err=True)
-        raise SystemExit(1) from None
-    click.echo(f"{path}: good: {len(engine.plan.rules)} rules, {len(found.tests)} self-tests pass")
-    if found.expired(time.time_ns() // 1000):
-        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
-        raise SystemExit(1)
-
-
-@bundle.command("show")
-@click.argument("path", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Manifest and rule list as JSON.")
-def bundle_show(path: Path, as_json: bool) -> None:
-    """Show what a bundle holds, without trusting it.
-
-    Example: vedette bundle show starter-1.vbundle
-    """
-    from vedette.bundle.manifest import rfc3339
-    from vedette.bundle.trust import inspect
-
-    try:
-        found = inspect(path.read_bytes())
-        rules = found.rules
-    except (OSError, ValueError) as error:
-        fail(f"{path}: {error}")
-    if as_json:
-        document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
-        click.echo(json_line(document, indent=True))
-        return
-    manifest = found.manifest
-    click.echo(
-        f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
-        f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
-        f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
-        f"{len(rules)} rules, {len(found.tests)} self-test events"
-    )
-    for rule in rules:
-        click.echo(safe(f"  {rule.get('level', rule.get('state', '')):<13} {rule.get('title', '')}"))

@@ -24,6 +24,8 @@ from vedette.inputs.decode import CODECS
 Size = Annotated[int, "size"]
 """Bytes."""
 Seconds = Annotated[float, "seconds"]
+Share = Annotated[float, "share"]
+"""From 0 to 1."""
 Address = Annotated[str, "address"]
 """``host:port`` or ``[v6]:port``; empty: not used."""
 Name = Annotated[str, "name"]
@@ -160,6 +162,14 @@ class RuleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """How events are judged; nothing here changes what matches."""
+
+    cache_bytes: Size = 32 << 20
+    verify_sample: Share = 0.001
+
+
+@dataclass(frozen=True, slots=True)
 class StateSettings:
     """What judging remembers between events: correlations."""
 
@@ -214,6 +224,7 @@ class Config:
     input: tuple[Input, ...] = ()
     raw_log: RawLogSettings = field(default_factory=RawLogSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
     state: StateSettings = field(default_factory=StateSettings)
     suppress: tuple[SuppressSettings, ...] = ()
     bundles: BundleSettings = field(default_factory=BundleSettings)
@@ -241,6 +252,12 @@ def _seconds(value: Any) -> float:
     if match is None:
         raise ValueError(f'expects a duration such as "10m" or "200ms", not {value!r}')
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise ValueError(f"expects a share from 0 to 1, not {value!r}")
 
 
 def split_address(value: str) -> tuple[str, int]:
@@ -276,7 +293,7 @@ def _zone(value: Any) -> str:
     return value
 
 
-_SCALARS = {"size": _size, "seconds": _seconds, "address": _address, "name": _name, "zone": _zone}
+_SCALARS = {"size": _size, "seconds": _seconds, "share": _share, "address": _address, "name": _name, "zone": _zone}
 
 
 def _convert(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
@@ -364,6 +381,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "max_bytes": (1 << 20, 1 << 62),
     "segment_bytes": (4 << 10, 1 << 40),
     "max_lateness": (0, 86400.0),
+    "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
     "quarantine_after": (1, 1 << 20),
     "quarantine_bytes": (64 << 10, 1 << 40),

@@ -19,6 +19,7 @@ import orjson
 
 from vedette.compiler.plan import Plan
 from vedette.config import Config, ConfigError, load
+from vedette.inputs.decode import CODECS
 
 DIRECTION = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 """Characters that turn the direction of text, so that it reads as something else."""
@@ -106,11 +107,25 @@ def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups
         fail(error)
 
 
+def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--format``: the codec by which ``what`` is read; ends with a message when there is none of that name."""
+
+    def known(ctx: click.Context, param: click.Parameter, value: str) -> str:
+        if value not in CODECS:
+            fail(f"--format {value}: expects one of {', '.join(CODECS)}")
+        return value
+
+    told = f"How {what} read: {', '.join(CODECS)}."
+    return click.option(
+        "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=known, help=told
+    )
+
+
 def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     """``--pipeline`` and ``--lookup``, of all commands that read rule files."""
     for option in (
         click.option("--lookup", "lookups", type=click.Path(path_type=Path), multiple=True,
-                     help="Values of a placeholder (NAME.txt, NAME.csv), or a folder of such files."),
+                     help="Values of a placeholder (NAME.txt, NAME.csv), or a folder of such files; may be repeated."),
         click.option("--pipeline", "pipelines", type=click.Path(path_type=Path), multiple=True,
                      help="pySigma processing pipeline (YAML) that maps fields and log sources; may be repeated."),
     ):  # fmt: skip

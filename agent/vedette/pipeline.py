@@ -9,8 +9,9 @@ Four tasks share the event loop; everything that waits for a disk runs in the on
 * ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
   disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
 
-* what correlations and suppression remember goes with the cursor, so it, too, is as of the last commit. While nothing
-  comes at all, time is told to them every ``TICK_SECONDS``.
+* what correlations and suppression remember goes with the cursor, so it, too, is as of the last commit; so do audit
+  events that are not complete (``engine/join.py``), whose records count as judged when the cursor has passed them.
+  While nothing comes at all, time is told to them every ``TICK_SECONDS``.
 
 After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
 A batch that cannot be committed, or a raw log that cannot be written, stops the agent loudly: the exception leaves
@@ -29,7 +30,9 @@ from functools import partial
 import structlog
 
 from vedette.alerts import Alerting
-from vedette.config import AgentSettings, StateSettings, SuppressSettings
+from vedette.config import AgentSettings, EngineSettings, StateSettings, SuppressSettings
+from vedette.engine.cache import Cache
+from vedette.engine.join import Joined
 from vedette.engine.match import Aside, Context, Engine
 from vedette.event import Alert, Chunk, Cursor, FilePosition, Frame
 from vedette.outbox import envelope
@@ -77,12 +80,18 @@ class Pipeline:
         state: StateSettings,
         suppress: tuple[SuppressSettings, ...],
         quarantine: Quarantine | None = None,
+        judging: EngineSettings | None = None,
     ) -> None:
-        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted."""
+        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
+
+        ``judging``: how large a cache engines get; None: as they come.
+        """
         self.engine = engine
         self.quarantine = quarantine
         if quarantine is not None:
             engine.quarantine_after = quarantine.after
+        self._judging, self._cache_failure = judging, ""
+        self._give_cache(engine)
         self.bundle: str | None = None
         self._in_frame = False
         self._next: tuple[Engine, str | None] | None = None
@@ -193,9 +202,15 @@ class Pipeline:
         """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
         engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
         engine.quarantine_after = self.engine.quarantine_after
+        self._give_cache(engine)
         self._next = engine, bundle
         if not self._in_frame:
             self._use_next()
+
+    def _give_cache(self, engine: Engine) -> None:
+        """A plan of its own, a cache of its own."""
+        if self._judging is not None:
+            engine.remember(Cache(self._judging.cache_bytes, self._judging.verify_sample))
 
     def _use_next(self) -> None:
         if self._next is not None:
@@ -246,39 +261,53 @@ class Pipeline:
         Gives way to the loop every ``STEP_SECONDS``, and to a commit when the alerts not yet committed are many: both
         between two events, at which point offset, counters and alerts agree, so the frame can be gone on with.
         """
-        engine, chunk, counters = self.engine, frame.chunk, self._counters
-        context = self._contexts.get(chunk.input, Context())
+        engine, chunk, joiner = self.engine, frame.chunk, self.alerting.memory.joiner
         first = max(0, self._offset - frame.offset)
         self._counted = chunk.index(first) if first else 0
+        until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
         if not first:
+            joiner.advance(chunk.received_at)
+            while (waited := engine.due(joiner, self._contexts)) is not None:
+                if self._alert_bytes >= room or time.perf_counter() >= until:
+                    await self._give_way(frame, 0)
+                    until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
+                self._judge_event(engine, waited)
+                joiner.judged()
             self._take(self.alerting.advance(chunk.received_at))
-        until = time.perf_counter() + STEP_SECONDS
-        for candidate in engine.candidates(chunk, context):
-            if candidate.start < first:
-                continue
-            if self._alert_bytes >= COMMIT_BYTES or self._outbox.bytes + self._alert_bytes >= self._outbox_bytes:
-                self._advance(frame, candidate.start)
-                await self._make_room()
-                until = time.perf_counter() + STEP_SECONDS
-            elif time.perf_counter() >= until:
-                self._advance(frame, candidate.start)
-                await asyncio.sleep(0)
-                until = time.perf_counter() + STEP_SECONDS
-            counters.totals["candidates"] += 1
-            before = self._next_seq
-            try:
-                matches = engine.matches(chunk, candidate, context)
-                self._take(self.alerting.event(frame, matches))
-            except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
-                self._next_seq = before
-                self._set_aside(frame, candidate.start, candidate.end, error)
-                continue
-            counters.totals["matches"] += len(matches)
+        for event in engine.candidates(frame, joiner, self._contexts.get(chunk.input, Context()), first):
+            if self._alert_bytes >= room or time.perf_counter() >= until:
+                await self._give_way(frame, event.at)
+                until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
+            self._judge_event(engine, event)
         self._take(self.alerting.folds())
         if chunk.file is not None:
             self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
         self.judged_at = chunk.received_at
         self._advance(frame, len(chunk.data))
+
+    async def _give_way(self, frame: Frame, position: int) -> None:
+        """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
+        self._advance(frame, position)
+        if self._alert_bytes >= self._room_for_alerts():
+            await self._make_room()
+        else:
+            await asyncio.sleep(0)
+
+    def _judge_event(self, engine: Engine, event: Joined) -> None:
+        """What follows from one event; it or nothing."""
+        frame, totals, before = event.frame, self._counters.totals, self._next_seq
+        totals["candidates"] += 1
+        try:
+            matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, Context()))
+            if matches:
+                self._take(self.alerting.event(frame, matches))
+        except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
+            self._next_seq = before
+            self._set_aside(frame, event.start, event.end, error)
+        else:
+            totals["matches"] += len(matches)
+        if aside := engine.aside():
+            self._keep_undecided(frame, aside)
 
     def _take(self, alerts: Iterable[Alert]) -> None:
         """All of ``alerts`` for the next commit, or none when making one raises."""
@@ -295,10 +324,21 @@ class Pipeline:
         self.backlog[chunk.input] -= done - self._counted
         self._counted = done
         self._offset = frame.offset + position
-        if aside := self.engine.aside():
-            self._keep_undecided(frame, aside)
+        if self.engine.cache.failure != self._cache_failure:
+            self._cache_failure = self.engine.cache.failure
+            if self._cache_failure:
+                log.error(
+                    Log.CACHE_WRONG,
+                    reason=self._cache_failure,
+                    action="it is off until the next rule set; please report this",
+                )
         if self._alerts:
             self._changed.set()
+
+    def _room_for_alerts(self) -> int:
+        """Bytes of alerts that may wait for a commit, as of now: asking the store for each event would cost as much as
+        judging it."""
+        return min(COMMIT_BYTES, self._outbox_bytes - self._outbox.bytes)
 
     async def _make_room(self) -> None:
         """Commit, then wait while the outbox is full: that stops judging, not storing."""
@@ -355,10 +395,19 @@ class Pipeline:
 
     def _tick(self) -> None:
         """Nothing came: time passes all the same, for what waits for it. Only when all that is stored is judged."""
+        now, until = self._clock(), time.perf_counter() + STEP_SECONDS
         if self._offset < self._log.end or self._outbox.bytes >= self._outbox_bytes:
             return
-        self._take(self.alerting.advance(self._clock()))
-        if self._alerts:
+        engine, joiner = self.engine, self.alerting.memory.joiner
+        joiner.advance(now)
+        while (event := engine.due(joiner, self._contexts)) is not None:
+            self._judge_event(engine, event)
+            joiner.judged()
+            if time.perf_counter() >= until:
+                break  # the rest at the next frame or tick; time does not go on before them
+        else:
+            self._take(self.alerting.advance(now))
+        if self._alerts or joiner.changed:  # no frame tells a replay what the clock has completed
             self._changed.set()
 
     async def _ticks(self) -> None:
@@ -396,7 +445,8 @@ class Pipeline:
                 raise OSError(f"an earlier commit failed: {self._failed}")
             self._changed.clear()
             offset, alerts, positions, counters = self._offset, self._alerts, self._positions, self._counters.snapshot()
-            if offset == self._committed and not alerts and counters == self._committed_counters:
+            waited = self.alerting.memory.joiner.changed
+            if offset == self._committed and not alerts and not waited and counters == self._committed_counters:
                 return
             self._alerts, self._alert_bytes, self._positions, self._committing = [], 0, {}, alerts
             self._counters.totals["commits"] += 1

@@ -63,6 +63,7 @@ class Log(StrEnum):
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
     RULE_QUARANTINED = "rule_quarantined"
+    CACHE_WRONG = "cache_wrong"
     EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"
     BUNDLE_REFUSED = "bundle_refused"

@@ -1,7 +1,8 @@
 """Offline judging: the engine of the live path over files, and over what Python hands it.
 
 Log sources are ignored unless the engine routes; there is no raw log, no outbox and no clock. Lines are read in
-chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it.
+chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it. Audit records of one
+event are joined over chunks; an event that nothing has completed is judged at the end.
 
 Correlations are judged when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
 where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing suppressed.
@@ -9,26 +10,36 @@ where times are equal, as it was read), and lets every window come to its end. N
 
 from __future__ import annotations
 
+import io
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import orjson
 
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import NUMERIC
-from vedette.engine.match import Context, Engine
-from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, LogSource
+from vedette.engine.join import Joiner
+from vedette.engine.match import Context, Engine, Match
+from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, Frame, LogSource
 from vedette.inputs.decode import Record
-from vedette.inputs.syslog import micros
+from vedette.inputs.syslog import bsd_time, micros
 from vedette.inputs.values import from_json, time_of
 from vedette.state.clock import Clock
 from vedette.state.correlate import MAX_ENTRIES, Correlator
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import Item, scalar
 from vedette.state.windows import number_of
+
+HEAD_BYTES = 4096
+"""Of a file, looked at to tell what it holds."""
+
+
+class Readable(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
 
 
 class Detection(NamedTuple):
@@ -152,7 +163,10 @@ def _time_in(event: Record, field: str, zone: tzinfo | None) -> int | None:
     if (number := number_of(value)) is not None:
         unit = next((unit for limit, unit in ((1e11, 1_000_000), (1e14, 1000), (1e17, 1)) if abs(number) < limit), None)
         return round(number * unit) if unit else round(number / 1000)
-    return None if not isinstance(value, str) or len(value) > 64 else _written(value, zone)
+    if not isinstance(value, str) or len(value) > 64:
+        return None
+    written = _written(value, zone)
+    return bsd_time(value.encode(), event.received_at, zone) if written is None and _BSD.fullmatch(value) else written
 
 
 def _written(text: str, zone: tzinfo | None) -> int | None:
@@ -169,7 +183,7 @@ def _written(text: str, zone: tzinfo | None) -> int | None:
     return None
 
 
-def lines(file: BinaryIO, codec: str = "auto", seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
+def lines(file: Readable, codec: str = "auto", seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
     """The lines of ``file`` as chunks; a last line without its newline is one too.
 
     ``seen_at`` (UTC microseconds, 0: unknown) tells the year of times that have none.
@@ -201,14 +215,54 @@ def _cut(data: bytes) -> bytes:
     return b"".join(line[:MAX_EVENT] + b"\n" for line in data[:-1].split(b"\n"))
 
 
-def elements(file: BinaryIO, seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
-    """The elements of one JSON array as one chunk each; raises ValueError when ``file`` holds no JSON array."""
+_BSD = re.compile(r"[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}")
+_ARRAY = re.compile(rb"\s*\[\s*[{\]]")
+_OBJECT = re.compile(rb"\s*\{[ \t\r]*\n")
+
+
+class _Ahead:
+    """A file whose beginning has been looked at."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.head = file, file.read(HEAD_BYTES)
+
+    def read(self, size: int = -1) -> bytes:
+        head, self.head = self.head, b""
+        return head + self._file.read() if size < 0 else head or self._file.read(size)
+
+
+def events(
+    file: BinaryIO, codec: str = "auto", seen_at: int = 0, *, is_json: bool = False
+) -> tuple[int, Iterator[Chunk]]:
+    """What ``file`` holds, and the number of the first event: lines from 1, or the elements of one JSON array from 0.
+
+    JSON over several lines is told by how it begins, wherever lines could be JSON; what turns out to be none is lines.
+    With ``is_json``, or when ``codec`` is ``json``, an array that begins and is none raises ValueError.
+    """
+    ahead, is_json = _Ahead(file), is_json or codec == "json"
+    array = _ARRAY.match(ahead.head) or (is_json and ahead.head.lstrip()[:1] == b"[")
+    if codec not in ("auto", "json") or not (array or _OBJECT.match(ahead.head)):
+        return 1, lines(ahead, codec, seen_at)
+    data = ahead.read()
     try:
-        items = from_json(file.read())
+        whole = from_json(data)
     except ValueError as error:
-        raise ValueError(f"not a JSON array: {error}") from error
-    if not isinstance(items, list):
-        raise ValueError("not a JSON array")
+        if is_json and array and not _is_json(data.lstrip().partition(b"\n")[0]):
+            raise ValueError(f"not a JSON array: {error}") from error
+        return 1, lines(io.BytesIO(data), codec, seen_at)
+    return (0, elements(whole, seen_at)) if isinstance(whole, list) else (1, elements([whole], seen_at))
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        from_json(data)
+    except ValueError:
+        return False
+    return True
+
+
+def elements(items: Iterable[Any], seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:
+    """JSON values as one chunk each."""
     for item in items:
         data = orjson.dumps(item)[:MAX_EVENT]
         yield Chunk(name, "json", seen_at, data, array("I", [len(data)]))
@@ -244,21 +298,43 @@ def judge(
     zone: tzinfo | None = None,
     silent: bool = False,
 ) -> Iterator[Detection]:
-    """The detections in ``chunks``, in order; the first event has number ``first``.
+    """The detections in ``chunks``, in the order in which events are complete; the first event has number ``first``.
 
     Rules that only correlations look at are left out unless ``silent``.
     """
     context, rules = Context(zone, logsource), engine.plan.rules
     hidden = frozenset[str]() if silent else engine.plan.silent
+    joiner, waiting, contexts, offset = Joiner(), dict[int, int](), dict[str, Context](), 0
+
+    def found(matches: Iterable[Match], number: int) -> Iterator[Detection]:
+        for match in matches:
+            if rules[match.rule].id not in hidden:
+                yield Detection(rules[match.rule], number, match.record, engine.shown(match.rule, match.record))
+
     for chunk in chunks:
+        contexts[chunk.input] = context
         seen, number = 0, first
-        for match in engine.judge(chunk, context):
-            if chunk.ends is None:  # count on from the last match, not from the chunk's start
-                number, seen = number + chunk.data.count(b"\n", seen, match.start), match.start
-            else:
-                number = first + chunk.index(match.start)
-            if rules[match.rule].id in hidden:
+        for event in engine.candidates(Frame(offset, chunk), joiner, context):
+            if not (matches := engine.matches(event.frame.chunk, event, context)):
                 continue
-            fields = engine.shown(match.rule, match.record)
-            yield Detection(engine.plan.rules[match.rule], number, match.record, fields)
-        first += len(chunk)
+            if event.frame.offset < offset:
+                yield from found(matches, waiting[event.frame.offset])
+                continue
+            number, seen = _number(chunk, event.start, seen, number), event.start
+            yield from found(matches, number)
+        before, waiting = waiting, {}
+        for at in joiner.offsets():
+            if at >= offset:
+                number, seen = _number(chunk, at - offset, seen, number), at - offset
+            waiting[at] = number if at >= offset else before[at]
+        first, offset = first + len(chunk), offset + len(chunk.data)
+    while (left := engine.due(joiner, contexts, rest=True)) is not None:
+        yield from found(engine.matches(left.frame.chunk, left, context), waiting[left.frame.offset])
+        joiner.judged()
+
+
+def _number(chunk: Chunk, start: int, seen: int, number: int) -> int:
+    """The number of the event at ``start``, counted on or back from the one at ``seen``, which has ``number``."""
+    if chunk.ends is not None:
+        return number + chunk.index(start) - chunk.index(seen)
+    return number + chunk.data.count(b"\n", seen, start) - chunk.data.count(b"\n", start, seen)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from vedette import __version__
+from vedette.compiler.plan import Plan
 from vedette.compiler.reach import dead
 from vedette.compiler.relation import starved
 from vedette.config import Config, codec_of
@@ -21,6 +23,10 @@ SHOWN = 10
 """Of them, for people."""
 
 
+_IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
+"""Which rules cannot fire hangs on the rules and the configuration alone, and takes long to find out for thousands."""
+
+
 def collect(
     config: Config, started_at: int, now: int, counters: Counters, pipeline: Pipeline, log: RawLog, outbox: Outbox,
     rules: Rules, loaded: Loaded, uplink: dict[str, Any],
@@ -34,7 +40,9 @@ def collect(
     if made != account.receipted + waiting:
         broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
-    idle = [*map(str, plan.refused), *unreached(config, loaded.engine)]
+    if loaded.engine not in _IDLE:
+        _IDLE[loaded.engine] = dead_rules(config, plan)
+    idle = _IDLE[loaded.engine]
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -88,6 +96,7 @@ def collect(
             },
         },
         "memory": pipeline.alerting.memory.status(),
+        "cache": loaded.engine.cache.account(),
         "raw_log": {
             "log_id": log.log_id,
             "start": log.start,
@@ -102,12 +111,30 @@ def collect(
     }
 
 
-def unreached(config: Config, engine: Engine) -> list[str]:
-    """The rules that no input of the agent can make true: none has their log source, or none gives a field."""
+def dead_rules(config: Config, plan: Plan) -> list[str]:
+    """The rules and correlations that make no alert on this agent, each with its reason: refused, or not reached."""
+    return [*map(str, plan.refused), *unreached(config, plan)]
+
+
+def cache_line(cache: dict[str, Any]) -> str:
+    """The account of the result cache, for people."""
+    if cache["failure"]:
+        return f"cache    OFF: {cache['failure']}"
+    uses = ", ".join(
+        f"{name} {row['hits']} hits, {row['misses']} misses, {row['off']} off"
+        for name, row in cache.items()
+        if isinstance(row, dict) and row["uses"]
+    )
+    return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
+
+
+def unreached(config: Config, plan: Plan) -> list[str]:
+    """The rules that no input of the agent can make true: none has their log source, or none gives a field. And the
+    correlations that need such rules."""
     inputs = [(codec_of(item), item.logsource) for item in config.input]
-    reasons = [(rule, reason) for rule in engine.plan.rules if (reason := dead(engine.plan, rule, inputs)) is not None]
+    reasons = [(rule, reason) for rule in plan.rules if (reason := dead(plan, rule, inputs)) is not None]
     told = [f"{rule.path}:{rule.line}: {reason} ({rule.title})" for rule, reason in reasons]
-    for one in starved(engine.plan.correlations, (rule.id for rule, _ in reasons)):
+    for one in starved(plan.correlations, (rule.id for rule, _ in reasons)):
         told.append(f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})")
     return told
 
@@ -153,6 +180,13 @@ def render(status: dict[str, Any]) -> list[str]:
         f" {memory['evicted']} evicted; {memory['late']} events late, {ungrouped} matches in no group;"
         f" {memory['folded']} alerts folded",
     ]
+    if any((audit := memory["audit"]).values()):
+        lines.append(
+            f"         {audit['open']} audit events open, {audit['bytes']:,} bytes;"
+            f" {audit['evicted']} judged before their time"
+        )
+    if cache := status.get("cache"):
+        lines.append(cache_line(cache))
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.bundle.conftest import CREATED, DAY, Author
 from vedette.bundle.install import KEEP, BundleDir
 from vedette.bundle.trust import Bundle, BundleRefused
+from vedette.report import Log
 
 
 def plan_of(bundle: Bundle) -> bytes:
@@ -47,6 +50,21 @@ def test_install_and_load(bundles: BundleDir, author: Author) -> None:
     assert loaded[0].version == 2
     assert loaded[1] == b"plan of version 2"
     assert again.previous() == first
+
+
+def test_a_refusal_is_in_the_log_before_it_is_shown(bundles: BundleDir, author: Author) -> None:
+    """Who reads the reason in ``refused``, from another thread, finds it in the log as well."""
+    shown: list[str | None] = []
+
+    def look(logger: object, method: str, entry: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        shown.append(bundles.refused)
+        return entry
+
+    with capture_logs(processors=[look]) as logged, pytest.raises(BundleRefused):
+        bundles.install(author.bundle(1)[:-9], plan_of)
+    assert [entry["event"] for entry in logged] == [Log.BUNDLE_REFUSED]
+    assert shown == [None]
+    assert bundles.refused is not None
 
 
 def test_a_refused_bundle_changes_nothing(bundles: BundleDir, author: Author, another: Callable[[], Author]) -> None:

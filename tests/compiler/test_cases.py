@@ -105,3 +105,45 @@ def test_what_failures_say(tmp_path: Path) -> None:
         "the rule gone does not run",
     ]
     assert str(failures[0]) == f"{tmp_path / 'rule.test.yml'}:1: should match and does not: nothing"
+
+
+CORRELATION = f"""title: c
+id: 829a690e-bef0-4204-a928-ef5e620d6fcc
+correlation: {{type: event_count, rules: [{ID}], timespan: 5m, condition: {{gte: 1}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("tests", "says"),
+    [
+        ("- match: x\n", ":1: expects 'sequence'"),
+        ("- rule: d\n  sequence: [{raw: x, at: '2026-11-20T10:00:00Z'}]\n", ":1: rule: nothing in the file"),
+        ("- sequence: []\n", ":1: sequence: expects a list"),
+        ("a: b\n", ": expects a list"),
+        ("- [\n", ": cannot be read"),
+    ],
+)
+def test_files_beside_correlations_alone(tmp_path: Path, tests: str, says: str) -> None:
+    """Mistakes in them are told, though no detection is in the rule file."""
+    (tmp_path / "rule.yml").write_text(RULE)
+    (tmp_path / "c.yml").write_text(CORRELATION)
+    (tmp_path / "c.test.yml").write_text(tests)
+    found, (mistake,) = cases.sequences(build([tmp_path]))
+    assert (found, mistake.startswith(f"{tmp_path}/c.test.yml{says}")) == ([], True), mistake
+
+
+def test_both_endings(tmp_path: Path) -> None:
+    """``NAME.test.yaml`` is a test file as ``NAME.test.yml`` is."""
+    (tmp_path / "rule.yaml").write_text(RULE)
+    (tmp_path / "rule.test.yaml").write_text("- no_match: x\n")
+    assert len(cases.load(build([tmp_path]).rules)[0]) == 1
+    assert [cases.is_test(tmp_path / name) for name in ("rule.yaml", "rule.test.yaml", "test.yml")] == [
+        False, True, False,
+    ]  # fmt: skip
+
+
+def test_a_rule_that_is_refused_is_known(tmp_path: Path) -> None:
+    """Events about it are no further mistake: the refusal is told already."""
+    (tmp_path / "rule.yml").write_text(RULE + "---\ntitle: broken\n")
+    (tmp_path / "rule.test.yml").write_text("- rule: broken\n  match: x\n")
+    assert cases.sequences(build([tmp_path])) == ([], [])

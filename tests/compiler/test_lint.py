@@ -134,3 +134,76 @@ def test_what_is_skipped_and_what_is_no_rule(tmp_path: Path) -> None:
     plan = build.from_rules(rules)
     assert [one.check for one in lint.lint([tmp_path], rules, plan)] == ["refused"]
     assert lint.lint([tmp_path], rules, plan, skip=["refused"]) == []
+
+
+CORRELATION = """---
+title: Correlated Things of Tests
+id: 829a690e-bef0-4204-a928-ef5e620d6fcc
+status: test
+description: Says what it finds.
+author: Vedette
+date: 2025-11-20
+tags:
+    - attack.execution
+    - attack.t1059.004
+correlation:
+    type: event_count
+    rules: [929a690e-bef0-4204-a928-ef5e620d6fcc]
+    timespan: 5m
+    condition: {gte: 1}
+falsepositives:
+    - Unknown
+level: low
+"""
+SEQUENCE = "- sequence: [{raw: something rare, at: '2026-11-20T10:00:00Z'}]\n"
+
+
+def with_tests(folder: Path, text: str, tests: str) -> list[Finding]:
+    (folder / "a_good_rule.test.yml").write_text(tests)
+    return findings(folder, text, tested=False)
+
+
+def test_a_sequence_tests_the_rules_below(tmp_path: Path) -> None:
+    """A rule that a tested correlation looks at counts as tested, as for ``rules test``; nothing else is found."""
+    assert with_tests(tmp_path, GOOD + CORRELATION, SEQUENCE) == []
+
+
+def test_correlations_without_tests(tmp_path: Path) -> None:
+    """Noted at the correlation; test events of its rule do not test it."""
+    (found,) = with_tests(tmp_path, GOOD + CORRELATION, "- match: something rare\n")
+    assert (found.check, found.line, found.severity) == ("tests", 21, Severity.NOTE)
+    assert found.message == "no sequence of test events beside it (NAME.test.yml)"
+
+
+def test_mistakes_in_sequences(tmp_path: Path) -> None:
+    """What ``rules test`` says of a test file, lint says too, at its line."""
+    tests = f"{SEQUENCE}- sequence: [{{raw: x}}]\n- rule: Nobody\n  match: x\n"
+    found = with_tests(tmp_path, GOOD + CORRELATION, tests)
+    assert [(one.severity, one.line) for one in found] == [(Severity.ERROR, 2), (Severity.ERROR, 3)]
+    assert "says when it happens" in found[0].message
+    assert "nothing in the file has the id or title 'Nobody'" in found[1].message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "line", "says"),
+    [
+        ("falsepositives:\n    - Unknown\n", "", "metadata", 21, "falsepositives is missing"),
+        ("date: 2025-11-20", "date: tomorrow", "metadata", 26, "tomorrow"),
+        ("attack.t1059.004", "attack.t1059004", "attack", 27, "attack.t1059004"),
+        ("status: test", "status: deprecated", "retired", 23, "deprecated"),
+        ("gte: 1", "bogus: 1", "refused", 34, "no comparison"),
+    ],
+)
+def test_checks_of_correlations(old: str, new: str, check: str, line: int, says: str, tmp_path: Path) -> None:
+    """One doubtful change in a correlation gives one finding, at its line."""
+    text = GOOD + CORRELATION.replace(old, new, 1)
+    found = [one for one in with_tests(tmp_path, text, "- match: something rare\n") if one.check != "tests"]
+    assert [(one.check, one.line) for one in found] == [(check, line)], found
+    assert says in found[0].message
+
+
+def test_correlations_of_the_same_meaning(tmp_path: Path) -> None:
+    """Two of one digest name each other."""
+    again = CORRELATION.replace("829a690e", "729a690e").replace("Correlated", "Further")
+    found = with_tests(tmp_path, GOOD + CORRELATION + again, "- match: something rare\n")
+    assert [one.line for one in found if one.check == "duplicate"] == [30, 48]

@@ -280,7 +280,7 @@ def detection(item: str) -> str:
     ("item", "says"),
     [
         ("f|bogus: a", "Unknown modifier 'bogus'"),
-        ("f|contains: 5", "SigmaContainsModifier incompatible"),
+        ("f|contains: 5", "put the number in quotes"),
         ("f|lt: abc", "SigmaLessThanModifier incompatible"),
         ("f|cidr: 10.0.0.1/8", "Invalid CIDR"),
         ("f|cidr: nonsense", "Invalid CIDR"),
@@ -309,7 +309,7 @@ def detection(item: str) -> str:
         ("f: 100000000000000000000", "too large"),
         ("f: -10108206218330767360", "too large"),
         ("f: {g: h}", "Unsupported type"),
-        ("5: a", "not a valid Sigma rule"),
+        ("5: a", "a field's name is a text: put it in quotes"),
         ("'|fieldref': g", "needs a field"),
         ("'|gt': 5", "needs a field"),
         ("'|exists': true", "must be applied to field"),

@@ -16,12 +16,14 @@ from vedette.cli import main
 HEAD = "title: t\nlogsource:\n  category: test\n"
 
 
-def scan(tmp_path: Path, rules: str, data: bytes, *options: str, name: str = "events.jsonl") -> tuple[list[int], str]:
-    """The lines that match, in order, and what is said on standard error."""
+def scan(
+    tmp_path: Path, rules: str, data: bytes, *options: str, name: str = "events.jsonl", code: int = 0
+) -> tuple[list[int], str]:
+    """The lines that match, in order, and what is said on standard error; ``code`` is the exit code that is due."""
     (tmp_path / "rules.yml").write_text(rules, "utf-8")
     (tmp_path / name).write_bytes(data)
     done = CliRunner().invoke(main, ["scan", "--rules", str(tmp_path / "rules.yml"), *options, str(tmp_path / name)])
-    assert done.exit_code == 0, done.stderr
+    assert done.exit_code == code, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert all(row["kind"] == "detection" for row in rows)
     return [row["line"] for row in rows], done.stderr
@@ -197,7 +199,7 @@ def test_detections(detection: str, matching: list[Any], others: list[Any], tmp_
 )
 def test_what_cannot_run_is_named(item: str, reason: str, tmp_path: Path) -> None:
     """A rule that cannot be judged is refused by its place and a reason; it never silently finds nothing."""
-    _, said = scan(tmp_path, f"{HEAD}detection:\n  s: {{{item}}}\n  condition: s\n", lines({"a": "x"}))
+    _, said = scan(tmp_path, f"{HEAD}detection:\n  s: {{{item}}}\n  condition: s\n", lines({"a": "x"}), code=2)
     assert "not run:" in said
     assert "rules.yml:5:" in said
     assert reason.lower() in said.lower()

@@ -391,7 +391,7 @@ def test_a_broken_rule_at_start(tmp_path: Path) -> None:
     agent.configure(f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n')
     said = vedette("check", "-c", agent.config, code=1)
     assert f"{rules}/bad.yml:" in said.stderr
-    assert "1 run" in said.stdout
+    assert "rules: 1 and 0 correlations run" in said.stdout
     agent.up()
     try:
         assert agent.said("rule_unsupported")[0]["file"].startswith(f"{rules}/bad.yml:")

@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -219,30 +219,30 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
                 until("the pushed bundle to run", lambda: agent.status()["bundle"] == "rules-2")
                 assert agent.status()["rules"]["error"] is None
 
-                def refused(reason: str) -> None:
-                    until(f"the refusal: {reason}", lambda: reason in (agent.status()["rules"]["error"] or ""))
+                def refused(reason: str, offer: Callable[[], object]) -> None:
+                    """What ``offer`` puts on the channel is refused for ``reason``, in the log and in the status."""
+                    before = len(agent.said("bundle_refused"))
+                    offer()
+                    until(f"the refusal: {reason}", lambda: len(agent.said("bundle_refused")) > before)
                     assert reason in agent.said("bundle_refused")[-1]["reason"]
+                    until(f"the status: {reason}", lambda: reason in (agent.status()["rules"]["error"] or ""))
                     assert agent.status()["bundle"] == "rules-2"
 
-                region.announce(first.read_bytes(), version=1)
-                refused("version 1 is older than the installed version 2")
-                region.announce(first.read_bytes(), version=9)
-                refused("installed")
-                region.announce(foreign.read_bytes(), version=3)
-                refused("key")
-                cut = fourth.read_bytes()[:-100]
-                region.announce(cut, version=4, sha256=hashlib.sha256(fourth.read_bytes()).hexdigest())
-                refused("the blob is not what its topic's digest says")
-                region.announce(cut, version=5)
-                refused("zip")
+                older = "version 1 is older than the installed version 2"
+                refused(older, lambda: region.announce(first.read_bytes(), version=1))
+                refused(older, lambda: region.announce(first.read_bytes(), version=9))
+                refused("key", lambda: region.announce(foreign.read_bytes(), version=3))
+                cut, whole = fourth.read_bytes()[:-100], hashlib.sha256(fourth.read_bytes()).hexdigest()
+                reason = "the blob is not what its topic's digest says"
+                refused(reason, lambda: region.announce(cut, version=4, sha256=whole))
+                refused("zip", lambda: region.announce(cut, version=5))
 
             sent = stream.sent
             counts = agent.settled(sent)["inputs"]["in"]
             assert (counts["received"], counts["stored"], counts["judged"]) == (sent, sent, sent)
             agent.kill()
-            agent.up()
-            assert agent.status()["bundle"] == "rules-2"
-            refused("zip")  # what the channel still holds
+            agent.start()
+            refused("zip", agent.ready)  # what the channel still holds
 
             region.announce(fourth.read_bytes(), version=4)
             until("the good bundle to run", lambda: agent.status()["bundle"] == "rules-4")

@@ -39,6 +39,7 @@ FIELDS = (
     *("a", "b", "user", "message", "n.x", "s@1.p", "topic", "hostname", "program", "src_ip", "cs-uri-query"),
     *("value", "peer", "severity", "command", "type", "a1", "name", "proctitle", "SYSCALL", "CommandLine", "Image"),
     *("process.command_line", "source.ip", "msg", "cs-user-agent", "cs-uri-stem", "mnemonic", "deviceVendor", "Data"),
+    *("repeated", "host", "event.code", "cisco_tag", "host.name"),
 )
 
 
@@ -299,14 +300,28 @@ def made(draw: st.DrawFn, fragments: list[str]) -> tuple[str, str]:
     return "auto", f"<189>45: *Nov 20 10:00:00.123 UTC: %SYS-5-CONFIG_I: Configured from {text} by {other} on x"
 
 
+CISCO = (
+    "<187>46: rtr1: *Mar  1 18:46:12.123: %SYS-5-CONFIG_I: ",
+    "%LINEPROTO-5-UPDOWN: ",
+    "<38>Nov 20 10:00:00 ask sshd[7]: ",
+    "<189>Nov 20 10:00:00 ask 46: *Mar  1 18:46:12: %ASA-4-106023: ",
+)
+"""Heads of Cisco's lines, and one of a line that may be folded."""
+
+
 @st.composite
 def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
     """An event in any of the shapes that decoders know; sometimes with bytes that are no UTF-8 in it."""
     text = draw(event_text(fragments))
-    kind = draw(st.integers(0, 15))
+    kind = draw(st.integers(0, 16))
     codec, origin, line = "auto", draw(st.sampled_from(["", "10.1.2.3", "web1"])), text
-    if kind > 10:
+    if kind > 11:
         codec, line = draw(made(fragments))
+    elif kind == 11:
+        text = draw(st.one_of(st.just(text), json_object(fragments)))
+        if draw(st.booleans()):
+            text = f"message repeated {draw(st.sampled_from([5, 15, 4720]))} times: [ {text}]"
+        line = draw(st.sampled_from(CISCO)) + text
     elif kind <= 2:
         line = draw(json_object(fragments))
         codec = draw(st.sampled_from(["auto", "json", "json"]))

@@ -12,6 +12,8 @@ import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -64,7 +66,7 @@ def chunks(events: Iterable[drawn.Drawn], ends_wanted: bool) -> list[tuple[Chunk
 
 
 def found(engine: Engine, batch: Iterable[tuple[Chunk, list[int]]]) -> set[tuple[int, int]]:
-    """(event, rule) of every match; each match once and in order."""
+    """(event, rule) of every match; each match once, those of one event together and in order."""
     result: list[tuple[int, int]] = []
     for chunk, numbers in batch:
         spans, matches = list(chunk.spans()), []
@@ -72,7 +74,9 @@ def found(engine: Engine, batch: Iterable[tuple[Chunk, list[int]]]) -> set[tuple
             number = chunk.index(m.start)
             assert spans[number] == (m.start, m.end)
             matches.append((number, m.rule))
-        assert matches == sorted(matches)
+        runs = [(event, [rule for _, rule in run]) for event, run in groupby(matches, key=itemgetter(0))]
+        assert len({event for event, _ in runs}) == len(runs)
+        assert all(run == sorted(run) for _, run in runs)
         result.extend((numbers[event], rule) for event, rule in matches)
     assert len(result) == len(set(result))
     return set(result)

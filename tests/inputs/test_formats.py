@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.event import LogSource
+from vedette.api import Engine, compile_rules
+from vedette.event import Chunk, LogSource
 from vedette.inputs.aliases import ALIASES, ECS
 from vedette.inputs.codecs import CODECS
 from vedette.inputs.decode import ABSENT, Provenance, Record, from_mapping, guards, possible_source, provenance, record
@@ -260,7 +261,7 @@ def test_error_logs() -> None:
     ("line", "service", "wanted"),
     [
         ('%ASA-4-106023: Deny tcp src out:192.0.2.1/4 dst in:10.0.0.1/22 by access-group "acl" [0x0, 0x0]', "asa",
-         {"src_ip": "192.0.2.1", "dst_port": "22", "mnemonic": "ASA-4-106023", "action": "Deny", "rule_name": "acl"}),
+         {"src_ip": "192.0.2.1", "dst_port": "22", "mnemonic": "106023", "action": "Deny", "rule_name": "acl"}),
         ("%ASA-6-302013: Built inbound TCP connection 7 for out:192.0.2.1/4 (192.0.2.1/4) to in:10.0.0.1/22", "asa",
          {"src_ip": "192.0.2.1", "dst_ip": "10.0.0.1", "message_number": "302013", "protocol": "TCP"}),
         ("%SEC_LOGIN-4-LOGIN_FAILED: Login failed [user: bob] [Source: 192.0.2.1] [localport: 22]", "aaa",
@@ -276,6 +277,113 @@ def test_cisco(line: str, service: str, wanted: dict[str, Any]) -> None:
     assert given_fields(r, wanted) == wanted
     assert r.source.products == {"cisco"}
     assert service in r.source.services
+
+
+BADAUTH = (
+    "<187>45: *Mar  1 18:46:11.123: %IP-TCP-3-BADAUTH: No MD5 digest from 10.0.0.1:179 to 10.0.0.2:11000 tableid - 0"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "keywords"),
+    [
+        (BADAUTH, ["IP-TCP-3-BADAUTH", ":179", "BADAUTH: No MD5"]),
+        ("<187>45: *Mar  1 18:46:11.123: %LDP-3-SOCKET_TCP_PACKET_MD5_AUTHEN_FAIL: peer 10.0.0.1 bad",
+         ["LDP", "SOCKET_TCP_PACKET_MD5_AUTHEN_FAIL"]),
+        ("<189>45: *Mar  1 18:46:11.123: %SYS-5-CONFIG_I: Configured", ["%SYS-5-CONFIG_I", "Configured"]),
+        ("<166>Nov 20 2026 10:00:00 fw1 : %ASA-4-106023: Deny", ["%ASA-4-106023", "ASA-4-106023", "106023"]),
+        ('<189>45: *Mar  1 18:46:11.123: %HA_EM-6-LOG: {"a": "xyz"}', ["HA_EM-6-LOG", "xyz"]),
+    ],
+)  # fmt: skip
+def test_cisco_keywords(line: str, keywords: list[str]) -> None:
+    """A keyword searches Cisco's tag and its message, as one text, and never what precedes them."""
+    texts = list(read(line).keywords())
+    assert all(any(keyword in text for text in texts) for keyword in keywords)
+    assert not any("18:46" in text or "<1" in text for text in texts)
+    assert all(text in line for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("tag", "service"),
+    [
+        ("IP-TCP-3-BADAUTH", "bgp"), ("TCP-6-BADAUTH", "bgp"), ("BGP-3-NOTIFICATION", "bgp"), ("LDP-5-NBRCHG", "ldp"),
+        ("ROUTING-BGP-5-ADJCHANGE", "bgp"), ("ROUTING-LDP-5-NBR_CHANGE", "ldp"), ("AAA-3-BADSERVERTYPE", "aaa"),
+        ("PARSER-5-CFGLOG_LOGGEDCMD", "aaa"), ("MGBL-SYS-5-CONFIG_I", "aaa"), ("HA_EM-6-LOG", "aaa"),
+        ("VSHD-5-VSHD_SYSLOG_CONFIG_I", "aaa"), ("ASA-4-106023", "asa"),
+    ],
+)  # fmt: skip
+def test_cisco_services(tag: str, service: str) -> None:
+    """The facility of a tag, whole or in parts, tells the service."""
+    source = read(f"<189>45: *Nov 20 10:00:00.123 UTC: %{tag}: x").source
+    assert source.products == {"cisco"}
+    assert source.services & {"asa", "aaa", "bgp", "ldp"} == {service}
+
+
+def test_cisco_sigma_rules() -> None:
+    """SigmaHQ's own rules for Cisco, routed by log source, find the lines they are about."""
+    folder = Path(__file__).parents[3] / "shared" / "data" / "sigma" / "rules" / "network" / "cisco"
+    if not folder.exists():
+        pytest.skip("SigmaHQ's rules are not here")
+    lines = {
+        BADAUTH: "Cisco BGP Authentication Failures",
+        "<187>45: rtr1: *Mar  1 18:46:11.123: %LDP-3-SOCKET_TCP_PACKET_MD5_AUTHEN_FAIL: peer 10.0.0.1 bad":
+            "Cisco LDP Authentication Failures",
+        "<189>45: *Mar  1 18:46:11.123: %PARSER-5-CFGLOG_LOGGEDCMD: User:bob  logged command:clear logging":
+            "Cisco Clear Logs",
+        "<189>45: *Mar  1 18:46:11.123: %PARSER-5-CFGLOG_LOGGEDCMD: User:bob  logged command:no aaa new-model":
+            "Cisco Disabling Logging",
+    }  # fmt: skip
+    engine = Engine(compile_rules(folder))
+    for line, title in lines.items():
+        found = engine.judge(Chunk("test", "auto", NOW, f"{line}\n".encode()))
+        assert title in [engine.plan.rules[match.rule].title for match in found]
+
+
+def test_cisco_tag() -> None:
+    """The tag is one field, its parts are others; ECS calls the mnemonic ``event.code``."""
+    r = read("<189>45: *Nov 20 10:00:00.123 UTC: %SYS-5-CONFIG_I: Configured from console by bob on vty0 (10.0.0.5)")
+    names = ("cisco_tag", "cisco_facility", "cisco_severity", "mnemonic", "event.code", "message_number")
+    assert [r.get(name) for name in names] == ["SYS-5-CONFIG_I", "SYS", "5", "CONFIG_I", "CONFIG_I", ABSENT]
+    r = read("<166>Nov 20 2026 10:00:00 fw1 : %ASA-4-106023: Deny")
+    assert [r.get(name) for name in names[3:]] == ["106023"] * 3
+
+
+def test_folded() -> None:
+    """What rsyslog folded has the fields of the message within, how often it came, and both texts for keywords."""
+    r = read(
+        "<38>Nov 20 10:00:00 h sshd[7]: message repeated 5 times: "
+        "[ Failed password for root from 1.1.1.1 port 1 ssh2]\n"
+    )
+    wanted = {"user": "root", "src_ip": "1.1.1.1", "src_port": "1", "repeated": "5", "program": "sshd"}
+    assert given_fields(r, wanted) == wanted
+    assert r.get("message") == r.fields()["message"] == "Failed password for root from 1.1.1.1 port 1 ssh2"
+    assert any("Failed password" in text for text in r.keywords())
+    assert any("message repeated 5 times: [" in text for text in r.keywords())
+    assert "sshd" in r.source.services
+    inner = read('<38>Nov 20 10:00:00 h app[7]: message repeated 2 times: [ {"a": "x]"}]')
+    assert (inner.get("a"), inner.get("repeated")) == ("x]", "2")
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["message repeated 5 times: [ cut", "message repeated 5 times: [", "message repeated 0 times: [ a]",
+     "message repeated 5 times: ]", "so: message repeated 5 times: [ a]", "last message repeated 5 times"],
+)  # fmt: skip
+def test_not_folded(message: str) -> None:
+    """Anything else than the whole of rsyslog's form is the message as it is."""
+    r = read(f"<38>Nov 20 10:00:00 h app[7]: {message}")
+    assert (r.get("message"), r.get("repeated"), list(r.keywords())) == (message, ABSENT, [message])
+
+
+def test_host() -> None:
+    """``host`` is the header's host, unless the event has such a field of its own."""
+    line = "<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user x from 203.0.113.9"
+    assert [read(line).get(name) for name in ("host", "hostname", "host.name")] == ["web1"] * 3
+    assert read("<38>Nov 20 10:00:00 web1 app[7]: a=b host=db1").get("host") == "db1"
+    own = from_mapping({"host": {"ip": "10.0.0.1"}, "b": 1})
+    assert (own.get("host"), own.get("hostname"), own.get("host.ip")) == ({"ip": "10.0.0.1"}, ABSENT, "10.0.0.1")
+    assert from_mapping({"host": None, "hostname": "web1"}).get("host") is None
+    assert provenance("host") is Provenance.ESCAPED_JSON
 
 
 def test_topic_levels() -> None:
@@ -324,6 +432,10 @@ _LINES = [
     SYSMON, CEF, f"<14>Nov 20 10:00:00 fw1 {CEF}", LEEF, NGINX, APACHE,
     "<189>45: *Nov 20 10:00:00.123 UTC: %ASA-4-106023: Deny tcp src out:192.0.2.1/4 dst in:10.0.0.1/22 by access-group",
     "<189>45: *Nov 20 10:00:00.123 UTC: %SEC_LOGIN-4-LOGIN_FAILED: Login failed [user: bob] [Source: 192.0.2.1] [",
+    "<187>46: rtr1: *Mar  1 18:46:12.123: %SYS-5-CONFIG_I: Configured from console by vty2 (10.34.195.36)",
+    "%LINEPROTO-5-UPDOWN: Line protocol on Interface GigabitEthernet0/1, changed state to down",
+    "<38>Nov 20 10:00:00 h sshd[7]: message repeated 5 times: [ Failed password for root from 1.1.1.1 port 1 ssh2]",
+    '<38>Nov 20 10:00:00 h app[7]: message repeated 5 times: [ {"a": "xyz"}]',
     '<189>date=2026-11-20 time=10:00:00 devname="fw1" type=event eventtime=1795168800 a="b c" a=d',
     "a Syslogdate CEF:0|a|b|c|d|e|f|", "node=web1 type=PATH msg=audit(1.2:3): name=2F78",
     *(orjson.dumps(event).decode() for event in _JSON),
@@ -387,6 +499,10 @@ _LONG = {
     "nginx-clients": NGINX.partition("client")[0] + ", client: ",
     "apache": APACHE + ", referer: ",
     "cisco": "<1>Nov 20 10:00:00 h %ASA-4-106023: " + "Deny tcp src a:",
+    "cisco-head": "<1>46: rtr1: ",
+    "cisco-uptime": "<1>46: 3w2d",
+    "cisco-tag": "%A-5-",
+    "folded": "<1>Nov 20 10:00:00 h a: message repeated 5 times: [ ]",
     "words": "a b CEF",
 }
 

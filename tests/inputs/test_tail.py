@@ -160,6 +160,31 @@ def test_rotation_while_stopped(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that leaves its path as the tail starts is found again, and read before the one that took its place."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "one\n")
+        async with tailing(bin, path):
+            await until(lambda: bin.events == [b"one"])
+        append(path, "two\n")
+
+        def look(paths: tuple[str, ...]) -> files.Look:
+            found = files.look(paths)
+            if not (tmp_path / "a.log.1").exists():
+                path.rename(tmp_path / "a.log.1")
+                append(path, "new\n")
+            return found
+
+        monkeypatch.setattr(tail, "look", look)
+        async with tailing(bin, path):
+            await until(lambda: len(bin.events) == 3)
+        assert bin.events == [b"one", b"two", b"new"]
+
+    asyncio.run(scenario())
+
+
 def test_rotated_file_still_matches(tmp_path: Path) -> None:
     """A rotated file that the glob still finds is not read again, neither at once nor after a restart."""
 

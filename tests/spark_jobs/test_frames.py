@@ -80,18 +80,22 @@ def test_what_the_table_holds_is_left_out(spark: SparkSession) -> None:
 
 
 def test_windows_count_alerts_and_what_they_stand_for(spark: SparkSession) -> None:
-    """A fold adds its count to the matches and is no alert; windows begin at whole 5 minutes; a null host is a host."""
+    """A fold adds its count to the matches and is no alert; a detection and a correlation match once, whatever they
+    count; windows begin at whole 5 minutes; a null host is a host."""
     rows = _alerts(
         spark,
         [
             {"event_time": _at("12:00:00")},
             {"event_time": _at("12:04:59.999999")},
             {"event_time": _at("12:04:00"), "kind": "fold", "count": 40},
+            {"event_time": _at("12:04:00"), "kind": "correlation", "count": 5000},
             {"event_time": _at("12:05:00"), "host": None},
-            {"event_time": _at("12:05:00"), "host": None, "count": None},
-            {"event_time": _at("12:05:00"), "level": "low", "count": -7},
-            {"event_time": _at("12:05:00"), "level": "low", "count": (1 << 63) - 1},
-            {"event_time": _at("12:05:00"), "level": "low", "count": (1 << 63) - 1},
+            {"event_time": _at("12:05:00"), "host": None, "count": None, "kind": None},
+            {"event_time": _at("12:05:00"), "host": None, "count": None, "kind": "fold"},
+            {"event_time": _at("12:05:00"), "level": "low", "count": 9},
+            {"event_time": _at("12:05:00"), "level": "low", "count": -7, "kind": "fold"},
+            {"event_time": _at("12:05:00"), "level": "low", "count": (1 << 63) - 1, "kind": "fold"},
+            {"event_time": _at("12:05:00"), "level": "low", "count": (1 << 63) - 1, "kind": "fold"},
         ],
     )
     got = {
@@ -99,9 +103,9 @@ def test_windows_count_alerts_and_what_they_stand_for(spark: SparkSession) -> No
         for r in frames.windows(rows).collect()
     }
     assert got == {
-        ("12:00", "h", "high"): (2, 42, "2026-11-20"),
-        ("12:05", None, "high"): (2, 2, "2026-11-20"),
-        ("12:05", "h", "low"): (3, 2 * frames.MAX_COUNT, "2026-11-20"),
+        ("12:00", "h", "high"): (3, 43, "2026-11-20"),
+        ("12:05", None, "high"): (2, 3, "2026-11-20"),
+        ("12:05", "h", "low"): (1, 1 + 2 * frames.MAX_COUNT, "2026-11-20"),
     }
 
 

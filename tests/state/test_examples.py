@@ -164,6 +164,17 @@ def test_each_kind(
         assert kind in found[0]["fields"]
 
 
+def test_times_without_a_year(tmp_path: Path) -> None:
+    """A time field written as in a syslog header: its year comes from the file's own time, as a header's does."""
+    events = [{**login(0, 4625), "t": f"Jan  1 00:0{i}:00"} for i in range(10)]
+    events.append({**login(0, 4624), "t": "Jan  1 00:10:00"})
+    assert len(scan(tmp_path, LOGINS, events)[0]) == 1
+    events[-1]["t"] = "Jan  1 00:30:00"
+    assert scan(tmp_path, LOGINS, events)[0] == []
+    events[-1]["t"] = "Jan 99 00:10:00"
+    assert "1 matches, because the field 't' of the event holds no time" in scan(tmp_path, LOGINS, events)[1].stderr
+
+
 @pytest.mark.parametrize("unit", [1, 1000, 1_000_000, 1_000_000_000])
 @pytest.mark.parametrize("begin", [0, 1_790_000_000])
 def test_time_fields(tmp_path: Path, unit: int, begin: int) -> None:

@@ -158,8 +158,8 @@ class BundleDir:
         return None
 
     def _refuse(self, name: str, reason: str) -> BundleRefused:
-        self.refused = f"{name}: {reason}"
         log.error(Log.BUNDLE_REFUSED, bundle=name, reason=reason, current=str(self.current() or "none"))
+        self.refused = f"{name}: {reason}"  # last: another thread shows it, and then the log has it
         return BundleRefused(reason)
 
     def _linked(self, link: str) -> Path | None:

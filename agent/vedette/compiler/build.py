@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vedette.compiler import plan as plans
 from vedette.compiler import sigma
-from vedette.compiler.ir import Rule
+from vedette.compiler.cases import is_test
+from vedette.compiler.ir import And, Expr, Rule
 from vedette.compiler.literals import Cost, candidates, guess
 from vedette.compiler.pipelines import NONE, Pipelines
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation
-from vedette.compiler.ruleset import RuleSet
+from vedette.compiler.ruleset import Filter, RuleSet
 from vedette.engine.prefilter import measured
 
 MAX_SAMPLE = 16 << 20
 """Bytes of a sample that are looked at."""
+
+
+def files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The rule files at ``paths``: files as given, folders recursively.
+
+    Test events are left out, also where they are named, as a shell's ``*.yml`` names them. Raises FileNotFoundError for
+    a path that does not exist, and when nothing but test events is named.
+    """
+    paths = list(paths)
+    named = [path for path in paths if not is_test(path)]
+    if paths and not named:
+        raise FileNotFoundError(f"{paths[0]}: holds test events: give the rule file beside it, or the folder")
+    return sigma.rule_files(named)
+
+
+def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
+    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these."""
+    return sigma.load(files(paths), pipelines)
 
 
 def build(paths: Iterable[Path], *, sample: bytes = b"", pipelines: Pipelines = NONE) -> Plan:
@@ -25,7 +44,7 @@ def build(paths: Iterable[Path], *, sample: bytes = b"", pipelines: Pipelines = 
     ``sample``: lines of the traffic to be judged, for choosing rare literals; without it their rareness is guessed.
     Raises FileNotFoundError for a path that does not exist.
     """
-    return from_rules(sigma.load(paths, pipelines), sample=sample)
+    return from_rules(load(paths, pipelines), sample=sample)
 
 
 def from_text(text: str, *, sample: bytes = b"", pipelines: Pipelines = NONE) -> Plan:
@@ -45,6 +64,24 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
             literals |= candidates(rule.expr, rules.predicates)
         cost = measured(literals, sample[:MAX_SAMPLE])
     return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations)
+
+
+def filters_of(rules: RuleSet, rule_id: str) -> list[Filter]:
+    """The filters that are part of a rule, in the order in which they were joined to it."""
+    return [one for one in rules.filters if rule_id in one.joined]
+
+
+def name_of(one: Filter) -> str:
+    """A filter for people: title and place."""
+    return f"filter '{one.parsed.title}' ({one.path}:{one.line})"
+
+
+def part_names(rules: RuleSet, rule: Rule) -> dict[Expr, str]:
+    """What authors call the parts of a rule: its search identifiers, and the filters joined to it."""
+    names, filters = sigma.named(rules, rule.id), filters_of(rules, rule.id)
+    if filters and isinstance(rule.expr, And):  # joining puts a filter's condition behind all others
+        names |= {part: name_of(one) for one, part in zip(filters, rule.expr.args[-len(filters) :], strict=True)}
+    return names
 
 
 def described(plan: Plan) -> list[dict[str, object]]:

@@ -25,12 +25,21 @@ import yaml
 
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
+from vedette.compiler.relation import Correlation
 from vedette.engine.selftest import Case, Sequence, Timed
 from vedette.inputs.decode import CODECS
 from vedette.inputs.values import time_of
 
 _KEYS = {"raw", "event", "codec", "topic"}
 _OUTCOMES = {"match", "no_match", "sequence"}
+
+
+_ENDINGS = (".test.yml", ".test.yaml")
+
+
+def is_test(path: Path) -> bool:
+    """Whether ``path`` is named as a file of test events."""
+    return path.name.endswith(_ENDINGS) and not path.is_dir()
 
 
 def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
@@ -48,25 +57,38 @@ def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
 
 
 def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
-    """The timed cases of correlations beside their files, and what is wrong with them."""
+    """The timed cases of correlations beside their files, and what is wrong with them; also what ``load`` cannot see:
+    items about a rule that is not in the file, and files beside correlations alone."""
     found: list[Sequence] = []
     mistakes: list[str] = []
-    for path in dict.fromkeys(c.path for c in plan.correlations):
+    ruled = {rule.path for rule in plan.rules}
+    for path in dict.fromkeys([*ruled, *(c.path for c in plan.correlations)]):
         here = [c for c in plan.correlations if c.path == path]
-        for item, where in _items(path, []):
-            if not isinstance(item, Mapping) or "sequence" not in item:
-                continue
-            if "rule" in item:
-                meant = [c for c in here if item["rule"] in (c.id, c.title)]
-            else:
-                meant = [c for c in here if c.id not in plan.silent]
+        known = {name for one in plan.rules if one.path == path for name in (one.id, one.title)}
+        known |= {name for c in here for name in (c.id, c.title)}
+        known |= {name for one in plan.refused if one.path == path for name in (one.rule_id, one.title)}
+        for item, where in _items(path, [] if path in ruled else mistakes):
             try:
-                if len(meant) != 1:
-                    raise ValueError("which correlation? Say it by 'rule': its id or title")
-                found.append(_sequence(meant[0].id, item, where))
+                if isinstance(item, Mapping) and "rule" in item and item["rule"] not in known:
+                    raise ValueError(f"rule: nothing in the file has the id or title {item['rule']!r:.80}")
+                if isinstance(item, Mapping) and "sequence" in item:
+                    found.append(_sequence(_meant(plan, here, item), item, where))
+                elif path not in ruled:
+                    raise ValueError("expects 'sequence': there are only correlations in the file")
             except (ValueError, TypeError) as error:
                 mistakes.append(f"{where}: {error}")
     return found, mistakes
+
+
+def _meant(plan: Plan, here: Iterable[Correlation], item: Mapping[str, Any]) -> str:
+    """The id of the correlation that a sequence is about; raises ValueError."""
+    if "rule" in item:
+        meant = [c for c in here if item["rule"] in (c.id, c.title)]
+    else:
+        meant = [c for c in here if c.id not in plan.silent]
+    if len(meant) != 1:
+        raise ValueError("which correlation? Say it by 'rule': its id or title")
+    return meant[0].id
 
 
 def tested(plan: Plan, cases: Iterable[Case], timed: Iterable[Sequence]) -> set[str]:
@@ -88,9 +110,9 @@ def _about(item: Any, rule_id: str, title: str) -> bool:
 
 def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:
     """The items of the test file beside a rule's file, each with its place."""
-    path = Path(rule_path)
-    path = path.with_name(path.stem + ".test.yml")
-    if path.exists():
+    for path in (Path(rule_path).with_name(Path(rule_path).stem + ending) for ending in _ENDINGS):
+        if not path.exists():
+            continue
         try:
             text = path.read_text("utf-8")
             items, nodes = yaml.safe_load(text), yaml.compose(text)

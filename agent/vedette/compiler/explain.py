@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, as_shown, tests
+from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, Rule, as_shown, tests
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation, Kind
 from vedette.engine.match import Engine
@@ -14,6 +14,8 @@ from vedette.inputs.decode import ABSENT, Record, record
 
 MAX_SHOWN = 200
 """Characters of a value."""
+MAX_LISTED = 20
+"""Rules that a filter is joined to."""
 
 _WORDS = {
     Op.EXACT: "is",
@@ -58,12 +60,15 @@ def described(p: Predicate) -> str:
     return f"{name} {_WORDS[p.op]} {value}" + (" (case matters)" if p.cased and p.op is not Op.REGEX else "")
 
 
-def rule(engine: Engine, number: int) -> Iterator[str]:
-    """What a rule is made of: its predicates with group and bit, and the prefilter's literals."""
+def rule(engine: Engine, number: int, filters: Iterable[str] = ()) -> Iterator[str]:
+    """What a rule is made of: its predicates with group and bit, the ``filters`` joined to it (a name each), the
+    prefilter's literals, and the correlations that look at it."""
     plan = engine.plan
     one, chosen = plan.rules[number], plan.literals[number]
     yield f"{one.title} ({one.id}), level {one.level}"
     yield f"  {one.path}:{one.line}, log source {'/'.join(one.logsource)}, meaning {one.digest[:12]}"
+    for joined in filters:
+        yield f"  joined to it: {joined}"
     slow = set(engine.evaluator.fallback)
     for index in dict.fromkeys(tests(one.expr)):
         predicate, place = plan.predicates[index], engine.evaluator.place(index)
@@ -75,6 +80,25 @@ def rule(engine: Engine, number: int) -> Iterator[str]:
     else:
         told = ", ".join(map(_quoted, sorted(chosen)))
         yield f"  literals, one of which is in every event it matches: {told}"
+    yield from _looked_at(plan, one.id)
+
+
+def filter_(name: str, rules: Sequence[Rule]) -> Iterator[str]:
+    """What a filter works on: the ``rules`` that it is joined to."""
+    yield name
+    yield from (f"  joined to {one.title} ({one.path}:{one.line})" for one in rules[:MAX_LISTED])
+    if len(rules) > MAX_LISTED:
+        yield f"  … and to {len(rules) - MAX_LISTED} more"
+    if not rules:
+        yield "  joined to no rule: none that it names is there and of its log source"
+
+
+def _looked_at(plan: Plan, rule_id: str) -> Iterator[str]:
+    for one in plan.correlations:
+        if any(slot.rule_id == rule_id for slot in one.slots):
+            yield f"  looked at by the correlation {one.title} ({one.id})"
+    if rule_id in plan.silent:
+        yield "  makes no alerts: only correlations look at it (generate: true would change that)"
 
 
 def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
@@ -100,8 +124,31 @@ def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
         yield "  decided when an event arrives"
     else:
         yield "  decided when its window is over and state.max_lateness has passed"
-    if c.id in plan.silent:
-        yield "  makes no alerts: only correlations look at it"
+    yield from _looked_at(plan, c.id)
+
+
+def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str, *, origin: str = "") -> Iterator[str]:
+    """Which of a correlation's rules match one event, in which group it counts, and what it adds."""
+    event = record(raw, codec, origin=origin)
+    numbers = {rule.id: number for number, rule in enumerate(engine.plan.rules)}
+    below = {one.id: one for one in engine.plan.correlations}
+    yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
+    for i, slot in enumerate(c.slots):
+        if slot.correlation:
+            yield f"  rule {i}: {below[slot.rule_id].title} is a correlation: one event does not tell"
+            continue
+        number = numbers[slot.rule_id]
+        truth = _truth(engine, engine.plan.rules[number].expr, event)
+        verdict = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}[truth]
+        yield f"  rule {i}: {engine.plan.rules[number].title}: {verdict}"
+        if truth:
+            for what, fields in (("in the group", c.group_by), ("adds", c.field)):
+                told = ", ".join(_shown(slot.field(name), event) for name in fields)
+                if told:
+                    yield f"    {what} {told}"
+            lacking = [slot.field(name) for name in c.group_by if event.get(slot.field(name)) in (ABSENT, None)]
+            if lacking:
+                yield f"    so it is in no group and does not count: {', '.join(lacking)}"
 
 
 def on_event(

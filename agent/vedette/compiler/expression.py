@@ -190,7 +190,7 @@ def _exact(value: SigmaNumber) -> int | float:
     """The number; raises Unsupported for a whole number beyond 64 bits."""
     number = value.number
     if isinstance(number, int) and not -(2**63) <= number < 2**64:
-        raise Unsupported(f"the number {number:.17g} is too large: put it in quotes")
+        raise Unsupported(f"the number {number} is too large: put it in quotes")
     return number
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from sigma.correlations import SigmaCorrelationRule
 from sigma.exceptions import SigmaError, SigmaRuleLocation
 from sigma.rule import SigmaRule
 from sigma.rule.attributes import SigmaRelatedType, SigmaStatus
@@ -20,16 +21,16 @@ from sigma.validation import SigmaValidator
 from sigma.validators.base import SigmaValidationIssue, SigmaValidationIssueSeverity
 from sigma.validators.core import validators
 
-from vedette.compiler import reach
-from vedette.compiler.cases import load as load_cases
+from vedette.compiler import cases, reach
+from vedette.compiler.build import files
 from vedette.compiler.documents import RuleLoader, child, collected
 from vedette.compiler.explain import described
 from vedette.compiler.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.compiler.literals import Cost, required
 from vedette.compiler.pipelines import POLICY
 from vedette.compiler.plan import Plan
+from vedette.compiler.relation import Correlation
 from vedette.compiler.ruleset import RuleSet
-from vedette.compiler.sigma import rule_files
 from vedette.engine.evaluate import Evaluator
 
 HOT = 0.05
@@ -69,7 +70,9 @@ class Written(NamedTuple):
     node: Any
     document: dict[str, Any]
     rule: Rule | None
-    """What it was compiled to; None when it was not."""
+    """What it was compiled to; None when it was not, or is no detection."""
+    correlation: Correlation | None = None
+    """What it was compiled to; None when it was not, or is no correlation."""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -97,7 +100,7 @@ class Set(NamedTuple):
     cost: Cost | None
     evaluator: Evaluator
     tested: set[str]
-    by_digest: dict[str, list[Rule]]
+    by_digest: dict[str, list[Rule | Correlation]]
 
 
 Found = Iterator[tuple[Severity, tuple[int, int], str]]
@@ -113,16 +116,18 @@ def lint(
     """
     paths = list(paths)
     written = list(_read(paths, plan))
-    cases, mistakes = load_cases(plan.rules)
-    by_digest: dict[str, list[Rule]] = {}
-    for rule in plan.rules:
+    tests, mistakes = cases.load(plan.rules)
+    timed, more = cases.sequences(plan)
+    by_digest: dict[str, list[Rule | Correlation]] = {}
+    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
+    for rule in every:
         by_digest.setdefault(rule.digest, []).append(rule)
-    tested = {case.rule_id for case in cases}
+    tested = cases.tested(plan, tests, timed)
     everything = Set(rules, plan, written, cost, Evaluator(plan), tested, by_digest)
     findings = [
         Finding(Severity.ERROR, "refused", r.path, r.line, r.column, r.title, r.reason, r.hint) for r in plan.refused
     ]
-    findings += [Finding(Severity.ERROR, "tests", *_split(mistake)) for mistake in mistakes]
+    findings += [Finding(Severity.ERROR, "tests", *_split(mistake)) for mistake in (*mistakes, *more)]
     for one in written:
         for name, check in CHECKS.items():
             for severity, (line, column), message in check(everything, one):
@@ -136,15 +141,16 @@ def lint(
 
 def _split(mistake: str) -> tuple[str, int, int, str, str]:
     """A mistake of a test file as path, line, column, title and message."""
-    path, _, rest = mistake.partition(".yml:")
-    line, _, message = rest.partition(":")
-    return (f"{path}.yml", int(line), 0, "", message.strip()) if line.isdigit() else (f"{path}.yml", 1, 0, "", rest)
+    found = re.match(r"(?s)(.*?\.ya?ml):(?:(\d+):)? ?(.*)", mistake)
+    path, line, message = found.groups() if found is not None else (mistake, None, mistake)
+    return path, int(line or 1), 0, "", message
 
 
 def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
     """The documents that are YAML mappings; others are refused already."""
     compiled = {(rule.path, rule.line): rule for rule in plan.rules}
-    for path in rule_files(paths):
+    related = {(one.path, one.line): one for one in plan.correlations}
+    for path in files(paths):
         name = str(path).encode("utf-8", "replace").decode()
         try:
             loader = RuleLoader(path.read_bytes())
@@ -154,7 +160,8 @@ def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
             for node, _ in collected(nodes):
                 document = loader.construct_document(node) if node is not None else None
                 if isinstance(document, dict):
-                    yield Written(name, node, document, compiled.get((name, node.start_mark.line + 1)))
+                    place = (name, node.start_mark.line + 1)
+                    yield Written(name, node, document, compiled.get(place), related.get(place))
         except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
             continue
 
@@ -162,20 +169,24 @@ def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
 def _validated(written: Iterable[Written]) -> Iterator[Finding]:
     """pySigma's findings, at the parts of the rules that they are about."""
     validator = SigmaValidator(OFFLINE.values())
-    parsed_rules: list[tuple[SigmaRule, Written]] = []
+    parsed_rules: list[tuple[SigmaRule | SigmaCorrelationRule, Written]] = []
     issues: list[SigmaValidationIssue] = []
     for one in written:
-        if "detection" not in one.document or one.rule is None:
-            continue
         location = SigmaRuleLocation(Path(one.path), one.place[0])
-        parsed = SigmaRule.from_dict(one.document, collect_errors=True, source=location, policy=POLICY)
+        parsed: SigmaRule | SigmaCorrelationRule
+        if one.correlation is not None:
+            parsed = SigmaCorrelationRule.from_dict(one.document, collect_errors=True, source=location)
+        elif one.rule is not None:
+            parsed = SigmaRule.from_dict(one.document, collect_errors=True, source=location, policy=POLICY)
+        else:
+            continue
         for error in parsed.errors:  # of what is no meaning: else the rule would not have been compiled
             key = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
             title, message = str(one.document.get("title", "")), str(error.args[0] if error.args else error)
             yield Finding(Severity.WARNING, "metadata", one.path, *one.at(key), title, message)
         parsed_rules.append((parsed, one))
         try:
-            issues += validator.validate_rule(parsed)
+            issues += validator.validate_rule(parsed)  # type: ignore[arg-type]  # its validators take both
         except (SigmaError, AttributeError, TypeError, ValueError) as error:
             yield Finding(Severity.NOTE, "validator", one.path, *one.place, "", f"pySigma's validators fail: {error}")
     issues += validator.finalize()
@@ -211,7 +222,7 @@ def _finding(issue: SigmaValidationIssue, one: Written) -> Finding:
 
 
 def _metadata(all: Set, one: Written) -> Found:
-    if "detection" not in one.document:
+    if "detection" not in one.document and "correlation" not in one.document:
         return
     for key in ("id", "status", "level", "falsepositives", "description"):
         if not one.document.get(key):
@@ -219,8 +230,10 @@ def _metadata(all: Set, one: Written) -> Found:
 
 
 def _tests(all: Set, one: Written) -> Found:
-    if one.rule is not None and one.rule.id not in all.tested:
-        yield Severity.NOTE, one.place, "no test events beside it (NAME.test.yml)"
+    made = one.rule or one.correlation
+    if made is not None and made.id not in all.tested:
+        what = "no test events" if one.correlation is None else "no sequence of test events"
+        yield Severity.NOTE, one.place, f"{what} beside it (NAME.test.yml)"
 
 
 def _attack(all: Set, one: Written) -> Found:
@@ -298,12 +311,13 @@ def _source(all: Set, one: Written) -> Found:
 
 
 def _duplicate(all: Set, one: Written) -> Found:
-    if one.rule is not None:
-        for other in all.by_digest[one.rule.digest]:
-            if other.id != one.rule.id:
+    made = one.rule or one.correlation
+    if made is not None:
+        for other in all.by_digest[made.digest]:
+            if other.id != made.id:
                 yield (
                     Severity.WARNING,
-                    one.at("detection"),
+                    one.at("detection" if one.correlation is None else "correlation"),
                     f"same meaning as {other.path}:{other.line} ({other.title})",
                 )
 

@@ -123,11 +123,15 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
         except (SigmaError, Unsupported) as error:
             at, column = place_at_fault(node, document, error) or (line, column)
             reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
+            if re.search(r"incompatible to value type of '[-0-9.e+]+'$", reason):
+                reason += ": put the number in quotes if it is a text"
             rules.refused.append(Refusal(path, at, rule_id, title, reason, column, getattr(error, "hint", "")))
         except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
             at, column = place_at_fault(node, document, error) or (line, column)
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
+            if isinstance(error, AttributeError) and "no attribute 'split'" in str(error):
+                reason = "not a valid Sigma rule: a field's name is a text: put it in quotes"
             rules.refused.append(Refusal(path, at, rule_id, title, reason[:300], column))
 
 

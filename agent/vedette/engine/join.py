@@ -1,100 +1,356 @@
-"""Audit records of one event, brought together: several lines of a chunk judged as one.
+"""Audit records of one event, brought together: several events of the raw log judged as one.
 
 ``auditd`` writes an event as several records with one id (``inputs/formats/auditd.py``); a rule may ask for the
-argument in one and the file in another. The records of a chunk that have the same id, origin and host and begin
-within ``MAX_BYTES`` of the first, at most ``MAX_RECORDS``, are one event: its text is the records', each on its line,
-its place that of the first. A hit in any record is a hit of the event, with the rules of all hits; it is judged once.
-Which records belong together depends on the chunk alone, not on what was hit.
+argument in one and the file in another. Records of one input, origin, host and id are one event: its text is the
+records', each on its line, its place that of the first. A hit in any record is a hit of the event, with the rules of
+all hits; it is judged once, when it is complete. Events are judged in the order in which they are complete.
 
-Records in different chunks are not joined: each chunk judges what it holds.
+An event is **open** from its first record on; it is complete
+
+* with a record that is the last of an event or stands alone (``auditd.ends``), or its ``MAX_RECORDS``-th, or when it
+  has come to ``MAX_BYTES``; a record that would make it longer is the first of another;
+* when more than ``HOLD`` has gone by since its first record (``advance``), by the receipts of frames of all inputs, and
+  by the agent's clock while none comes. A gap between two of them counts for ``GAP`` at most: while the agent was down,
+  no record could come;
+* as the oldest of more than ``MAX_OPEN`` open ones, or of ``HELD_BYTES``. It is judged as it is: none is dropped.
+
+Which records belong together is thus a function of the records and their receipts: of no hit, and not of how the log
+is cut into frames. What is open at a frame's end is remembered (``delta`` and ``load``, by ``state/memory.py`` with
+the cursor), text and all, so the cursor goes on and a segment may be deleted.
+
+**Where the cursor may stand.** ``events`` gives an event before it forgets it, and before it has taken the record that
+completes it, which begins at ``Joined.at``. So until the next one is asked for, what is remembered is as of ``at``.
+
+A ``Joiner`` that meets no record costs a search for ``audit(`` in each frame.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from vedette.engine.prefilter import Candidate
-from vedette.event import Chunk
+from vedette.event import Chunk, Frame
 from vedette.inputs import syslog
 from vedette.inputs.formats import auditd
-from vedette.inputs.formats.table import format_at
 
 MAX_BYTES = 64 << 10
 MAX_RECORDS = 64
+HOLD = 2_000_000
+"""Microseconds for which an event waits for further records."""
+GAP = 1_200_000
+MAX_OPEN = 1024
+HELD_BYTES = 1 << 20
+"""Of all open events."""
+GATHER_BYTES = 1 << 20
+"""Of the log, in which ``gather`` looks for the records of an event."""
 
 CODECS = frozenset({"auto", "syslog", "auditd"})
 """Codecs whose events may be audit records."""
 
+RulesOf = Callable[[Chunk], frozenset[int]]
+"""The rules that some event of a chunk may match."""
+
+_NONE: frozenset[int] = frozenset()
+
 
 class Joined(NamedTuple):
-    """An event of one or several records: ``chunk.data[start:end]`` is the first, ``raw`` all of them."""
+    """An event of one or several records: ``frame.chunk.data[start:end]`` is the first, ``raw`` all of them.
 
+    ``at``: where in the frame under way the cursor stands until the event is judged. ``frame`` is that frame, or when
+    the first record lies before it, one made of the event alone, of which only the first record is in its place.
+    """
+
+    frame: Frame
     start: int
     end: int
     rules: frozenset[int]
     raw: bytes
+    at: int
 
 
-def joined(chunk: Chunk, candidates: Iterable[Candidate]) -> Iterator[Joined]:
-    """The events to judge, in order: ``candidates``, those of one audit event as one."""
-    data = chunk.data
-    if chunk.codec not in CODECS or b"audit(" not in data:
-        for start, end, rules in candidates:
-            yield Joined(start, end, rules, data[start:end])
-        return
-    first_of, members = _groups(chunk)
-    found: dict[int, Candidate] = {}
-    for candidate in candidates:
-        start = first_of.get(candidate.start, candidate.start)
-        known = found.get(start)
-        if known is not None:
-            found[start] = known._replace(rules=known.rules | candidate.rules)
-        elif start == candidate.start:
-            found[start] = candidate
+class _Part(NamedTuple):
+    """An audit record, ``data[start:end]`` of a chunk; ``last``: it completes its event."""
+
+    start: int
+    end: int
+    key: tuple[str, str, str, bytes]
+    """Input, origin, host, id."""
+    last: bool
+
+
+@dataclass(slots=True)
+class _Open:
+    """An event that may get further records."""
+
+    key: tuple[str, str, str, bytes]
+    offset: int
+    codec: str
+    received_at: int
+    flags: int
+    """Place, receipt and flags of the first record."""
+    opened: int
+    """``Joiner.running`` at it."""
+    records: list[bytes]
+    size: int
+    rules: frozenset[int]
+    """Of the hits; only known while all records are in one frame, the one at ``within``."""
+    within: int
+
+
+class Joiner:
+    """See the module's text. One for each stream of frames, whose offsets must ascend."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[str, str, str, bytes], _Open] = OrderedDict()
+        """By the offset of the first record."""
+        self.bytes = 0
+        self.evicted = 0
+        """Judged before their time, for lack of room."""
+        self.now = 0
+        """Receipt of the last frame."""
+        self.running = 0
+        """Microseconds gone by, without what gaps have beyond ``GAP``."""
+        self._moved = False
+        self._changed: dict[int, _Open | None] = {}
+        self._told: set[int] = set()
+        """Offsets of open events that a delta has told of."""
+
+    def __len__(self) -> int:
+        """Open events."""
+        return len(self._open)
+
+    def offsets(self) -> list[int]:
+        """Where the open events begin, ascending."""
+        return [one.offset for one in self._open.values()]
+
+    # --- judging
+
+    def advance(self, now: int) -> None:
+        """Time has come to ``now``, by a frame or by nothing; a clock that was set back goes on from there."""
+        gap = now - self.now
+        if gap > 0 or gap < -HOLD:
+            self.running += max(0, min(gap, GAP))
+            self.now, self._moved = now, True
+
+    def events(
+        self, frame: Frame, candidates: Iterable[Candidate], rules_of: RulesOf, first: int = 0
+    ) -> Iterator[Joined]:
+        """The events to judge: of ``candidates`` those that begin at ``first`` or later, audit records joined.
+
+        Must be asked to its end, or not at all: what is open afterwards is as of the frame's end.
+        """
+        chunk = frame.chunk
+        data = chunk.data
+        if chunk.codec not in CODECS or b"audit(" not in data:
+            for start, end, rules in candidates:
+                if start >= first:
+                    yield Joined(frame, start, end, rules, data[start:end], start)
+            return
+        hits = iter(candidates)
+        hit = next(hits, None)
+        opened = self._open
+        for start, end, key, last in _parts(chunk, first):
+            while hit is not None and hit.start < start:
+                if hit.start >= first:
+                    yield Joined(frame, *hit, data[hit.start : hit.end], hit.start)
+                hit = next(hits, None)
+            rules = _NONE
+            if hit is not None and hit.start == start:
+                rules, hit = hit.rules, next(hits, None)
+            group, size = opened.get(key), end - start
+            if group is not None and group.size + size > MAX_BYTES:
+                if (event := self._event(group, rules_of, frame, start)) is not None:
+                    yield event
+                self._close(group)
+                group = None
+            if group is None and (last or size >= MAX_BYTES):
+                if rules:
+                    yield Joined(frame, start, end, rules, data[start:end], start)
+                continue
+            if group is not None and (last or len(group.records) + 1 >= MAX_RECORDS):
+                if (event := self._event(group, rules_of, frame, start, data[start:end], rules)) is not None:
+                    yield event
+                self._close(group)
+                continue
+            while opened and (self.bytes + size > HELD_BYTES or (group is None and len(opened) >= MAX_OPEN)):
+                oldest = next(iter(opened.values()))
+                if (event := self._event(oldest, rules_of, frame, start)) is not None:
+                    yield event
+                self._close(oldest)
+                self.evicted += 1
+                if oldest is group:
+                    group = None
+            if group is None:
+                place = frame.offset + start, chunk.codec, chunk.received_at, int(chunk.flags(start)), self.running
+                group = opened[key] = _Open(key, *place, [], 0, _NONE, frame.offset)
+            group.records.append(data[start:end])
+            group.size += size
+            group.rules |= rules
+            self.bytes += size
+            self._changed[group.offset] = group
+        while hit is not None:
+            if hit.start >= first:
+                yield Joined(frame, *hit, data[hit.start : hit.end], hit.start)
+            hit = next(hits, None)
+
+    def due(self, rules_of: RulesOf, *, rest: bool = False) -> Joined | None:
+        """The oldest event when its time is over (or in any case: ``rest``), else None.
+
+        The same is given again until ``judged`` is called.
+        """
+        while self._open:
+            group = next(iter(self._open.values()))
+            if self.running - group.opened <= HOLD and not rest:
+                return None
+            if (event := self._event(group, rules_of)) is not None:
+                return event
+            self._close(group)
+        return None
+
+    def judged(self) -> None:
+        """What ``due`` has given is judged."""
+        self._close(next(iter(self._open.values())))
+
+    def _event(
+        self, group: _Open, rules_of: RulesOf, frame: Frame | None = None, at: int = 0, record: bytes | None = None,
+        rules: frozenset[int] = _NONE,
+    ) -> Joined | None:  # fmt: skip
+        """``group`` and ``record``, which has hits of ``rules``, as one event; None when no rule can match it."""
+        records = group.records if record is None else [*group.records, record]
+        start, size = 0, len(records[0])
+        if frame is not None and group.within == frame.offset:
+            start, rules = group.offset - frame.offset, group.rules | rules
         else:
-            found[start] = Candidate(*members[start][0], candidate.rules)
-    for start in sorted(found):
-        _, end, rules = found[start]
-        lines = members.get(start)
-        yield Joined(start, end, rules, data[start:end] if lines is None else b"\n".join(data[s:e] for s, e in lines))
+            input, origin, _, _ = group.key
+            ends = array("I", accumulate(map(len, records)))
+            marks = ((0, group.flags),) if group.flags else ()
+            data = b"".join(records)
+            chunk = Chunk(input, group.codec, group.received_at, data, ends, (origin,), marks=marks)
+            frame, rules = Frame(group.offset, chunk), rules_of(chunk)
+        return Joined(frame, start, start + size, rules, b"\n".join(records), at) if rules else None
+
+    def _close(self, group: _Open) -> None:
+        del self._open[group.key]
+        self.bytes -= group.size
+        if group.offset in self._told:
+            self._changed[group.offset] = None
+        else:
+            self._changed.pop(group.offset, None)
+
+    # --- remembering
+
+    @property
+    def changed(self) -> bool:
+        """Whether ``delta`` has something to tell."""
+        return bool(self._changed) or (self._moved and bool(self._open))
+
+    def delta(self) -> list[Any]:
+        """For msgpack, what changed since the last call: ``[[now, running, evicted], [[offset, event or None], …]]``;
+        None: judged. An event: ``[input, origin, host, id, codec, received_at, flags, opened, records]``."""
+        rows: list[Any] = []
+        for offset, group in self._changed.items():
+            if group is None:
+                self._told.discard(offset)
+                rows.append([offset, None])
+            else:
+                self._told.add(offset)
+                place = group.codec, group.received_at, group.flags, group.opened
+                rows.append([offset, [*group.key, *place, group.records]])
+        self._changed, self._moved = {}, False
+        return [[self.now, self.running, self.evicted], rows]
+
+    def load(self, data: list[Any]) -> None:
+        """Take over what ``delta`` gave, in its order."""
+        (self.now, self.running, self.evicted), rows = data
+        by_offset = {group.offset: group for group in self._open.values()}
+        for offset, row in rows:
+            if (old := by_offset.pop(offset, None)) is not None and row is None:
+                del self._open[old.key]
+                self._told.discard(offset)
+            elif row is not None:
+                input, origin, host, record_id, codec, received_at, flags, opened, records = row
+                key, size = (input, origin, host, record_id), sum(map(len, records))
+                group = _Open(key, offset, codec, received_at, flags, opened, records, size, _NONE, -1)
+                self._open[group.key] = by_offset[offset] = group
+                self._told.add(offset)
+        self.bytes = sum(group.size for group in self._open.values())
 
 
-def _groups(chunk: Chunk) -> tuple[dict[int, int], dict[int, list[tuple[int, int]]]]:
-    """Start of record to start of its event's first record; and the events of several records, by that start."""
-    data, origin_of = chunk.data, chunk.origin_of
-    open_groups: dict[tuple[bytes, str, int], list[tuple[int, int]]] = {}
-    groups: list[list[tuple[int, int]]] = []
-    number = at = done = 0
-    while (at := data.find(b"audit(", at)) >= 0:
-        start, end = chunk.bounds(at)
-        record_id, host = _identity(data[start:end])
-        if record_id is not None:
-            origin = 0
-            if origin_of is not None:
-                if chunk.ends is None:
-                    number, done = number + data.count(b"\n", done, start), start
-                    origin = origin_of[number]
-                else:
-                    origin = origin_of[bisect_right(chunk.ends, start)]
-            key = (record_id, host, origin)
-            group = open_groups.get(key)
-            if group is None or start - group[0][0] > MAX_BYTES or len(group) >= MAX_RECORDS:
-                group = open_groups[key] = []
-                groups.append(group)
-            group.append((start, end))
+def gather(frames: Iterable[Frame], offset: int) -> bytes | None:
+    """The text of the audit event whose first record lies at ``offset``; None when no record does.
+
+    ``frames``: the log from there on. Records that lie ``GATHER_BYTES`` behind the first are not looked for.
+    """
+    records: list[bytes] = []
+    key: tuple[str, str, str, bytes] | None = None
+    size, time = 0, Joiner()
+    for frame in frames:
+        chunk = frame.chunk
+        if key is None:
+            time.now = chunk.received_at
+        time.advance(chunk.received_at)
+        if time.running > HOLD or frame.offset - offset > GATHER_BYTES:
+            break
+        if chunk.codec in CODECS and (key is None or chunk.input == key[0]):
+            for start, end, of, last in _parts(chunk, max(0, offset - frame.offset)):
+                if key is None and frame.offset + start == offset:
+                    key = of
+                elif key is None or of != key:
+                    if key is None:
+                        break
+                    continue
+                elif size + end - start > MAX_BYTES:
+                    return b"\n".join(records)
+                records.append(chunk.data[start:end])
+                size += end - start
+                if last or size >= MAX_BYTES or len(records) >= MAX_RECORDS:
+                    return b"\n".join(records)
+        if key is None:
+            return None
+    return b"\n".join(records) if records else None
+
+
+def _parts(chunk: Chunk, first: int = 0) -> Iterator[_Part]:
+    """The audit records of ``chunk`` from byte ``first`` on, where an event begins, in order."""
+    data, ends, origins, origin_of = chunk.data, chunk.ends, chunk.origins, chunk.origin_of
+    find, rfind, input, origin = data.find, data.rfind, chunk.input, origins[0]
+    number = done = 0
+    at = first
+    while (at := find(b"audit(", at)) >= 0:
+        if ends is None:
+            start, end = rfind(b"\n", 0, at) + 1, find(b"\n", at)
+        else:
+            i = bisect_right(ends, at)
+            start, end = (ends[i - 1] if i else 0), ends[i]
         at = max(end, at + 1)
-    several = [group for group in groups if len(group) > 1]
-    first_of = {start: group[0][0] for group in several for start, _ in group}
-    return first_of, {group[0][0]: group for group in several}
-
-
-def _identity(line: bytes) -> tuple[bytes | None, str]:
-    """The id of an audit record and the host it is from; no id for other events."""
-    header = None if line.startswith((b"type=", b"node=")) else syslog.parse(line)
-    made = format_at(line, 0 if header is None else header.message_start)
-    if made is not auditd.FORMAT:
-        return None, ""
-    host = (header.host or "") if header is not None else line[:256].partition(b" ")[0].decode("utf-8", "replace")
-    return auditd.record_id(line), host if header is not None or host.startswith("node=") else ""
+        host = ""
+        if data.startswith((b"type=", b"node="), start):
+            head = auditd.HEAD.match(data, start, end)
+            if head is None:
+                continue
+            if (node := head[1]) is not None:
+                host = node.decode("utf-8", "replace")
+        else:
+            line = data[start:end]
+            header = syslog.parse(line)
+            head = auditd.HEAD.match(line, 0 if header is None else header.message_start)
+            if head is None:
+                continue
+            if header is not None and header.host:
+                host = header.host
+        last = auditd.ends(head[2])
+        if ends is not None and not last and (further := auditd.LATER.findall(data, start, end)):
+            last = auditd.ends(further[-1])
+        if origin_of is not None:
+            if ends is None:
+                number, done = number + data.count(b"\n", done, start), start
+                origin = origins[origin_of[number]]
+            else:
+                origin = origins[origin_of[bisect_right(ends, start)]]
+        yield _Part(start, end, (input, origin, host, head[3]), last)

@@ -2,7 +2,8 @@
 
 ``Record.get`` tries the name that was asked for, then its other names in this order. A row is an ECS name and the names
 it has in Sigma's taxonomies (generic, Sysmon's, web, Zeek's). Names of one row stand for each other only through the
-ECS name: ``source.ip`` finds ``src_ip`` and ``SourceIp``, these two find ``source.ip``, but not each other.
+ECS name: ``source.ip`` finds ``src_ip`` and ``SourceIp``, these two find ``source.ip``, but not each other. ``host`` is
+no ECS name but an object of it: it finds ``hostname``, which does not find it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ ECS: Mapping[str, tuple[str, ...]] = {
     "user_agent.original": ("cs-user-agent", "c-useragent"),
     "dns.question.name": ("query", "QueryName"),
     "dns.question.type": ("record_type",),
-    "event.code": ("EventID",),
+    "event.code": ("EventID", "mnemonic"),
     "event.provider": ("Provider_Name",),
     "winlog.event_id": ("EventID",),
     "winlog.channel": ("Channel",),
@@ -63,5 +64,5 @@ for _name, _others in ECS.items():
     for _other in _others:
         _TURNED[_other] = (*_TURNED.get(_other, ()), _name)
 
-ALIASES: Mapping[str, tuple[str, ...]] = {**ECS, **_TURNED}
+ALIASES: Mapping[str, tuple[str, ...]] = {**ECS, **_TURNED, "host": ("hostname", "host.name")}
 """Every name that has others, with these."""

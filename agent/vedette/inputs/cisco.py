@@ -1,7 +1,8 @@
 """Cisco's syslog: ``%FACILITY-SEVERITY-MNEMONIC: text`` of IOS, NX-OS and ASA.
 
-The tag gives ``mnemonic`` (the whole of it, without ``%``), ``cisco_facility``, ``cisco_severity`` and, where it ends
-in digits, ``message_number``. Rows of ``PROGRAMS`` by ``program_key``; the phrases below are what these rows look for.
+The tag gives ``cisco_tag`` (the whole of it, without ``%``), its parts ``cisco_facility``, ``cisco_severity`` and
+``mnemonic`` and, where that is digits, ``message_number``. A keyword searches the tag as well as the message. Rows of
+``PROGRAMS`` by ``program_key``; the phrases below are what these rows look for.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import re
 from collections.abc import Mapping
 
 _TAG = re.compile(
-    r"%(?P<mnemonic>(?P<cisco_facility>[A-Za-z][\w]{0,31}(?:[-/][A-Za-z][\w]{0,31}){0,3}?)-(?P<cisco_severity>[0-7])-"
-    r"(?:(?P<message_number>\d{1,8})|[A-Za-z0-9_]{1,64}))"
+    r"%(?P<cisco_tag>(?P<cisco_facility>[A-Za-z][\w]{0,31}(?:[-/][A-Za-z][\w]{0,31}){0,3}?)-(?P<cisco_severity>[0-7])-"
+    r"(?P<mnemonic>(?P<message_number>\d{1,8})|[A-Za-z0-9_]{1,64}))",
+    re.ASCII,
 )
 
 _KEYS: Mapping[str, str] = {
     **dict.fromkeys(("asa", "pix", "ftd", "fwsm"), "%asa"),
-    "bgp": "%bgp",
+    **dict.fromkeys(("bgp", "ip-tcp", "tcp"), "%bgp"),
     "ldp": "%ldp",
     **dict.fromkeys(("aaa", "sec_login", "parser", "sys", "tacacs", "radius", "ssh", "login", "dot1x"), "%aaa"),
+    **dict.fromkeys(("ha_em", "vshd", "authpriv"), "%aaa"),
 }
+"""By facility, whole or in parts (``ROUTING-BGP``). TCP's authentication is what protects BGP's sessions."""
 
 
 def program_key(app: str) -> str:
@@ -27,11 +31,12 @@ def program_key(app: str) -> str:
     found = _TAG.fullmatch(app)
     if found is None:
         return ""
-    return _KEYS.get(found["cisco_facility"].lower().partition("-")[0], "%cisco")
+    facility = found["cisco_facility"].lower()
+    return next((_KEYS[part] for part in (facility, *facility.split("-")) if part in _KEYS), "%cisco")
 
 
-def mnemonic(app: str) -> dict[str, str]:
-    """The fields of a tag."""
+def tag(app: str) -> dict[str, str]:
+    """The fields of a tag; none when it is none of Cisco's."""
     found = _TAG.fullmatch(app)
     return {} if found is None else {name: text for name, text in found.groupdict().items() if text}
 

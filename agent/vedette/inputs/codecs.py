@@ -1,7 +1,8 @@
 """How the events of an input are read: a table of codecs, one of which an input's ``format`` names.
 
 ``auto`` tells each event by its first bytes. A codec that names a format reads that alone (behind a syslog header, if
-there is one); the others find formats by content (``formats/``) and programs by name (``programs.py``).
+there is one); one that names a daemon reads that daemon's own log file (``ownlog.py``); the others find formats by
+content (``formats/``) and programs by name (``programs.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from vedette.inputs import access
+from vedette.inputs import access, ownlog
 
 
 class Kind(enum.Enum):
@@ -22,6 +23,7 @@ class Kind(enum.Enum):
     ACCESS = 3
     MQTT = 4
     TEXT = 5
+    DAEMON = 6
 
 
 class Codec(NamedTuple):
@@ -31,7 +33,9 @@ class Codec(NamedTuple):
     describes: str
     sniff: Callable[[bytes], Kind]
     only: str | None = None
-    """The one row of ``formats`` it reads; empty: none, and no program either; None: all."""
+    """The one row of ``formats`` it reads; empty: none, and no program of a header either; None: all."""
+    program: str = ""
+    """The daemon whose own log it reads, a key of ``PROGRAMS``; empty: told by content."""
 
 
 def _sniff_auto(raw: bytes) -> Kind:
@@ -40,7 +44,13 @@ def _sniff_auto(raw: bytes) -> Kind:
         return Kind.SYSLOG
     if first == b"{" or (first in b" \t\xef" and raw[:64].lstrip(b" \t\xef\xbb\xbf").startswith(b"{")):
         return Kind.JSON
-    return Kind.ACCESS if access.looks_like(raw) else Kind.SYSLOG
+    if access.looks_like(raw):
+        return Kind.ACCESS
+    return Kind.DAEMON if ownlog.program_of(raw) else Kind.SYSLOG
+
+
+DAEMONS = ("asterisk", "fail2ban", "mosquitto", "named", "openvpn", "proftpd", "roundcube", "vsftpd")
+"""Programs whose own log files have a codec of their name."""
 
 
 def _always(kind: Kind) -> Callable[[bytes], Kind]:
@@ -68,18 +78,20 @@ CODECS: Mapping[str, Codec] = MappingProxyType(
             Codec("keyvalue", "key=value pairs", _SYSLOG, ""),
             Codec("windows", "Windows events as JSON", _JSON, "windows"),
             Codec("zeek", "Zeek's logs as JSON", _JSON, "zeek"),
+            *(Codec(name, f"the log file of {name}", _always(Kind.DAEMON), "", name) for name in DAEMONS),
         )
     }
 )
 """Codec names that an input's ``format`` may have."""
 
 KINDS: Mapping[str, frozenset[Kind]] = {
-    "auto": frozenset({Kind.SYSLOG, Kind.JSON, Kind.ACCESS}),
+    "auto": frozenset({Kind.SYSLOG, Kind.JSON, Kind.ACCESS, Kind.DAEMON}),
     "json": frozenset({Kind.JSON}),
     "text": frozenset({Kind.TEXT}),
     "access": frozenset({Kind.ACCESS}),
     "mqtt": frozenset({Kind.MQTT}),
     "windows": frozenset({Kind.JSON}),
     "zeek": frozenset({Kind.JSON}),
+    **dict.fromkeys(DAEMONS, frozenset({Kind.DAEMON})),
 }
 """What a codec's ``sniff`` can say; ``SYSLOG`` alone for the others."""

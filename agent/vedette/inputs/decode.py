@@ -8,8 +8,11 @@ the first wins:
    the agent itself knows (``topic topic_levels topic_level_1 … peer``): a sender must not forge them in its text;
 2. the message as JSON object (after syslog, also behind ``@cee:``), and what its make gives further (``formats``); else
    the message in one of the ``formats`` (audit records, CEF, event XML …), else what the program's patterns give
-   (``programs.py``) and ``key=value`` pairs;
+   (``programs.py``) and ``key=value`` pairs; of a line of a daemon's own log (``ownlog.py``) always these;
 3. ``message``: what follows the header, or the whole event. (A JSON object's own ``message`` goes before it.)
+
+A message that rsyslog folded (``message repeated 5 times: [ MESSAGE]``) is one event with the fields of MESSAGE, and
+``repeated``, which is how often it came.
 
 ``get`` tries the exact name, then the dotted path into objects, then the field's other names (``aliases.py``).
 
@@ -28,7 +31,7 @@ from typing import Any
 import orjson
 
 from vedette.event import LogSource, Source
-from vedette.inputs import access, cisco, sources, syslog
+from vedette.inputs import access, cisco, ownlog, sources, syslog
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, Codec, Kind
 from vedette.inputs.formats.base import NOWHERE, Format, Shape
@@ -108,6 +111,11 @@ class Record:
         """The raw event as text."""
         return self.raw.decode("utf-8", "replace")
 
+    @property
+    def received_at(self) -> int:
+        """UTC microseconds; 0: unknown."""
+        return self._received_at
+
     def get(self, field: str) -> Value | Absent:
         """The value of ``field``: the field of this name, else the dotted path into objects; lists map over."""
         fields = self._fields
@@ -142,10 +150,13 @@ class Record:
     def keywords(self) -> Iterable[str]:
         """The texts that a Sigma keyword searches: all decoded values of a structured event, and the message of others.
 
-        Of an event in a structured text format (audit records, CEF, XML): both.
+        Of an event in a structured text format (audit records, CEF, XML): both. Cisco's tag and what folds a message
+        are searched with the message.
         """
         event, header = self._structured(), self.header
         texts = [self._message()] if event is None else scalars([event])
+        if header is not None and (at := self._spoken(header)) < header.message_start:
+            texts.append(self.raw[at:].rstrip(b"\r\n\0").decode("utf-8", "replace"))
         if isinstance(form := self._made(), Format) and form.structured:
             texts += scalars([value for name, value in self._more().items() if not is_synthetic(name)])
         if header is not None and header.structured_data:
@@ -154,12 +165,16 @@ class Record:
 
     @property
     def header(self) -> syslog.Header | None:
-        """The syslog header; None for other events."""
+        """The syslog header, of a daemon's own log no more than its time; None for other events."""
         if self._header is _UNREAD:
-            if self._kind() is Kind.SYSLOG:
-                self._header = syslog.parse(self.raw, self._received_at, self._zone)
-            else:
-                self._header = None
+            match self._kind():
+                case Kind.SYSLOG:
+                    parsed = syslog.parse(self.raw, self._received_at, self._zone)
+                    self._header = None if parsed is None else syslog.unfold(parsed, self.raw)
+                case Kind.DAEMON:
+                    self._header = ownlog.header(self.raw, self._received_at, self._zone)
+                case _:
+                    self._header = None
         return self._header
 
     @property
@@ -177,7 +192,7 @@ class Record:
                 value = self._more().get(name)
                 if isinstance(value, str) and value:
                     return value
-        elif header is not None and header.app is None and b"=" in self.raw:
+        elif header is not None and header.app is None and self._kind() is Kind.SYSLOG and b"=" in self.raw:
             for name in _DEVICE_HOSTS:  # firewalls whose message is nothing but pairs
                 value = self.get(name)
                 if isinstance(value, str) and value:
@@ -230,7 +245,8 @@ class Record:
             event = self._structured()
             if event is None:
                 header = self.header
-                made = format_at(self.raw, 0 if header is None else header.message_start)
+                if header is None or header.message_end is None:  # records of a format do not repeat
+                    made = format_at(self.raw, 0 if header is None else header.message_start)
             elif type(event) is not _Whole:
                 made = SHAPES[only] if only is not None and only in SHAPES else shape_of(event)
             if made is not None and only is not None and made.name != only:
@@ -261,8 +277,16 @@ class Record:
     def _message(self) -> str:
         """What follows the header, without the line's end."""
         header = self.header
-        start = 0 if header is None else header.message_start
-        return self.raw[start:].rstrip(b"\r\n\0").decode("utf-8", "replace")
+        if header is None:
+            return self.raw.rstrip(b"\r\n\0").decode("utf-8", "replace")
+        return self.raw[header.message_start : header.message_end].rstrip(b"\r\n\0").decode("utf-8", "replace")
+
+    def _spoken(self, header: syslog.Header) -> int:
+        """Where what a device says begins: Cisco's tag, what folds the message, else the message."""
+        app, start = header.app, header.message_start
+        if app is not None and app.startswith("%") and cisco.program_key(app):
+            return self.raw.rfind(app.encode(), 0, start)
+        return start if header.repeated is None else self.raw.rfind(b"message repeated ", 0, start)
 
     def _structured(self) -> Mapping[str, Value] | None:
         """The event's JSON object, or None."""
@@ -274,14 +298,14 @@ class Record:
     def _read_json(self) -> Mapping[str, Value]:
         """The JSON object in the event, ``_Whole`` for other JSON, empty for none."""
         shape, data = self._kind(), self.raw
-        if shape is Kind.TEXT or shape is Kind.ACCESS:
+        if shape in (Kind.TEXT, Kind.ACCESS, Kind.DAEMON):
             return _NO_FIELDS
         if shape is Kind.SYSLOG:
             header = self.header
             at = _JSON_MESSAGE.match(data, 0 if header is None else header.message_start)
             if at is None:
                 return _NO_FIELDS
-            data = data[at.end() - 1 :]
+            data = data[at.end() - 1 : None if header is None else header.message_end]
         try:
             value = from_json(data)
         except ValueError:
@@ -290,6 +314,8 @@ class Record:
 
     def _program(self) -> str:
         """The key of the event's program in ``PROGRAMS``, or what it would be; empty when the event names none."""
+        if self._kind() is Kind.DAEMON:
+            return self._codec.program or ownlog.program_of(self.raw)
         if self._codec.only is not None:
             return ""
         if (header := self.header) is not None:
@@ -319,10 +345,12 @@ class Record:
             fields.update(event)
         if header is not None:
             if header.app is not None and header.app.startswith("%"):
-                fields.update(cisco.mnemonic(header.app))
+                fields.update(cisco.tag(header.app))
             for name in syslog.FIELDS:
                 if (known := header.field(name)) is not None:
                     fields[name] = known
+            if header.repeated is not None:
+                fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():
                 fields.update((f"{element}.{name}", value) for name, value in parameters.items())  # type: ignore[misc]
         if kind is Kind.MQTT:

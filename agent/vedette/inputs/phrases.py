@@ -16,9 +16,17 @@ _FROM = rf"from {_IP}(?: port (?P<src_port>\d+))?"
 _INVALID = r"(?:invalid user |illegal user )?"
 
 _PAM_HEAD = r"pam_\w+\((?P<pam_service>[^:)]*):(?P<pam_type>\w+)\): "
+_PAM_FAILURE = (
+    r"(?:PAM )?(?:(?P<failures>\d+) more )?authentication failures?; logname=(?P<logname>\S*) uid=(?P<uid>\d*)"
+    r"(?: euid=(?P<euid>\d*))? tty=(?P<tty>\S*) ruser=(?P<ruser>\S*) rhost=(?P<rhost>(?P<src_ip>\S+)?)"
+    r"(?: +user=(?P<user>\S(?:.*\S)?))?"
+)
 _BY = r"(?: by (?P<by_user>[^\s(]*)\(uid=(?P<by_uid>\d+)\))?"
 PAM = (
     _PAM_HEAD + r"session (?P<action>opened|closed) for user (?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?" + _BY,
+    rf"(?:{_PAM_HEAD})?{_PAM_FAILURE}",
+    _PAM_HEAD + r"auth could not identify password for \[(?P<user>[^\]]*)\]",
+    _PAM_HEAD + r"Consecutive login failures for user (?P<user>\S+) account temporarily locked",
     _PAM_HEAD + r"password changed for (?P<user>\S+)",
     _PAM_HEAD + r"(?P<action>account|password) (?:expired|has expired) for user (?P<user>\S+)",
     _PAM_HEAD,
@@ -125,12 +133,15 @@ VSFTPD = (
 )
 NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]+)",)
 APACHE = (r"(?>.*?\[client )(?P<src_ip>[\d.]+|[0-9A-Fa-f:]+)",)
-NAMED = (r"client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)(?: \((?P<query>[^)]*)\))?: ",)
+NAMED = (
+    r"(?:[\w-]{1,32}: )?(?:\w{1,16}: )?client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)"
+    r"(?: \((?P<query>[^)]*)\))?: ",
+)
 DROPBEAR = (
     r"(?:Bad password attempt|Password auth succeeded) for '(?P<user>.*)' from (?P<src_ip>\S+):(?P<src_port>\d+)",
 )
 
-_FTP_PEER = r"\S{1,255} \([^\[()]{0,255}\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]\)"
+_FTP_PEER = r"(?:\S{1,255} proftpd\[\d{1,10}\] )?\S{1,255} \([^\[()]{0,255}\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]\)"
 PROFTPD = (
     _FTP_PEER + r"(?: -|:) USER (?P<user>.*?)(?: \(Login failed\)|: no such user found|: Login successful)",
     _FTP_PEER + r"(?: -|:) (?P<reason>SECURITY VIOLATION|Maximum login attempts)",
@@ -156,10 +167,10 @@ ROUNDCUBE = (
     r"(?P<src_ip>[0-9A-Fa-f:.]{2,45}(?<!\.))(?=\(X-|\. [A-Z]| in session|\s*$)",
 )
 FAIL2BAN = (
-    r"(?:fail2ban\.\S+ +(?:\[\d+\])?: )?(?:NOTICE +)?\[(?P<jail>[^\]]{1,64})\] (?P<action>Ban|Unban|Found|Restore Ban) "
-    r"(?P<src_ip>\S{2,45})",
+    r"(?:fail2ban\.\S+ +(?:\[\d+\])?: )?(?:[A-Z]{4,8} +)?\[(?P<jail>[^\]]{1,64})\] "
+    r"(?P<action>Ban|Unban|Found|Restore Ban) (?P<src_ip>\S{2,45})",
 )
-OPENVPN = (r"(?:TLS: )?(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5}) ",)
+OPENVPN = (r"(?:us=\d{1,6} )?(?:TLS: )?(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5}) ",)
 HAPROXY = (r"(?P<src_ip>[0-9A-Fa-f.:]{2,45}):(?P<src_port>\d{1,5}) \[",)
 ASTERISK = (
     r"(?:[A-Z]{3,8}\[\d+\](?:\[C-\w+\])?:? )?(?>.*? failed for )'(?P<src_ip>[0-9.]{7,15})(?::(?P<src_port>\d{1,5}))?'",

@@ -46,6 +46,8 @@ def possible_source(codec: str, logsource: LogSource) -> Source:
     found = [_own(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
     if Kind.SYSLOG in kinds:
         found.append(Source(services=frozenset(_BY_FACILITY.values())))
+    if CODECS[codec].program:
+        found.append(PROGRAMS[CODECS[codec].program].source)
     if kinds & {Kind.SYSLOG, Kind.JSON}:
         found += [row.sources for row in FORMATS.values() if only in (None, row.name)]
         found += [row.sources for row in SHAPES.values() if only in (None, row.name)]

@@ -14,6 +14,11 @@ header there. Read in this order, the first that fits:
    and a comma after it; a severity name before TAG[PID]; no time at all after a PRI; ``[HOST ]TAG[PID]:`` alone, with
    digits for PID, as journals are exported. A word without a colon is no TAG: it belongs to the message. Without PRI, a
    word after an RFC 3339 time is a HOST only when a TAG, CEF or LEEF follows. ``CEF:`` and ``LEEF:`` are no TAG.
+3. Cisco: ``[NUMBER: ][HOST: ][TIME: ]%FACILITY-SEVERITY-MNEMONIC: MSG`` with or without PRI, also behind the header of
+   a relay that took the number for a TAG; TIME may be an uptime (no timestamp). HOST (its origin-id) needs the number
+   or TIME beside it.
+
+``unfold`` reads what rsyslog writes for a run of equal messages.
 
 A yearless time means the last such date not more than two days after ``received_at``; without ``received_at`` it has
 no timestamp. A local time that occurs twice (end of summer time) means the later one unless that lies after
@@ -58,6 +63,10 @@ class Header(NamedTuple):
     structured_data: StructuredData = NO_DATA
     version: int | None = None
     """RFC 5424's; None for anything else."""
+    message_end: int | None = None
+    """Where the message ends, when it is folded; None: with the event."""
+    repeated: str | None = None
+    """How often a folded message came, in digits."""
 
     def field(self, name: str) -> str | int | None:
         """The value of a field of ``FIELDS``; facility and severity by name."""
@@ -107,7 +116,7 @@ _SD_ESCAPE = re.compile(r'\\(["\\\]])')
 
 _PRI = re.compile(rb"<(\d{1,3})>")
 _STAMP = re.compile(
-    rb" *(?:\d{1,10}: )?[*.%]?\[?"
+    rb" *(?:\d{1,10}: ){0,2}[*.%]?\[?"
     rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: ((?:19|20)\d\d))? (\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
     rb"(?: ((?:19|20)\d\d)(?= ))?(?: (?:[A-Z]{2,5}(?=:)|UTC|GMT))?"
     rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
@@ -129,6 +138,12 @@ _TAG_AFTER_HOST = re.compile(
     rb"(?:(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) +(?=\S+\[\d+\]:))?"
     rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
 )
+_CISCO_HEAD = re.compile(
+    rb" *(\d{1,10}: +)?(?:\d{1,10}: +)?(?:(?!\d[\dywdhms:]{0,20}: )([^\s,;=\"{}\[%*]{1,255}): +)?(?:\d{1,10}: +)?"
+)
+_UPTIME = re.compile(rb"(?:(?:\d{1,5}[ywdhms]){1,4}|\d{1,4}:\d\d:\d\d): +")
+_CISCO_TAG = re.compile(rb"(%[A-Za-z][\w/-]{0,150}-[0-7]-\w{1,64}) ?:(?: |(?=\s)|$)")
+_FOLDED = re.compile(rb"message repeated ([1-9]\d{0,9}) times: \[ ?")
 
 
 def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Header | None:
@@ -141,8 +156,11 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
         pri, stamp, host, app, pid = match.groups()
         timestamp = _bsd_time(stamp, 0, received_at // _HOUR, zone)
         if (timestamp is not None or not received_at) and (pri is None or int(pri) < 192):
+            priority = None if pri is None else int(pri)
+            if app.isdigit() and (relayed := _cisco(raw, match.end(), priority, received_at, zone)):
+                return relayed._replace(host=_text(host), timestamp=relayed.timestamp or timestamp)
             return Header(
-                None if pri is None else int(pri),
+                priority,
                 timestamp,
                 _text(host),
                 app.decode("utf-8", "replace"),
@@ -150,6 +168,50 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
                 match.end(),
             )
     return _rfc5424(raw, zone) or _legacy(raw, received_at, zone)
+
+
+_USUAL = re.compile(
+    rb"<(\d{1,2}|1[0-8]\d|19[01])>"
+    rb"(?:(?:J(?:an|u[nl])|Feb|Ma[ry]|A(?:pr|ug)|Sep|Oct|Nov|Dec) (?: [1-9]|1\d|2[0-8]) "
+    rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d "
+    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[[^\]\s]{1,64}\])?:(?!/) ?"
+    rb"|([1-9]\d{0,2}) \d{4}-\S*+ (\S++) (\S++) \S++ (?=\S++ ))"
+)
+"""Lines that ``parse`` for sure reads as ``_PLAIN`` (of the days only those that each month has: then the time is one)
+or as RFC 5424 (with a time that is none the header is read all the same)."""
+
+
+def timeless(raw: bytes, host: bool, pid: bool) -> bytes | None:
+    """A line without its time, and without its host and its process id unless these are wanted; None: not known how.
+
+    Lines for which this is the same have the same header and message but for what is left out.
+    """
+    found = _USUAL.match(raw)
+    if found is None:
+        return None
+    if found[2] is not None:
+        if pid:
+            return b"<%b>%b" % (found[1], raw[found.start(2) :])
+        if host:
+            return b"<%b>%b %b:%b" % (*found.group(1, 2, 3), raw[found.end() :])
+        return b"<%b>%b:%b" % (*found.group(1, 3), raw[found.end() :])
+    if pid:
+        return b"5%b>%b %b" % (found[1], found[4], raw[found.start(5) :])
+    if host:
+        return b"5%b>%b %b %b %b" % (*found.group(1, 4, 5, 6), raw[found.end() :])
+    return b"5%b>%b %b %b" % (*found.group(1, 4, 6), raw[found.end() :])
+
+
+def unfold(header: Header, raw: bytes) -> Header:
+    """The header with the message that stands in ``message repeated N times: [ MESSAGE]``, if it is folded so."""
+    if not raw.startswith(b"message repeated ", header.message_start):
+        return header
+    folded, end = _FOLDED.match(raw, header.message_start), len(raw)
+    while end and raw[end - 1] in b"\r\n\0":
+        end -= 1
+    if folded is None or end <= folded.end() or raw[end - 1 : end] != b"]":
+        return header
+    return header._replace(message_start=folded.end(), message_end=end - 1, repeated=folded[1].decode())
 
 
 def _text(value: bytes) -> str | None:
@@ -211,6 +273,8 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
             return None
     stamp = _STAMP.match(raw, pos)
     if stamp is None:
+        if raw.find(b"%", pos, pos + 600) >= 0 and (cisco := _cisco(raw, pos, priority, received_at, zone)):
+            return cisco
         if priority is None:
             exported = _EXPORTED.match(raw)
             return None if exported is None else _exported(exported)
@@ -239,6 +303,23 @@ def _with_tag(priority: int | None, timestamp: int | None, host: str | None, tag
     return Header(priority, timestamp, host, tag[1].decode("utf-8", "replace"), pid, tag.end())
 
 
+def _cisco(raw: bytes, pos: int, priority: int | None, received_at: int, zone: tzinfo | None) -> Header | None:
+    """What a Cisco device writes at ``pos``, see the module's text; None for anything else."""
+    head = _CISCO_HEAD.match(raw, pos)
+    if head is None:
+        return None
+    number, host = head.groups()
+    pos, stamp, timestamp = head.end(), _STAMP.match(raw, head.end()), None
+    if stamp is not None:
+        timestamp, pos = _stamp_time(stamp, received_at, zone), stamp.end()
+    elif uptime := _UPTIME.match(raw, pos):
+        pos = uptime.end()
+    tag = _CISCO_TAG.match(raw, pos)
+    if tag is None or (host is not None and number is None and pos == head.end()):
+        return None
+    return Header(priority, timestamp, None if host is None else _text(host), tag[1].decode("ascii"), None, tag.end())
+
+
 def _exported(match: re.Match[bytes]) -> Header:
     host, app, pid = (None if part is None else part.decode("utf-8", "replace") for part in match.groups())
     return Header(None, None, host, app, pid, match.end())
@@ -259,6 +340,11 @@ def _stamp_time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -
 
 def _micros(fraction: bytes | None) -> int:
     return int(fraction[:6].ljust(6, b"0")) if fraction else 0
+
+
+def bsd_time(stamp: bytes, received_at: int = 0, zone: tzinfo | None = None) -> int | None:
+    """Microseconds of ``Mmm dd hh:mm:ss``, its year inferred from ``received_at``; None when that is not known."""
+    return _bsd_time(stamp, 0, received_at // _HOUR, zone)
 
 
 @lru_cache(maxsize=4096)

@@ -59,6 +59,8 @@ LINGER_SECONDS = 10.0
 """A rotated file that has not grown for so long is finished."""
 FORSAKEN_SECONDS = 3600.0
 """So is one that was moved away and that no other file has replaced."""
+FIRST_LOOKS = 5
+"""Tries to take up a saved file that is rotated away at just that moment."""
 OPEN_FILES = 256
 """Files held open; beyond, the one that grew longest ago is closed, and opened again when it grows."""
 TURN_BYTES = 16 << 20
@@ -174,8 +176,15 @@ class FileTail:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     async def _begin(self) -> None:
-        """The first look: take up the saved files, also those that were rotated away meanwhile."""
-        seen = (await self._in_thread(look, self._settings.paths)).files
+        """Take up the saved files, also those that were rotated away meanwhile, or are between two looks."""
+        for _ in range(FIRST_LOOKS):
+            if await self._take_up_saved():
+                break
+
+    async def _take_up_saved(self) -> bool:
+        """One look for saved files; False when a file that it saw was not there any more to be opened."""
+        seen = [one for one in (await self._in_thread(look, self._settings.paths)).files if one.key not in self._files]
+        saved_ones = [one for one in seen if one.key[1] in self._saved]
         inodes = {one.key[1] for one in seen}
         known = {one.path for saved in self._saved.values() for one in saved}
         gone = {inode: [one.path for one in saved] for inode, saved in self._saved.items() if inode not in inodes}
@@ -198,6 +207,7 @@ class FileTail:
                 for file in self._files.values():  # what lies between a rotated file and a known one is known
                     if file.rotated_from == one.path:
                         file.left = max(file.left, one.changed)
+        return all(one.key in self._files for one in saved_ones)
 
     async def _follow(self, seen: Seen, *, rotated_from: str = "", known: bool = False, at_end: bool = False) -> bool:
         """Take up a file, where it was left when it is a saved one; ``known``: only then.

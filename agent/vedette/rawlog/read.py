@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import md5
-from itertools import groupby
+from itertools import groupby, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -241,9 +242,10 @@ def hidden(gap: Gap) -> Header:
 def recent_messages(
     folder: Path, input: str, limit: int = RECENT_MESSAGES, *, on_gap: OnGap = report
 ) -> list[tuple[int, str, bytes]]:
-    """Packet identifier, topic and MD5 digest (of the event) of the last ``limit`` messages of an input, oldest first.
+    """Packet identifier, topic and MD5 digest (of its events) of the last ``limit`` messages of an input, oldest first.
 
-    Looks through all logs of the folder, but no further back than RECENT_BYTES of segments.
+    Events side by side with one identifier (other than 0, which QoS 0 has) and topic are of one message. Looks through
+    all logs of the folder, but no further back than RECENT_BYTES of segments.
     """
     newest: deque[tuple[int, str, bytes]] = deque()
     seen = 0
@@ -253,10 +255,13 @@ def recent_messages(
             if at.meta.input != input or at.meta.message_ids is None:
                 continue
             if (found := chunk(file, at, on_gap)) is not None and found.message_ids is not None:
-                for i, (begin, end) in enumerate(found.spans()):
-                    topic = found.origins[found.origin_of[i] if found.origin_of is not None else 0]
-                    digest = md5(found.data[begin:end], usedforsecurity=False).digest()
-                    of_segment.append((found.message_ids[i], topic, digest))
+                numbers = found.origin_of or repeat(0)
+                rows = zip(found.message_ids, numbers, found.spans(), strict=False)
+                for (message_id, number), events in groupby(rows, itemgetter(0, 1)):
+                    spans = [span for _, _, span in events]
+                    for begin, end in [(spans[0][0], spans[-1][1])] if message_id else spans:
+                        digest = md5(found.data[begin:end], usedforsecurity=False).digest()
+                        of_segment.append((message_id, found.origins[number], digest))
         newest.extendleft(reversed(of_segment))
         seen += segment.path.stat().st_size if segment.path.exists() else 0
         if len(newest) >= limit or seen >= RECENT_BYTES:

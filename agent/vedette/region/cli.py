@@ -21,12 +21,26 @@ def broker_options(command: Callable[..., None]) -> Callable[..., None]:
     """The options that reach a broker: the fields of ``MqttSettings``."""
     for option in reversed(
         [
-            click.option("--broker", "url", required=True, help="mqtt://host:port or mqtts://host:port."),
-            click.option("--username", default="", help="User name at the broker."),
-            click.option("--password-file", type=click.Path(path_type=Path), help="File with the password."),
-            click.option("--ca", "ca_file", type=click.Path(path_type=Path), help="CA of the broker's certificate."),
-            click.option("--cert", "cert_file", type=click.Path(path_type=Path), help="Client certificate."),
-            click.option("--key-file", type=click.Path(path_type=Path), help="Key of the client certificate."),
+            click.option(
+                "--broker", "url", required=True, metavar="URL", help="mqtt://host:port, or mqtts://host:port for TLS."
+            ),
+            click.option("--username", default="", metavar="NAME", help="Name at the broker."),
+            click.option(
+                "--password-file", type=click.Path(path_type=Path), help="Its password: the first line of this file."
+            ),
+            click.option(
+                "--ca",
+                "ca_file",
+                type=click.Path(path_type=Path),
+                help="Authority of the broker's certificate (PEM); default: those of the host.",
+            ),
+            click.option(
+                "--cert",
+                "cert_file",
+                type=click.Path(path_type=Path),
+                help="Client certificate (PEM), with --key-file.",
+            ),
+            click.option("--key-file", type=click.Path(path_type=Path), help="Its private key (PEM)."),
         ]
     ):
         command = option(command)
@@ -63,10 +77,18 @@ def public(path: Path) -> None:
 @click.argument("rules", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The bundle file to write.")
 @click.option("--version", type=click.IntRange(1), required=True, help="Must rise with every published bundle.")
-@click.option("--name", default="rules", show_default=True, help="Shown in alerts as NAME-VERSION.")
-@click.option("--days", default=365, show_default=True, type=click.IntRange(1), help="Until it expires.")
+@click.option("--name", metavar="NAME", default="rules", show_default=True, help="Shown in alerts as NAME-VERSION.")
+@click.option(
+    "--days",
+    default=365,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Days until it expires; it keeps judging, and is said to be expired.",
+)
 @click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: guides the prefilter.")
-@click.option("--strict", is_flag=True, help="Refuse to build when a rule does not run or a test event fails.")
+@click.option(
+    "--strict", is_flag=True, help="Do not build either when a rule does not run or a test file has mistakes."
+)
 @pipeline_options
 def build(
     rules: tuple[Path, ...], output: Path, version: int, name: str, days: int, sample: Path | None, strict: bool,
@@ -74,12 +96,13 @@ def build(
 ) -> None:  # fmt: skip
     """Build an unsigned bundle from the rule files and folders RULES, with the test events beside them.
 
+    Rules that do not run are told and left out. Exit code 2 when a test event fails: nothing is built.
+
     Example: vedette bundle build rules/sigma -o starter-1.vbundle --version 1
     """
     from vedette.compiler import build as compiler
     from vedette.compiler import cases
     from vedette.compiler.pipelines import load
-    from vedette.compiler.sigma import rule_files
     from vedette.engine.artifact import Artifact
     from vedette.engine.selftest import check
 
@@ -106,7 +129,7 @@ def build(
             expires=now + days * 86_400_000_000,
             plan=artifact.plan,
             databases=artifact.databases,
-            sources=_sources(rules, list(rule_files(rules))),
+            sources=_sources(rules, list(compiler.files(rules))),
             rules=listed,
             tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
             hyperscan_version=artifact.library,
@@ -114,7 +137,10 @@ def build(
         output.write_bytes(data)
     except (OSError, ValueError) as error:
         fail(error)
-    click.echo(f"{output}: {len(plan.rules)} rules, {len(tests)} test events, {len(data):,} bytes, not signed yet")
+    click.echo(
+        f"{output}: {len(plan.rules)} rules, {len(plan.correlations)} correlations, {len(tests)} test events,"
+        f" {len(timed)} sequences, {len(data):,} bytes, not signed yet"
+    )
 
 
 def _sources(roots: tuple[Path, ...], files: list[Path]) -> dict[str, bytes]:
@@ -130,7 +156,7 @@ def _sources(roots: tuple[Path, ...], files: list[Path]) -> dict[str, bytes]:
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key from `bundle keygen`.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Instead of replacing PATH.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here instead of replacing PATH.")
 def sign(path: Path, key: Path, output: Path | None) -> None:
     """Sign the bundle PATH with a private key.
 
@@ -147,15 +173,18 @@ def sign(path: Path, key: Path, output: Path | None) -> None:
 
 @click.group()
 def region() -> None:
-    """The centre: publish bundles, land alerts."""
+    """The centre: publish bundles, land alerts.
+
+    Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
+    """
 
 
 @region.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @broker_options
-@click.option("--fleet", default="default", show_default=True)
-@click.option("--channel", default="stable", show_default=True)
-@click.option("--landing", type=click.Path(path_type=Path), help="Keep the rule list in this landing folder.")
+@click.option("--fleet", metavar="NAME", default="default", show_default=True, help="The agents' agent.fleet.")
+@click.option("--channel", metavar="NAME", default="stable", show_default=True, help="The agents' bundles.channel.")
+@click.option("--landing", type=click.Path(path_type=Path), help="Also keep the rule list in this landing folder.")
 def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker: object) -> None:
     """Publish the signed bundle PATH to the agents of a fleet that follow a channel.
 
@@ -179,9 +208,10 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
 @region.command()
 @broker_options
 @click.option("--folder", type=click.Path(path_type=Path), required=True, help="The landing folder.")
-@click.option("--client-id", default="vedette-landing", show_default=True, help="Its session at the broker: keep it.")
-@click.option("--seconds", default=5.0, show_default=True, help="A file at the latest so often.")
-@click.option("--rows", default=10_000, show_default=True, help="A file at the latest after so many rows.")
+@click.option("--client-id", metavar="NAME", default="vedette-landing", show_default=True,
+              help="Its session at the broker: keep it over restarts.")  # fmt: skip
+@click.option("--seconds", default=5.0, show_default=True, help="Write a file after so many seconds at the latest.")
+@click.option("--rows", default=10_000, show_default=True, help="And after so many rows at the latest.")
 def land(folder: Path, client_id: str, seconds: float, rows: int, **broker: object) -> None:
     """Land alerts and heartbeats as Parquet files, then send receipts; until SIGTERM or SIGINT.
 

@@ -1,11 +1,13 @@
-"""All that judging remembers from one event to the next: the clock, correlations' windows, suppression's windows.
+"""All that judging remembers from one event to the next: the clock, open audit events, the windows of correlations and
+suppression.
 
 Events and frames are told in the order of the log; everything here is a function of that, of the plan and the
 settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
 ``Memory`` restored from all deltas goes on as if it had not stopped. ``merged`` makes fewer of many.
 
-Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression]``. Offsets are of the log ``log_id``:
-what was remembered of another log is dropped.
+Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression, audit]`` (without ``audit``, as versions
+before have written it, no audit event is open). Offsets are of the log ``log_id``: what was remembered of another log
+is dropped.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import msgpack
 
 from vedette.compiler.plan import Plan
+from vedette.engine.join import Joiner
 from vedette.inputs.decode import Record
 from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
@@ -45,6 +48,7 @@ class Memory:
         self.clock = Clock(lateness)
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
         self.suppressor = Suppressor(self.clock)
+        self.joiner = Joiner()
         self._looked = 0
         self.late = 0
         """Events that came too late for correlations."""
@@ -97,6 +101,7 @@ class Memory:
             "suppressing": len(suppressor),
             "folded": suppressor.folded,
             "closed_early": suppressor.closed_early,
+            "audit": {"open": len(self.joiner), "bytes": self.joiner.bytes, "evicted": self.joiner.evicted},
             "started_empty": self.started_empty,
             "correlations": [
                 {
@@ -113,26 +118,27 @@ class Memory:
 
     def delta(self) -> bytes:
         """What changed since the last call, or since the start; empty when nothing did."""
-        if not (self.clock.changed or self.correlator.groups.changed or self.suppressor.changed):
+        correlator, suppressor, joiner = self.correlator, self.suppressor, self.joiner
+        if not (self.clock.changed or correlator.groups.changed or suppressor.changed or joiner.changed):
             return b""
-        return bytes(
-            msgpack.packb(
-                [FORMAT, self.log_id, [self.late, self.clock.delta()], self.correlator.delta(), self.suppressor.delta()]
-            )
-        )
+        clock = [self.late, self.clock.delta()]
+        parts = [FORMAT, self.log_id, clock, correlator.delta(), suppressor.delta(), joiner.delta()]
+        return bytes(msgpack.packb(parts))
 
     def restore(self, parts: Iterable[bytes]) -> None:
         """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read."""
         changed: set[str] = set()  # as the newest part knows it
         try:
             for part in parts:
-                form, log_id, (self_late, clock), groups, folds = msgpack.unpackb(part)
+                form, log_id, (self_late, clock), groups, folds, *audit = msgpack.unpackb(part)
                 if form != FORMAT or log_id != self.log_id:
                     continue
                 self.late = self_late
                 self.clock.load(clock)
                 changed = self.correlator.restore(groups)
                 self.suppressor.restore(folds)
+                for one in audit:
+                    self.joiner.load(one)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise ValueError(f"what judging remembered cannot be read: {error}") from error
         self.started_empty = sorted(changed)
@@ -144,6 +150,8 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
     sources: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
     groups: dict[bytes, dict[bytes, Any]] = {}
     folds: OrderedDict[bytes, Any] = OrderedDict()
+    joined: dict[int, Any] = {}
+    waited: Any = [0, 0, 0]
     late: Any = 0
     head: list[Any] = [0, 0, 1]
     counts: list[Any] = [0, 0, 0, []]
@@ -153,7 +161,7 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
         form, log_id, *rest = msgpack.unpackb(part)
         if form != FORMAT or log_id != last:
             continue
-        (late, clock), correlations, suppression = rest
+        (late, clock), correlations, suppression, *audit = rest
         head, counts, folded = clock[:3], correlations[:4], suppression[:2]
         for row in clock[3]:
             sources.pop((row[0], row[1]), None)
@@ -177,13 +185,20 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
             folds.pop(key, None)
             if fold is not None:
                 folds[key] = fold
+        for one in audit:
+            waited = one[0]
+            for offset, event in one[1]:
+                joined.pop(offset, None)
+                if event is not None:
+                    joined[offset] = event
 
     made: list[bytes] = []
 
     def write(pieces: list[list[Any]]) -> None:
         clock = [*head, [] if made else list(sources.values())]
         suppression = [*folded, [] if made else [[key, row] for key, row in folds.items()]]
-        made.append(bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, pieces], suppression])))
+        audit = [waited, [] if made else [list(event) for event in sorted(joined.items())]]
+        made.append(bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, pieces], suppression, audit])))
 
     pieces: list[list[Any]] = []
     size = 0

@@ -7,7 +7,8 @@ number) and enriched (after an ASCII 29 the kernel's numbers once more as names:
 A message of user space is quoted once more (``msg='op=login acct="root" …'``); its pairs are fields like the others.
 
 Records of one event share ``SECONDS.MILLIS:SERIAL``. A text of several lines is one event: a name that occurs again
-makes a list (``type``: SYSCALL, EXECVE, PATH …). ``record_id`` of a line and ``engine/join.py`` bring them together.
+makes a list (``type``: SYSCALL, EXECVE, PATH …). ``HEAD`` of a record, ``ends`` of its TYPE and ``engine/join.py``
+bring them together.
 
 A value that a process chose is quoted when it is plain and else written as upper-case hex. Such values (``_UNTRUSTED``,
 the arguments ``a0`` … of EXECVE, also in parts ``a1[0]``) are decoded; in ``proctitle`` the NULs between arguments
@@ -20,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import tzinfo
+from functools import lru_cache
 
 from vedette.inputs.formats.base import Fields, Format, Seen, source
 
@@ -31,7 +33,17 @@ _RECORD = re.compile(
     r"(?:node=(?P<node>\S{1,255}) )?type=(?P<type>[A-Z0-9_\[\]]{1,40}) "
     r"(?:msg=)?audit\((?P<id>\d{1,12}\.\d{1,6}:\d{1,20})\):? ?(?P<body>[^\n]*)"
 )
-_ID = re.compile(rb" (?:msg=)?(audit\(\d{1,12}\.\d{1,6}:\d{1,20}\))")
+HEAD = re.compile(
+    rb"(?:\[ *\d{1,10}\.\d{1,9}\] )?(?:audit: )?(?:node=(\S{1,255}) )?"
+    rb"type=([A-Z0-9_\[\]]{1,40}) (?:msg=)?(audit\(\d{1,12}\.\d{1,6}:\d{1,20}\))"
+)
+"""``STARTS`` with its parts: node, TYPE, id."""
+LATER = re.compile(rb"\n(?:node=\S{1,255} )?type=([A-Z0-9_\[\]]{1,40}) (?:msg=)?audit\(")
+"""The TYPE of a record that is not the first in its text."""
+_ENDS = re.compile(
+    rb"PROCTITLE|EOE|KERNEL|USER(?:_.+)?|(?:ACCT|CRED|CRYPTO|DAEMON|GRP|RESP|ROLE|SERVICE|SYSTEM|VIRT)_.+"
+    rb"|(?:ADD|DEL)_(?:USER|GROUP)|SOFTWARE_UPDATE|1320|1327|1[12]\d\d|2\d\d\d"
+)
 _PAIR = re.compile(
     r"""(?:^|(?<=[\s'({,\x1d]))([A-Za-z_][\w-]{0,63}(?:\[\d{1,4}\])?)=(?:"([^"\n]*+)"|([^\s'"\x1d]*+))"""
 )
@@ -47,10 +59,14 @@ MAX_PAIRS = 1024
 """Of one event; what follows is in ``message`` alone."""
 
 
-def record_id(line: bytes) -> bytes | None:
-    """``audit(SECONDS.MILLIS:SERIAL)`` of a line that holds an audit record, else None."""
-    found = _ID.search(line, 0, 512)
-    return found[1] if found else None
+@lru_cache(256)
+def ends(kind: bytes) -> bool:
+    """Whether no record of the same event follows one of this TYPE.
+
+    The kernel writes PROCTITLE last and then, where it is logged at all, EOE. Messages of user space (1100 to 1299, and
+    from 2100 on) stand alone. Of all others (linux/audit.h) that cannot be told.
+    """
+    return _ENDS.fullmatch(kind) is not None
 
 
 def _add(fields: Fields, name: str, value: str) -> None:
