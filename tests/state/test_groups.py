@@ -14,7 +14,7 @@ from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Graph, Item
 from vedette.state.recency import Recency
-from vedette.state.windows import Window, changed, meta
+from vedette.state.windows import Window, meta
 
 
 @given(st.lists(st.tuples(st.sampled_from(["touch", "touch", "least", "sweep", "drop", "fill"]), st.integers(0, 15))))
@@ -51,7 +51,7 @@ def test_recency(steps: list[tuple[str, int]]) -> None:
 @given(
     st.lists(
         st.tuples(st.integers(-(1 << 61), 1 << 61), st.integers(0, 1 << 39), st.integers(0, 65535), st.integers(0, 63),
-                  st.booleans()), max_size=20,
+                  st.booleans()), min_size=1, max_size=20,
     )
 )  # fmt: skip
 def test_packed(found: list[tuple[int, int, int, int, bool]]) -> None:
@@ -63,11 +63,13 @@ def test_packed(found: list[tuple[int, int, int, int, bool]]) -> None:
     value = packed.packed(window)
     assert value is not None
     assert packed.unpacked(value, 0).pack() == window.pack()
-    assert packed.newest(value) == (window.time(len(window) - 1) if found else None)
+    assert packed.newest(value) == window.time(len(window) - 1)
+    assert packed.holds(value) == window.held(len(window) - 1)
 
 
 def test_what_cannot_be_packed() -> None:
-    """Two sources, a long event, a far offset: a window as before."""
+    """Nothing, two sources, a long event, a far offset: a window as before."""
+    assert packed.packed(Window()) is None
     for sources, length, offset in (((1, 2), 1, 1), ((1,), 1 << 16, 1), ((1,), 1, 1 << 41)):
         window = Window()
         window.sources = sources
@@ -90,17 +92,16 @@ STEPS = st.tuples(st.sampled_from(["add", "add", "add", "hold", "drop", "keep", 
 @settings(max_examples=300, deadline=None)
 def test_rows(steps: list[tuple[str, int]], carried: bool) -> None:
     """Of a window only what is new is written, and it makes the whole of what was written before."""
-    window, whole = Window(), None
+    window, whole = Window(share=8), Window(share=8)
     for number, (what, n) in enumerate([*steps, ("write", 0)]):
         i = n % len(window) if len(window) else 0
         if what == "add":
             value = None if n % 3 == 0 else f"v{n}"
-            window.insert(n, number, meta(0, 1), value, (n,) if carried else None)
+            window.insert(n, number, meta(0, 1), value, (f"{n}",) if carried else None)
         elif what == "write":
-            row = msgpack.unpackb(msgpack.packb(window.row()))
-            whole = changed(whole, row)
-            assert whole is not None
-            assert Window.unpack(whole).pack() == window.pack()
+            whole.apply(msgpack.unpackb(msgpack.packb(window.row())))
+            assert whole.pack() == window.pack()
+            assert whole.size == window.size
         elif len(window):
             if what == "hold":
                 window.hold(i)

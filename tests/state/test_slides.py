@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.state.drawn import made
 from vedette.compiler.relation import Clause, Correlation, Kind
-from vedette.state import measure, slides
+from vedette.state import decide, measure, slides
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
@@ -72,7 +72,7 @@ def test_links(found: list[tuple[int, int, bool]], dropped: int, tracks: list[tu
             at = 0
         stop = window.ends(at) + 1
         start = window.first(window.time(at) - 10)
-        holds = any(measure.clause_holds(c, clause, window, start, stop) is not None for clause in c.clauses)
+        holds = any(decide.completed(c, clause, window, start, stop) is not None for clause in c.clauses)
         assert links.holds(window, start, stop) == holds
 
 

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from vedette.compiler.ir import as_shown, fold, leaves
 from vedette.compiler.relation import NUMERIC, Correlation, Kind, ordered
 from vedette.inputs.decode import ABSENT, Record
-from vedette.state.packed import MAX_LEAST
 from vedette.state.slides import SLIDE_BYTES
 from vedette.state.windows import Window, number_of
 
@@ -68,8 +67,8 @@ class Node:
         self.single = len(correlation.group_by) == 1
         self.packs = False
         """Its groups are bytes (``packed.py``)."""
-        self.dirty: dict[bytes, None] = {}
-        """Keys of its groups that have changed, or are gone, since they were last written."""
+        self.dirty: dict[bytes, Window | bytes | None] = {}
+        """Its groups that have changed since they were last written; None: that one is gone."""
         self.fired = self.late = self.ungrouped = self.groups = 0
 
     def text(self, values: tuple[str, ...]) -> bytes:
@@ -118,7 +117,7 @@ class Graph:
         self.by_tag: dict[bytes, Node] = {}
         for number, node in enumerate(self.nodes):
             node.tag = number.to_bytes(self.tag_size, "big")
-            node.packs = node.prompt and 1 < node.least <= MAX_LEAST and node.c.kind is Kind.EVENT_COUNT
+            node.packs = node.prompt and node.least > 1 and node.c.kind is Kind.EVENT_COUNT
             node.packs = node.packs and not node.carry and len(node.own) == len(node.c.slots)
             self.by_tag[node.tag] = node
 

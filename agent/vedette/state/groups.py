@@ -1,12 +1,13 @@
 """The groups of all correlations, by key, and what has changed among them since it was last written.
 
 A key is its correlation's tag (of this process) and the group's values; what is written has the prefix (id and digest)
-in place of the tag. A group is a ``Window``, or bytes where ``packed.py`` will do. ``bytes`` is what all take.
+in place of the tag. A group is a ``Window``, or bytes where ``packed.py`` will do. ``bytes`` is what all take. Which
+was touched least recently follows from the groups themselves (``recency.py``).
 
 ``delta`` gives what changed, ``restore`` takes it over: ``[evicted, cut, counts of each correlation, parts]``, a part
-being ``[prefix, n, key of each group, row of each]``; the first ``n`` bytes of its keys say nothing. A row is None for a group that is gone, its bytes, or what
-``Window.row`` gives: of a large window only what is new. Which group was touched least recently follows from the
-groups themselves (``recency.py``).
+being ``[prefix, n, key of each group, row of each]``; the first ``n`` bytes of its keys say nothing. A row is None for
+a group that is gone, its bytes, or what ``Window.row`` gives: of a large window only what is new. Either costs as much
+as there is written, whatever else is in memory.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from vedette.state.graph import Graph, Node
-from vedette.state.packed import packed, size, touched, unpacked
+from vedette.state.packed import MAX, packed, size, touched, unpacked
 from vedette.state.recency import Recency
-from vedette.state.windows import Window, changed
+from vedette.state.windows import Window
 
 Group = Window | bytes
 
@@ -30,6 +31,8 @@ class Groups:
         self.table: dict[bytes, Group] = {}
         self.recency = Recency(self._stamp)
         self.bytes = self.evicted = self.cut = 0
+        self._carried: dict[Node, tuple[str, ...]] = {}
+        """What was kept of the events of groups that are being restored."""
         self._foreign: list[list[Any]] = []
         """Parts about groups of correlations that are not here any more."""
 
@@ -72,6 +75,9 @@ class Groups:
             self.bytes -= size(group, key)
             group = self.table[key] = unpacked(group, len(key))
             self.bytes += group.size
+            dirty = self.node(key).dirty
+            if key in dirty:
+                dirty[key] = group
         return group
 
     def put(self, node: Node, key: bytes, group: Group, stamp: int) -> None:
@@ -81,11 +87,20 @@ class Groups:
         node.groups += 1
         self.recency.put(key, stamp)
 
-    def repack(self, key: bytes) -> None:
+    def resize(self, key: bytes, value: bytes) -> None:
+        """Put ``value`` in place of a group of bytes that has another size."""
+        before = self.table[key]
+        assert isinstance(before, bytes)
+        self.bytes += len(value) - len(before)
+        self.table[key] = value
+
+    def repack(self, node: Node, key: bytes) -> None:
         """Make bytes of a group that can be."""
         group = self.table[key]
-        if not isinstance(group, bytes) and (made := packed(group)) is not None:
+        if type(group) is Window and len(group.entries) <= 3 * MAX and (made := packed(group)) is not None:
             self.table[key] = made
+            if key in node.dirty:
+                node.dirty[key] = made
             self.bytes += size(made, key) - group.size
 
     def forget(self, key: bytes) -> None:
@@ -113,7 +128,7 @@ class Groups:
         for node in self.graph.nodes:
             node.dirty = {}
         for key, group in self.table.items():
-            self.node(key).dirty[key] = None
+            self.node(key).dirty[key] = group
             if not isinstance(group, bytes):
                 group.clean = 0
         self._foreign = []
@@ -121,8 +136,7 @@ class Groups:
 
     def _part(self, node: Node) -> list[Any]:
         dirty, node.dirty = node.dirty, {}
-        found = map(self.table.get, dirty)
-        rows = [group if group is None or type(group) is bytes else group.row() for group in found]
+        rows = [group.row() if type(group) is Window else group for group in dirty.values()]
         return [node.prefix, self.graph.tag_size, list(dirty), rows]
 
     def _counts(self) -> list[Any]:
@@ -135,50 +149,58 @@ class Groups:
         Returns the ids of correlations that had another digest then, and so start empty.
         """
         self.evicted, self.cut, counts, parts = data
-        ids, started, carried = {node.c.id for node in self.graph.nodes}, set(), {}
+        ids, started = {node.c.id for node in self.graph.nodes}, set()
         for found, rule_id, fired, late, ungrouped, carry in counts:
-            carried[found] = tuple(carry)
             if (node := self.graph.by_prefix.get(found)) is not None:
                 node.fired, node.late, node.ungrouped = fired, late, ungrouped
+                self._carried[node] = tuple(carry)
             elif rule_id in ids:
                 started.add(rule_id)
         for prefix, tag_size, keys, rows in parts:
             if (node := self.graph.by_prefix.get(prefix)) is not None:
                 for key, row in zip(keys, rows, strict=True):
-                    self._restore(node, node.tag + key[tag_size:], row, carried.get(prefix, ()))
-                node.dirty = {}
+                    self._restore(node, node.tag + key[tag_size:], row)
         return started
 
-    def _restore(self, node: Node, key: bytes, row: Any, carry: tuple[str, ...]) -> None:
-        before = self.window(key)
-        if before is not None:
-            self._take(key)
+    def _restore(self, node: Node, key: bytes, row: Any) -> None:
+        """A group as it was written; ``resume`` puts it in the form that it has here."""
+        group = self.table.pop(key, None)
+        if group is not None:
+            self.bytes -= size(group, key) if isinstance(group, bytes) else group.size
+            node.groups -= 1
+        if row is None:
+            return
         if isinstance(row, bytes):
-            self._enter(node, key, row, carry)
-        elif row is not None:
-            whole = changed(None if before is None else before.pack(), row)
-            if whole is None:
-                raise ValueError("a part of what was remembered is missing")
-            self._enter(node, key, Window.unpack(whole, len(key), node.share), carry)
-
-    def _enter(self, node: Node, key: bytes, group: Group, carry: tuple[str, ...]) -> None:
-        """Put a group of elsewhere, which kept ``carry`` of its events, in the form that it has here."""
+            group = row
+        else:
+            group = unpacked(group, len(key)) if isinstance(group, bytes) else group or Window(len(key), node.share)
+            group.apply(row)
         self.table[key] = group
         self.bytes += self.size(key)
         node.groups += 1
-        if isinstance(group, Window) or not node.packs:
-            window = self.window(key)
-            assert window is not None
-            self.bytes -= window.size
-            window.share = node.share
-            window.recarry(carry, node.carry)
-            self.bytes += window.size
-            if node.packs:
-                self.repack(key)
 
     def resume(self) -> None:
         """After the last ``restore``."""
+        for key in list(self.table):
+            node = self.node(key)
+            self._fit(node, key, self._carried.get(node, node.carry))
+        self._carried = {}
         self.recency.fill(self.table)
+
+    def _fit(self, node: Node, key: bytes, carried: tuple[str, ...]) -> None:
+        """Give a group of elsewhere, of whose events ``carried`` was kept, the form that it has here. When something
+        else is kept here, all of it is to be written: what is written next says so of all groups."""
+        if node.packs and isinstance(self.table[key], bytes):
+            return
+        window = self.window(key)
+        assert window is not None
+        self.bytes -= window.size
+        window.recarry(carried, node.carry)
+        self.bytes += window.size
+        if carried != node.carry:
+            node.dirty[key] = window
+        if node.packs:
+            self.repack(node, key)
 
     def adopt(self, other: Groups) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.
@@ -194,16 +216,20 @@ class Groups:
                 gone[prefix] = texts
             else:
                 node.fired, node.late, node.ungrouped = before.fired, before.late, before.ungrouped
-                node.dirty = {node.tag + text: None for text in texts}
+                node.dirty = {node.tag + text: None for text in texts}  # what is there still: below
         for old_key, group in other.table.items():
             before, text = other.node(old_key), old_key[tag_size:]
             if (node := self.graph.by_prefix.get(before.prefix)) is None:
                 gone[before.prefix][text] = None
                 continue
-            self._enter(node, node.tag + text, group, before.carry)
-            if before.carry != node.carry:
-                node.dirty[node.tag + text] = None
+            key = node.tag + text
+            self.table[key] = group
+            self.bytes += self.size(key)
+            node.groups += 1
+            if key in node.dirty:
+                node.dirty[key] = group
+            self._fit(node, key, before.carry)
         self._foreign += [[prefix, 0, list(texts), [None] * len(texts)] for prefix, texts in gone.items() if texts]
-        self.resume()
+        self.recency.fill(self.table)
         ids = {node.c.id for node in other.graph.nodes}
         return sorted(n.c.id for n in self.graph.nodes if n.prefix not in old and n.c.id in ids)

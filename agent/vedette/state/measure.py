@@ -1,16 +1,18 @@
-"""What a correlation measures over a stretch of a window, and the truth of its condition there."""
+"""What a correlation measures over a stretch of a window.
+
+A stretch of fewer than ``MIN_SLIDE`` entries is looked at anew each time; of a longer one a slide (``slides.py``) is
+moved there from the stretch that was asked for last, so that each of a window's entries is looked at twice in all, not
+once for every other. The longest chain of a ``temporal_ordered`` that asks for a part of its rules only is the
+exception: each of its stretches is looked at whole, entries times rules.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from vedette.compiler.relation import Clause, Correlation, Kind
-from vedette.state.slides import MIN_SLIDE, Distinct, Links, Number, Ranked, Slide, Slots, Sum, at_rank, total
+from vedette.compiler.relation import Correlation, Kind
+from vedette.state.slides import MIN_SLIDE, Distinct, Number, Ranked, Slide, Slots, Sum, at_rank, total
 from vedette.state.windows import Window
-
-if TYPE_CHECKING:
-    from vedette.state.graph import Node
 
 MAX_SLIDES = 2
 """Of one window: at its end, and at where late events come in."""
@@ -118,49 +120,3 @@ def longest_chain(c: Correlation, window: Window, start: int, stop: int) -> int:
             for higher in range(slot + 1, len(best)):
                 best[higher] = max(best[higher], size)
     return best[-1]
-
-
-def clause_holds(c: Correlation, clause: Clause, window: Window, start: int, stop: int) -> int | None:
-    """The index of the entry that completes ``clause``'s wanted slots in the stretch; None when it does not hold."""
-    here = counted(c, window, start, stop)
-    if not all(slot in here for slot in clause.wanted) or any(slot in here for slot in clause.forbidden):
-        return None
-    if c.kind is Kind.TEMPORAL_ORDERED:
-        wanted = list(clause.wanted)
-        last = None
-        for i in range(start, stop):
-            if window.slot(i) == wanted[0] and window.offset(i) != last:
-                del wanted[0]
-                last = window.offset(i)
-                if not wanted:
-                    return i
-        return None
-    missing = set(clause.wanted)
-    for i in range(start, stop):
-        missing.discard(window.slot(i))
-        if not missing:
-            return i
-    return None
-
-
-def holds(node: Node, window: Window, i: int) -> bool:
-    """The truth of a prompt condition at entry ``i``."""
-    if i + 1 < node.needs:
-        return False
-    c = node.c
-    begin = window.entries[3 * i] - c.span
-    if c.kind is Kind.EVENT_COUNT:
-        return node.least <= 0 or window.time(i + 1 - node.least) >= begin
-    start = window.since(begin)
-    if i + 1 - start < node.needs:
-        return False
-    if node.tracks:
-        if window.links is None:
-            window.links = Links(node.tracks)
-        return window.links.holds(window, start, i + 1)
-    if c.clauses:
-        here = counted(c, window, start, i + 1)
-        return any(all(slot in here for slot in clause.wanted) for clause in c.clauses)
-    if c.kind is Kind.VALUE_COUNT:
-        return distinct(c, window, start, i + 1) >= node.least
-    return c.holds(metric(c, window, start, i + 1))

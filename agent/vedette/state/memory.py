@@ -26,7 +26,7 @@ from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
 from vedette.state.packed import unpacked
 from vedette.state.suppress import Fold, Suppressor
-from vedette.state.windows import changed
+from vedette.state.windows import Window
 
 FORMAT = 2
 
@@ -126,14 +126,19 @@ class Memory:
         return bytes(msgpack.packb(parts))
 
     def restore(self, parts: Iterable[bytes]) -> None:
-        """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read."""
+        """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read, or when
+        another version has written the last of it."""
         changed: set[str] = set()  # as the newest part knows it
+        other: Any = None  # the format of the newest part, when it is not ours
         try:
             for part in parts:
-                form, log_id, (self_late, clock), groups, folds, *audit = msgpack.unpackb(part)
-                if form != FORMAT or log_id != self.log_id:
+                form, log_id, *rest = msgpack.unpackb(part)
+                if log_id != self.log_id:
                     continue
-                self.late = self_late
+                other = form if form != FORMAT else None
+                if other is not None:
+                    continue
+                (self.late, clock), groups, folds, *audit = rest
                 self.clock.load(clock)
                 changed = self.correlator.restore(groups)
                 self.suppressor.restore(folds)
@@ -141,6 +146,8 @@ class Memory:
                     self.joiner.load(one)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise ValueError(f"what judging remembered cannot be read: {error}") from error
+        if other is not None:
+            raise ValueError(f"what judging remembered is of format {other}; this version reads format {FORMAT} only")
         self.started_empty = sorted(changed)
         self.correlator.resume()
 
@@ -174,13 +181,14 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
                 known.update(zip(texts, rows, strict=True))
                 continue
             for text, row in zip(texts, rows, strict=True):
-                if isinstance(row, list):
-                    before = known.get(text)
-                    row = changed(unpacked(before, 0).pack() if isinstance(before, bytes) else before, row)
                 if row is None:
                     known.pop(text, None)
-                else:
+                elif isinstance(row, bytes) or not row[1]:
                     known[text] = row
+                elif (before := known.pop(text, None)) is not None:
+                    window = unpacked(before, 0) if isinstance(before, bytes) else before
+                    known[text] = window = window if isinstance(window, Window) else Window.unpack(window)
+                    window.apply(row)
         for key, fold in suppression[2]:
             folds.pop(key, None)
             if fold is not None:
@@ -203,10 +211,11 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
     pieces: list[list[Any]] = []
     size = 0
     for prefix, found in groups.items():
-        texts, rows = list(found), list(found.values())
+        texts = list(found)
+        rows = [one.pack() if isinstance(one, Window) else one for one in found.values()]
         for begin in range(0, len(rows), _ROWS):
             pieces.append([prefix, 0, texts[begin : begin + _ROWS], rows[begin : begin + _ROWS]])
-            size += sum(len(row if isinstance(row, bytes) else row[0]) for row in pieces[-1][3])
+            size += sum(len(row if isinstance(row, bytes) else row[2]) for row in pieces[-1][3])
             if size >= PART_BYTES:
                 write(pieces)
                 pieces, size = [], 0

@@ -68,10 +68,11 @@ class Window:
     def __len__(self) -> int:
         return len(self.entries) // 3
 
-    def _cost(self) -> int:
-        """Bytes of the entries."""
+    def _cost(self, start: int = 0) -> int:
+        """Bytes of the entries from ``start`` on."""
         n = len(self)
-        return ENTRY_BYTES * n + self.share * max(0, n - MIN_SLIDE) + _sum(self.values) + _sum(self.carried)
+        shared = max(0, n - MIN_SLIDE) - max(0, start - MIN_SLIDE)
+        return ENTRY_BYTES * (n - start) + self.share * shared + _sum(self.values, start) + _sum(self.carried, start)
 
     def time(self, i: int) -> int:
         return self.entries[3 * i]
@@ -236,10 +237,10 @@ class Window:
             del self.entries[: 3 * n]
             self.size -= ENTRY_BYTES * n + self.share * (max(0, before - MIN_SLIDE) - max(0, before - n - MIN_SLIDE))
             if self.values is not None:
-                self.size -= _sum(self.values[:n])
+                self.size -= _sum(self.values, 0, n)
                 del self.values[:n]
             if self.carried is not None:
-                self.size -= _sum(self.carried[:n])
+                self.size -= _sum(self.carried, 0, n)
                 del self.carried[:n]
             self.gone += n
             self.clean = max(0, self.clean - n)
@@ -258,52 +259,51 @@ class Window:
         self.size = base + self._cost()
 
     def pack(self) -> list[Any]:
-        """For msgpack; ``unpack`` is its inverse."""
-        return self._part(0)
+        """All of it as a row, for msgpack; ``unpack`` is its inverse."""
+        return self._row(0, 0)
 
     def row(self) -> list[Any]:
-        """What has changed since the last ``row``, for msgpack: a ``pack``, or what ``changed`` makes one of."""
-        made = self._part(self.clean)
-        if self.clean:
-            made += [self.gone, self.clean]
+        """What has changed since the last ``row``, for msgpack; ``apply`` takes it over."""
+        made = self._row(self.gone if self.clean else 0, self.clean)
         self.clean, self.gone = len(self), 0
         return made
 
-    def _part(self, i: int) -> list[Any]:
-        values = self.values and self.values[i:]
-        carried = self.carried and self.carried[i:]
-        return [self.entries[3 * i :].tobytes(), values, carried, self.sources, self.decided, self.limit]
+    def _row(self, gone: int, clean: int) -> list[Any]:
+        values = None if self.values is None else self.values[clean:]
+        carried = None if self.carried is None else self.carried[clean:]
+        entries = self.entries[3 * clean :].tobytes()
+        return [gone, clean, entries, values, carried, self.sources, self.decided, self.limit]
+
+    def apply(self, row: list[Any]) -> None:
+        """Take over what ``row`` gave of a window that was like this one: as much work as the row is long.
+
+        Raises ValueError or TypeError when it cannot be read.
+        """
+        gone, clean, entries, values, carried, sources, decided, limit = row
+        if gone + clean > len(self):
+            raise ValueError("a part of a window is missing")
+        self.drop(gone if clean else len(self))
+        self.size -= self._cost(clean)
+        del self.entries[3 * clean :]
+        self.entries.frombytes(entries)
+        if not clean:
+            self.values = None if values is None else []
+            self.carried = None if carried is None else []
+        if self.values is not None:
+            self.values[clean:] = [tuple(v) if isinstance(v, list) else v for v in values]
+        if self.carried is not None:
+            self.carried[clean:] = [tuple(v) for v in carried]
+        self.size += self._cost(clean)
+        self.sources, self.decided, self.limit = tuple(sources), decided, limit
+        self.slides = self.links = None
+        self.clean, self.gone, self.hint = len(self), 0, 0
 
     @classmethod
     def unpack(cls, row: list[Any], key_bytes: int = 0, share: int = 0) -> Window:
         """Raises ValueError or TypeError when ``row`` is not what ``pack`` gives."""
         window = cls(key_bytes, share)
-        entries, values, carried, sources, decided, limit = row
-        window.entries.frombytes(entries)
-        window.values = None if values is None else [tuple(v) if isinstance(v, list) else v for v in values]
-        window.carried = None if carried is None else [tuple(v) for v in carried]
-        window.sources, window.decided, window.limit = tuple(sources), decided, limit
-        window.size += window._cost()
-        window.clean = len(window)
+        window.apply(row)
         return window
-
-
-def changed(before: list[Any] | None, row: list[Any]) -> list[Any] | None:
-    """The ``pack`` that ``row`` (of ``Window.row``) makes of the one ``before``; None when it lacks what was before."""
-    if len(row) == _PARTS:
-        return row
-    if before is None:
-        return None
-    *part, gone, clean = row
-    made = [before[0][ENTRY_BYTES * gone : ENTRY_BYTES * (gone + clean)] + part[0], *part[1:]]
-    for i in (1, 2):
-        if part[i] is not None:
-            made[i] = [*before[i][gone : gone + clean], *part[i]]
-    return made
-
-
-_PARTS = 6
-"""Of a ``pack``."""
 
 
 def _bytes(value: Any) -> int:
@@ -315,9 +315,9 @@ def _bytes(value: Any) -> int:
     return 64 + sum(map(_bytes, value)) if isinstance(value, tuple) else 40
 
 
-def _sum(values: list[Any] | None) -> int:
+def _sum(values: list[Any] | None, start: int = 0, stop: int | None = None) -> int:
     """Of ``_bytes``."""
-    return sum([64 + len(value) if type(value) is str else _bytes(value) for value in values]) if values else 0
+    return sum([64 + len(v) if type(v) is str else _bytes(v) for v in values[start:stop]]) if values else 0
 
 
 def _newest(c: Correlation, window: Window, until: int) -> list[int]:
