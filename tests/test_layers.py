@@ -41,7 +41,7 @@ LAYERS: dict[int, str] = {
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
     config control mqtt quarantine store tls
-    inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
+    inputs.accept inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.segment
     """,
