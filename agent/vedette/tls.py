@@ -62,8 +62,8 @@ class ClientContext(ssl.SSLContext):
 def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ClientContext:
     """For a connection to a server; ``ca`` None: the host's trust store; ``cert`` and ``key``: who we are.
 
-    Raises FileNotFoundError with the path, PermissionError for a key that others may reach, ssl.SSLError (an OSError)
-    with the path when a file is not what it should be.
+    Raises FileNotFoundError, PermissionError for a key that others may reach, OSError when a file is not what it should
+    be, ValueError for a key with a passphrase; each with the path.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -115,11 +115,11 @@ def reason(error: BaseException) -> str:
     """What a failed handshake says, for people."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and error.reason:
-        told = error.reason.lower().replace("_", " ")
+    if isinstance(error, ssl.SSLError) and (told := getattr(error, "reason", None)):  # none in some of CPython's own
+        told = told.lower().replace("_", " ")
         refused = re.match(r"(?:tlsv1[0-9]*|sslv3) alert (.*)", told)
         return f"the peer refuses us: {refused[1]}" if refused else told
-    return str(error) or type(error).__name__
+    return re.sub(r" \(_ssl\.c:\d+\)", "", str(error)) or type(error).__name__
 
 
 def expiry(cert: Path | None, now: datetime | None = None) -> str:
@@ -149,7 +149,7 @@ def _load_authorities(context: ssl.SSLContext, ca: Path) -> None:
     try:
         context.load_verify_locations(ca)
     except ssl.SSLError as error:
-        raise ssl.SSLError(f"{ca}: no certificates of authorities in PEM form: {reason(error)}") from error
+        raise OSError(f"{ca}: no certificates of authorities in PEM form: {reason(error)}") from error
 
 
 def _load_identity(context: ssl.SSLContext, cert: Path, key: Path) -> None:
@@ -166,7 +166,7 @@ def _load_identity(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         try:
             context.load_cert_chain(cert, f"/proc/self/fd/{file.fileno()}", passphrase)
         except ssl.SSLError as error:
-            raise ssl.SSLError(f"{cert} and {key}: no certificate and its private key: {reason(error)}") from error
+            raise OSError(f"{cert} and {key}: no certificate and its private key: {reason(error)}") from error
 
 
 def _present(path: Path) -> None:

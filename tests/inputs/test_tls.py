@@ -125,9 +125,8 @@ def test_senders_without_a_good_certificate(tmp_path: Path, sender: str, says: s
                 context.load_cert_chain(*other.issue("stranger"))
             with capture_logs() as logs:
                 for _ in range(3):
-                    with pytest.raises((ssl.SSLError, ConnectionError)):
+                    with suppress(ssl.SSLError, ConnectionError):  # or it is cut off without a word
                         await send(port, b"<13>no\n", context)
-                        raise ConnectionError("cut off without a word")
                 await until(lambda: counters.totals["handshakes_failed"] == 3)
             await send(port, b"<13>yes\n", client(authority, "web-1"))
             await until(lambda: bin.events == [b"<13>yes"])
