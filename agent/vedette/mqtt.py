@@ -219,6 +219,8 @@ class _Connection:
     ) -> None:
         by = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"
         failure = self.tls.wrapped.failure if self.tls is not None and self.tls.wrapped is not None else ""
+        if self.tls is not None and not failure and not self.accepted.done():
+            by = f"{by} right after the TLS handshake (does the broker accept our certificate?)"
         self._end(f"{by}: {failure or reason}")
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
