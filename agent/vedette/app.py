@@ -21,15 +21,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import faulthandler
+import gc
 import os
 import signal
-import socket
-from collections.abc import Awaitable, Callable, Coroutine
+import time
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from datetime import tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import structlog
@@ -38,12 +37,9 @@ from vedette import __version__, status
 from vedette.account import CHECK_SECONDS, Auditor
 from vedette.arrivals import Arrivals
 from vedette.bundle.trust import BundleRefused
-from vedette.config import Config, ConfigError, FileInput, Input, MqttInput, SyslogInput, load
+from vedette.config import Config, ConfigError, load
 from vedette.control import Control
-from vedette.engine.match import Context
-from vedette.inputs.listen import SyslogListener
-from vedette.inputs.subscribe import MqttSubscription
-from vedette.inputs.tail import FileTail
+from vedette.doors import Doors, contexts
 from vedette.logs import configure_logging, say_suppressed
 from vedette.notify import Notifier
 from vedette.outbox.directory import DirectoryUplink
@@ -51,7 +47,6 @@ from vedette.outbox.queue import Outbox
 from vedette.outbox.uplink import MqttUplink
 from vedette.pipeline import Pipeline
 from vedette.quarantine import Quarantine
-from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 from vedette.reload import Merged, Reloads, merge
 from vedette.report import Counters, Log
@@ -76,19 +71,11 @@ MAP_SLACK = 256 << 20
 """What the store may hold besides the outbox: the ring of receipted alerts, positions, free pages."""
 
 
-class Source(Protocol):
-    """An input's door, as the app starts and stops it."""
-
-    async def stop(self) -> None: ...
-
-
-def host_zone() -> tzinfo | None:
-    """The host's time zone, of times that name none; None is UTC."""
-    try:
-        with open("/etc/localtime", "rb") as file:
-            return ZoneInfo.from_file(file)
-    except (OSError, ValueError):
-        return None
+def settle_memory() -> None:
+    """Take what lives as long as its plan out of the collector's sight: for 3,000 rules a full run takes 40 ms."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def run(config: Config, path: Path | None = None) -> None:
@@ -122,7 +109,6 @@ class Agent:
         self._shutdown = Shutdown()
         self._reload = asyncio.Event()
         self._switching = asyncio.Lock()
-        self._sources: dict[str, tuple[Source, asyncio.Task[None]]] = {}
         self._metrics: Exporter | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -146,7 +132,7 @@ class Agent:
                 self.rules = Rules(config, self._sample)
                 self.loaded = await self.rules.start()
                 self._say_loaded()
-                self.contexts = {item.name: context(item) for item in config.input}
+                self.contexts = contexts(config.input)
                 self.pipeline = Pipeline(
                     agent,
                     self.loaded.engine,
@@ -179,10 +165,15 @@ class Agent:
     async def _serve(self) -> None:
         config = self.config
         control = Control(config.agent.control_socket, {"status": self._status_command})
+        settle_memory()
         try:
             async with asyncio.TaskGroup() as self._group:
                 group = self._group
                 pipeline = group.create_task(self.pipeline.run())
+                self._doors = Doors(
+                    self.pipeline, self.counters, self.clock, self.contexts, group, config.agent.id,
+                    config.agent.raw_dir,
+                )  # fmt: skip
                 self._start_uplink()
                 background = [group.create_task(self._renew()), group.create_task(self._keep_house())]
                 if self._notifier.interval:
@@ -190,9 +181,9 @@ class Agent:
                 await control.start()
                 await self._serve_metrics()
                 for settings in config.input:
-                    await self._open(settings)
-                log.info(Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(self._sources))
-                self._notifier.ready(f"{len(self._sources)} inputs open")
+                    await self._doors.open(settings)
+                log.info(Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(self._doors))
+                self._notifier.ready(f"{len(self._doors)} inputs open")
                 await self._shutdown.asked.wait()
                 log.info(Log.STOPPING, agent=config.agent.id)
                 self._notifier.stopping()
@@ -208,7 +199,7 @@ class Agent:
 
     async def _stop_in_order(self) -> None:
         stop = self._shutdown
-        await stop.stage("inputs", self._close_all(), INPUTS_SHARE)
+        await stop.stage("inputs", self._doors.close_all(), INPUTS_SHARE)
         await stop.stage("judging", self.pipeline.drain(stop.left(JUDGING_SHARE)), JUDGING_SHARE + 0.05)
         await stop.stage("uplink", self.uplink.stop(stop.left(0.95)))
         await self.pipeline.close()
@@ -231,41 +222,6 @@ class Agent:
             await asyncio.sleep(CHECK_SECONDS)
 
     # --- parts
-
-    async def _open(self, settings: Input) -> None:
-        """Open an input's door, and run what runs as long as it is open. Raises OSError when it cannot be opened."""
-        source: Source
-        work: Callable[[], Coroutine[Any, Any, None]]
-        match settings:
-            case SyslogInput():
-                source = listener = SyslogListener(settings, self.pipeline, self.counters, self.clock)
-                await listener.start()
-                work = listener.wait
-            case FileInput():
-                positions = self.pipeline.positions.values()
-                source = tail = FileTail(settings, self.pipeline, self.counters, positions, self.clock)
-                work = tail.run
-            case MqttInput():
-                raw = self.config.agent.raw_dir
-                recent = await asyncio.to_thread(lambda: list(read.recent_messages(raw, settings.name)))
-                source = subscription = MqttSubscription(
-                    settings,
-                    self.pipeline,
-                    self.counters,
-                    agent_id=self.config.agent.id,
-                    recent=recent,
-                    clock=self.clock,
-                )
-                work = subscription.run
-        self._sources[settings.name] = source, self._group.create_task(work())
-
-    async def _close(self, name: str) -> None:
-        source, task = self._sources.pop(name)
-        await source.stop()
-        await asyncio.wait({task})
-
-    async def _close_all(self) -> None:
-        await asyncio.gather(*(source.stop() for source, _ in self._sources.values()))
 
     def _start_uplink(self) -> None:
         config = self.config
@@ -335,6 +291,7 @@ class Agent:
         self.pipeline.switch(loaded.engine, loaded.bundle)
         self.counters.totals["replans"] += 1
         self._say_loaded()
+        settle_memory()
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan
@@ -346,6 +303,7 @@ class Agent:
             dead=len(status.dead_rules(self.config, plan)),
             always=len(plan.always),
             plan=plan.digest[:12],
+            literals=plan.literal_digest[:12],
         )
 
     async def _renew(self) -> None:
@@ -357,6 +315,8 @@ class Agent:
             except TimeoutError:
                 if await asyncio.to_thread(self.rules.changed):
                     await self._guarded(self.rules.reload())
+                elif self.rules.due(self.pipeline.engine, time.monotonic()):
+                    await self._choose_literals()
                 continue
             self._reload.clear()
             self._notifier.reloading()
@@ -366,6 +326,12 @@ class Agent:
             if self.rules is rules:
                 await self._guarded(rules.again())
             self._notifier.ready("reloaded")
+
+    async def _choose_literals(self) -> None:
+        """Judge on with literals that suit the traffic better, if there are any: the same plan, found faster."""
+        async with self._switching:
+            if (chosen := await self.rules.choose(self.loaded)) is not None:
+                self._switch(chosen)
 
     async def _reload_config(self) -> None:
         """Read the configuration again; one that is not valid changes nothing."""
@@ -396,7 +362,9 @@ class Agent:
             await self._adopt_rules(old)
         elif (new.engine, new.suppress) != (old.engine, old.suppress):
             self.pipeline.switch(self.loaded.engine, self.loaded.bundle)
-        await self._adopt_inputs(old)
+        inputs, refused = await self._doors.adopt(old.input, new.input)
+        if refused:
+            self._cannot("; ".join(refused), input=inputs)
         if (new.uplink, new.bundles) != (old.uplink, old.bundles) or bool(new.rules.paths) != bool(old.rules.paths):
             await self.uplink.stop(UPLINK_SECONDS)
             await asyncio.wait({self._uplink_task})
@@ -417,26 +385,6 @@ class Agent:
                 return
             self.rules = rules
             self._switch(loaded)
-
-    async def _adopt_inputs(self, old: Config) -> None:
-        """Close what is gone or changed, open what is new or changed; what cannot be opened stays as it was."""
-        before, after = ({item.name: item for item in config.input} for config in (old, self.config))
-        changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        for name in changed:
-            if name in before:
-                await self._close(name)
-        for name in changed:
-            if (settings := after.get(name)) is None:
-                continue  # its context stays: events of it may wait to be judged
-            try:
-                await self._open(settings)
-                self.contexts[name] = context(settings)
-            except OSError as error:
-                former = before.get(name)
-                if former is not None:
-                    await self._open(former)
-                kept = [former if item.name == name else item for item in self.config.input]
-                self._cannot(str(error), input=tuple(item for item in kept if item is not None))
 
     def _cannot(self, reason: str, **kept: Any) -> None:
         """A part of a new configuration does not work: the running one has ``kept`` instead."""
@@ -464,15 +412,6 @@ class Agent:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def context(item: Input) -> Context:
-    """What an input's settings say about its events."""
-    return Context(
-        ZoneInfo(item.timezone) if item.timezone else host_zone(),
-        item.logsource,
-        socket.gethostname() if isinstance(item, FileInput) else None,
-    )
 
 
 def _quarantine(config: Config) -> Quarantine:

@@ -55,6 +55,9 @@ class Log(StrEnum):
     METRICS_FAILED = "metrics_failed"
     LISTENING = "listening"
     CONNECTION_REFUSED = "connection_refused"
+    CONNECTION_STALLED = "connection_stalled"
+    TLS_REFUSED = "tls_refused"
+    CERTIFICATE_UNUSABLE = "certificate_unusable"
     FRAMING_ERROR = "framing_error"
     EVENT_CUT = "event_cut"
     FILE_OPENED = "file_opened"
@@ -69,6 +72,7 @@ class Log(StrEnum):
     RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
     SEGMENT_DELETED = "segment_deleted"
+    LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
@@ -104,6 +108,9 @@ TOTALS: Mapping[str, str] = {
     "decode_failed": "MQTT payloads that should be JSON and are not",
     "commits": "Transactions of the store",
     "replans": "Switches to another rule set while running",
+    "connections_refused": "Connections that were not accepted",
+    "connections_stalled": "Connections that were closed because they did not get on",
+    "handshakes_failed": "TLS handshakes that failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",
 }
 """What the whole agent counts, besides what each input does."""
@@ -127,7 +134,8 @@ class Counters:
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
         """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
-        decode_failed, commits, replans, identity_alarms: see ``TOTALS``."""
+        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed, identity_alarms:
+        see ``TOTALS``."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
         """Count events that were received (they count as received here too) and will not be stored."""
