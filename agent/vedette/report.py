@@ -52,7 +52,6 @@ class Log(StrEnum):
     HOST_RESUMED = "host_resumed"
     LOG_SUPPRESSED = "log_suppressed"
     METRICS_SERVED = "metrics_served"
-    METRICS_FAILED = "metrics_failed"
     LISTENING = "listening"
     CONNECTION_REFUSED = "connection_refused"
     CONNECTION_STALLED = "connection_stalled"
@@ -91,7 +90,6 @@ class Log(StrEnum):
     LANDED = "landed"
     LANDING_FAILED = "landing_failed"
     PAYLOAD_UNDECODABLE = "payload_undecodable"
-    SEQ_GAP = "seq_gap"
     IDENTITY_BROKEN = "identity_broken"
     IDENTITY_RESTORED = "identity_restored"
 
