@@ -33,8 +33,8 @@ from vedette.state.decide import Occurrence, arrived, ending, passed
 from vedette.state.firing import Firing, firing_of
 from vedette.state.graph import Graph, Item, Node, seen_by
 from vedette.state.groups import Groups
-from vedette.state.packed import FULL, appended
-from vedette.state.windows import Window, meta
+from vedette.state.packed import ENTRY_BYTES, FULL, MARK, appended, goes_on
+from vedette.state.windows import HELD, Window
 
 MAX_ENTRIES = 100_000
 CUT = 256
@@ -145,8 +145,9 @@ class Correlator:
         return min(marks, default=_FOREVER)
 
     def _count(
-        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int, length: int
-    ) -> None:
+        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int,
+        length: int,
+    ) -> None:  # fmt: skip
         """``_add`` for a group of bytes, at whose end the match belongs; all else goes there."""
         groups = self.groups
         group = groups.table.get(key)
@@ -166,8 +167,8 @@ class Correlator:
             if now:
                 groups.table[key] = node.dirty[key] = now
                 if now is not group:
-                    groups.bytes += packed.ENTRY_BYTES
-                    if packed.holds(now) and (not (again := packed.goes_on(now, span)) or node.parents):
+                    groups.bytes += ENTRY_BYTES
+                    if now[MARK] & HELD and (not (again := goes_on(now, span)) or node.parents):
                         window = packed.unpacked(now, 0)
                         self._occurs(node, window, values, [ending(node.c, window, len(window) - 1, not again)])
                 return
@@ -202,7 +203,7 @@ class Correlator:
         if late and not node.c.slots[slot].correlation:
             node.late += 1
         else:
-            at = window.insert(time, offset, meta(slot, length), value, carried)
+            at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
             if node.prompt:
                 if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
                     self._occurs(node, window, values, arrived(node, window, at))
