@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +41,22 @@ def cores(pin: bool) -> tuple[int | None, set[int]]:
     """The agent's core and the others; (None, all) when there is one core only or no pinning is wanted."""
     found = sorted(os.sched_getaffinity(0))
     return (found[0], set(found[1:])) if pin and len(found) > 1 else (None, set(found))
+
+
+@contextmanager
+def undisturbed(wanted: bool) -> Iterator[bool]:
+    """Within it this process and those it starts run before the machine's other work (SCHED_RR, sched(7)), as an agent
+    does that has its core for itself. Gives whether that is so: it takes privileges."""
+    if wanted:
+        try:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        except PermissionError:
+            wanted = False
+    try:
+        yield wanted
+    finally:
+        if wanted:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 class MemoryLimit:

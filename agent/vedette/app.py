@@ -12,6 +12,7 @@ be read do not: they are told, retried, and shown in the status.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import signal
@@ -97,6 +98,13 @@ def configure_logging(settings: LogSettings) -> None:
     )
 
 
+def settle_memory() -> None:
+    """Take what lives as long as its plan out of the collector's sight: for 3,000 rules a full run takes 40 ms."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def run(config: Config) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises OSError or ValueError when it cannot start or go on."""
     configure_logging(config.log)
@@ -171,6 +179,7 @@ class Agent:
         self.uplink = self._make_uplink()
         control = Control(config.agent.control_socket, {"status": self._status_command})
         sources: list[Source] = []
+        settle_memory()
         try:
             async with asyncio.TaskGroup() as group:
                 pipeline = group.create_task(self.pipeline.run())
@@ -281,6 +290,7 @@ class Agent:
         self.pipeline.switch(loaded.engine, loaded.bundle)
         self.counters.totals["replans"] += 1
         self._say_loaded()
+        settle_memory()
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan
@@ -292,6 +302,7 @@ class Agent:
             dead=len(status.dead_rules(self.config, plan)),
             always=len(plan.always),
             plan=plan.digest[:12],
+            literals=plan.literal_digest[:12],
         )
 
     async def _renew_rules(self) -> None:
@@ -306,6 +317,14 @@ class Agent:
                 anew, wanted = False, await asyncio.to_thread(self.rules.changed)
             if wanted:
                 await self._guarded(self.rules.reload(anew=anew))
+            elif self.rules.due(self.pipeline.engine, time.monotonic()):
+                await self._choose_literals()
+
+    async def _choose_literals(self) -> None:
+        """Judge on with literals that suit the traffic better, if there are any: the same plan, found faster."""
+        async with self._switching:
+            if (chosen := await self.rules.choose(self.loaded)) is not None:
+                self._switch(chosen)
 
     async def _guarded(self, loading: Awaitable[Loaded]) -> None:
         """Switch to what ``loading`` gives; when it fails, the reason is in the log and the status already."""
