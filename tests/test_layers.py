@@ -31,8 +31,8 @@ LAYERS: dict[int, str] = {
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format
     scan
-    state.clock state.correlate state.firing state.graph state.groups state.measure state.memory state.packed
-    state.recency state.slides state.suppress state.windows
+    state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory
+    state.packed state.recency state.slides state.suppress state.windows
     """,
     # doors: each owns one outside thing; the rule front-ends own the rule files
     2: """
