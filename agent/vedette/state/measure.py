@@ -135,7 +135,11 @@ def chained(node: Node, window: Window, start: int, stop: int) -> bool:
     """True when one of the node's ``tracks`` lies in the stretch."""
     links = window.links
     if links is None:
-        links = Links(node.tracks)
         if stop - start >= MIN_LINKS:
-            window.links = links
+            links = window.links = Links(node.tracks)
+        else:
+            if node.links is None:
+                node.links = Links(node.tracks)
+            links = node.links
+            links.reset()
     return links.measure(window, start, stop) > 0
