@@ -79,7 +79,7 @@ def measure(kind: Kind, groups: int, updates: int, commits: bool) -> dict[str, A
             memory.delta()
     memory.delta()
     live = len(one.groups)
-    taken, accounted = _resident() - before, one.bytes
+    taken, accounted = _resident() - before, one.groups.bytes
     if live != groups:
         raise RuntimeError(f"{live} of {groups} groups are alive")
     items = [Item(node, i % slots, group(rng.randrange(groups)), values[i % len(values)], None) for i in range(updates)]

@@ -305,6 +305,7 @@ class Agent:
             dead=len(status.dead_rules(self.config, plan)),
             always=len(plan.always),
             plan=plan.digest[:12],
+            literals=plan.literal_digest[:12],
         )
 
     async def _renew_rules(self) -> None:
@@ -319,6 +320,14 @@ class Agent:
                 anew, wanted = False, await asyncio.to_thread(self.rules.changed)
             if wanted:
                 await self._guarded(self.rules.reload(anew=anew))
+            elif self.rules.due(self.pipeline.engine, time.monotonic()):
+                await self._choose_literals()
+
+    async def _choose_literals(self) -> None:
+        """Judge on with literals that suit the traffic better, if there are any: the same plan, found faster."""
+        async with self._switching:
+            if (chosen := await self.rules.choose(self.loaded)) is not None:
+                self._switch(chosen)
 
     async def _guarded(self, loading: Awaitable[Loaded]) -> None:
         """Switch to what ``loading`` gives; when it fails, the reason is in the log and the status already."""
