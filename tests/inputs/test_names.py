@@ -148,8 +148,8 @@ def test_the_digest_tells_decoders_apart(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("module", ["vedette.app", "vedette.compiler.build", "vedette.region.cli"])
 def test_the_digest_is_of_the_decoders_alone(module: str) -> None:
-    """Whatever else a process has loaded, the digest is the same: else an agent would take a bundle's literals for those
-    of other decoders, and choose its own without having seen any traffic."""
+    """Whatever else a process has loaded, the digest is the same: else an agent would take a bundle's literals for
+    those of other decoders, and choose its own without having seen any traffic."""
     code = f"import {module}; from vedette.inputs import names; print(names.digest())"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True)
