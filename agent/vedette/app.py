@@ -24,6 +24,7 @@ import faulthandler
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,8 @@ INPUTS_SHARE, JUDGING_SHARE = 0.3, 0.6
 rest."""
 UPLINK_SECONDS = 3.0
 """For sending what is in the outbox before another uplink takes its place."""
+SWITCH_SECONDS = 0.0005
+"""For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
 MAP_SLACK = 256 << 20
@@ -85,6 +88,7 @@ def run(config: Config, path: Path | None = None) -> None:
     """
     configure_logging(config.log)
     faulthandler.enable()  # the watchdog ends a hung agent with SIGABRT: where it hung is then in the journal
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o027)  # raw logs, alerts and the store are nobody else's
     try:
         asyncio.run(Agent(config, path).run())
