@@ -18,7 +18,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.compiler import relation
+from vedette.compiler import limits, relation
 from vedette.compiler.ir import Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.compiler.literals import Cost, guess, required
 from vedette.compiler.relation import Correlation, suppress_of
@@ -93,6 +93,8 @@ class Plan:
             if form != FORMAT:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
             predicates, rules, literals, refused, correlations = parts
+            if len(rules) + len(correlations) > limits.MAX_RULES:
+                raise ValueError(f"more than {limits.MAX_RULES} rules")
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
@@ -101,6 +103,7 @@ class Plan:
                 tuple(relation.from_row(row) for row in correlations),
             )
             relation.ordered(plan.correlations)
+            limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
