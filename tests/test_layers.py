@@ -19,7 +19,7 @@ LAYERS: dict[int, str] = {
     # cores: bytes and values in, values out (engine.scan is here because a pattern database is that, too)
     1: """
     bundle.manifest bundle.trust
-    compiler.explain compiler.ir compiler.literals compiler.plan compiler.reach compiler.relation
+    compiler.explain compiler.ir compiler.limits compiler.literals compiler.plan compiler.reach compiler.relation
     compiler.witness
     engine.artifact engine.cache engine.evaluate engine.fallback engine.group engine.join engine.match engine.patterns
     engine.prefilter engine.scan engine.selftest engine.timepart
