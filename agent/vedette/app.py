@@ -24,6 +24,7 @@ import faulthandler
 import gc
 import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
