@@ -33,8 +33,9 @@ from vedette.state.decide import Occurrence, arrived, ending, passed
 from vedette.state.firing import Firing, firing_of
 from vedette.state.graph import Graph, Item, Node, seen_by
 from vedette.state.groups import Groups
-from vedette.state.packed import FULL, appended
-from vedette.state.windows import Window, meta
+from vedette.state.packed import ENTRY_BYTES, FULL, MARK, appended, goes_on
+from vedette.state.windows import ENTRY_BYTES as WINDOW_ENTRY_BYTES
+from vedette.state.windows import HELD, Window
 
 MAX_ENTRIES = 100_000
 CUT = 256
@@ -145,9 +146,10 @@ class Correlator:
         return min(marks, default=_FOREVER)
 
     def _count(
-        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int, length: int
-    ) -> None:
-        """``_add`` for a group of bytes, at whose end the match belongs; all else goes there."""
+        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int,
+        length: int,
+    ) -> None:  # fmt: skip
+        """``_add`` for a group that may be bytes, at whose end the match belongs; all else goes there."""
         groups = self.groups
         group = groups.table.get(key)
         if group is None:
@@ -156,7 +158,7 @@ class Correlator:
                 groups.put(node, key, begun, offset)
                 node.dirty[key] = begun
                 return
-        elif type(group) is bytes:
+        elif isinstance(group, bytes):
             least, span = node.least, node.c.span
             now = appended(group, source, time, offset, slot, length, least, span)
             if now is FULL:
@@ -166,11 +168,18 @@ class Correlator:
             if now:
                 groups.table[key] = node.dirty[key] = now
                 if now is not group:
-                    groups.bytes += packed.ENTRY_BYTES
-                    if packed.holds(now) and (not (again := packed.goes_on(now, span)) or node.parents):
+                    groups.bytes += ENTRY_BYTES
+                    if now[MARK] & HELD and (not (again := goes_on(now, span)) or node.parents):
                         window = packed.unpacked(now, 0)
                         self._occurs(node, window, values, [ending(node.c, window, len(window) - 1, not again)])
                 return
+        elif 0 < len(group.entries) < 3 * group.limit and time > group.entries[-3] and group.sources == (source,):
+            at = group.insert(time, offset, length << 16 | slot << 8, None, None)
+            groups.bytes += WINDOW_ENTRY_BYTES
+            node.dirty[key] = group
+            if found := arrived(node, group, at):
+                self._occurs(node, group, values, found)
+            return
         alone = self._alone.get(source) or self._only(source)
         self._add(node, key, slot, values, None, None, alone, time, offset, length, node.own)
         groups.repack(node, key)
@@ -202,7 +211,7 @@ class Correlator:
         if late and not node.c.slots[slot].correlation:
             node.late += 1
         else:
-            at = window.insert(time, offset, meta(slot, length), value, carried)
+            at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
             if node.prompt:
                 if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
                     self._occurs(node, window, values, arrived(node, window, at))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from vedette.compiler.ir import as_shown, fold, leaves
 from vedette.compiler.relation import NUMERIC, Correlation, Kind, ordered
 from vedette.inputs.decode import ABSENT, Record
-from vedette.state.slides import SLIDE_BYTES
+from vedette.state.slides import SLIDE_BYTES, Links
 from vedette.state.windows import Window, number_of
 
 _ENTRIES = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
@@ -63,6 +63,8 @@ class Node:
                 self.tracks = [clause.wanted for clause in correlation.clauses]
             elif self.least == len(correlation.slots):
                 self.tracks = [range(self.least)]
+        self.links: Links | None = None
+        """For stretches that are looked at anew."""
         self.share = SLIDE_BYTES.get(correlation.kind, 0)
         self.single = len(correlation.group_by) == 1
         self.packs = False
