@@ -31,7 +31,8 @@ LAYERS: dict[int, str] = {
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format
     scan
-    state.clock state.correlate state.firing state.graph state.groups state.memory state.suppress state.windows
+    state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory
+    state.packed state.recency state.slides state.suppress state.windows
     """,
     # doors: each owns one outside thing; the rule front-ends own the rule files
     2: """
@@ -41,7 +42,7 @@ LAYERS: dict[int, str] = {
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
     config control mqtt quarantine store tls
-    inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
+    inputs.accept inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.segment
     """,
@@ -50,7 +51,7 @@ LAYERS: dict[int, str] = {
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.build region.cli region.land region.publish region.sign
+    region.authority region.build region.cli region.enroll region.land region.publish region.sign
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

@@ -12,6 +12,7 @@ be read do not: they are told, retried, and shown in the status.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import os
 import signal
@@ -54,6 +55,8 @@ DRAIN_SECONDS = 5.0
 """For judging what is stored, at stop."""
 UPLINK_SECONDS = 3.0
 """For sending what is in the outbox, at stop."""
+SWITCH_SECONDS = 0.0005
+"""For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
 MAP_SLACK = 256 << 20
@@ -97,9 +100,17 @@ def configure_logging(settings: LogSettings) -> None:
     )
 
 
+def settle_memory() -> None:
+    """Take what lives as long as its plan out of the collector's sight: for 3,000 rules a full run takes 40 ms."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+
+
 def run(config: Config) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises OSError or ValueError when it cannot start or go on."""
     configure_logging(config.log)
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o027)  # raw logs, alerts and the store are nobody else's
     try:
         asyncio.run(Agent(config).run())
@@ -171,6 +182,7 @@ class Agent:
         self.uplink = self._make_uplink()
         control = Control(config.agent.control_socket, {"status": self._status_command})
         sources: list[Source] = []
+        settle_memory()
         try:
             async with asyncio.TaskGroup() as group:
                 pipeline = group.create_task(self.pipeline.run())
@@ -281,6 +293,7 @@ class Agent:
         self.pipeline.switch(loaded.engine, loaded.bundle)
         self.counters.totals["replans"] += 1
         self._say_loaded()
+        settle_memory()
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan

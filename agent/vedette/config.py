@@ -77,16 +77,29 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsListener:
+    """Syslog over TLS (RFC 5425): where, who we are, and whose clients may send; no ``client_ca``: anybody's."""
+
+    address: Address
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SyslogInput:
-    """Syslog over UDP and TCP."""
+    """Syslog over UDP, TCP and TLS."""
 
     name: Name
     udp: Address = ""
     tcp: Address = ""
+    tls: TlsListener | None = None
     format: str = "syslog"
     timezone: Zone = ""
     logsource: LogSource = LogSource(product="linux")
     max_connections: int = 1000
+    max_connections_per_peer: int = 100
+    message_timeout: Seconds = 60.0
     receive_buffer: Size = 8 << 20
 
 
@@ -376,6 +389,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "fsync_interval": (0.001, 60.0),
     "keepalive": (1.0, 65535.0),
     "max_connections": (1, 1 << 20),
+    "max_connections_per_peer": (1, 1 << 20),
+    "message_timeout": (0.1, 86400.0),
     "receive_maximum": (1, 65535),
     "max_inflight": (1, 65535),
     "max_bytes": (1 << 20, 1 << 62),
@@ -422,8 +437,10 @@ def _check(config: Config, mistakes: list[str]) -> None:
         if item.format not in CODECS:
             mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
         match item:
-            case SyslogInput(udp="", tcp=""):
-                mistakes.append(f'input[{i}]: needs udp or tcp, e.g. udp = "0.0.0.0:514"')
+            case SyslogInput(udp="", tcp="", tls=None):
+                mistakes.append(f'input[{i}]: needs udp, tcp or tls, e.g. udp = "0.0.0.0:514"')
+            case SyslogInput(tls=TlsListener(address="")):
+                mistakes.append(f'input[{i}].tls.address: must not be empty, e.g. "0.0.0.0:6514"')
             case FileInput(paths=()):
                 mistakes.append(f"input[{i}]: needs paths")
             case FileInput():

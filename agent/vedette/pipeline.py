@@ -7,7 +7,7 @@ Four tasks share the event loop; everything that waits for a disk runs in the on
   burst is stored at once and judged when there is time. It yields to the loop every ``STEP_SECONDS``;
   ``switch`` takes effect between two frames, so no event is judged under two plans or none.
 * ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
-  disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
+  disk: when there are alerts at once, but not more often than every ``ALERT_SECONDS``, else after ``IDLE_SECONDS``.
 
 * what correlations and suppression remember goes with the cursor, so it, too, is as of the last commit; so do audit
   events that are not complete (``engine/join.py``), whose records count as judged when the cursor has passed them.
@@ -48,7 +48,8 @@ log = structlog.get_logger()
 MEMORY = 8 << 20
 """Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
 
-ALERT_SECONDS = 0.01
+ALERT_SECONDS = 0.005
+"""From the start of a commit to that of the next: the first alert after a rest is committed at once."""
 IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
@@ -425,14 +426,16 @@ class Pipeline:
     # --- committing
 
     async def _commits(self) -> None:
+        clock, not_before = asyncio.get_running_loop().time, 0.0
         while True:
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._changed.wait()
-                if len(self._alerts) < BATCH_ALERTS:
-                    await asyncio.sleep(ALERT_SECONDS)
+                if (pause := not_before - clock()) > 0 and len(self._alerts) < BATCH_ALERTS:
+                    await asyncio.sleep(pause)
             except TimeoutError:
                 pass
+            not_before = clock() + ALERT_SECONDS
             await self._commit()
 
     async def _commit(self) -> None:

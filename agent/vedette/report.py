@@ -45,6 +45,9 @@ class Log(StrEnum):
     STOPPED = "agent_stopped"
     LISTENING = "listening"
     CONNECTION_REFUSED = "connection_refused"
+    CONNECTION_STALLED = "connection_stalled"
+    TLS_REFUSED = "tls_refused"
+    CERTIFICATE_UNUSABLE = "certificate_unusable"
     FRAMING_ERROR = "framing_error"
     EVENT_CUT = "event_cut"
     FILE_OPENED = "file_opened"
@@ -97,7 +100,7 @@ class Counters:
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
         """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
-        decode_failed, commits, replans."""
+        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
         """Count events that were received (they count as received here too) and will not be stored."""

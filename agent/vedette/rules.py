@@ -136,10 +136,12 @@ class Rules:
         of an agent that a newer one was pushed to."""
         assert self._file is not None
         try:
+            if current is not None:
+                with self._file.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() == current.sha256:
+                        return None
             data = self._file.read_bytes()
-            if current is not None and (
-                inspect(data).version < current.version or hashlib.sha256(data).hexdigest() == current.sha256
-            ):
+            if current is not None and inspect(data).version < current.version:
                 return None
             return self._install(data)
         except (OSError, BundleRefused) as error:

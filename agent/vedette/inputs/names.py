@@ -21,7 +21,7 @@ from vedette.inputs.aliases import ALIASES
 from vedette.inputs.formats import eventlog
 from vedette.inputs.provenance import is_synthetic, provenance
 
-_DOORS = ("listen", "tail", "subscribe", "files", "framing", "datagrams", "deliver", "batches")
+_DOORS = ("accept", "bursts", "listen", "tail", "subscribe", "files", "framing", "datagrams", "deliver", "batches")
 _OTHERS = frozenset({"aliases", "names", "provenance", "entities", "formats.eventlog", *_DOORS})
 """Modules that give no field a name, or whose names ``stands_as`` knows."""
 

@@ -22,6 +22,7 @@ reconnect when the folder works again. Several landings may share the folder and
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -41,7 +42,8 @@ from vedette.report import Log
 
 log = structlog.get_logger()
 
-SUBSCRIPTIONS = (f"$share/landing/{ROOT}/+/+/alerts", f"$share/landing/{ROOT}/+/+/status")
+SHARED = (f"{ROOT}/+/+/alerts", f"{ROOT}/+/+/status")
+"""What all landings of a group share."""
 HELD_BYTES = 64 << 20
 """Of payloads in memory, at most."""
 BATCH_BYTES = 16 << 20
@@ -59,6 +61,8 @@ class LandingSettings:
     folder: Path
     client_id: str = "vedette-landing"
     """Also ``ingest.collector_id``."""
+    group: str = "landing"
+    """Of the shared subscription: letters, digits, ``. _ -``."""
     max_rows: int = 10_000
     max_seconds: float = 5.0
     session_expiry: float = 14 * 86400.0
@@ -85,6 +89,9 @@ class Landing:
     """One landing service; ``run`` until ``stop``. ``landed`` counts rows on disk by table."""
 
     def __init__(self, settings: LandingSettings, *, clock: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+        """Raises ValueError for a group that cannot stand in a subscription."""
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", settings.group):
+            raise ValueError(f"group: expects letters, digits, '.', '_' or '-', not {settings.group!r}")
         self.settings = settings
         self.landed = {"alerts": 0, "status": 0, "bad": 0}
         self._clock = clock
@@ -101,7 +108,7 @@ class Landing:
         self.client = MqttClient(
             settings.broker,
             settings.client_id,
-            subscriptions=SUBSCRIPTIONS,
+            subscriptions=[f"$share/{settings.group}/{topic}" for topic in SHARED],
             on_message=self._received,
             session_expiry=settings.session_expiry,
             receive_maximum=settings.receive_maximum,
