@@ -1,7 +1,7 @@
 """The fast paths against the naive one: prefilter on, prefilter off and ``tests/reference.py`` give the same matches.
 
 ``VEDETTE_DEEP=1`` draws 20,000 examples for each of the eight claims (each of several rules and events) instead of some
-hundred, 160,000 in all: about two hours of CPU time. ``VEDETTE_DEEP=N`` draws N of each.
+hundred, 160,000 in all: some three hours of CPU time. ``VEDETTE_DEEP=N`` draws N of each.
 """
 
 from __future__ import annotations
