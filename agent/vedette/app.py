@@ -55,6 +55,8 @@ DRAIN_SECONDS = 5.0
 """For judging what is stored, at stop."""
 UPLINK_SECONDS = 3.0
 """For sending what is in the outbox, at stop."""
+SWITCH_SECONDS = 0.0005
+"""For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
 MAP_SLACK = 256 << 20
@@ -108,6 +110,7 @@ def settle_memory() -> None:
 def run(config: Config) -> None:
     """Run the agent until SIGTERM or SIGINT. Raises OSError or ValueError when it cannot start or go on."""
     configure_logging(config.log)
+    sys.setswitchinterval(SWITCH_SECONDS)
     os.umask(0o027)  # raw logs, alerts and the store are nobody else's
     try:
         asyncio.run(Agent(config).run())

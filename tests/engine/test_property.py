@@ -27,7 +27,7 @@ from vedette.compiler import plan as plans
 from vedette.compiler import sigma
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule, fold, leaves, text
 from vedette.compiler.plan import Plan
-from vedette.engine import evaluate, prefilter
+from vedette.engine import group, prefilter
 from vedette.engine.match import Context, Engine
 from vedette.engine.patterns import End, fallback, search
 from vedette.engine.scan import refused
@@ -124,7 +124,7 @@ def test_prefilter_on_off_and_reference_agree_on_random_plans(data: st.DataObjec
     salt = data.draw(st.integers(0, 3)).to_bytes(1, "big")
     plan = plans.build(rules, predicates, cost=lambda literal: zlib.crc32(salt + literal) / 2**32)
     events = data.draw(st.lists(drawn.event(fragments), min_size=1, max_size=6))
-    with mock.patch.object(evaluate, "SCAN_FROM", data.draw(st.sampled_from([1, 8, 1000]))):
+    with mock.patch.object(group, "SCAN_FROM", data.draw(st.sampled_from([1, 8, 1000]))):
         matches = agree(plan, events, ends=data.draw(st.booleans()), reloaded=data.draw(st.booleans()))
     note(f"{len(matches)} matches")
 
