@@ -41,17 +41,17 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    config control mqtt quarantine store tls
+    config control logs mqtt notify quarantine reload store tls wallclock
     inputs.accept inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.segment
     """,
     # composition
-    3: "alerts api app pipeline rules status",
+    3: "account alerts api app arrivals doors failures metrics pipeline rules shutdown status",
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.authority region.build region.cli region.enroll region.land region.publish region.sign
+    region.authority region.build region.cli region.gaps region.enroll region.land region.publish region.sign
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

@@ -360,8 +360,14 @@ class Engine:
         aside, self._aside = self._aside, []
         return aside
 
+    def release(self) -> None:
+        """Ask the rules in quarantine again, as if nothing had been."""
+        self._set_quarantined(frozenset())
+        for counts in (self.tally.undecided, self.tally.skipped, self.tally.reasons):
+            counts.clear()
+
     def quarantine(self, digests: Collection[str]) -> None:
-        """Ask the rules of these meanings no more: they were in quarantine under the plan before."""
+        """Ask the rules of these meanings no more: they were in quarantine before."""
         self._set_quarantined(
             self.quarantined | {i for i, rule in enumerate(self.plan.rules) if rule.digest in digests}
         )

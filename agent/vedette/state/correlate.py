@@ -16,6 +16,9 @@ group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prom
 ``MAX_TAIL`` events within the lateness is compacted regardless, and a match that arrives out of order looks at
 ``MAX_AFTER`` later ones: in such a flood the condition has held long since, or (values, chains) may be found late.
 
+**Failures.** A correlation that raises loses the group it raised on, no other, and is told in ``failures``; after
+``MUTED_AFTER`` times it is muted: what its rules match means nothing to it any more.
+
 **State** is keyed by the digest of the correlation with its rules, and by the group: it outlives a plan under which
 that digest is the same. ``delta`` and ``restore`` carry it over a restart: what follows is as if there had been none.
 """
@@ -23,8 +26,8 @@ that digest is the same. ``delta`` and ``restore`` carry it over a restart: what
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from vedette.compiler.relation import Correlation, Kind
 from vedette.state import packed
@@ -45,8 +48,20 @@ CHECK_EVERY = 1_000_000
 """Microseconds of receipts between two looks at silent sources and groups that have expired."""
 SWEEP = 1000
 """Groups looked at in one of them, about."""
+MUTED_AFTER = 10
+MAX_FAILURES = 1000
+"""Told at a time; beyond, they only count for their correlation."""
 
 _FOREVER = 1 << 62
+
+
+class Failure(NamedTuple):
+    """A correlation raised for the ``times``-th time; ``muted``: that was once too often."""
+
+    correlation: Correlation
+    reason: str
+    times: int
+    muted: bool
 
 
 class Correlator:
@@ -66,6 +81,9 @@ class Correlator:
         self._alone: dict[int, tuple[int, ...]] = {}
         """One tuple a source, shared by the windows that it alone is in."""
         self._fired: list[Firing] = []
+        self._failures: list[Failure] = []
+        self._torn = False
+        """A group was left in the middle of a change: what is known of all is to be counted again."""
         self._checked = 0
 
     # --- matches in
@@ -76,13 +94,16 @@ class Correlator:
             self._settle(source)  # first: what it was waiting for may be of interest to what comes now
         for number, (node, slot, values, value, carried) in enumerate(items, 1):
             key = node.tag + (values[0].encode() if node.single else node.text(values))
-            if node.packs:
-                self._count(node, key, slot, values, source, time, offset, length)
-                continue
-            # An event that matches several rules of a sequence is looked at when all its matches are in.
-            last = node.plain or all(x.node is not node or x.values != values for x in items[number:])
-            alone = self._alone.get(source) or self._only(source)
-            self._add(node, key, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+            try:
+                if node.packs:
+                    self._count(node, key, slot, values, source, time, offset, length)
+                    continue
+                # An event that matches several rules of a sequence is looked at when all its matches are in.
+                last = node.plain or all(x.node is not node or x.values != values for x in items[number:])
+                alone = self._alone.get(source) or self._only(source)
+                self._add(node, key, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+            except Exception as error:  # the others take the event in
+                self._fail(node, key, error)
         if self.groups.bytes > self.max_bytes:
             self._evict()
         fired = self._fired
@@ -124,6 +145,9 @@ class Correlator:
         return self._drain()
 
     def _drain(self) -> list[Firing]:
+        if self._torn:
+            self._torn, self.groups.bytes = False, sum(map(self.groups.size, self.groups.table))
+            self.groups.recency.fill(self.groups.table)
         self._evict()
         fired, self._fired = self._fired, []
         return fired
@@ -237,6 +261,29 @@ class Correlator:
         self.groups.forget(key)
         self._scheduled.pop(key, None)
 
+    def _fail(self, node: Node, key: bytes, error: Exception) -> None:
+        """A group of ``node`` is forgotten, since it would raise again."""
+        if key in self.groups.table:
+            self._forget(key)
+        self._torn = True
+        node.failed += 1
+        muted = node.muted = node.failed >= MUTED_AFTER
+        if len(self._failures) < MAX_FAILURES:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            self._failures.append(Failure(node.c, reason, node.failed, muted))
+
+    def failures(self) -> list[Failure]:
+        """What has raised since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    def mute(self, ids: Collection[str]) -> None:
+        """Mute these correlations, and no others."""
+        for node in self.nodes:
+            node.muted = node.c.id in ids
+            if not node.muted:
+                node.failed = 0
+
     def _expire(self) -> None:
         """Forget groups in which no window can hold anything any more; a few at a time."""
         groups, looked, recency = self.groups, 0, self.groups.recency
@@ -281,7 +328,10 @@ class Correlator:
                 heapq.heappush(self._due.setdefault(slowest, []), (due, depth, key))
                 continue
             del self._scheduled[key]
-            self._decide(key, due + 1)
+            try:
+                self._decide(key, due + 1)
+            except Exception as error:
+                self._fail(self.groups.node(key), key, error)
         if not heap:
             self._due.pop(source, None)
 
@@ -309,8 +359,11 @@ class Correlator:
             for above, slot in node.parents:
                 offset, length = window.offset(at), window.length(at)
                 for group, value, carried in seen_by(node, above, slot, window, values, start, stop):
-                    key = above.tag + above.text(group)
-                    self._add(above, key, slot, group, value, carried, window.sources, time, offset, length, (slot,))
+                    key, place = above.tag + above.text(group), (time, offset, length, (slot,))
+                    try:
+                        self._add(above, key, slot, group, value, carried, window.sources, *place)
+                    except Exception as error:
+                        self._fail(above, key, error)
 
     # --- state
 

@@ -72,6 +72,10 @@ class Node:
         self.dirty: dict[bytes, Window | bytes | None] = {}
         """Its groups that have changed since they were last written; None: that one is gone."""
         self.fired = self.late = self.ungrouped = self.groups = 0
+        self.failed = 0
+        """Times that it raised."""
+        self.muted = False
+        """In quarantine: matches mean nothing to it."""
 
     def text(self, values: tuple[str, ...]) -> bytes:
         """A group's values as one text; ``values_of`` is the inverse."""
@@ -141,6 +145,8 @@ class Graph:
         """What a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
         items = []
         for node, i in self._feeds.get(rule_id, ()):
+            if node.muted:
+                continue
             c, slot = node.c, node.c.slots[i]
             values = tuple(key_of(scalar(event.get(slot.field(name)))) for name in c.group_by)
             if None in values:
