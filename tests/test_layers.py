@@ -30,7 +30,7 @@ LAYERS: dict[int, str] = {
     inputs.sources inputs.syslog
     inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
-    rawlog.format
+    rawlog.format rawlog.note
     scan
     state.clock state.correlate state.firing state.graph state.groups state.memory state.suppress state.windows
     """,
@@ -40,10 +40,10 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    config control mqtt quarantine store tls
+    budgets config control mqtt quarantine rebuild store storecheck tls trouble
     inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
-    rawlog.log rawlog.read rawlog.recover rawlog.segment
+    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
     """,
     # composition
     3: "alerts api app pipeline rules status",

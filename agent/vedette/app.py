@@ -44,9 +44,10 @@ from vedette.pipeline import Pipeline
 from vedette.quarantine import Quarantine
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
+from vedette.rebuild import open_store
 from vedette.report import Counters, Log
 from vedette.rules import Loaded, Rules
-from vedette.store import Store
+from vedette.trouble import Trouble
 
 log = structlog.get_logger()
 
@@ -132,11 +133,16 @@ class Agent:
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         agent.data_dir.mkdir(parents=True, exist_ok=True)
         writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
-        with Store.open(agent.store_dir, map_bytes=config.uplink.max_bytes * 2 + MAP_SLACK) as store:
-            saved = store.load()
-            self.raw_log = RawLog.open(agent.raw_dir, config.raw_log, self.counters, committed=saved.cursor)
+        self.trouble = Trouble(now)
+        map_bytes = config.uplink.max_bytes * 2 + MAP_SLACK
+        opened = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=now)
+        with opened.store as store:
+            self.rebuilt = store.get("rebuilt")
+            self.raw_log = RawLog.open(
+                agent.raw_dir, config.raw_log, self.counters, committed=store.load().cursor, certain=not opened.anew
+            )
             try:
-                self.outbox = Outbox(store, writer, self.counters)
+                self.outbox = Outbox(store, writer, self.counters, self.trouble)
                 self.rules = Rules(config, self._sample)
                 self.loaded = await self.rules.start()
                 self._say_loaded()
@@ -158,6 +164,7 @@ class Agent:
                         agent.quarantine_dir, config.rules.quarantine_bytes, config.rules.quarantine_after
                     ),
                     judging=config.engine,
+                    trouble=self.trouble,
                 )
                 self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
                 await self._serve()
@@ -178,7 +185,11 @@ class Agent:
                 renew = group.create_task(self._renew_rules())
                 await control.start()
                 for settings in config.input:
-                    source, work = self._make_source(settings)
+                    recent: list[tuple[int, str, bytes]] = []
+                    if isinstance(settings, MqttInput):  # reads much of the log, after a kill as well
+                        raw = config.agent.raw_dir
+                        recent = await asyncio.to_thread(read.recent_messages, raw, settings.name)
+                    source, work = self._make_source(settings, recent)
                     sources.append(source)
                     if isinstance(source, SyslogListener):
                         await source.start()
@@ -210,7 +221,7 @@ class Agent:
         }
 
     def _make_source(
-        self, settings: SyslogInput | FileInput | MqttInput
+        self, settings: SyslogInput | FileInput | MqttInput, recent: list[tuple[int, str, bytes]]
     ) -> tuple[Source, Callable[[], Coroutine[Any, Any, None]]]:
         """An input's door, and what runs as long as it is open."""
         match settings:
@@ -226,7 +237,7 @@ class Agent:
                     self.pipeline,
                     self.counters,
                     agent_id=self.config.agent.id,
-                    recent=read.recent_messages(self.config.agent.raw_dir, settings.name),
+                    recent=recent,
                 )
                 return subscription, subscription.run
 
@@ -253,7 +264,7 @@ class Agent:
             uplink = {"type": "directory", "folder": str(self.uplink.folder)}
         return status.collect(
             self.config, self._started_at, now(), self.counters, self.pipeline, self.raw_log, self.outbox, self.rules,
-            self.loaded, uplink,
+            self.loaded, uplink, self.rebuilt,
         )  # fmt: skip
 
     def _heartbeat(self) -> bytes:

@@ -58,6 +58,14 @@ class Log(StrEnum):
     RAW_LOG_DAMAGED = "raw_log_damaged"
     RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
+    RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"
+    RAW_LOG_REWRITTEN = "raw_log_rewritten"
+    SEGMENT_PACKED = "segment_packed"
+    DISK_TROUBLE = "disk_trouble"
+    DISK_WELL = "disk_well"
+    STORE_DAMAGED = "store_damaged"
+    STORE_REBUILT = "store_rebuilt"
+    MEMORY_HIGH = "memory_high"
     SEGMENT_DELETED = "segment_deleted"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
@@ -164,9 +172,10 @@ class Counters:
             self.stored[name] = events
             self.received[name] = events + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
 
-    def identity(self, backlog: Mapping[str, int]) -> list[str]:
+    def identity(self, backlog: Mapping[str, int], held: Mapping[str, int] | None = None) -> list[str]:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
 
+        ``held`` is the number of events received that wait in memory for a disk that does not take them, per input.
         ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log. Where it or
         the losses have events of an UNKNOWN input, stored = judged + backlog + lost is checked for all inputs together.
         """
@@ -174,8 +183,11 @@ class Counters:
         accounts: dict[str, tuple[int, int, int, int]] = {}  # stored, judged, backlog, lost
         for name, counts in self.snapshot()["inputs"].items():
             stored, dropped = counts["stored"], sum(counts["dropped"].values())
-            if counts["received"] != stored + dropped:
-                broken.append(f"{name}: received {counts['received']} != stored {stored} + dropped {dropped}")
+            waiting = (held or {}).get(name, 0)
+            if counts["received"] != stored + dropped + waiting:
+                broken.append(
+                    f"{name}: received {counts['received']} != stored {stored} + dropped {dropped} + held {waiting}"
+                )
             accounts[name] = stored, counts["judged"], backlog.get(name, 0), sum(counts["lost"].values())
         if backlog.get(UNKNOWN) or accounts.get(UNKNOWN, (0, 0, 0, 0))[3]:
             stored, judged, _, lost = map(sum, zip(*accounts.values(), strict=True))
