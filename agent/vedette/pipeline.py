@@ -661,6 +661,8 @@ class Pipeline:
                 self.trouble.well(RETENTION)
             except OSError as error:
                 self.trouble.failed(RETENTION, error)
+            if SYNC in self.trouble:  # a commit may have synced since
+                await self._sync()
             self._look_for_room()
             if self._log.full() and self._committed < self._offset:
                 self._changed.set()  # only what is committed may be deleted

@@ -39,7 +39,7 @@ from vedette.config import RawLogSettings
 from vedette.event import Chunk, Cursor, Frame
 from vedette.rawlog import format, read
 from vedette.rawlog.recover import MARK_BYTES, QUARANTINE_BYTES, Ending, Recovery, recover, set_aside, sync_path
-from vedette.rawlog.repack import PACKED, Repack, is_small
+from vedette.rawlog.repack import PACKED, Done, Repack, is_small
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Located, Segment, SegmentFile, segments
 from vedette.report import Counters, Log, Lost
@@ -448,17 +448,23 @@ class RawLog:
             if chosen is None:
                 return 0
             self._repack = Repack(chosen.segment)
-        done = self._repack.step()
+        segment = self._repack.segment
+        kept = next((one for one in self._kept if one.segment == segment), None)  # this thread alone takes any away
+        try:
+            done = self._repack.step()
+        except OSError:  # it stays as it is, until the next start
+            done = Done(self._repack, 0)
         if done is None:
             return 0
-        segment, self._repack = self._repack.segment, None
+        self._repack = None
+        if kept is None:
+            done.repack.discard()
+            return 0
         with self._state:
-            kept = next((one for one in self._kept if one.segment == segment), None)
-            if kept is None or not done.take_place():
-                if kept is not None:
-                    kept.packed = True
+            kept.packed = True
+            if not done.take_place():
                 return 0
-            freed, kept.size, kept.packed = kept.size - done.size, done.size, True
+            freed, kept.size = kept.size - done.size, done.size
             self._bytes -= freed
             self._marks = [mark for mark in self._marks if mark[2] != segment.base]
         sync_path(self._folder)

@@ -76,13 +76,14 @@ class Repack:
                 os.fchmod(sink.fileno(), 0o640)
                 header = file.header()
                 sink.write(format.encode_segment(header._replace(packed=1), file.note()))
-                copied, pack = 0, _Pack(self.segment.log_id)
+                copied, packs, pack = 0, 0, _Pack(self.segment.log_id)
                 for unit in file.units(file.begin(), self.segment.base):
                     if isinstance(unit, Damage):
                         raise ValueError(unit.reason)
                     small = not unit.header.pack and unit.header.raw_size < PACK_BYTES // 2
                     if pack.parts and not (small and pack.takes(unit)):
                         sink.write(pack.bytes())
+                        packs += 1
                         yield None
                     if small:
                         pack.add(file, unit)
@@ -91,6 +92,8 @@ class Repack:
                     sink.write(file.read(unit.position, unit.header.size))
                     copied += unit.header.size
                     if copied >= STEP_BYTES:
+                        if not packs:
+                            raise ValueError("its frames are large")
                         copied = 0
                         yield None
                 if pack.parts:
@@ -99,7 +102,7 @@ class Repack:
                 os.fsync(sink.fileno())
                 size = sink.tell()
                 gained = size < file.size
-        except (ValueError, FileNotFoundError):  # damaged, or deleted by retention
+        except (ValueError, FileNotFoundError):  # damaged, not worth it, or deleted by retention
             size, gained = 0, False
         if not gained:
             with suppress(OSError):
