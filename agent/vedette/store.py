@@ -51,6 +51,10 @@ RING_BYTES = 64 << 20
 MAX_FILES = 100_000
 STATE_BYTES = 64 << 20
 """Of deltas of the state, from which on they are merged."""
+DAMAGED = "damaged"
+"""A file in the store's folder: why the store must not be used any more."""
+REHEARSED_BYTES = 8 << 20
+"""Of each table, written again by ``rehearse``: less than what makes LMDB write to the file before a commit."""
 LEAST_ROOM = 64 << 10
 """Bytes free on the disk, below which a failed write is for want of space."""
 CHECKSUM = 4
@@ -99,6 +103,10 @@ class StoredAlert(NamedTuple):
     seq: int
     data: bytes
     receipted: bool
+
+
+class Damaged(ValueError):
+    """What is read from the store is not what was written to it."""
 
 
 class Store:
@@ -375,7 +383,7 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[lmdb.Transaction]:
-        with _translated(self._folder), self._gate, self._env.begin() as txn:
+        with self._noticed(), _translated(self._folder), self._gate, self._env.begin() as txn:
             yield txn
 
     @contextmanager
@@ -383,10 +391,21 @@ class Store:
         if self._unusable:
             self._open_again()
         try:
-            with _translated(self._folder), self._env.begin(write=True) as txn:
+            with self._noticed(), _translated(self._folder), self._env.begin(write=True) as txn:
                 yield txn
         except OSError as error:
             self._unusable = isinstance(error.__cause__, lmdb.PanicError)
+            raise
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        """Leave word of damage that is found at work: the check at the next start may not see it."""
+        try:
+            yield
+        except Damaged as error:
+            if self._owner is not None:
+                with suppress(OSError):
+                    (self._folder / DAMAGED).write_text(str(error), "utf-8")
             raise
 
     def _open_again(self) -> None:
@@ -402,7 +421,7 @@ class Store:
 
     def _content(self, table: bytes, key: bytes, value: bytes) -> bytes:
         if int.from_bytes(value[:CHECKSUM], "big") != crc32(value[CHECKSUM:], crc32(key)):
-            raise ValueError(f"{self._folder}: {table.decode()} {key!r} fails its checksum: the store is damaged")
+            raise Damaged(f"{self._folder}: {table.decode()} {key!r} fails its checksum: the store is damaged")
         return value[CHECKSUM:]
 
     def _put(self, txn: lmdb.Transaction, table: bytes, key: bytes, content: bytes) -> None:
@@ -489,9 +508,19 @@ def rehearse(folder: Path) -> None:
         env = lmdb.open(str(folder), map_size=size + (64 << 20), max_dbs=len(_TABLES), create=False, mode=0o600)
         try:
             with env.begin(write=True) as txn:
-                table = env.open_db(_STATE, txn, create=False)
-                for number in range(256):
-                    txn.put(b"rehearsal %d" % number, bytes(8000), db=table)
+                for name in _TABLES:
+                    table, size = env.open_db(name, txn, create=False), 0
+                    cursor = txn.cursor(table)
+                    for step in (cursor.last, cursor.first):
+                        found = step()
+                        while found and size < REHEARSED_BYTES:
+                            size += len(cursor.value())
+                            txn.put(cursor.key(), cursor.value(), db=table)
+                            found = cursor.next()
+                    for number in range(64):
+                        txn.put(b"\xffrehearsal%d" % number, bytes(8000), db=table)
+                    if cursor.first():
+                        cursor.delete()
                 txn.abort()
         finally:
             env.close()
@@ -523,7 +552,7 @@ def _translated(folder: Path) -> Iterator[None]:
             errno.EDQUOT, "the store has reached its size limit: is the uplink receipting alerts?", str(folder)
         ) from error
     except _DAMAGE as error:
-        raise ValueError(f"{folder}: the store is damaged or not one: {error}; move it away to start anew") from error
+        raise Damaged(f"{folder}: the store is damaged or not one: {error}; move it away to start anew") from error
     except lmdb.Error as error:
         number = errno.EIO
         with suppress(OSError):

@@ -3,7 +3,7 @@
 A damaged LMDB file may kill who reads it (a truncated one with SIGBUS), and reads nothing wrong where a bit has flipped
 in a value. So the agent has its store looked at by a child before it opens it: every value against its checksum, the
 tree and its free pages by a compacting copy into nothing, and a transaction that is not committed. A child that ends
-other than with 0, or not in time, means: damaged.
+other than with 0, or not in time, means: damaged. So does word that an agent has left which found damage at work.
 
 On standard output: ``next_seq N`` as soon as it is known, which may outlive the check; on standard error the reason.
 """
@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from signal import Signals
 from typing import NamedTuple
+
+from vedette.store import DAMAGED, Store, rehearse
 
 LEAST_SECONDS = 30.0
 BYTES_PER_SECOND = 10 << 20
@@ -34,7 +37,14 @@ def examine(folder: Path) -> Finding:
         size = (folder / "data.mdb").stat().st_size
     except FileNotFoundError:
         return Finding("", 0)
-    seconds = LEAST_SECONDS + size / BYTES_PER_SECOND
+    with suppress(FileNotFoundError):
+        said = (folder / DAMAGED).read_text("utf-8", "replace")
+        return Finding(f"found at work: {said}", _ask(folder, LEAST_SECONDS).next_seq)
+    return _ask(folder, LEAST_SECONDS + size / BYTES_PER_SECOND)
+
+
+def _ask(folder: Path, seconds: float) -> Finding:
+    """The child's word."""
     command = [sys.executable, "-m", "vedette.storecheck", str(folder)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
@@ -55,8 +65,6 @@ def _next_seq(said: bytes) -> int:
 
 
 def main() -> None:
-    from vedette.store import Store, rehearse
-
     folder = Path(sys.argv[1])
     with Store.open(folder, readonly=True) as store:
         sys.stdout.write(f"next_seq {store.next_seq()}\n")
