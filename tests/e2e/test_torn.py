@@ -21,6 +21,7 @@ from bench import traffic
 from tests.e2e.agent import KILLS, ROOT, Agent, by_line, chance, say, until
 from vedette.rawlog import read
 from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
+from vedette.store import Store
 
 SETTINGS = """
 [[input]]
@@ -85,7 +86,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
                 agent.landing.write_text("in the way")
             until("the frame", lambda start=start: agent.input()["stored"] >= start + 3, pause=0.003)
         until("all to be judged", lambda: not agent.status()["backlog"])
-        until("the commit", lambda: agent.status()["alerts"]["in_outbox"] >= 4)
+        until("the alerts", lambda: agent.status()["alerts"]["in_outbox"] >= 4)
+        until("the commit", lambda: _committed(agent.data) == agent.status()["raw_log"]["end"])
         until("packing", lambda: agent.said("segment_packed"))
     finally:
         agent.kill()
@@ -102,6 +104,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         agent.kill()
     alerts = frozenset(alert["alert_id"] for alert in agent.alerts())
     return Template(agent.folder, agent.port, [e.raw for e in stored], [e.raw for e in from_file], alerts)
+
+
+def _committed(data: Path) -> int:
+    with Store.open(data / "store", readonly=True) as store:
+        cursor = store.load().cursor
+    return cursor.offset if cursor else 0
 
 
 # --- damage
