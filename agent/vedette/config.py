@@ -54,6 +54,7 @@ class AgentSettings:
     fleet: Name = "default"
     data_dir: Path = Path("/var/lib/vedette")
     max_memory: Size = 768 << 20
+    stop_within: Seconds = 10.0
 
     @property
     def control_socket(self) -> Path:
@@ -81,16 +82,29 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsListener:
+    """Syslog over TLS (RFC 5425): where, who we are, and whose clients may send; no ``client_ca``: anybody's."""
+
+    address: Address
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SyslogInput:
-    """Syslog over UDP and TCP."""
+    """Syslog over UDP, TCP and TLS."""
 
     name: Name
     udp: Address = ""
     tcp: Address = ""
+    tls: TlsListener | None = None
     format: str = "syslog"
     timezone: Zone = ""
     logsource: LogSource = LogSource(product="linux")
     max_connections: int = 1000
+    max_connections_per_peer: int = 100
+    message_timeout: Seconds = 60.0
     receive_buffer: Size = 8 << 20
 
 
@@ -225,6 +239,14 @@ class LogSettings:
 
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """The agent's counters for Prometheus, over HTTP."""
+
+    listen: Address = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +263,7 @@ class Config:
     bundles: BundleSettings = field(default_factory=BundleSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -406,6 +429,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "poll": (0.01, 86400.0),
     "keepalive": (1.0, 65535.0),
     "max_connections": (1, 1 << 20),
+    "max_connections_per_peer": (1, 1 << 20),
+    "message_timeout": (0.1, 86400.0),
     "receive_maximum": (1, 65535),
     "max_inflight": (1, 65535),
     "max_bytes": (1 << 20, 1 << 62),
@@ -414,6 +439,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "max_lateness": (0, 86400.0),
     "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
+    "stop_within": (1.0, 600.0),
+    "limit": (0, 1_000_000),
     "quarantine_after": (1, 1 << 20),
     "quarantine_bytes": (64 << 10, 1 << 40),
 }
@@ -453,8 +480,10 @@ def _check(config: Config, mistakes: list[str]) -> None:
         if item.format not in CODECS:
             mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
         match item:
-            case SyslogInput(udp="", tcp=""):
-                mistakes.append(f'input[{i}]: needs udp or tcp, e.g. udp = "0.0.0.0:514"')
+            case SyslogInput(udp="", tcp="", tls=None):
+                mistakes.append(f'input[{i}]: needs udp, tcp or tls, e.g. udp = "0.0.0.0:514"')
+            case SyslogInput(tls=TlsListener(address="")):
+                mistakes.append(f'input[{i}].tls.address: must not be empty, e.g. "0.0.0.0:6514"')
             case FileInput(paths=()):
                 mistakes.append(f"input[{i}]: needs paths")
             case FileInput():

@@ -405,7 +405,7 @@ class Coder:
     @staticmethod
     def chunk_of(header: FrameHeader, meta: Meta, data: bytes) -> Chunk:
         """The chunk of a frame, by its events' bytes."""
-        return Chunk(
+        chunk = Chunk(
             input=meta.input,
             codec=meta.codec,
             received_at=header.received_at,
@@ -417,6 +417,8 @@ class Coder:
             message_ids=meta.message_ids,
             file=meta.file,
         )
+        chunk.know(header.events)
+        return chunk
 
     def _inflate(self, data: bytes, size: int, what: str) -> bytes:
         """Decompressed ``data``, which must give ``size`` bytes; allocates no more than that."""
