@@ -19,7 +19,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.compiler import relation
+from vedette.compiler import limits, relation
 from vedette.compiler.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.compiler.literals import Cost, Measured, choose, guess
 from vedette.compiler.relation import Correlation, suppress_of
@@ -109,6 +109,8 @@ class Plan:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
             predicates, rules, literals, refused, correlations, further, made_for = parts
             _all(str, [made_for])
+            if len(rules) + len(correlations) > limits.MAX_RULES:
+                raise ValueError(f"more than {limits.MAX_RULES} rules")
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
@@ -119,6 +121,7 @@ class Plan:
                 made_for,
             )
             relation.ordered(plan.correlations)
+            limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
