@@ -46,7 +46,7 @@ LAYERS: dict[int, str] = {
     rawlog.log rawlog.read rawlog.recover rawlog.segment
     """,
     # composition
-    3: "alerts api app pipeline rules status",
+    3: "alerts api app pipeline rules status tryout",
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
