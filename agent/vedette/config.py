@@ -50,6 +50,7 @@ class AgentSettings:
     site: Name = "default"
     fleet: Name = "default"
     data_dir: Path = Path("/var/lib/vedette")
+    stop_within: Seconds = 10.0
 
     @property
     def control_socket(self) -> Path:
@@ -227,6 +228,14 @@ class LogSettings:
 
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """The agent's counters for Prometheus, over HTTP."""
+
+    listen: Address = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +252,7 @@ class Config:
     bundles: BundleSettings = field(default_factory=BundleSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -398,6 +408,8 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "max_lateness": (0, 86400.0),
     "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
+    "stop_within": (1.0, 600.0),
+    "limit": (0, 1_000_000),
     "quarantine_after": (1, 1 << 20),
     "quarantine_bytes": (64 << 10, 1 << 40),
 }

@@ -7,11 +7,13 @@ Four tasks share the event loop; everything that waits for a disk runs in the on
   burst is stored at once and judged when there is time. It yields to the loop every ``STEP_SECONDS``;
   ``switch`` takes effect between two frames, so no event is judged under two plans or none.
 * ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
-  disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
+  disk: when there are alerts at once, but not more often than every ``ALERT_SECONDS``, else after ``IDLE_SECONDS``.
 
 * what correlations and suppression remember goes with the cursor, so it, too, is as of the last commit; so do audit
   events that are not complete (``engine/join.py``), whose records count as judged when the cursor has passed them.
   While nothing comes at all, time is told to them every ``TICK_SECONDS``.
+
+What a single event, rule or correlation does wrong is its own affair: ``failures.py``.
 
 After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
 A batch that cannot be committed, or a raw log that cannot be written, stops the agent loudly: the exception leaves
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -33,8 +36,9 @@ from vedette.alerts import Alerting
 from vedette.config import AgentSettings, EngineSettings, StateSettings, SuppressSettings
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
-from vedette.engine.match import Aside, Context, Engine
+from vedette.engine.match import Context, Engine
 from vedette.event import Alert, Chunk, Cursor, FilePosition, Frame
+from vedette.failures import Failures
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
 from vedette.quarantine import Quarantine
@@ -48,7 +52,8 @@ log = structlog.get_logger()
 MEMORY = 8 << 20
 """Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
 
-ALERT_SECONDS = 0.01
+ALERT_SECONDS = 0.005
+"""From the start of a commit to that of the next: the first alert after a rest is committed at once."""
 IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
@@ -56,6 +61,8 @@ COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
 STEP_SECONDS = 0.003
 """How long judging holds the event loop."""
+QUARANTINED = "quarantined"
+"""The store's name for ``Failures.quarantined``."""
 TICK_SECONDS = 1.0
 """Between two looks at what waits for time to pass while nothing comes."""
 
@@ -81,22 +88,24 @@ class Pipeline:
         suppress: tuple[SuppressSettings, ...],
         quarantine: Quarantine | None = None,
         judging: EngineSettings | None = None,
+        age_clock: Callable[[], int] | None = None,
     ) -> None:
         """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
 
-        ``judging``: how large a cache engines get; None: as they come.
+        ``judging``: how large a cache engines get; None: as they come. ``contexts`` may change while the pipeline runs.
+        ``age_clock`` tells what is too old to keep; None: ``clock`` does.
         """
         self.engine = engine
         self.quarantine = quarantine
         if quarantine is not None:
             engine.quarantine_after = quarantine.after
-        self._judging, self._cache_failure = judging, ""
+        self._judging, self._suppress, self._cache_failure = judging, suppress, ""
         self._give_cache(engine)
         self.bundle: str | None = None
         self._in_frame = False
         self._next: tuple[Engine, str | None] | None = None
         """What to judge with when the frame under way is judged."""
-        self._contexts, self._clock = contexts, clock
+        self._contexts, self._clock, self._age_clock = contexts, clock, age_clock or clock
         self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
         self._fsync_interval, self._outbox_bytes = fsync_interval, outbox_bytes
         self._recent: deque[Frame] = deque()
@@ -116,15 +125,21 @@ class Pipeline:
         self._failed = ""
         self.backlog: defaultdict[str, int] = defaultdict(int)
         """Events stored and not yet judged, per input."""
-        self.judged_at = 0
-        """``received_at`` of the last judged frame."""
+        self.waiting_since = 0
+        """``received_at`` of the oldest frame that is not judged to its end; 0: there is none."""
+        self.inherited: list[str] = []
+        """What did not add up in the account of the life before."""
         saved = store.load()
         self.positions = {position.file: position for position in saved.positions}
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
         self._committed_counters = self._counters.snapshot()
-        self.alerting = Alerting(agent, engine, contexts, log, self._remember(state), suppress, clock, self._seq)
+        self.failures = Failures(counters, quarantine, log.log_id, store.get(QUARANTINED))
+        engine.quarantine(self.failures.digests())
+        memory = self._remember(state)
+        memory.correlator.mute(self.failures.muted(engine.plan.correlations))
+        self.alerting = Alerting(agent, engine, contexts, log, memory, suppress, clock, self._seq, self.failures.event)
 
     def _recover(self, saved: Saved) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
@@ -133,12 +148,14 @@ class Pipeline:
         """
         if saved.counters is not None:
             self._counters.restore(saved.counters)
+            self.inherited = self._counters.inherited()
         cursor = saved.cursor
         same = cursor is not None and cursor.log_id == self._log.log_id
         offset = max(cursor.offset, self._log.start) if cursor is not None and same else self._log.start
         behind = []
         for header in self._log.headers(offset):
             self.backlog[header.input] += header.events
+            self.waiting_since = self.waiting_since or header.received_at
             behind.append((header.input, header.events, header.bytes, header.cut))
             if header.file is not None:
                 self.positions[header.file.file] = header.file
@@ -150,6 +167,10 @@ class Pipeline:
     def store(self, chunk: Chunk) -> int:
         """See ``event.Intake``."""
         frame = self._log.append(chunk)
+        if self._offset >= frame.offset:
+            self.waiting_since = chunk.received_at
+        if chunk.file is not None:
+            self.positions[chunk.file.file] = chunk.file
         self.backlog[chunk.input] += len(chunk)
         if self._recent_bytes < MEMORY and (not self._recent or self._recent[-1].end == frame.offset):
             self._recent.append(frame)
@@ -163,6 +184,15 @@ class Pipeline:
         """See ``event.Intake``: those that wait together share one fsync."""
         while self._log.durable < offset:
             await self._sync()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all that is stored is judged."""
+        return self._offset >= self._log.end
+
+    def lag(self) -> float:
+        """Seconds for which the oldest event that is not judged has been waiting."""
+        return 0.0 if self.caught_up or not self.waiting_since else max(0.0, (self._clock() - self.waiting_since) / 1e6)
 
     def accepting(self) -> bool:
         return self._room.is_set()
@@ -198,10 +228,29 @@ class Pipeline:
             await asyncio.sleep(0.005)
         await self._commit()
 
+    def configure(
+        self, judging: EngineSettings, suppress: tuple[SuppressSettings, ...], quarantine: Quarantine
+    ) -> None:
+        """Other settings, in force with the next ``switch``."""
+        self._judging, self._suppress = judging, suppress
+        self.quarantine = quarantine
+        self.failures.keep_in(quarantine)
+
+    def release(self) -> None:
+        """Ask rules and correlations in quarantine again."""
+        if released := self.failures.release():
+            self.engine.release()
+            if self._next is not None:
+                self._next[0].release()
+            self.alerting.memory.correlator.mute(())
+            self._changed.set()
+            log.info(Log.QUARANTINE_RELEASED, rules=released)
+
     def switch(self, engine: Engine, bundle: str | None) -> None:
         """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
+        engine.quarantine(self.failures.digests())
         engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
-        engine.quarantine_after = self.engine.quarantine_after
+        engine.quarantine_after = self.engine.quarantine_after if self.quarantine is None else self.quarantine.after
         self._give_cache(engine)
         self._next = engine, bundle
         if not self._in_frame:
@@ -215,7 +264,8 @@ class Pipeline:
     def _use_next(self) -> None:
         if self._next is not None:
             (self.engine, self.bundle), self._next = self._next, None
-            self.alerting.switch(self.engine, self.bundle)
+            self.alerting.switch(self.engine, self.bundle, self._suppress)
+            self.alerting.memory.correlator.mute(self.failures.muted(self.engine.plan.correlations))
 
     def _frames(self) -> Iterator[Frame]:
         """The frames from ``_offset`` to the log's end now."""
@@ -265,25 +315,66 @@ class Pipeline:
         first = max(0, self._offset - frame.offset)
         self._counted = chunk.index(first) if first else 0
         until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
+        self.waiting_since = chunk.received_at
         if not first:
             joiner.advance(chunk.received_at)
-            while (waited := engine.due(joiner, self._contexts)) is not None:
+            while (waited := self._due(engine)) is not None:
                 if self._alert_bytes >= room or time.perf_counter() >= until:
                     await self._give_way(frame, 0)
                     until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
                 self._judge_event(engine, waited)
                 joiner.judged()
-            self._take(self.alerting.advance(chunk.received_at))
-        for event in engine.candidates(frame, joiner, self._contexts.get(chunk.input, Context()), first):
+            self._step("time", self.alerting.advance(chunk.received_at))
+        for event in self._candidates(engine, frame, first):
             if self._alert_bytes >= room or time.perf_counter() >= until:
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
             self._judge_event(engine, event)
-        self._take(self.alerting.folds())
+        self._step("suppression", self.alerting.folds())
         if chunk.file is not None:
-            self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
-        self.judged_at = chunk.received_at
+            self._positions[chunk.file.file] = chunk.file
         self._advance(frame, len(chunk.data))
+
+    def _due(self, engine: Engine) -> Joined | None:
+        """An audit event whose time is over; one that cannot be made is left out."""
+        joiner = self.alerting.memory.joiner
+        while len(joiner):
+            try:
+                return engine.due(joiner, self._contexts)
+            except Exception as error:
+                self.failures.step("an audit event that waited for further records", error)
+                joiner.judged()
+        return None
+
+    def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined]:
+        """``Engine.candidates``. When it raises, the rest of the frame goes through it event by event, and the events
+        on which it raises again are set aside; audit records may then be in their event twice."""
+        joiner, chunk, reached = self.alerting.memory.joiner, frame.chunk, first
+        context = self._contexts.get(chunk.input, Context())
+        try:
+            for event in engine.candidates(frame, joiner, context, first):
+                reached = event.at + 1
+                yield event
+            return
+        except Exception:
+            pass
+        for start, end in chunk.spans():
+            if start < reached or start == end:
+                continue
+            marks = tuple((0, bits) for at, bits in chunk.marks if at == start)
+            alone = Chunk(
+                chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], array("I", [end - start]),
+                (chunk.origin(start),), marks=marks,
+            )  # fmt: skip
+            try:
+                found = list(engine.candidates(Frame(frame.offset + start, alone), joiner, context))
+            except Exception as error:
+                self.failures.event(frame, start, end, error)
+                continue
+            for event in found:
+                if event.frame.chunk is alone:
+                    event = event._replace(frame=frame, start=event.start + start, end=event.end + start)
+                yield event._replace(at=start)
 
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
@@ -295,26 +386,41 @@ class Pipeline:
 
     def _judge_event(self, engine: Engine, event: Joined) -> None:
         """What follows from one event; it or nothing."""
-        frame, totals, before = event.frame, self._counters.totals, self._next_seq
+        frame, totals = event.frame, self._counters.totals
         totals["candidates"] += 1
         try:
             matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, Context()))
+            totals["matches"] += len(matches)
             if matches:
                 self._take(self.alerting.event(frame, matches))
-        except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
-            self._next_seq = before
-            self._set_aside(frame, event.start, event.end, error)
-        else:
-            totals["matches"] += len(matches)
+        except Exception as error:  # whatever an event does to a decoder, the others are judged
+            self.failures.event(frame, event.start, event.end, error)
         if aside := engine.aside():
-            self._keep_undecided(frame, aside)
+            self.failures.undecided(engine, frame, aside, self._clock())
+        if failed := self.alerting.memory.correlator.failures():
+            self.failures.correlations(failed, self._clock())
+
+    def _step(self, what: str, alerts: Iterable[Alert]) -> None:
+        """``_take`` of what no single event is about."""
+        try:
+            self._take(alerts)
+        except Exception as error:
+            self.failures.step(what, error)
+        if failed := self.alerting.memory.correlator.failures():
+            self.failures.correlations(failed, self._clock())
 
     def _take(self, alerts: Iterable[Alert]) -> None:
-        """All of ``alerts`` for the next commit, or none when making one raises."""
-        encoded = [(alert.seq, envelope.encode(alert)) for alert in alerts]
-        self._counters.totals["alerts_made"] += len(encoded)
-        self._alerts += encoded
-        self._alert_bytes += sum(len(data) for _, data in encoded)
+        """All of ``alerts`` for the next commit, but those that cannot be encoded."""
+        for alert in alerts:
+            try:
+                data = envelope.encode(alert)
+            except Exception as error:
+                self._next_seq = alert.seq  # as if it had not been made: the region would miss its number
+                self.failures.step(f"an alert of {alert.rule_title}, which is not sent", error)
+                continue
+            self._counters.totals["alerts_made"] += 1
+            self._alerts.append((alert.seq, data))
+            self._alert_bytes += len(data)
 
     def _advance(self, frame: Frame, position: int) -> None:
         """The events of ``frame`` before ``position``, where one begins or the frame ends, are judged."""
@@ -346,30 +452,6 @@ class Pipeline:
         while self._outbox.bytes >= self._outbox_bytes:
             await asyncio.sleep(0.1)
 
-    def _set_aside(self, frame: Frame, start: int, end: int, error: Exception) -> None:
-        """An event that cannot be judged: counted, told with its place in the raw log, which keeps it."""
-        self._counters.totals["poisoned"] += 1
-        log.error(
-            Log.EVENT_POISONED,
-            input=frame.chunk.input,
-            log_id=self._log.log_id,
-            offset=frame.offset + start,
-            length=end - start,
-            reason=f"{type(error).__name__}: {error}"[:500],
-            action="not judged; it is in the raw log; please report it",
-        )
-
-    def _keep_undecided(self, frame: Frame, aside: list[Aside]) -> None:
-        """Keep the events that could not be decided, and say which rules are asked no more."""
-        self._counters.totals["undecided"] += len(aside)
-        for rule, start, end, reason in aside:
-            if self.quarantine is not None:
-                self.quarantine.put(self.engine.plan.rules[rule], reason, frame, self._log.log_id, start, end)
-        for number in {one.rule for one in aside} & self.engine.quarantined:
-            rule_id, title = self.engine.plan.rules[number].id, self.engine.plan.rules[number].title
-            events, reason = self.engine.tally.undecided[number], self.engine.tally.reasons[number]
-            log.error(Log.RULE_QUARANTINED, rule=rule_id, title=title, events=events, reason=reason)
-
     def _seq(self) -> int:
         """The number of an alert that is made."""
         seq, self._next_seq = self._next_seq, self._next_seq + 1
@@ -400,13 +482,13 @@ class Pipeline:
             return
         engine, joiner = self.engine, self.alerting.memory.joiner
         joiner.advance(now)
-        while (event := engine.due(joiner, self._contexts)) is not None:
+        while (event := self._due(engine)) is not None:
             self._judge_event(engine, event)
             joiner.judged()
             if time.perf_counter() >= until:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
-            self._take(self.alerting.advance(now))
+            self._step("time", self.alerting.advance(now))
         if self._alerts or joiner.changed:  # no frame tells a replay what the clock has completed
             self._changed.set()
 
@@ -425,14 +507,16 @@ class Pipeline:
     # --- committing
 
     async def _commits(self) -> None:
+        clock, not_before = asyncio.get_running_loop().time, 0.0
         while True:
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._changed.wait()
-                if len(self._alerts) < BATCH_ALERTS:
-                    await asyncio.sleep(ALERT_SECONDS)
+                if (pause := not_before - clock()) > 0 and len(self._alerts) < BATCH_ALERTS:
+                    await asyncio.sleep(pause)
             except TimeoutError:
                 pass
+            not_before = clock() + ALERT_SECONDS
             await self._commit()
 
     async def _commit(self) -> None:
@@ -446,17 +530,22 @@ class Pipeline:
             self._changed.clear()
             offset, alerts, positions, counters = self._offset, self._alerts, self._positions, self._counters.snapshot()
             waited = self.alerting.memory.joiner.changed
-            if offset == self._committed and not alerts and not waited and counters == self._committed_counters:
+            same = offset == self._committed and counters == self._committed_counters
+            if same and not alerts and not waited and not self.failures.changed:
                 return
             self._alerts, self._alert_bytes, self._positions, self._committing = [], 0, {}, alerts
             self._counters.totals["commits"] += 1
             counters = self._counters.snapshot()
             cursor, state = Cursor(self._log.log_id, offset), self.alerting.memory.delta()
+            quarantined = dict(self.failures.quarantined) if self.failures.changed else None
+            self.failures.changed = False
 
             def write() -> None:
                 if self._log.durable < offset:
                     self._log.sync()
                 self._store.commit(cursor, counters, positions.values(), alerts, state)
+                if quarantined is not None:
+                    self._store.put(QUARANTINED, quarantined)
                 self._store.merge_state(merged)
 
             try:
@@ -478,7 +567,7 @@ class Pipeline:
             await asyncio.sleep(self._fsync_interval)
             if self._log.end > self._log.durable:
                 await self._sync()
-            retain = partial(self._log.retain, self._committed, self._clock())
+            retain = partial(self._log.retain, self._committed, self._age_clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, retain)
             full = self._log.full()
             (self._room.clear if full else self._room.set)()

@@ -41,8 +41,17 @@ class Log(StrEnum):
     """Names of structured log events: the first argument of every logging call."""
 
     STARTED = "agent_started"
+    RELOADED = "agent_reloaded"
     STOPPING = "agent_stopping"
     STOPPED = "agent_stopped"
+    STOP_UNFINISHED = "stop_unfinished"
+    STOP_FORCED = "stop_forced"
+    CONFIG_REFUSED = "config_refused"
+    CONFIG_NEEDS_RESTART = "config_needs_restart"
+    CLOCK_STEPPED = "clock_stepped"
+    HOST_RESUMED = "host_resumed"
+    LOG_SUPPRESSED = "log_suppressed"
+    METRICS_SERVED = "metrics_served"
     LISTENING = "listening"
     CONNECTION_REFUSED = "connection_refused"
     CONNECTION_STALLED = "connection_stalled"
@@ -62,10 +71,13 @@ class Log(StrEnum):
     RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
     SEGMENT_DELETED = "segment_deleted"
+    LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
     RULE_QUARANTINED = "rule_quarantined"
+    QUARANTINE_RELEASED = "quarantine_released"
+    JUDGING_FAILED = "judging_failed"
     CACHE_WRONG = "cache_wrong"
     EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"
@@ -79,6 +91,27 @@ class Log(StrEnum):
     LANDING_FAILED = "landing_failed"
     PAYLOAD_UNDECODABLE = "payload_undecodable"
     IDENTITY_BROKEN = "identity_broken"
+    IDENTITY_RESTORED = "identity_restored"
+
+
+TOTALS: Mapping[str, str] = {
+    "candidates": "Events that the prefilter passed on to be decoded and evaluated",
+    "matches": "Pairs of an event and a rule that it matched",
+    "undecided": "Pairs of an event and a rule that could not be decided on it",
+    "poisoned": "Events that made a decoder, a rule or a correlation fail",
+    "alerts_made": "Alerts made",
+    "alerts_receipted": "Alerts with a receipt",
+    "alerts_sent": "Alerts handed to the uplink, repeats included",
+    "bytes_sent": "Bytes of alerts handed to the uplink",
+    "decode_failed": "MQTT payloads that should be JSON and are not",
+    "commits": "Transactions of the store",
+    "replans": "Switches to another rule set while running",
+    "connections_refused": "Connections that were not accepted",
+    "connections_stalled": "Connections that were closed because they did not get on",
+    "handshakes_failed": "TLS handshakes that failed",
+    "identity_alarms": "Checks of the account at which an equation was newly found not to hold",
+}
+"""What the whole agent counts, besides what each input does."""
 
 
 class Counters:
@@ -99,7 +132,8 @@ class Counters:
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
         """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
-        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed."""
+        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed, identity_alarms:
+        see ``TOTALS``."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
         """Count events that were received (they count as received here too) and will not be stored."""
@@ -138,6 +172,25 @@ class Counters:
             for reason, n in counts["lost"].items():
                 self.lost[name, reason] = n
         self.totals.update(snapshot["totals"])
+
+    def inherited(self) -> list[str]:
+        """What did not add up in totals that were just restored, before ``settle`` brings them up to the log.
+
+        They are of one moment, so received = stored + dropped held then; what was not judged yet is only in the log, so
+        of stored no more can be said than that it was not below judged + lost.
+        """
+        broken, inputs = [], self.snapshot()["inputs"]
+        unknown = sum(inputs.get(UNKNOWN, {"lost": {}})["lost"].values())
+        for name, counts in inputs.items():
+            stored, dropped = counts["stored"], sum(counts["dropped"].values())
+            done = counts["judged"] + sum(counts["lost"].values())
+            if counts["received"] != stored + dropped:
+                broken.append(
+                    f"{name}: received {counts['received']} != stored {stored} + dropped {dropped} at the end"
+                )
+            if stored < done and not unknown:
+                broken.append(f"{name}: stored {stored} < judged and lost {done} at the end")
+        return broken
 
     def settle(self, behind: Iterable[tuple[str, int, int, int]]) -> None:
         """Bring restored totals up to what the raw log holds; what the doors counted since died with the process.

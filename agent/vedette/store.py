@@ -17,7 +17,8 @@ table      key                           content
   leaves the store as after the last transaction that ended. There is nothing to recover.
 * ``seq`` rises over the store's whole life, also when the raw log gets a new ``log_id``. ``Account.log_id`` names this
   numbering: random, made with the store; a receipt for the numbering of a deleted store is thus told apart.
-* ``made = receipted + depth`` holds in every transaction, because each is counted in the one that changes it.
+* ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so ``made = receipted + entries``
+  holds in each; ``account.py`` sees to it.
 * Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), ``files`` the ``MAX_FILES`` positions that
   changed last, the environment ``map_bytes``: beyond that a commit raises OSError and changes nothing.
 
@@ -68,10 +69,12 @@ class Account:
     bytes: int = 0
     ring_bytes: int = 0
     commits: int = 0
+    entries: int = 0
+    """Alerts that the outbox's table holds: counted when the account is asked for, and not kept with it."""
 
     @property
     def depth(self) -> int:
-        """Alerts without a receipt, as the table holds them (``Store.account`` checks it against the counts)."""
+        """Alerts without a receipt, by the counts: as many as ``entries``, or the account is broken."""
         return self.made - self.receipted
 
 
@@ -268,14 +271,7 @@ class Store:
     def account(self) -> Account:
         """The outbox in figures, all of one moment."""
         with self._read() as txn:
-            account = self._account(txn)
-            entries = txn.stat(self._tables[_OUTBOX])["entries"]
-        if entries != account.depth:
-            raise ValueError(
-                f"{self._folder}: the outbox holds {entries} alerts, but {account.made} made"
-                f" - {account.receipted} receipted = {account.depth}"
-            )
-        return account
+            return replace(self._account(txn), entries=txn.stat(self._tables[_OUTBOX])["entries"])
 
     def tail(self, n: int) -> list[StoredAlert]:
         """The newest ``n`` alerts of outbox and ring, ascending by seq; damaged ones are left out."""
@@ -355,7 +351,7 @@ class Store:
         return Account(**msgpack.unpackb(data))
 
     def _put_account(self, txn: lmdb.Transaction, account: Account) -> None:
-        figures = {name: getattr(account, name) for name in Account.__slots__}
+        figures = {name: getattr(account, name) for name in Account.__slots__ if name != "entries"}
         self._put(txn, _META, b"outbox", msgpack.packb(figures))
 
     def _stored(self, table: bytes, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[StoredAlert]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,17 +66,27 @@ def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> sub
 class Process:
     """A ``vedette`` process that logs JSON lines into ``log``."""
 
+    program: Sequence[str] = VEDETTE
+    """What is started; a test may put a program of its own that ends in ``vedette.cli.main()``."""
+
     def __init__(self, log: Path, *arguments: object) -> None:
         self.log = log
-        self._arguments = [*VEDETTE, *map(str, arguments)]
+        self.environment: dict[str, str] = {}
+        """Beside the test's own."""
+        self._arguments = [*map(str, arguments)]
         self._from = 0
+        self.stderr: int | None = None
+        """A descriptor in place of the log."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, without waiting for anything."""
         self._from = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            command, environment = [*self.program, *self._arguments], {**os.environ, **self.environment}
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=self.stderr or log, env=environment
+            )
 
     def text(self, *, all: bool = False) -> str:
         """What it has logged since its last start, or in all its lives."""

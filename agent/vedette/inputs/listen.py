@@ -38,7 +38,7 @@ import structlog
 from vedette.config import SyslogInput, split_address
 from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
 from vedette.inputs.accept import Acceptor, Gate, Place
-from vedette.inputs.datagrams import BURST, CHUNK_EVENTS, Datagrams, set_receive_buffer
+from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.framing import Run, StreamFramer, merge
 from vedette.report import Counters, Dropped, Log
@@ -189,9 +189,9 @@ class SyslogListener:
                 timer.cancel()
         for datagrams in self._datagrams:
             asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
-            for _ in range(DRAIN_DATAGRAMS // BURST):
-                if self._failure or datagrams.read() < BURST:
-                    break
+            read = 0
+            while read < DRAIN_DATAGRAMS and not self._failure and (found := datagrams.read()):
+                read += found
                 await asyncio.sleep(0)
             datagrams.count_kernel_drops()
         for connection in list(self._connections):

@@ -287,7 +287,7 @@ class Coder:
         """The chunk that was encoded; raises ValueError with the reason."""
         self.verify(header, body)
         data = self._inflate(body, header.raw_size, "body")
-        return Chunk(
+        chunk = Chunk(
             input=meta.input,
             codec=meta.codec,
             received_at=header.received_at,
@@ -299,6 +299,8 @@ class Coder:
             message_ids=meta.message_ids,
             file=meta.file,
         )
+        chunk.know(header.events)
+        return chunk
 
     def _inflate(self, data: bytes, size: int, what: str) -> bytes:
         """Decompressed ``data``, which must give ``size`` bytes; allocates no more than that."""

@@ -329,6 +329,11 @@ class RawLog:
                 reason="over max_age" if aged else "over max_bytes",
             )
 
+    @property
+    def newest(self) -> int:
+        """No frame was received after this; 0 for a log that is new."""
+        return self._newest if self.end else 0
+
     def size(self) -> int:
         """Bytes of all segments on disk; what ``quarantine/`` holds is not among them."""
         return self._bytes
