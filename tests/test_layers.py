@@ -30,7 +30,7 @@ LAYERS: dict[int, str] = {
     inputs.provenance inputs.sources inputs.syslog inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format
-    scan
+    scan terminal
     state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory
     state.packed state.recency state.slides state.suppress state.windows
     """,
