@@ -29,7 +29,7 @@ LAYERS: dict[int, str] = {
     inputs.formats.windows inputs.formats.zeek inputs.framing inputs.names inputs.ownlog inputs.phrases inputs.programs
     inputs.provenance inputs.sources inputs.syslog inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
-    rawlog.format
+    rawlog.format rawlog.note
     scan terminal
     state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory
     state.packed state.recency state.slides state.suppress state.windows
@@ -41,10 +41,10 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    config control logs mqtt notify quarantine reload store tls wallclock
+    budgets config control logs mqtt notify quarantine rebuild reload store storecheck tls trouble wallclock
     inputs.accept inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
-    rawlog.log rawlog.read rawlog.recover rawlog.segment
+    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
     """,
     # composition
     3: "account alerts api app arrivals doors failures metrics pipeline rules shutdown status tryout",

@@ -37,7 +37,7 @@ CHECK_SECONDS = 5.0
 
 def broken(counters: Counters, pipeline: Pipeline, outbox: Outbox) -> list[str]:
     """The equations that do not hold now, in words; empty when all is well."""
-    found = counters.identity(pipeline.backlog)
+    found = counters.identity(pipeline.backlog, pipeline.held)
     if pipeline.caught_up and (waiting := sum(pipeline.backlog.values())):
         found.append(f"all inputs: backlog {waiting}, but the log is judged to its end")
     account = outbox.account()

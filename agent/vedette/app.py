@@ -49,11 +49,12 @@ from vedette.outbox.uplink import MqttUplink
 from vedette.pipeline import Pipeline
 from vedette.quarantine import Quarantine
 from vedette.rawlog.log import RawLog
+from vedette.rebuild import open_store
 from vedette.reload import Merged, Reloads, merge
 from vedette.report import Counters, Log
 from vedette.rules import Loaded, Rules
 from vedette.shutdown import Shutdown
-from vedette.store import Store
+from vedette.trouble import Trouble
 from vedette.wallclock import WallClock
 
 if TYPE_CHECKING:
@@ -125,14 +126,18 @@ class Agent:
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         agent.data_dir.mkdir(parents=True, exist_ok=True)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
-        with Store.open(agent.store_dir, map_bytes=config.uplink.max_bytes * 2 + MAP_SLACK) as store:
-            saved = store.load()
+        self.trouble = Trouble(self.clock)
+        map_bytes = config.uplink.max_bytes * 2 + MAP_SLACK
+        opened = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=self.clock)
+        with opened.store as store:
+            saved, self.rebuilt = store.load(), store.get("rebuilt")
             self.raw_log = RawLog.open(
-                agent.raw_dir, config.raw_log, self.counters, committed=saved.cursor, clock=self.clock
-            )
+                agent.raw_dir, config.raw_log, self.counters, committed=saved.cursor, certain=not opened.anew,
+                clock=self.clock,
+            )  # fmt: skip
             self.clock.begin(self.raw_log.newest)
             try:
-                self.outbox = Outbox(store, self._writer, self.counters)
+                self.outbox = Outbox(store, self._writer, self.counters, self.trouble)
                 self.rules = Rules(config, self._sample)
                 self.loaded = await self.rules.start()
                 self._say_loaded()
@@ -153,6 +158,7 @@ class Agent:
                     suppress=config.suppress,
                     quarantine=_quarantine(config),
                     judging=config.engine,
+                    trouble=self.trouble,
                     age_clock=self.clock.trusted,
                 )
                 self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
@@ -270,7 +276,7 @@ class Agent:
         return status.collect(
             self.config, self._started_at, now, self.counters, self.pipeline, self.raw_log, self.outbox, self.rules,
             self.loaded, uplink, self.reloads.status(),
-            {"steps": self.clock.steps, "ahead_seconds": self.clock.ahead},
+            {"steps": self.clock.steps, "ahead_seconds": self.clock.ahead}, self.rebuilt,
         )  # fmt: skip
 
     def _heartbeat(self) -> bytes:

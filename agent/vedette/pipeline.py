@@ -16,23 +16,31 @@ Four tasks share the event loop; everything that waits for a disk runs in the on
 What a single event, rule or correlation does wrong is its own affair: ``failures.py``.
 
 After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
-A batch that cannot be committed, or a raw log that cannot be written, stops the agent loudly: the exception leaves
-``run``, the process ends, and what is on disk is consistent.
+
+A disk that is full, read-only or failing does not stop the agent (``trouble.py``): inputs wait, what they had read
+already is held in memory (``HELD_BYTES``) and appended first when the raw log takes it, an unfinished commit is tried
+again before the next one, nothing is acknowledged. Damage does: the exception leaves ``run``, the process ends, and the
+next start looks at what is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import math
 import time
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import structlog
 
 from vedette.alerts import Alerting
+from vedette.budgets import resident
 from vedette.config import AgentSettings, EngineSettings, StateSettings, SuppressSettings
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
@@ -42,10 +50,12 @@ from vedette.failures import Failures
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
 from vedette.quarantine import Quarantine
+from vedette.rawlog import note
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters, Log
 from vedette.state.memory import Memory, merged
 from vedette.store import Saved, Store
+from vedette.trouble import RAW_LOG, RETENTION, RETRY_SECONDS, STORE, SYNC, Trouble
 
 log = structlog.get_logger()
 
@@ -61,6 +71,16 @@ COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
 STEP_SECONDS = 0.003
 """How long judging holds the event loop."""
+TIDY_SECONDS = 0.2
+"""Between two looks at what the raw log's budget no longer holds."""
+MEMORY_SECONDS = 1.0
+"""Between two looks at the process's memory."""
+ENOUGH = 0.9
+"""Share of the budget of memory below which there is enough again."""
+HELD_BYTES = 96 << 20
+"""Of chunks that the raw log does not take at the moment: what inputs had read when it stopped."""
+STALLED_SECONDS = 0.05
+"""Before asking again for a sync that brought nothing, because what it is to cover is still held."""
 QUARANTINED = "quarantined"
 """The store's name for ``Failures.quarantined``."""
 TICK_SECONDS = 1.0
@@ -88,6 +108,7 @@ class Pipeline:
         suppress: tuple[SuppressSettings, ...],
         quarantine: Quarantine | None = None,
         judging: EngineSettings | None = None,
+        trouble: Trouble | None = None,
         age_clock: Callable[[], int] | None = None,
     ) -> None:
         """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
@@ -97,9 +118,19 @@ class Pipeline:
         """
         self.engine = engine
         self.quarantine = quarantine
+        self.trouble = trouble or Trouble(clock)
+        self._held: deque[Chunk] = deque()
+        self.held_bytes = 0
+        self.held: defaultdict[str, int] = defaultdict(int)
+        """Events in memory because the raw log does not take them, per input."""
+        self._stuck = asyncio.Event()
+        self._patient = True
+        """Whether a commit that fails is tried again."""
         if quarantine is not None:
             engine.quarantine_after = quarantine.after
         self._judging, self._suppress, self._cache_failure = judging, suppress, ""
+        self._max_memory, self.lean, self._cache_due = agent.max_memory, False, False
+        """``lean``: the process has more memory than its budget, and does with less."""
         self._give_cache(engine)
         self.bundle: str | None = None
         self._in_frame = False
@@ -110,7 +141,10 @@ class Pipeline:
         self._fsync_interval, self._outbox_bytes = fsync_interval, outbox_bytes
         self._recent: deque[Frame] = deque()
         self._recent_bytes = 0
+        self.memory = MEMORY
+        """Bytes of frames kept for the judge."""
         self._stored = asyncio.Event()
+        self._unsynced = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._syncing: asyncio.Task[None] | None = None
@@ -135,6 +169,9 @@ class Pipeline:
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
         self._committed_counters = self._counters.snapshot()
+        self._settled = self._settling = (Cursor(log.log_id, self._committed), self._committed_counters, saved.next_seq)
+        """As of a commit: cursor, counters, next seq. Every alert of the first is receipted; of the second not yet."""
+        log.describe = self._describe
         self.failures = Failures(counters, quarantine, log.log_id, store.get(QUARANTINED))
         engine.quarantine(self.failures.digests())
         memory = self._remember(state)
@@ -165,25 +202,77 @@ class Pipeline:
     # --- intake
 
     def store(self, chunk: Chunk) -> int:
-        """See ``event.Intake``."""
+        """See ``event.Intake``. What the raw log does not take is held in memory; raises OSError beyond HELD_BYTES."""
+        if not self._held:
+            try:
+                return self._append(chunk)
+            except OSError as error:
+                self.trouble.failed(RAW_LOG, error)
+        if self.held_bytes + len(chunk.data) > HELD_BYTES:
+            raise OSError(errno.ENOSPC, f"more than {HELD_BYTES} bytes wait for the raw log, which takes nothing")
+        self._held.append(chunk)
+        self.held_bytes += len(chunk.data)
+        self.held[chunk.input] += len(chunk)
+        self._room.clear()
+        self._stuck.set()
+        return self._log.end + self.held_bytes
+
+    def _append(self, chunk: Chunk) -> int:
         frame = self._log.append(chunk)
         if self._offset >= frame.offset:
             self.waiting_since = chunk.received_at
         if chunk.file is not None:
             self.positions[chunk.file.file] = chunk.file
         self.backlog[chunk.input] += len(chunk)
-        if self._recent_bytes < MEMORY and (not self._recent or self._recent[-1].end == frame.offset):
+        if self._recent_bytes < self.memory and (not self._recent or self._recent[-1].end == frame.offset):
             self._recent.append(frame)
             self._recent_bytes += len(chunk.data)
         self._stored.set()
+        self._unsynced.set()
         if self._log.full():
             self._room.clear()
         return frame.end
 
+    def _append_held(self) -> None:
+        """What inputs had read, in its order, as far as the raw log takes it."""
+        while self._held:
+            try:
+                self._append(self._held[0])
+            except OSError as error:
+                self.trouble.failed(RAW_LOG, error)
+                return
+            chunk = self._held.popleft()
+            self.held_bytes -= len(chunk.data)
+            self.held[chunk.input] -= len(chunk)
+        self.trouble.well(RAW_LOG)
+        self._stuck.clear()
+        self._look_for_room()
+
+    async def _append_again(self) -> None:
+        while True:
+            await self._stuck.wait()
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._make_disk_room()
+            self._append_held()
+
+    async def _make_disk_room(self) -> None:
+        """On a full disk the oldest judged segment goes, although the budget would hold it."""
+        if self.trouble.full():
+            with suppress(OSError):
+                room = partial(self._log.tidy, self._committed, self._age_clock(), make_room=True)
+                await asyncio.get_running_loop().run_in_executor(self._writer, room)
+
+    def _look_for_room(self) -> None:
+        """Let inputs go on, or make them wait."""
+        wait = self._log.full() or self._held or SYNC in self.trouble
+        (self._room.clear if wait else self._room.set)()
+
     async def durable(self, offset: int) -> None:
         """See ``event.Intake``: those that wait together share one fsync."""
-        while self._log.durable < offset:
+        while (before := self._log.durable) < offset:
             await self._sync()
+            if self._log.durable == before:
+                await asyncio.sleep(STALLED_SECONDS)
 
     @property
     def caught_up(self) -> bool:
@@ -208,25 +297,50 @@ class Pipeline:
     async def _sync_once(self) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._log.sync)
+        except OSError as error:
+            self.trouble.failed(SYNC, error)
+            self._room.clear()
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            if SYNC in self.trouble:
+                self.trouble.well(SYNC)
+                self._look_for_room()
         finally:
             self._syncing = None
 
     # --- judging
 
     async def run(self) -> None:
-        """Judge, commit, sync and retain until cancelled; raises OSError when a disk cannot be written."""
+        """Judge, commit, sync and retain until cancelled; raises ValueError when the store is damaged."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._judge())
             group.create_task(self._commits())
             group.create_task(self._syncs())
+            group.create_task(self._tidies())
+            group.create_task(self._append_again())
             group.create_task(self._ticks())
 
     async def drain(self, seconds: float) -> None:
         """Judge what is stored and commit it, for at most ``seconds``; what remains is judged after the next start."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while self._offset < self._log.end and asyncio.get_running_loop().time() < deadline:
+        while asyncio.get_running_loop().time() < deadline:
+            self._append_held()
+            if self._offset >= self._log.end and not self._held:
+                break
             await asyncio.sleep(0.005)
-        await self._commit()
+        self._patient = False
+        if self._held:
+            log.error(
+                Log.RAW_LOG_UNWRITABLE,
+                events=sum(self.held.values()),
+                bytes=self.held_bytes,
+                reason="the raw log took them not before the agent had to stop",
+                action="what came by TCP and UDP is lost; files and MQTT QoS 1 messages come again",
+            )
+        try:
+            await self._commit()
+        except OSError as error:
+            log.error(Log.DISK_TROUBLE, part=STORE, reason=str(error), action="judged again after the next start")
 
     def configure(
         self, judging: EngineSettings, suppress: tuple[SuppressSettings, ...], quarantine: Quarantine
@@ -259,9 +373,30 @@ class Pipeline:
     def _give_cache(self, engine: Engine) -> None:
         """A plan of its own, a cache of its own."""
         if self._judging is not None:
-            engine.remember(Cache(self._judging.cache_bytes, self._judging.verify_sample))
+            engine.remember(Cache(0 if self.lean else self._judging.cache_bytes, self._judging.verify_sample))
+
+    def _look_at_memory(self) -> None:
+        """Do with less while the process has more than its budget: no cache, no frames in memory."""
+        used, most = resident(), self._max_memory
+        lean = used > (most * ENOUGH if self.lean else most)
+        if lean == self.lean:
+            return
+        self.lean, self.memory = lean, 0 if lean else MEMORY
+        log.warning(
+            Log.MEMORY_HIGH,
+            bytes=used,
+            max_memory=most,
+            action="the result cache is off, frames are judged from disk" if lean else "over: the cache is on again",
+        )
+        if self._in_frame:
+            self._cache_due = True
+        else:
+            self._give_cache(self.engine)
 
     def _use_next(self) -> None:
+        if self._cache_due:
+            self._cache_due = False
+            self._give_cache(self.engine)
         if self._next is not None:
             (self.engine, self.bundle), self._next = self._next, None
             self.alerting.switch(self.engine, self.bundle, self._suppress)
@@ -540,36 +675,83 @@ class Pipeline:
             quarantined = dict(self.failures.quarantined) if self.failures.changed else None
             self.failures.changed = False
 
+            done = False
+
             def write() -> None:
+                nonlocal done
                 if self._log.durable < offset:
                     self._log.sync()
-                self._store.commit(cursor, counters, positions.values(), alerts, state)
+                if not done:
+                    self._store.commit(cursor, counters, positions.values(), alerts, state)
+                done = True
                 if quarantined is not None:
                     self._store.put(QUARANTINED, quarantined)
                 self._store.merge_state(merged)
 
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._writer, write)
-            except BaseException as error:
-                self._failed = str(error) or type(error).__name__
-                raise
+            while True:
+                try:
+                    await asyncio.get_running_loop().run_in_executor(self._writer, write)
+                    break
+                except OSError as error:
+                    self.trouble.failed(STORE, error)
+                    if not self._patient:
+                        self._failed = str(error)
+                        raise
+                    await self._make_disk_room()
+                    await asyncio.sleep(RETRY_SECONDS)
+                except BaseException as error:
+                    self._failed = str(error) or type(error).__name__
+                    raise
+            self.trouble.well(STORE)
             self._committed, self._committed_counters, self._committing = offset, counters, []
+            self._settle(cursor, counters, alerts[-1][0] + 1 if alerts else self._settling[2])
         if alerts:
             self._outbox.wake()
+
+    def _settle(self, cursor: Cursor, counters: dict[str, Any], next_seq: int) -> None:
+        """After a commit: how far every alert has its receipt, by the first that has none."""
+        waiting = self._outbox.pending(0, 1)
+        if not waiting:
+            self._settled = self._settling = cursor, counters, next_seq
+        elif waiting[0][0] >= self._settling[2]:
+            self._settled, self._settling = self._settling, (cursor, counters, next_seq)
+
+    def _describe(self) -> bytes:
+        """The note of a segment that is begun."""
+        cursor, counters, _ = self._settled
+        return note.encode(note.Note(cursor, counters, tuple(self.positions.values()), self._next_seq))
 
     async def close(self) -> None:
         """The last commit, after the uplink has ended: what it sent is in the account."""
         await self._commit()
 
     async def _syncs(self) -> None:
-        """Sync what came in every interval, and delete what the budget no longer holds."""
-        while True:
-            await asyncio.sleep(self._fsync_interval)
+        """Sync what came in, by the policy: every interval; at once (0); not for its own sake (infinite)."""
+        while math.isfinite(self._fsync_interval):
+            if self._fsync_interval:
+                await asyncio.sleep(self._fsync_interval)
+            else:
+                await self._unsynced.wait()
+                self._unsynced.clear()
             if self._log.end > self._log.durable:
                 await self._sync()
-            retain = partial(self._log.retain, self._committed, self._age_clock())
-            await asyncio.get_running_loop().run_in_executor(self._writer, retain)
-            full = self._log.full()
-            (self._room.clear if full else self._room.set)()
-            if full and self._committed < self._offset:
+
+    async def _tidies(self) -> None:
+        """Delete what the budget no longer holds, and pack what is sealed."""
+        looked = time.monotonic()
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            if time.monotonic() - looked >= MEMORY_SECONDS:
+                looked = time.monotonic()
+                self._look_at_memory()
+            try:
+                tidy = partial(self._log.tidy, self._committed, self._age_clock())
+                await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
+                self.trouble.well(RETENTION)
+            except OSError as error:
+                self.trouble.failed(RETENTION, error)
+            if SYNC in self.trouble:  # a commit may have synced since
+                await self._sync()
+            self._look_for_room()
+            if self._log.full() and self._committed < self._offset:
                 self._changed.set()  # only what is committed may be deleted

@@ -70,6 +70,14 @@ class Log(StrEnum):
     RAW_LOG_DAMAGED = "raw_log_damaged"
     RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
+    RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"
+    RAW_LOG_REWRITTEN = "raw_log_rewritten"
+    SEGMENT_PACKED = "segment_packed"
+    DISK_TROUBLE = "disk_trouble"
+    DISK_WELL = "disk_well"
+    STORE_DAMAGED = "store_damaged"
+    STORE_REBUILT = "store_rebuilt"
+    MEMORY_HIGH = "memory_high"
     SEGMENT_DELETED = "segment_deleted"
     LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
@@ -109,6 +117,8 @@ TOTALS: Mapping[str, str] = {
     "connections_refused": "Connections that were not accepted",
     "connections_stalled": "Connections that were closed because they did not get on",
     "handshakes_failed": "TLS handshakes that failed",
+    "sync_failed": "Syncs of the raw log that failed",
+    "rewritten_bytes": "Bytes written again because a sync had failed",
     "identity_alarms": "Checks of the account at which an equation was newly found not to hold",
 }
 """What the whole agent counts, besides what each input does."""
@@ -132,8 +142,8 @@ class Counters:
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
         """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
-        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed, identity_alarms:
-        see ``TOTALS``."""
+        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed, sync_failed,
+        rewritten_bytes, identity_alarms: see ``TOTALS``."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
         """Count events that were received (they count as received here too) and will not be stored."""
@@ -220,9 +230,10 @@ class Counters:
             self.stored[name] = events
             self.received[name] = events + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
 
-    def identity(self, backlog: Mapping[str, int]) -> list[str]:
+    def identity(self, backlog: Mapping[str, int], held: Mapping[str, int] | None = None) -> list[str]:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
 
+        ``held`` is the number of events received that wait in memory for a disk that does not take them, per input.
         ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log. Where it or
         the losses have events of an UNKNOWN input, stored = judged + backlog + lost is checked for all inputs together.
         """
@@ -230,8 +241,11 @@ class Counters:
         accounts: dict[str, tuple[int, int, int, int]] = {}  # stored, judged, backlog, lost
         for name, counts in self.snapshot()["inputs"].items():
             stored, dropped = counts["stored"], sum(counts["dropped"].values())
-            if counts["received"] != stored + dropped:
-                broken.append(f"{name}: received {counts['received']} != stored {stored} + dropped {dropped}")
+            waiting = (held or {}).get(name, 0)
+            if counts["received"] != stored + dropped + waiting:
+                broken.append(
+                    f"{name}: received {counts['received']} != stored {stored} + dropped {dropped} + held {waiting}"
+                )
             accounts[name] = stored, counts["judged"], backlog.get(name, 0), sum(counts["lost"].values())
         if backlog.get(UNKNOWN) or accounts.get(UNKNOWN, (0, 0, 0, 0))[3]:
             stored, judged, _, lost = map(sum, zip(*accounts.values(), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from vedette import __version__, account
+from vedette import __version__, account, budgets
 from vedette.compiler.plan import Plan
 from vedette.compiler.reach import dead
 from vedette.compiler.relation import starved
@@ -30,9 +30,10 @@ _IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
 def collect(
     config: Config, started_at: int, now: int, counters: Counters, pipeline: Pipeline, log: RawLog, outbox: Outbox,
     rules: Rules, loaded: Loaded, uplink: dict[str, Any], settings: dict[str, Any],
-    clock: dict[str, Any],
+    clock: dict[str, Any], rebuilt: dict[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """JSON-able; times are UTC microseconds, sizes bytes. ``settings``: see ``reload.Reloads.status``."""
+    """JSON-able; times are UTC microseconds, sizes bytes. ``settings``: see ``reload.Reloads.status``; ``rebuilt``: see
+    ``rebuild.py``."""
     agent, plan = config.agent, loaded.engine.plan
     backlog = {name: events for name, events in pipeline.backlog.items() if events}
     broken = account.broken(counters, pipeline, outbox)
@@ -41,12 +42,12 @@ def collect(
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
     if loaded.engine not in _IDLE:
         _IDLE[loaded.engine] = dead_rules(config, plan)
-    idle = _IDLE[loaded.engine]
+    idle, cache, memory = _IDLE[loaded.engine], loaded.engine.cache.account(), pipeline.alerting.memory.status()
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
         "site": agent.site,
-        "state": "running",
+        "state": "degraded" if pipeline.trouble else "running",
         "version": __version__,
         "started_at": started_at,
         "time": now,
@@ -86,8 +87,8 @@ def collect(
                 "max_bytes": quarantine.max_bytes,
             },
         },
-        "memory": pipeline.alerting.memory.status(),
-        "cache": loaded.engine.cache.account(),
+        "memory": memory,
+        "cache": cache,
         "raw_log": {
             "log_id": log.log_id,
             "start": log.start,
@@ -98,6 +99,16 @@ def collect(
             "full": log.full(),
             "recovery": log.recovery._asdict(),
         },
+        "disk": {
+            "trouble": pipeline.trouble.status(),
+            "failures": pipeline.trouble.failures,
+            "held_events": sum(pipeline.held.values()),
+            "held_bytes": pipeline.held_bytes,
+            "store_rebuilt": rebuilt,
+        },
+        "budgets": [
+            budget._asdict() for budget in budgets.collect(config, now, log, kept, memory, cache, pipeline.lean)
+        ],
         "uplink": uplink,
         "config": settings,
         "clock": clock,
@@ -197,6 +208,10 @@ def render(status: dict[str, Any]) -> list[str]:
         )
     if cache := status.get("cache"):
         lines.append(cache_line(cache))
+    lines += budgets.render(status.get("budgets", []))
+    lines += [f"DISK     {part}: {one['reason']}" for part, one in status.get("disk", {}).get("trouble", {}).items()]
+    if rebuilt := status.get("disk", {}).get("store_rebuilt"):
+        lines.append(f"store    made again from the raw log: {rebuilt['reason']}; kept in {rebuilt['set_aside']}")
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [
