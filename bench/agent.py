@@ -1,24 +1,28 @@
 """The real agent as a process under measurement: configured, started on its own core, watched and stopped.
 
-Only what a user has is used: a TOML file, ``vedette run``, ``vedette status --json``; and ``/proc`` for what it costs.
+Only what a user has is used: a TOML file, ``vedette run``, the control socket that ``vedette status`` asks; and
+``/proc`` for what it costs.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TICKS = os.sysconf("SC_CLK_TCK")
+from vedette.control import ask
+
+IDLE = 0.05
+"""Share of a core below which an agent counts as being at rest."""
 
 
 def vedette(*arguments: str | Path) -> str:
@@ -35,13 +39,24 @@ def directory(rules: Path) -> str:
     return f'[rules]\npaths = ["{rules}"]\n'
 
 
-def bundle(folder: Path, rules: Path, sample: Path) -> str:
-    """Settings for the same rules as an installed edge runs them: a signed bundle, built with a sample of traffic."""
-    file, key = folder / "bench.vbundle", folder / "bench.pem"
-    public = vedette("bundle", "keygen", key).split()[-1]
-    vedette("bundle", "build", rules, "-o", file, "--version", "1", "--sample", sample)
-    vedette("bundle", "sign", file, "--key", key)
-    return f'[bundles]\nfile = "{file}"\ntrusted_keys = ["{public}"]\n'
+class Bundle:
+    """The same rules as an installed edge runs them: a signed bundle, built with a ``sample`` of traffic."""
+
+    def __init__(self, folder: Path, rules: Sequence[Path], sample: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file, key = folder / "bench.vbundle", folder / "bench.pem"
+        self.key = vedette("bundle", "keygen", key).split()[-1]
+        vedette("bundle", "build", *rules, "-o", self.file, "--version", "1", "--sample", sample)
+        vedette("bundle", "sign", self.file, "--key", key)
+
+    @property
+    def settings(self) -> str:
+        return f'[bundles]\nfile = "{self.file}"\ntrusted_keys = ["{self.key}"]\n'
+
+    def plan(self) -> bytes:
+        """The compiled plan in it."""
+        with zipfile.ZipFile(self.file) as parts:
+            return parts.read("plan.msgpack")
 
 
 def free_port() -> int:
@@ -50,23 +65,32 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def configuration(folder: Path, port: int, rules: str) -> str:
-    """A bench agent: syslog over TCP in, ``rules`` (tables of TOML), alerts into ``folder/landing``."""
+def syslog_input(port: int, transport: str = "tcp", extra: str = "") -> str:
+    """An ``[[input]]`` that listens on loopback."""
+    return f"""[[input]]
+type = "syslog"
+name = "{transport}"
+{transport} = "127.0.0.1:{port}"
+timezone = "UTC"
+{extra}
+"""
+
+
+def directory_uplink(folder: Path) -> str:
+    """Alerts into ``folder``, as the region's landing would write them."""
+    return f'[uplink]\ntype = "directory"\npath = "{folder}"\n'
+
+
+def configuration(folder: Path, inputs: str, rules: str, uplink: str = "") -> str:
+    """A bench agent: ``inputs``, ``rules`` and ``uplink`` are tables of TOML; alerts go into ``folder/landing``."""
     return f"""[agent]
 id = "bench"
 site = "bench"
 data_dir = "{folder}/data"
 
-[[input]]
-type = "syslog"
-name = "tcp"
-tcp = "127.0.0.1:{port}"
-timezone = "UTC"
-
+{inputs}
 {rules}
-[uplink]
-type = "directory"
-path = "{folder}/landing"
+{uplink or directory_uplink(folder / "landing")}
 """
 
 
@@ -80,37 +104,35 @@ class Usage:
 
 
 class Agent:
-    """``vedette run`` in ``folder`` with the settings ``rules``; ``core`` None: not pinned."""
+    """``vedette run`` in ``folder``; ``core`` None: not pinned; ``before``: a command that starts the command."""
 
     def __init__(
-        self, folder: Path, port: int, rules: str, *, core: int | None = None, python: Sequence[str] = ()
-    ) -> None:
-        self.folder, self.port = folder, port
+        self, folder: Path, inputs: str, rules: str, *, uplink: str = "", core: int | None = None,
+        python: Sequence[str] = (), before: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.folder = folder
         self.config = folder / "vedette.toml"
         folder.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(configuration(folder, port, rules), "utf-8")
+        self.config.write_text(configuration(folder, inputs, rules, uplink), "utf-8")
         self.log = folder / "agent.log"
         pin = ["taskset", "-c", str(core)] if core is not None and shutil.which("taskset") else []
-        command = [*pin, sys.executable, *(python or ("-m", "vedette")), "run", "-c", str(self.config)]
+        command = [*before, *pin, sys.executable, *(python or ("-m", "vedette")), "run", "-c", str(self.config)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def usage(self) -> Usage:
-        """From ``/proc/PID/stat`` (utime, stime) and ``/proc/PID/status`` (VmRSS, VmHWM)."""
-        stat = Path(f"/proc/{self.process.pid}/stat").read_text()
-        user, system = stat.rpartition(")")[2].split()[11:13]
+        """From the threads' ``schedstat`` (the agent ends none before it ends itself) and ``status`` (VmRSS, VmHWM)."""
+        seconds = sum(self.threads().values())
         memory = dict(line.split(":", 1) for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines())
         rss, peak = (int(memory[key].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
-        return Usage((int(user) + int(system)) / TICKS, round(rss, 1), round(peak, 1))
+        return Usage(seconds, round(rss, 1), round(peak, 1))
 
     def threads(self) -> dict[str, float]:
         """Seconds of CPU by thread: its name with its number, for those that used any."""
         used: dict[str, float] = {}
         for task in sorted(Path(f"/proc/{self.process.pid}/task").iterdir()):
-            name, _, rest = (task / "stat").read_text().partition(" ")[2].rpartition(")")
-            user, system = rest.split()[11:13]
-            if seconds := (int(user) + int(system)) / TICKS:
-                used[f"{name.strip('(')} {len(used)}"] = seconds
+            if nanoseconds := int((task / "schedstat").read_text().split()[0]):
+                used[f"{(task / 'comm').read_text().strip()} {len(used)}"] = round(nanoseconds / 1e9, 3)
         return used
 
     def sample(self) -> None:
@@ -118,17 +140,24 @@ class Agent:
         self.process.send_signal(signal.SIGUSR1)
 
     def status(self) -> dict[str, Any] | None:
-        """What ``vedette status --json`` prints; None while the agent does not answer."""
-        done = subprocess.run(
-            [sys.executable, "-m", "vedette", "status", "--json", "-c", str(self.config)],
-            capture_output=True,
-            check=False,
-        )
+        """What ``vedette status --json`` shows; None while the agent does not answer."""
         try:
-            status: dict[str, Any] = json.loads(done.stdout)
-        except ValueError:
+            status: dict[str, Any] = ask(self.folder / "data" / "control.sock", "status")
+        except (ConnectionError, ValueError):
             return None
         return status
+
+    def settle(self, seconds: float, still: float = 0.5) -> Usage:
+        """The usage when the agent has come to rest: hardly any CPU time (``IDLE``) within ``still`` seconds."""
+        deadline = time.monotonic() + seconds
+        before = self.usage()
+        while time.monotonic() < deadline:
+            time.sleep(still)
+            after = self.usage()
+            if after.seconds - before.seconds <= IDLE * still:
+                return before
+            before = after
+        return before
 
     def wait(self, done: Callable[[dict[str, Any]], bool], seconds: float, pause: float = 0.5) -> dict[str, Any]:
         """The first status that is ``done``. Raises RuntimeError when the agent ends, TimeoutError when it is late."""

@@ -1,24 +1,46 @@
-"""How fast correlations take in matches, and what a group costs: ``python -m bench.correlations``.
+"""Scenario ``correlation``: how fast correlations take in matches, and what a live group costs.
 
-Matches come in the order of time, a millisecond apart, from one source; their groups are drawn at random. Bytes a group
-are what ``tracemalloc`` sees, with everything that belongs to the group.
+Matches come in the order of time, ``STEP`` apart, from one source; each group gets ``matches`` first, so that all are
+alive, then they come to groups at random; the window is longer than all of it, so that a single group ends with
+everything in it. Bytes a live group are what the process's resident memory grew by while the groups were made over
+their number, beside what the state itself accounts for. What is decided late (averages, medians, percentiles) is
+decided ``DECIDED`` after its event, within the time measured. With ``commits`` what changed is committed to a store on
+disk every COMMIT_EVERY updates, as the agent does every 100 ms; the median of several runs is told. Each figure is of a
+process of its own: ``python -m bench.correlations KIND GROUPS UPDATES MATCHES [commits]`` prints it as JSON.
 """
 
 from __future__ import annotations
 
+import gc
+import json
 import random
+import subprocess
+import sys
+import tempfile
 import time
-import tracemalloc
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from vedette.compiler.relation import Correlation, Kind, Slot
-from vedette.state.clock import Clock
-from vedette.state.correlate import Correlator
+from vedette.compiler.plan import Plan
+from vedette.compiler.relation import NUMERIC, Correlation, Kind, Slot
+from vedette.event import Cursor
 from vedette.state.graph import Item
+from vedette.state.memory import Memory, merged
+from vedette.store import Store
 
-LATENESS = 30_000_000
-STEP = 1000
+if TYPE_CHECKING:
+    from bench.drive import Bench
+
+STEP = 10
 """Microseconds between two matches."""
+COMMIT_EVERY = 30_000
+DECIDED = 100_000
+"""Microseconds; of other kinds the lateness is the agent's."""
+KINDS = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL_ORDERED)
+LARGE = (Kind.EVENT_COUNT, *KINDS[1:], Kind.TEMPORAL, *sorted(NUMERIC))
+GROUPS = (1000, 100_000, 1_000_000)
+FULL = 10
+"""Matches in each group, when it is to be as full as a threshold of ten leaves it."""
 
 
 def correlation(kind: Kind, **changes: Any) -> Correlation:
@@ -29,52 +51,100 @@ def correlation(kind: Kind, **changes: Any) -> Correlation:
     return Correlation(kind=kind, **{**given, **changes})
 
 
+def usual(kind: Kind) -> Correlation:
+    """One of the kind, as rules have it."""
+    if kind is Kind.VALUE_COUNT or kind in NUMERIC:
+        return correlation(kind, field=("v",))
+    if kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
+        return correlation(kind, slots=(Slot("r", False), Slot("s", False)), bounds=(("gte", 2),))
+    return correlation(kind)
+
+
 def group(number: int) -> tuple[str, ...]:
     return (f"203.{number >> 16}.{number >> 8 & 255}.{number & 255}",)
 
 
-def speed(c: Correlation, groups: int, matches: int, values: list[Any]) -> None:
-    """Print updates a second."""
-    one = Correlator([c], Clock(LATENESS), max_bytes=1 << 40)
-    source, node, rng = one.clock.source("in", "h"), one.nodes[0], random.Random(1)
-    keys = [group(number) for number in range(groups)]
-    items = [Item(node, 0, keys[rng.randrange(groups)], values[i % len(values)], None) for i in range(matches)]
-    began, fired = time.perf_counter(), 0
-    for i, item in enumerate(items):
-        one.clock.observe(source, i * STEP)
-        fired += len(one.add((item,), source, i * STEP, i * 100, 100))
-    rate = matches / (time.perf_counter() - began)
-    taken = one.groups.bytes
-    print(f"{c.kind:<17} {groups:>7,} groups: {rate:>9,.0f} updates/s, {fired:>6,} firings, {taken:>12,} bytes")
+def _resident() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
-def size(groups: int = 100_000) -> None:
-    """Print bytes a group with one to three matches."""
-    one = Correlator([correlation(Kind.EVENT_COUNT)], Clock(LATENESS), max_bytes=1 << 40)
-    source, node = one.clock.source("in", "h"), one.nodes[0]
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for matches in (1, 2, 3):
-        for number in range(groups):
-            at = matches * 1_000_000 + number
-            one.clock.observe(source, at)
-            one.add((Item(node, 0, group(number), None, None),), source, at, at * 100, 100)
-        one.delta()
-        taken = (tracemalloc.get_traced_memory()[0] - before) / groups
-        print(f"a group of {matches}: {taken:.0f} bytes, accounted as {one.groups.bytes / groups:.0f}")
+def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) -> dict[str, Any]:
+    """See the module's text."""
+    c = usual(kind) if matches == 1 else correlation(kind, bounds=(("gte", matches),))
+    lateness = 30_000_000 if c.prompt else DECIDED
+    memory = Memory(Plan((), (), (), correlations=(c,)), log_id="b", lateness=lateness, max_bytes=1 << 40)
+    one, clock = memory.correlator, memory.clock
+    source, node, rng = clock.source("in", "h"), one.nodes[0], random.Random(1)
+    values: list[Any] = [None]
+    if c.field:
+        values = list(range(50)) if kind in NUMERIC else [str(i) for i in range(50)]
+    slots = len(node.c.slots)
+    gc.collect()
+    before, at = _resident(), 0
+    for number in range(groups * matches):
+        at += STEP
+        clock.observe(source, at)
+        one.add((Item(node, 0, group(number % groups), values[0], None),), source, at, at * 10, 100)
+        if number % COMMIT_EVERY == 0:
+            memory.delta()
+    memory.delta()
+    live = len(one.groups)
+    taken, accounted = _resident() - before, one.groups.bytes
+    if live != groups:
+        raise RuntimeError(f"{live} of {groups} groups are alive")
+    items = [Item(node, i % slots, group(rng.randrange(groups)), values[i % len(values)], None) for i in range(updates)]
+    fired, counters = 0, {"inputs": {}, "totals": {}}
+    written = 0
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
+        began = time.process_time()
+        for i, item in enumerate(items):
+            at += STEP
+            clock.observe(source, at)
+            fired += len(one.add((item,), source, at, at * 10, 100))
+            if commits and i % COMMIT_EVERY == COMMIT_EVERY - 1:
+                delta = memory.delta()
+                written += len(delta)
+                store.commit(Cursor("b" * 32, at * 10), counters, (), (), delta)
+                store.merge_state(merged)
+        seconds = time.process_time() - began
+    return {
+        "kind": str(kind),
+        "groups": groups,
+        "matches": matches,
+        "commits": commits,
+        "updates_per_cpu_second": round(updates / seconds),
+        "firings": fired,
+        "bytes_per_group": round(taken / groups) if groups > 1 else None,
+        "bytes_per_group_accounted": round(accounted / groups) if groups > 1 else None,
+        "committed_bytes_per_update": round(written / updates, 1),
+    }
 
 
-def main() -> None:
-    count = correlation(Kind.EVENT_COUNT)
-    speed(count, 100_000, 300_000, [None])
-    speed(count, 100, 300_000, [None])
-    speed(correlation(Kind.VALUE_COUNT, field=("v",)), 1000, 200_000, [str(i) for i in range(50)])
-    two = (Slot("r", False), Slot("s", False))
-    speed(correlation(Kind.TEMPORAL, slots=two, bounds=(("gte", 2),)), 1000, 200_000, [None])
-    speed(correlation(Kind.VALUE_SUM, field=("v",), bounds=(("gt", 10**9),)), 1000, 200_000, [5, 7])
-    speed(correlation(Kind.VALUE_AVG, field=("v",)), 1000, 100_000, [5, 7])
-    size()
+def run(bench: Bench) -> dict[str, Any]:
+    """``rows``: each kind at each number of groups, all in one group, with commits, and groups that are full."""
+    sizes = GROUPS if not bench.quick else GROUPS[:1]
+    wanted = [(kind, groups, 1, False) for kind in KINDS for groups in sizes]
+    wanted += [(kind, 1, 1, False) for kind in LARGE]
+    wanted += [(Kind.EVENT_COUNT, groups, 1, True) for groups in sizes[:2]]
+    wanted += [(Kind.EVENT_COUNT, groups, FULL, False) for groups in sizes[-2:-1]]
+    rows = []
+    for kind, groups, matches, commits in wanted:
+        updates = bench.size(200_000 if groups > 1 else 50_000, 10_000)
+        options = [str(kind), str(groups), str(updates), str(matches), *(["commits"] if commits else [])]
+        runs = [_in_a_process(options) for _ in range(bench.runs if commits else 1)]
+        rows.append(sorted(runs, key=lambda row: row["updates_per_cpu_second"])[len(runs) // 2])
+        bench.say(f"  {rows[-1]}")
+    return {"rows": rows}
+
+
+def _in_a_process(options: list[str]) -> dict[str, Any]:
+    found = subprocess.run([sys.executable, "-m", "bench.correlations", *options], capture_output=True, check=False)
+    if found.returncode:
+        raise RuntimeError(found.stderr.decode(errors="replace")[-2000:])
+    return dict(json.loads(found.stdout))
 
 
 if __name__ == "__main__":
-    main()
+    given_kind, *numbers = sys.argv[1:5]
+    print(json.dumps(measure(Kind(given_kind), *map(int, numbers), commits="commits" in sys.argv)))

@@ -28,6 +28,8 @@ from bench import attacks, benign, send
 
 BLOCK = 1000
 POOL = 8000
+REPEATED = 500
+"""Different messages among those that repeat."""
 START = 1_790_000_000_000_000
 """2026-09-21T14:13:20Z, in microseconds."""
 PER_SECOND = 100
@@ -105,21 +107,29 @@ def blocks(
     per_second: int = PER_SECOND,
     kind: str = "syslog",
     truth: list[Planted] | None = None,
+    repeated: float = 0.0,
 ) -> Iterator[bytes]:
     """``count`` lines in runs, each line ended by ``\\n``.
 
-    ``start`` is the time of the first line in UTC microseconds; ``per_second`` lines share a second. The labels of
-    planted lines are appended to ``truth`` as the lines are given. Raises KeyError for an unknown kind.
+    ``start`` is the time of the first line in UTC microseconds; ``per_second`` lines share a second. ``repeated``: this
+    share of the lines (but for time and process id) is one of REPEATED. The labels of planted lines are appended to
+    ``truth`` as the lines are given. Raises KeyError for an unknown kind.
     """
     ordinary, planted = KINDS[kind]
     rng = Random(f"vedette {kind} {seed}")
     pool = benign.pool(ordinary, rng, POOL)
     incidents = _Incidents(planted, Random(f"attacks {kind} {seed}"), attack_rate)
     pids, numbers = range(300, 32768), range(1024, 65536)
+    often = Random(f"repeated {kind} {seed}")
+    usual = [(often.choice(pool), often.choice(numbers)) for _ in range(REPEATED)]
     second = start // 1_000_000
     for first in range(0, count, BLOCK):
         chosen = zip(rng.choices(pool, k=BLOCK), rng.choices(pids, k=BLOCK), rng.choices(numbers, k=BLOCK), strict=True)
         block = [body % (pid, number) for body, pid, number in chosen]
+        for i in range(BLOCK) if repeated else ():
+            if often.random() < repeated:
+                body, number = often.choice(usual)
+                block[i] = body % (often.choice(pids), number)
         labels = incidents.plant(block)
         wanted = min(BLOCK, count - first)
         if truth is not None:

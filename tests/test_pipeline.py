@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from vedette import compile_rules, pipeline
-from vedette.config import AgentSettings, RawLogSettings, StateSettings
+from vedette.config import AgentSettings, EngineSettings, RawLogSettings, StateSettings
 from vedette.engine.match import Context, Engine
 from vedette.event import Alert, Chunk, Entity, FilePosition, Flag, LogSource
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
+from vedette.rawlog import note
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.read import event_at
 from vedette.report import Counters, Dropped
@@ -347,12 +348,38 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
     assert life.outbox.account().receipted == 50
 
 
-def test_a_store_that_fails_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that fails ends ``run`` with its error, and nothing of the batch counts as committed."""
+def test_a_store_that_fails_is_tried_again(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that fails is tried again until it is taken: told once as trouble, each alert is committed once."""
+    monkeypatch.setattr(pipeline, "RETRY_SECONDS", 0.02)
+    life = begin(engine("evil"))
+    commit, tries = life.store.commit, []
+
+    def fail(*arguments: Any) -> None:
+        tries.append(life.pipeline.trouble.status())
+        if len(tries) <= 3:
+            raise OSError(28, "no space left", "store")
+        commit(*arguments)
+
+    monkeypatch.setattr(life.store, "commit", fail)
+
+    async def work() -> None:
+        for text in (b"one", b"two"):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
+        while len(tries) < 4:
+            await asyncio.sleep(0.01)
+
+    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
+    assert tries[0] == {}
+    assert "no space left" in tries[3]["store"]["reason"]
+    assert not life.pipeline.trouble
+
+
+def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no matter of trying again ends ``run`` with its error, and nothing of the batch counts as committed."""
     life = begin(engine("evil"))
 
     def fail(*_: Any) -> None:
-        raise OSError(28, "no space left", "store")
+        raise ValueError("the store is damaged")
 
     monkeypatch.setattr(life.store, "commit", fail)
 
@@ -362,13 +389,15 @@ def test_a_store_that_fails_stops_the_agent(begin: Callable[..., Life], monkeypa
 
     with pytest.raises(ExceptionGroup) as caught:
         asyncio.run(main())
-    assert caught.group_contains(OSError, match="no space left")
+    assert caught.group_contains(ValueError, match="is damaged")
     assert life.store.load().cursor is None
 
 
 def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a commit that failed no later one moves the cursor past its alerts; the next life makes them all."""
+    """At the end, when there is no time to try again, no later commit moves the cursor past the alerts of one that
+    failed; the next life makes them all."""
     life = begin(engine("evil"))
+    life.pipeline._patient = False
     commit, failed = life.store.commit, []
 
     def fail_once(*arguments: Any) -> None:
@@ -685,3 +714,93 @@ def test_open_audit_events_meet_another_plan(begin: Callable[..., Life]) -> None
 
     life.live(change)
     assert [title for title, _, _ in told(life.alerts())] == ["hidden file run"]
+
+
+@pytest.mark.parametrize(("policy", "least", "most"), [("interval:50ms", 2, 30), ("batch", 10, 200), ("never", 0, 1)])
+def test_when_the_log_is_synced(
+    begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch, policy: str, least: int, most: int
+) -> None:
+    """``interval`` syncs so often, ``batch`` after each chunk that comes by itself, ``never`` not for its own sake; and
+    under each of them what must be durable is."""
+    life = begin(engine("evil"))
+    life.pipeline._fsync_interval = RawLogSettings(fsync=policy).fsync_interval
+    sync, syncs = life.log.sync, []
+    monkeypatch.setattr(life.log, "sync", lambda: syncs.append(life.log.end) or sync())
+
+    async def work() -> None:
+        for number in range(20):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: good %d" % number))
+            await asyncio.sleep(0.02)
+        assert least <= len(syncs) <= most
+        end = life.log.end
+        await life.pipeline.durable(end)
+        assert life.log.durable >= end
+
+    life.live(work)
+    assert life.log.durable == life.log.end  # what is committed
+
+
+def test_memory_above_its_budget(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above ``max_memory`` there is no cache and frames are judged from disk, with the same alerts; below, it is as
+    before. Both are told."""
+    life = begin(engine("evil"))
+    one = life.pipeline
+    one._judging = EngineSettings()
+    one._give_cache(one.engine)
+    assert one.engine.cache.on
+    monkeypatch.setattr(pipeline, "MEMORY_SECONDS", 0.0)
+    used = [10 << 30]
+    monkeypatch.setattr(pipeline, "resident", lambda: used[0])
+
+    async def work() -> None:
+        while not one.lean:
+            await asyncio.sleep(0.01)
+        assert not one.engine.cache.on
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil one"), lines(b"<13>Nov 21 02:40:00 web1 app: evil two"))
+        assert one._recent_bytes == 0
+        used[0] = one._max_memory - 1  # not yet below what is enough
+        await asyncio.sleep(0.5)
+        assert one.lean
+        used[0] = 1 << 20
+        while one.lean:
+            await asyncio.sleep(0.01)
+        assert one.engine.cache.on
+
+    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
+
+
+def test_the_settled_place(begin: Callable[..., Life]) -> None:
+    """A segment's note says how far every alert has its receipt, with the counters of that commit; alerts without one
+    hold it back."""
+    life = begin(engine("evil"), segment_bytes=4096)
+    one = life.pipeline
+    places = []
+
+    async def commit(*texts: bytes) -> int:
+        for text in texts:
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: " + text))
+        while one._offset < life.log.end:
+            await asyncio.sleep(0.005)
+        await one._commit()
+        told = note.decode(one._describe())
+        assert told.cursor is not None
+        assert told.counters is not None
+        judged = told.counters["inputs"].get("in", {"judged": 0})["judged"]
+        places.append((told.cursor.offset, judged, told.next_seq))
+        return life.log.end
+
+    async def work() -> None:
+        first = await commit(b"good", b"good")
+        assert places[-1] == (first, 2, 1)
+        second = await commit(b"evil 1")
+        assert places[-1] == (first, 2, 2)
+        await commit(b"evil 2", b"good")
+        assert places[-1] == (first, 2, 3)
+        await life.outbox.receipt([(1, 1)])
+        await commit(b"good")
+        assert places[-1][:2] == (second, 3)  # the first alert has its receipt, the second comes after that place
+        await life.outbox.receipt([(2, 2)])
+        last = await commit(b"good")
+        assert places[-1] == (last, 7, 3)
+
+    life.live(work)

@@ -12,15 +12,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from vedette import compile_rules
+import vedette.rules
+from vedette import compile_rules, tryout
 from vedette.bundle.trust import BundleRefused
+from vedette.compiler.ir import Leaf, Op, Or, Predicate
+from vedette.compiler.ir import Rule as Compiled
+from vedette.compiler.plan import Plan
 from vedette.config import AgentSettings, BundleSettings, Config, RuleSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.event import Chunk
+from vedette.event import Chunk, LogSource
 from vedette.region.build import build
 from vedette.region.sign import keygen, load_key, sign
-from vedette.rules import KEEP, Loaded, Rules
+from vedette.rules import CHOOSE_SECONDS, KEEP, Loaded, Rules
 
 T = TypeVar("T")
 
@@ -260,3 +264,129 @@ def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
     assert told(run(again.install(second))) == ("demo-2", {"beta"})
     assert again.error is None
     assert again.bundles.refused is None
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("time", "took longer than 0.05 s"), ("memory", "needs more than|MemoryError|SIG|memory"), ("plan", "not a plan")],
+)
+def test_a_trial_that_would_take_the_agent_with_it(
+    tmp_path: Path, region: Region, monkeypatch: pytest.MonkeyPatch, what: str, says: str
+) -> None:
+    """A signed bundle whose trial takes too long or too much memory, or whose plan is beyond the bounds, is refused by
+    a process of its own before the agent loads anything of it; the one before runs on."""
+    rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
+    run(rules.start())
+    if what == "time":
+        monkeypatch.setattr(tryout, "TRIAL_SECONDS", 0.05)
+    elif what == "memory":
+        monkeypatch.setattr(tryout, "TRIAL_BYTES", 150 << 20)
+    changes: dict[str, Any] = {}
+    if what != "time":
+        many = tuple(Predicate("f", Op.CONTAINS, f"value{i}") for i in range(19_000 if what == "memory" else 20_001))
+        one = Compiled("id", "t", "low", (), LogSource(), (), Or(tuple(map(Leaf, range(len(many))))), "d", "p", 1)
+        plan = Plan(many, (one,), (None,))
+        changes = {"plan": plan.to_bytes(), "databases": {}, "hyperscan_version": "vectorscan 9.9.9"}
+    monkeypatch.setattr(vedette.rules, "trial", None)  # the agent's own
+    with pytest.raises(BundleRefused, match=says):
+        run(rules.install(region.bundle(2, "beta", **changes)))
+    monkeypatch.undo()
+    assert told(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
+
+
+def test_a_trial_that_is_killed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial that a signal ends, as a crash of the pattern library or the kernel would, is a refusal that names it."""
+    monkeypatch.setattr(tryout, "_CHILD", "import os; os.abort()")
+    with pytest.raises(ValueError, match="its trial ended by SIGABRT"):
+        tryout.in_child(region.bundle(1, "alpha"))
+
+
+# --- literals chosen anew
+
+HOT = """\
+title: Marker zeta
+id: 6a1f0000-0000-4000-8000-000000000099
+logsource: {product: linux}
+detection:
+    s: {message|contains|all: [everywhereinthis, zeta]}
+    condition: s
+level: low
+"""
+TRAFFIC = b"everywhereinthis line, as in all\n" * 4000
+
+
+def literals(loaded: Loaded | None) -> set[bytes]:
+    assert loaded is not None
+    (chosen,) = loaded.engine.plan.literals
+    return set(chosen or ())
+
+
+def test_literals_of_a_folder_are_chosen_anew(tmp_path: Path) -> None:
+    """By the newest traffic, for the same plan; kept for the next start; when nothing is gained nothing changes."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "hot.yml").write_text(HOT)
+    traffic = [b""]
+    config = Config(agent=AgentSettings(data_dir=tmp_path / "data"), rules=RuleSettings((tmp_path / "rules",)))
+    rules = Rules(config, lambda: traffic[0])
+    loaded = run(rules.start())
+    assert literals(loaded) == {b"everywhereinthis"}
+    assert run(rules.choose(loaded)) is None  # no traffic to tell
+    traffic[0] = TRAFFIC
+    chosen = run(rules.choose(loaded))
+    assert literals(chosen) == {b"zeta"}
+    assert chosen is not None
+    assert chosen.engine.plan.digest == loaded.engine.plan.digest
+    assert words(chosen.engine, "everywhereinthis zeta") == {"zeta"} != words(chosen.engine, "zeta")
+    assert run(rules.choose(chosen)) is None
+    assert not rules.changed()
+    assert literals(run(Rules(config, lambda: traffic[0]).start())) == {b"zeta"}
+
+
+def test_literals_of_a_bundle_are_chosen_anew(tmp_path: Path, region: Region) -> None:
+    """They are kept beside the bundle, which stays as it is signed, and go when another is installed."""
+    artifact = Artifact.of(compile_rules(text=HOT))
+    signed = region.bundle(1, "zeta", plan=artifact.plan, databases=artifact.databases, tests=[])
+    rules = of_bundles(tmp_path, region, signed)
+    rules._sample = lambda: TRAFFIC
+    loaded = run(rules.start())
+    assert literals(loaded) == {b"everywhereinthis"}
+    assert literals(run(rules.choose(loaded))) == {b"zeta"}
+    again = run(of_bundles(tmp_path, region).start())
+    assert (literals(again), again.bundle) == ({b"zeta"}, "demo-1")
+    (kept,) = (tmp_path / "data" / "cache").glob("chosen-*")
+    other = Artifact.of(compile_rules(text=HOT.replace("zeta", "beta")))
+    kept.write_bytes(other.to_bytes())
+    assert literals(run(of_bundles(tmp_path, region).start())) == {b"everywhereinthis"}  # not this bundle's plan
+    kept.write_bytes(b"damaged")
+    assert literals(run(of_bundles(tmp_path, region).start())) == {b"everywhereinthis"}
+    assert told(run(rules.install(region.bundle(2, "beta")))) == ("demo-2", {"beta"})
+
+
+def test_a_choice_that_fails_leaves_what_runs(tmp_path: Path, folder: Path) -> None:
+    """A folder that cannot be written: told in the log, no exception."""
+    rules = of_folder(tmp_path, TRAFFIC)
+    loaded = run(rules.start())
+    rules._cache = folder / "alpha.yml" / "no-folder"
+    assert run(rules.choose(loaded)) is None
+
+
+def test_when_a_choice_is_due(tmp_path: Path, folder: Path) -> None:
+    """An hour after the last look, when there was traffic and much of it candidates; another engine begins anew."""
+    rules = of_folder(tmp_path)
+    engine = run(rules.start()).engine
+
+    def judged(events: int, candidates: int) -> None:
+        engine.tally.events += events
+        engine.tally.candidates += candidates
+
+    assert not rules.due(engine, 0)
+    judged(100_000, 50_000)
+    assert not rules.due(engine, CHOOSE_SECONDS - 1)
+    assert rules.due(engine, CHOOSE_SECONDS)
+    assert not rules.due(engine, CHOOSE_SECONDS + 1)
+    judged(100_000, 1000)
+    assert not rules.due(engine, 2 * CHOOSE_SECONDS)
+    judged(100, 100)
+    assert not rules.due(engine, 3 * CHOOSE_SECONDS)
+    judged(100_000, 50_000)
+    assert not rules.due(Engine(engine.plan), 4 * CHOOSE_SECONDS)

@@ -5,7 +5,8 @@ Promises:
 * ``run`` connects, and connects again with back-off (1 to 30 s, with jitter) whenever the broker is away, at start and
   later; an outage is logged once, with its reason. Only an exception of ``on_message`` ends it.
 * ``publish`` resolves on the broker's PUBACK and never retries: what was not acknowledged when the connection ended
-  raises ConnectionError, and the caller decides. PUBACK is not delivery: see ``outbox/uplink.py``.
+  raises ConnectionError, and the caller decides; without PUBACK for ``ACK_SECONDS`` the connection ends. PUBACK is not
+  delivery: see ``outbox/uplink.py``.
 * A received QoS 1 message is acknowledged only by ``ack``. Without it the broker sends it again, marked ``dup``, on
   the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure. (Mosquitto
   2.0.11 sends several for each PUBACK while it has more, so that far more get under way; none without PUBACKs.)
@@ -17,6 +18,10 @@ Promises:
 Every connection is a paho client of its own, so nothing of an old connection can leak into a new one: packet
 identifiers, half-read packets, paho's own retransmission. The session (subscriptions, unacknowledged messages) lives in
 the broker under ``client_id`` for ``session_expiry`` seconds.
+
+``mqtts://`` is TLS 1.2 or newer with the broker's certificate and name checked, and a client certificate where one is
+given (``tls.py``). A broker that is not who it should be, or that refuses our certificate, is an outage like any other:
+told with its reason, tried again.
 
 paho runs without its thread: the event loop watches its socket. Only connecting (name lookup, TCP, TLS handshake) is
 blocking in paho and runs in a worker thread.
@@ -30,6 +35,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,7 +50,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from vedette.config import MqttSettings
 from vedette.event import MAX_EVENT
 from vedette.report import Log
-from vedette.tls import client_context
+from vedette.tls import ClientContext, Renewed, client_context, expiry
+from vedette.tls import reason as tls_reason
 
 log = structlog.get_logger()
 
@@ -54,6 +61,8 @@ CLOSE_SECONDS = 2.0
 """For the last packets and DISCONNECT to be written."""
 BURST_SECONDS = 0.003
 """Longest stretch of reading before the event loop gets its turn."""
+ACK_SECONDS = 120.0
+"""For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left and tried anew."""
 BACKOFF = (1.0, 30.0)
 """Seconds: first and longest wait between attempts."""
 STEADY_SECONDS = 10.0
@@ -94,6 +103,7 @@ class _Connection:
     ) -> None:
         self.client = client
         self.number = number
+        self.tls: ClientContext | None = None
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[bool] = self.loop.create_future()
         """Result: the broker had this session; or ConnectionRefusedError."""
@@ -211,7 +221,10 @@ class _Connection:
         self, _client: Client, _data: Any, flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         by = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"
-        self._end(f"{by}: {reason}")
+        failure = self.tls.wrapped.failure if self.tls is not None and self.tls.wrapped is not None else ""
+        if self.tls is not None and not failure and not self.accepted.done():
+            by = f"{by} right after the TLS handshake (does the broker accept our certificate?)"
+        self._end(f"{by}: {failure or reason}")
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         self.handled += 1
@@ -275,7 +288,8 @@ class MqttClient:
         """Why the last connection, or the last attempt, ended."""
         self._host: str = url.hostname
         self._port = url.port or (8883 if url.scheme == "mqtts" else 1883)
-        self._tls = url.scheme == "mqtts"
+        files = (settings.ca_file, settings.cert_file, settings.key_file)
+        self._tls = Renewed(partial(client_context, *files), files) if url.scheme == "mqtts" else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
         self._on_message = on_message
         self._on_session = on_session
@@ -307,7 +321,7 @@ class MqttClient:
                 # CONNACK with a reason is for the operator; a refused TCP connection is an ordinary outage.
                 reason, event = str(error), Log.BROKER_AWAY if error.errno else Log.BROKER_REFUSED
             except (OSError, ValueError, TimeoutError) as error:
-                reason, event = str(error) or type(error).__name__, Log.BROKER_AWAY
+                reason, event = tls_reason(error), Log.BROKER_AWAY
             finally:
                 self.connected.clear()
                 connection, self._connection = self._connection, None
@@ -320,6 +334,8 @@ class MqttClient:
                 continue
             if said != event:
                 said = event
+                if self._tls is not None and (remark := expiry(self.settings.cert_file)):
+                    reason = f"{reason}; {remark}"
                 log.warning(event, broker=self.settings.url, client_id=self.client_id, reason=reason, action="retrying")
             if started is not None and time.monotonic() - started > STEADY_SECONDS:
                 delay = self._backoff[0]
@@ -353,7 +369,7 @@ class MqttClient:
         client.max_inflight_messages_set(65535)  # ``slots`` bounds it
         client.connect_timeout = CONNECT_SECONDS
         connection = _Connection(client, self._number, self._on_message, self._on_session, self._max_inflight)
-        opening = asyncio.get_running_loop().run_in_executor(None, self._open, client)
+        opening = asyncio.get_running_loop().run_in_executor(None, self._open, connection)
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -365,13 +381,13 @@ class MqttClient:
             await connection.accepted
         return connection
 
-    def _open(self, client: Client) -> None:
+    def _open(self, connection: _Connection) -> None:
         """Blocking: reads the credentials, connects, shakes hands."""
-        settings = self.settings
+        settings, client = self.settings, connection.client
         if settings.username or settings.password_file:
             secret = settings.password_file.read_text("utf-8").strip() if settings.password_file else None
             client.username_pw_set(settings.username, secret)
-        tls = client_context(settings.ca_file, settings.cert_file, settings.key_file) if self._tls else None
+        tls = connection.tls = self._tls.get() if self._tls is not None else None
         if tls is not None:
             client.tls_set_context(tls)
         if self._will is not None:
@@ -462,7 +478,12 @@ class MqttClient:
                 return True
             answer: asyncio.Future[ReasonCode] = connection.loop.create_future()
             connection.waiting[info.mid] = answer
-            reason = await answer
+            try:
+                async with asyncio.timeout(ACK_SECONDS):
+                    reason = await answer
+            except TimeoutError as error:
+                connection.drop(f"the broker acknowledged nothing for {ACK_SECONDS:g} s")
+                raise ConnectionError("the broker does not acknowledge") from error
         if reason.is_failure:
             raise PermissionError(f"the broker refuses a message on {topic}: {reason}")
         return bool(reason.value != NO_SUBSCRIBERS)

@@ -1,7 +1,8 @@
-"""bench/harness.py, bench/agent.py, bench/sampler.py: what the figures are made of."""
+"""The harness: what the figures are made of, and what makes it refuse one. Nothing here looks at a time."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyarrow import parquet
 
-from bench import harness
-from bench.agent import configuration, directory, free_port
+from bench import drive, fast, harness, naive, peers, windows
+from bench.agent import configuration, directory, free_port, syslog_input
 from bench.sampler import Sampler
+from vedette.api import compile_rules
 from vedette.config import SyslogInput, parse
 
 
@@ -21,8 +24,28 @@ def test_totals_add_up_inputs() -> None:
     """Counters of all inputs are summed and stand beside the agent's own."""
     counts = {"received": 5, "stored": 4, "judged": 3, "bytes_in": 70, "cut": 0, "dropped": {"kernel": 1}, "lost": {}}
     status = {"inputs": {"a": counts, "b": counts}, "totals": {"alerts_made": 2}}
-    expected = Counter(received=10, stored=8, judged=6, bytes_in=140, alerts_made=2)
-    assert harness.totals(status) == expected
+    expected = Counter(received=10, stored=8, judged=6, bytes_in=140, alerts_made=2, dropped=2, lost=0)
+    assert drive.totals(status) == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"received": 5, "stored": 5, "judged": 4}, "judged 4"),
+        ({"received": 6, "stored": 6, "judged": 6}, "received 6"),
+    ],
+)
+def test_a_wrong_account_gives_no_figure(counts: dict[str, int], said: str) -> None:
+    """Not all that was sent was judged, or more came: the run is refused, with the figures."""
+    status = {
+        "inputs": {"a": {**counts, "bytes_in": 1, "dropped": {}, "lost": {}}},
+        "totals": {},
+        "identity_broken": [],
+    }
+    with pytest.raises(drive.Wrong, match=said):
+        drive.account(status, Counter(), 5)
+    with pytest.raises(drive.Wrong, match=r"does not add up: .*no"):
+        drive.account({**status, "identity_broken": ["no"]}, Counter(), 5)
 
 
 def test_alerts_are_told_by_line(tmp_path: Path) -> None:
@@ -33,22 +56,101 @@ def test_alerts_are_told_by_line(tmp_path: Path) -> None:
     offsets = [0, 8, 8, 14]
     rows = [{"rule_id": f"r{offset}", "raw_ref": {"log_id": "x", "offset": offset, "length": 3}} for offset in offsets]
     parquet.write_table(pa.Table.from_pylist(rows), folder / "a.parquet")
-    assert harness.alerts(tmp_path, stream, 3) == Counter({("r0", 1): 1, ("r8", 3): 2})
-    assert harness.alerts(tmp_path, stream, 4).total() == 4
+    assert drive.alerts(tmp_path, stream, 3) == Counter({("r0", 1): 1, ("r8", 3): 2})
+    assert drive.alerts(tmp_path, stream, 4).total() == 4
 
 
 def test_configuration_is_valid(tmp_path: Path) -> None:
     """The bench agent's configuration is one the agent accepts."""
-    config = parse(configuration(tmp_path, free_port(), directory(tmp_path / "rules")))
+    config = parse(configuration(tmp_path, syslog_input(free_port()), directory(tmp_path / "rules")))
     assert isinstance(config.input[0], SyslogInput)
     assert config.agent.data_dir == tmp_path / "data"
 
 
 def test_middle_run() -> None:
-    """The run shown is the one with the median throughput."""
-    runs = [{"events_per_cpu_second": n} for n in (5, 1, 3)]
-    assert harness._middle(runs) == {"events_per_cpu_second": 3}
-    assert harness._middle(runs[:2]) == {"events_per_cpu_second": 1}
+    """The run shown is the one with the median, beside the values of all."""
+    runs = [{"n": n} for n in (5, 1, 3)]
+    assert drive.middle(runs, "n") == {"n": 3, "runs": [5, 1, 3]}
+    assert drive.middle(runs[:2], "n") == {"n": 1, "runs": [5, 1]}
+
+
+def test_the_naive_evaluator_finds_a_wrong_alert() -> None:
+    """It tells an alert too many from one missing, by event."""
+    plan = compile_rules(
+        text="title: t\nid: 6f1c6f0e-6b0e-4f5a-9b44-0d2f2f0c9a11\nlogsource: {product: linux}\n"
+        "detection: {k: [secret], condition: k}\nlevel: low\n"
+    )
+    (rule,) = plan.rules
+    events = {1: b"<13>Nov 21 06:00:00 web1 a: a secret", 2: b"<13>Nov 21 06:00:00 web1 a: nothing"}
+    assert naive.differences(plan, events, {1: [rule.id]}) == []
+    assert len(naive.differences(plan, events, {})) == 1
+    assert len(naive.differences(plan, events, {1: [rule.id], 2: [rule.id]})) == 1
+
+
+def test_naive_looks_at_alerts_and_others() -> None:
+    """Half of the events chosen alerted, when there are so many; the rest is spread over all."""
+    chosen = naive.choose(dict.fromkeys(range(100, 200)), 1000, 20)
+    assert sum(100 <= number < 200 for number in chosen) >= 10
+    assert min(chosen) == 1
+    assert max(chosen) > 800
+    assert naive.choose({}, 3, 20) == [1, 2, 3]
+
+
+def test_one_run_of_the_real_agent(tmp_path: Path) -> None:
+    """A small run: every event judged, alerts those of scan and of the naive evaluator, all figures there."""
+    bench = drive.Bench(tmp_path, quick=True)
+    bundle = bench.bundle(bench.rules(30, 0.2))
+    found = drive.stream_run(bench, "run", bundle, bench.stream(3000), 3000)
+    assert found["events"] == 3000
+    assert found["alerts_equal"]["lines"] == 3000
+    assert found["alerts_equal"]["naive"] > 30
+    assert 0.15 < found["candidates_share"] < 0.3
+    assert found["peak_rss_mb"] >= found["rss_mb"] > 0
+    assert json.dumps(found)
+
+
+def test_unknown_scenarios_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the names there are."""
+    with pytest.raises(SystemExit):
+        harness.main(["throughput", "nonsense"])
+    assert "no scenario nonsense; known: throughput" in capsys.readouterr().err
+
+
+def test_windows_events_are_of_the_size_that_is_told() -> None:
+    """JSON of 0.5 to 3 KB, the same for the same seed."""
+    made = list(windows.events(1, 300))
+    assert made == list(windows.events(1, 300))
+    assert all(400 < len(line) < 3500 for line in made)
+    assert 2000 < sum(map(len, made)) / 300 < 2800
+    assert {json.loads(line)["winlog"]["event_id"] for line in made} >= {1, 3, 7}
+
+
+def test_peers_get_as_many_patterns_as_asked() -> None:
+    """The patterns are a function of count and sample, and none needs quoting."""
+    sample = [b"<13>Nov 21 06:00:00 web1 program: some ordinary words here %d" % i for i in range(200)]
+    made = peers.patterns(20, sample)
+    assert made == peers.patterns(20, sample)
+    assert len(made) == 20
+    assert not any(set(one.text) & set("\"'") for one in made)
+
+
+def test_fast_datagrams_arrive_whole() -> None:
+    """Each line is a datagram of its own, all are sent equally often, and as many as is said."""
+    import socket
+
+    lines = [b"one", b"two", b"three", b"%d" % 10**9]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(5)
+        sender = fast.Datagrams(receiver.getsockname(), lines)
+        sent = sender.send(4000, 0.02)
+        sender.close()
+        got = Counter(receiver.recv(100) for _ in range(sent))
+        receiver.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            receiver.recv(100)
+    assert set(got) == set(lines)
+    assert max(got.values()) - min(got.values()) <= 1
 
 
 def test_sampler_finds_the_busy_line() -> None:

@@ -39,12 +39,32 @@ def test_tuned_rules_hit_the_share(sample: list[bytes]) -> None:
     """The literals of the tuned rules stand in about the share of lines that was asked, in later lines as well."""
     made = [yaml.safe_load(text) for text in rules.rules(3, 1000, sample, share=0.01, alert_share=0.001)]
     tuned = [rule["detection"] for rule in made if rule["title"].startswith("Tuned")]
-    tokens = [detection["selection"]["message|contains"].lower().encode() for detection in tuned]
+    tokens = [_tokens(detection) for detection in tuned]
     later = [line.lower() for line in lines(1, 60_000)][20_000:]
-    candidates = sum(any(token in line for token in tokens) for line in later)
+    candidates = sum(any(token in line for found in tokens for token in found) for line in later)
     assert 0.007 <= candidates / len(later) <= 0.013
-    alerting = [token for token, detection in zip(tokens, tuned, strict=True) if "filter" not in detection]
+    alerting = [token for detection in tuned if "filter" not in detection for token in _tokens(detection)]
     assert 0 < sum(any(token in line for token in alerting) for line in later) / len(later) <= 0.002
+
+
+def _tokens(detection: dict[str, dict[str, list[str]]]) -> list[bytes]:
+    return [token.lower().encode() for token in detection["selection"]["message|contains"]]
+
+
+@pytest.mark.parametrize("share", [0.01, 1.0])
+def test_few_rules_hit_high_shares(sample: list[bytes], share: float) -> None:
+    """However few the rules and however many the candidates that were asked for."""
+    made = [yaml.safe_load(text) for text in rules.rules(3, 10, sample, share=share)]
+    assert len(made) == 10
+    tokens = [token for rule in made if rule["title"].startswith("Tuned") for token in _tokens(rule["detection"])]
+    found = sum(any(token in line.lower() for token in tokens) for line in sample) / len(sample)
+    assert share * 0.9 <= found <= share * 1.06
+
+
+def test_rules_without_a_literal(sample: list[bytes]) -> None:
+    """The share of rules that no prefilter can look for."""
+    made = [yaml.safe_load(text)["title"].split()[0] for text in rules.rules(3, 200, sample, always=0.05)]
+    assert made.count("Without") == 10
 
 
 def test_other_literals_are_rare(sample: list[bytes]) -> None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from hashlib import md5
 from pathlib import Path
 
 import pytest
 
 from tests.broker import Broker, running
-from vedette.config import MqttInput, MqttSettings
+from vedette.config import MqttInput, MqttSettings, RawLogSettings
 from vedette.event import MAX_EVENT, Chunk, Flag, Frame
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.mqtt import Message, MqttClient
+from vedette.rawlog import read
+from vedette.rawlog.log import RawLog
 from vedette.report import Counters
 
 pytestmark = pytest.mark.door
@@ -371,6 +373,40 @@ def receive(door: MqttSubscription, messages: list[Message]) -> None:
     for message in messages:
         door._received(message)
     door._flush()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_batch_is_stored_once(restarted: bool, tmp_path: Path) -> None:
+    """The events of a batch lie side by side with their message's topic and identifier; come again, also after a
+    restart, the batch is known as a whole and counted by its events."""
+    payloads = [b'{"n":1}\n{"n":2}\n', b'[{"n":3}, {"n":4}]', b'{"n":5}', b'{"n":6}\nbroken']
+    messages = [Message(f"plant/{i}", payload, 1, False, False, i + 1) for i, payload in enumerate(payloads)]
+
+    async def main() -> None:
+        with closing(RawLog.open(tmp_path, RawLogSettings(), Counters())) as raw:
+            log = Log(Counters())
+            made = door(log)
+            receive(made, messages)
+            events = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":4}', b'{"n":5}', b'{"n":6}\nbroken']
+            assert log.payloads() == events
+            (chunk,) = [chunk for _, chunk in log.frames]
+            assert list(chunk.message_ids or ()) == [1, 1, 2, 2, 3, 4]
+            assert [chunk.origin(start) for start, _ in chunk.spans()] == [f"plant/{i}" for i in (0, 0, 1, 1, 2, 3)]
+            assert log.counters.totals["decode_failed"] == 1
+            if restarted:
+                raw.append(chunk)
+                raw.sync()
+                again = MqttSubscription(
+                    made.settings, log, log.counters, agent_id="a1", recent=read.recent_messages(tmp_path, "plant")
+                )
+                again._session(True)
+                made = again
+            receive(made, [message._replace(dup=True) for message in messages])
+            assert log.payloads() == events
+            assert log.counters.dropped["plant", "duplicate"] == 6
+            assert holds(log.counters)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("restarted", [False, True])

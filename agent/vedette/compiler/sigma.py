@@ -28,8 +28,8 @@ from sigma.rule import SigmaRule
 from sigma.rule.attributes import SigmaStatus
 
 from vedette.compiler import legacy
-from vedette.compiler.documents import RuleLoader, collected, texts_too
-from vedette.compiler.expression import check_modifiers, expression
+from vedette.compiler.documents import RuleLoader, check_shape, collected, texts_too
+from vedette.compiler.expression import MAX_DEPTH, check_modifiers, expression
 from vedette.compiler.faults import not_yaml, place_at_fault, repeated_key
 from vedette.compiler.ir import (
     And,
@@ -39,7 +39,9 @@ from vedette.compiler.ir import (
     Refusal,
     Rule,
     dump,
+    tests,
 )
+from vedette.compiler.limits import MAX_CONDITION, MAX_FILE, MAX_RULES, MAX_TESTS
 from vedette.compiler.pipelines import NONE, POLICY, Pipelines
 from vedette.compiler.relation import MAX_SPAN, Suppress
 from vedette.compiler.ruleset import Document, Filter, RuleSet, Unsupported
@@ -49,6 +51,9 @@ DESCRIPTIVE = frozenset(
     ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
 )
 """Attributes that tell people about a rule: a mistake in one is for ``rules lint`` and does not stop the rule."""
+
+MAX_REASON = 1000
+"""Characters of a refusal's reason: some quote the value."""
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
@@ -74,7 +79,8 @@ def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
     for path in rule_files(paths):
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(MAX_FILE + 1)
         except OSError as error:
             rules.refused.append(Refusal(name, 1, "", "", f"cannot be read: {error.strerror}"))
             continue
@@ -89,6 +95,7 @@ _KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
 def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
     """Compile every document of one rule file into ``rules``."""
     try:
+        check_shape(content)
         loader = RuleLoader(content)
         nodes: list[Any] = []
         while loader.check_node():
@@ -107,7 +114,7 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
         if document is None:
             continue
         known = document if isinstance(document, dict) else {}
-        rule_id, title = str(known.get("id", "")), str(known.get("title", ""))
+        rule_id, title = str(known.get("id", ""))[:MAX_REASON], str(known.get("title", ""))[:MAX_REASON]
         try:
             if "filter" in known:
                 rules.filters.append(_filter(document, path, line, column, rules.pipelines))
@@ -125,11 +132,15 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
             if re.search(r"incompatible to value type of '[-0-9.e+]+'$", reason):
                 reason += ": put the number in quotes if it is a text"
+            if len(reason) > MAX_REASON:
+                reason = f"{reason[: MAX_REASON // 2]} … {reason[-MAX_REASON // 2 :]}"
             rules.refused.append(Refusal(path, at, rule_id, title, reason, column, getattr(error, "hint", "")))
         except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.
             at, column = place_at_fault(node, document, error) or (line, column)
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
+            if isinstance(error, RecursionError):
+                reason = f"it is nested too deep: {MAX_DEPTH} levels of a condition at most"
             if isinstance(error, AttributeError) and "no attribute 'split'" in str(error):
                 reason = "not a valid Sigma rule: a field's name is a text: put it in quotes"
             rules.refused.append(Refusal(path, at, rule_id, title, reason[:300], column))
@@ -146,6 +157,10 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
     parsed = SigmaRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     if not parsed.title:
         raise Unsupported("title is missing")
+    if len(rules.rules) >= MAX_RULES:
+        raise Unsupported(f"the rule set has {MAX_RULES} rules before this one, and no more are taken")
+    if sum(map(len, map(str, parsed.detection.condition))) > MAX_CONDITION:
+        raise Unsupported(f"the condition is longer than {MAX_CONDITION} characters", "condition")
     if parsed.status is SigmaStatus.UNSUPPORTED:
         raise Unsupported("its status is 'unsupported': by its author's word it cannot be used as it is", "status")
     rule_id = str(parsed.id) if parsed.id else derived_id(document)
@@ -206,11 +221,14 @@ def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
     first = len(rules.predicates)
     try:
         rules.pipelines.apply(parsed)
-        conditions = [expression(rules, condition.parsed) for condition in parsed.detection.parsed_condition]
+        conditions, left = [], MAX_TESTS
+        for condition in parsed.detection.parsed_condition:
+            conditions.append(expression(rules, condition.parsed))
+            left -= sum(1 for _ in tests(conditions[-1]))
+            if left < 0:
+                raise Unsupported(f"more than {MAX_TESTS} tests in one rule", "condition")
     except Exception:
-        for predicate in rules.predicates[first:]:  # a refused rule leaves no predicate behind
-            del rules._index[predicate]
-        del rules.predicates[first:]
+        rules.forget(first)  # a refused rule leaves no predicate behind
         raise
     return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 

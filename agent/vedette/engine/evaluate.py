@@ -1,273 +1,50 @@
 """Which rules are true for one event: predicates by field group, rules as boolean programs over their bits.
 
 All predicates of a plan are grouped by field. For one field value the answers of its whole group are one integer,
-bit *i* for the group's predicate *i* (``Group.bits``). A rule is an expression over those bits, compiled to a Python
+bit *i* for the group's predicate *i* (``group.py``). A rule is an expression over those bits, compiled to a Python
 function when it is first a candidate. What a predicate means is told in ``compiler/ir.py``; ``tests/reference.py``
 says the same without groups, bits or Hyperscan, and property tests hold the two together.
 
-Within a group, equality is one dictionary look-up; patterns (regexes, globs) are one Hyperscan scan, so their time is
-linear and their meaning the same in every group; plain searches join it, and without patterns it is worth while from
-``SCAN_FROM`` of them (``patterns.py``). Patterns that Hyperscan refuses run in bounded time on another engine
-(``engine/fallback.py``). A timeout is never "no match": the predicate is *undecided* for the event, and so is each rule
-whose truth hangs on it, no other. A rule that raises is undecided, too: a defect in one rule takes no other with it.
+A predicate whose test ran out of time is *undecided* for the event, and so is each rule whose truth hangs on it, no
+other. A rule that raises is undecided, too: a defect in one rule takes no other with it.
+
+Only what the rules in question need is evaluated (``Among``): of a large group the few plain predicates that they test
+are tested one by one, without the scan. What is dear and likely to come again goes through the result cache
+(``cache.py``), under all that it depends on: a group's bits under the value, and what a set of rules says under the
+values of all fields that they ask for.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import marshal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
-import regex
 
-from vedette.compiler.ir import (
-    ANY,
-    FIELD_OPS,
-    KEYWORDS,
-    STAR,
-    And,
-    Expr,
-    Leaf,
-    Not,
-    Op,
-    Or,
-    Predicate,
-    fold,
-    leaves,
-    text,
-)
+from vedette.compiler.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
 from vedette.compiler.plan import Plan
-from vedette.engine import timepart
-from vedette.engine.fallback import TIMEOUT, Undecided, Watch
-from vedette.engine.patterns import PAD, End, counts, fallback, search
+from vedette.engine.cache import Cache, Hash, Part
+from vedette.engine.fallback import TIMEOUT, Watch
+from vedette.engine.group import PATTERNS, SEARCHES, Group, compare_fields
+from vedette.engine.patterns import search
 from vedette.engine.scan import Pattern, Scanner, refused
 from vedette.inputs.decode import ABSENT, Record
 
-SCAN_FROM = 8
-"""Searches in a group from which one Hyperscan scan is cheaper than as many string operations."""
+FEW = 12
+"""Plain searches of a scanned group up to which testing them one by one is cheaper than the scan with its hits."""
 
-PATTERNS = frozenset({Op.GLOB, Op.REGEX})
-SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
+MAX_PREPARED = 4096
+"""Sets of rules that are kept prepared; what an attacker's lines can hit together only costs preparing them anew."""
 
-Test = Callable[[str, str], object]
-"""(text, folded text) -> truth."""
-
-
-class Group:
-    """The predicates of one field."""
-
-    __slots__ = (
-        "_absent",
-        "_exact",
-        "_exact_cased",
-        "_folded",
-        "_numbers",
-        "_others",
-        "_present",
-        "_raw",
-        "_watch",
-        "field",
-        "size",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        predicates: Sequence[Predicate],
-        not_scanned: Collection[Predicate],
-        load: Callable[[str, list[Pattern]], Scanner],
-        watch: Watch,
-    ) -> None:
-        """``load(kind, patterns)`` gives the scanner of this group's ``folded`` or ``raw`` searches.
-
-        ``not_scanned``: the predicates whose pattern Hyperscan does not take.
-        """
-        self.field = name
-        self.size = len(predicates)
-        self._watch = watch
-        self._absent = self._present = 0
-        self._exact: dict[str, int] = {}
-        self._exact_cased: dict[str, int] = {}
-        self._numbers: dict[float, int] = {}
-        self._others: list[tuple[int, Test]] = []
-        folded: list[tuple[int, Predicate]] = []
-        raw: list[tuple[int, Predicate]] = []
-        for i, p in enumerate(predicates):
-            bit = 1 << i
-            match p.op:
-                case Op.NULL:
-                    self._absent |= bit
-                case Op.EXISTS:
-                    self._present |= bit
-                case Op.EXACT:
-                    table = self._exact_cased if p.cased else self._exact
-                    table[str(p.value)] = table.get(str(p.value), 0) | bit
-                case Op.NUMBER if isinstance(p.value, int | float):
-                    self._numbers[p.value] = self._numbers.get(p.value, 0) | bit
-                    self._exact_cased[repr(p.value)] = self._exact_cased.get(repr(p.value), 0) | bit
-                case _ if p.op in SEARCHES and p not in not_scanned:
-                    (raw if p.cased else folded).append((bit, p))
-                case _:
-                    self._others.append((bit, _plain_test(p, watch)))
-        self._folded = self._searches(folded, "folded", load)
-        self._raw = self._searches(raw, "raw", load)
-
-    def _searches(
-        self, searches: list[tuple[int, Predicate]], kind: str, load: Callable[[str, list[Pattern]], Scanner]
-    ) -> _Scan | None:
-        """The scan of ``searches``; None when they are few and plain: then they are tests."""
-        if len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches):
-            self._others.extend((bit, _plain_test(p, self._watch)) for bit, p in searches)
-            return None
-        return _Scan(searches, load(kind, [search(p).pattern for _, p in searches]), self._watch)
-
-    def bits(self, value: Any) -> int:
-        """The truth of every predicate for a field value (``ABSENT`` when the event has no such field).
-
-        Above the ``size`` bits of truth stand as many for the predicates that are undecided.
-        """
-        if value is ABSENT:
-            return self._absent
-        if value is None:
-            return self._absent | self._present
-        return self._present | self.any_bits(leaves(value))
-
-    def any_bits(self, values: Iterable[Any]) -> int:
-        """The same for several values: a predicate holds when it does for one of them."""
-        bits = undecided = 0
-        for value in values:
-            value_text = text(value)
-            if value_text is None:
-                continue
-            folded = fold(value_text)
-            bits |= self._exact.get(folded, 0) | self._exact_cased.get(value_text, 0)
-            if self._numbers and type(value) is not str and type(value) is not bool:
-                bits |= self._numbers.get(value, 0)
-            if self._folded is not None:
-                hits, open_ = self._folded.bits(folded)
-                bits, undecided = bits | hits, undecided | open_
-            if self._raw is not None:
-                hits, open_ = self._raw.bits(value_text)
-                bits, undecided = bits | hits, undecided | open_
-            for bit, test in self._others:
-                if (bits | undecided) & bit:
-                    continue  # one timeout per predicate and event
-                try:
-                    if test(value_text, folded):
-                        bits |= bit
-                except Undecided:
-                    undecided |= bit
-        return bits | (undecided & ~bits) << self.size
+_LONG = PATTERNS | {Op.CIDR, Op.TIME_PART}
+"""Operators whose bits are always of the whole group, where they may be kept."""
 
 
-class _Scan:
-    """Searches over the same text, in one pass."""
-
-    __slots__ = ("_scan", "_searches")
-
-    def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner, watch: Watch) -> None:
-        self._scan = scanner.scan
-        self._searches: list[tuple[int, End, Test | None]] = []
-        for bit, p in searches:
-            try:
-                plain = _plain_test(p, watch)
-            except ValueError:  # the second engine cannot read it
-                plain = None
-            self._searches.append((bit, search(p).end, plain))
-
-    def bits(self, value: str) -> tuple[int, int]:
-        """The searches that hold for ``value``; those that are undecided."""
-        found: list[tuple[int, int]] = []
-        data = value.encode("utf-8", "replace")
-        self._scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
-        bits = undecided = 0
-        for i, to in found:
-            bit, end, plain = self._searches[i]
-            if counts(end, to, data):
-                bits |= bit
-            elif end is End.PERHAPS or end is End.WITHIN:  # of several hits the library may give one in the pad
-                try:
-                    if plain is None:
-                        raise Undecided("its only hit reaches behind the value, and the second engine cannot read it")
-                    if plain(value, value):
-                        bits |= bit
-                except Undecided:
-                    undecided |= bit
-        return bits, undecided
-
-
-def _plain_test(p: Predicate, watch: Watch) -> Test:
-    """A predicate on one text, without Hyperscan."""
-    value: Any = p.value
-    if p.op in (Op.PREFIX, Op.SUFFIX, Op.CONTAINS):
-        name = {Op.PREFIX: "startswith", Op.SUFFIX: "endswith", Op.CONTAINS: "__contains__"}[p.op]
-        if p.cased:
-            return lambda plain, folded: getattr(plain, name)(value)
-        return lambda plain, folded: getattr(folded, name)(value)
-    if p.op is Op.GLOB:
-        source = "".join(".*" if v == STAR else "." if v == ANY else re.escape(v) for v in value)
-        full = regex.compile(source, regex.DOTALL).fullmatch
-        return lambda plain, folded: watch.found(full, plain if p.cased else folded)
-    if p.op is Op.REGEX:
-        second = fallback(value, p.option).search
-        return lambda plain, folded: watch.found(second, plain)
-    if p.op is Op.CIDR:
-        network = ipaddress.ip_network(value)
-        return lambda plain, folded: in_network(plain, network)
-    if p.op in _COMPARE:
-        compare = _COMPARE[p.op]
-        return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
-    if p.op is Op.TIME_PART:
-        return lambda plain, folded: timepart.part(plain, p.option) == value
-    raise ValueError(f"operator {p.op} needs an engine that this version lacks")
-
-
-_COMPARE: dict[Op, Callable[[float, float], bool]] = {
-    Op.LT: lambda a, b: a < b,
-    Op.LTE: lambda a, b: a <= b,
-    Op.GT: lambda a, b: a > b,
-    Op.GTE: lambda a, b: a >= b,
-}
-
-
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-
-
-def as_number(value: str) -> int | float | None:
-    """The number that ``value`` is written as, in JSON's syntax (but for leading zeros); None when it is none."""
-    match = _NUMBER.fullmatch(value)
-    if match is None:
-        return None
-    return int(value) if len(value) <= 300 and match[1] is match[2] is None else float(value)
-
-
-def in_network(value: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    """True when ``value`` is an address in ``network``; an IPv4-mapped v6 address is also its v4."""
-    try:
-        address = ipaddress.ip_address(value.strip())
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return address in network or (mapped is not None and mapped in network)
-
-
-def compare_fields(p: Predicate, record: Record) -> bool:
-    """The truth of a ``FIELD_*`` predicate: both fields present, one pair of their texts fits."""
-    own, other = _texts(record.get(p.field)), _texts(record.get(str(p.value)))
-    match p.op:
-        case Op.FIELD_EXACT:
-            return any(a == b for a in own for b in other)
-        case Op.FIELD_PREFIX:
-            return any(a.startswith(b) for a in own for b in other)
-        case Op.FIELD_SUFFIX:
-            return any(a.endswith(b) for a in own for b in other)
-    return any(b in a for a in own for b in other)
-
-
-def _texts(value: Any) -> list[str]:
-    return [fold(t) for item in leaves(value) if (t := text(item)) is not None]
+def _value(record: Record, name: str) -> Any:
+    """What the predicates of the field ``name`` test."""
+    return list(record.keywords()) if name == KEYWORDS else record.get(name)
 
 
 class Unreadable(Exception):
@@ -284,16 +61,40 @@ def _read(get: Callable[[], Any]) -> Any:
 REFUSED = "refused"
 """Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
 
+VALUES_FLOOR, GROUPS_FLOOR = 0.3, 0.4
+"""Shares of look-ups that must hit for those of a set of rules, and of a group, to pay."""
+
+RULE_COST, PART_COST, GROUP_COST, FALLBACK_COST, KEY_COST, VALUE_COST = 200, 400, 1500, 4000, 1100, 250
+DEAR_TIMES = 2
+"""About how many nanoseconds evaluation and a look-up take, and how many times dearer evaluation must be for a look-up
+to be tried. Estimates: they only say what is tried, hits decide what goes on."""
+
 Program = Callable[[Callable[[int], int], Callable[[int], bool]], object]
 """A rule: called with ``bits of group`` and ``truth of field comparison``."""
+
+
+@dataclass(slots=True)
+class Among:
+    """A set of rules, prepared to be asked about many events."""
+
+    begin: Callable[[], Hash] | None
+    """Gives the hash of a key under which what they say is kept; None: not worth keeping."""
+    programs: list[tuple[int, Program]]
+    groups: dict[int, Group]
+    """Per group that they test, the part of it that they need, or the whole."""
+    fields: tuple[str, ...]
+    """All that their truth depends on."""
 
 
 class Evaluator:
     """The rules of a plan, ready to be asked about events."""
 
-    def __init__(self, plan: Plan, databases: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, plan: Plan, databases: Mapping[str, bytes] | None = None, cache: Cache | None = None) -> None:
         """``databases``: what ``databases()`` gave under this ``LIBRARY``; without them they are compiled here."""
         self._plan = plan
+        self._prepared: dict[tuple[int, ...], Among] = {}
+        self._prepared_ever = 0
+        self.remember(cache or Cache(0))
         self._scanners: dict[str, Scanner] = {}
         self._watch = Watch()
         self._place: dict[int, tuple[int, int]] = {}
@@ -315,7 +116,15 @@ class Evaluator:
             members = [plan.predicates[number] for number in numbers]
             self.groups.append(Group(name, members, not_scanned, self._loader(i, given), self._watch))
             self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
+        self._not_scanned = not_scanned
         self._programs: list[Program | None] = [None] * len(plan.rules)
+
+    def remember(self, cache: Cache) -> None:
+        """Use this cache from now on."""
+        self._cache = cache
+        self._values = cache.part("values", VALUES_FLOOR)
+        self._parts: dict[int, tuple[Part, Callable[[], Hash]]] = {}
+        self._prepared.clear()
 
     def _loader(self, group: int, given: Mapping[str, bytes]) -> Callable[[str, list[Pattern]], Scanner]:
         def load(kind: str, patterns: list[Pattern]) -> Scanner:
@@ -358,31 +167,86 @@ class Evaluator:
         ``undecided(rule, reason)`` is called for a rule whose truth hangs on a fallback pattern that took too long, or
         whose evaluation raised. What a decoder raises is raised.
         """
+        return self.among(record, self.prepare(tuple(rules)), undecided)
+
+    def among(self, record: Record, among: Among, undecided: Callable[[int, str], None]) -> list[int]:
+        """``true`` for a set of rules that is prepared."""
+        cache = self._cache
+        if among.begin is None or not (cache.on and self._values.wanted()):
+            return self._fresh(record, among, undecided, {})
+        try:
+            values = {name: _value(record, name) for name in among.fields}
+            packed = marshal.dumps([v if v is not ABSENT else ... for v in values.values()], 2)
+        except Exception:  # an object nested too deep; a decoder that raises, for a field that may not be asked for
+            return self._fresh(record, among, undecided, {})
+        state = among.begin()
+        state.update(packed)
+        digest = state.digest()
+        known = cache.get(digest)
+        if known is not None:
+            self._values.hits += 1
+            if cache.check():
+                fresh = self._judged(record, among, undecided, values)
+                if fresh is not None and tuple(fresh) != known:
+                    cache.fail(f"for the same values of {', '.join(among.fields)[:200]} rules came out differently")
+                return list(known) if fresh is None else fresh
+            return list(known)
+        self._values.misses += 1
+        open_: list[int] = []
+
+        def note(rule: int, reason: str) -> None:
+            open_.append(rule)
+            undecided(rule, reason)
+
+        found = self._fresh(record, among, note, values)
+        if not open_:
+            cache.put(digest, tuple(found))
+        return found
+
+    def _judged(
+        self, record: Record, among: Among, undecided: Callable[[int, str], None], values: dict[str, Any]
+    ) -> list[int] | None:
+        """``_fresh``; None, and nothing told, when some rule is undecided."""
+        open_: list[int] = []
+        found = self._fresh(record, among, lambda rule, reason: open_.append(rule), values)
+        return None if open_ else found
+
+    def _fresh(
+        self, record: Record, among: Among, undecided: Callable[[int, str], None], values: dict[str, Any]
+    ) -> list[int]:
+        """The truth of prepared rules; ``values`` holds those of fields that were read before."""
         self._watch.begin()
         memo: dict[int, int] = {}
         doubt = False
-        groups, predicates = self.groups, self._plan.predicates
+        groups, cache = among.groups, self._cache
 
         def bits(number: int) -> int:
             nonlocal doubt
             known = memo.get(number)
             if known is None:
                 group = groups[number]
-                if group.field == KEYWORDS:
-                    known = group.any_bits(_read(lambda: list(record.keywords())))
+                name = group.field
+                try:
+                    value = values[name] if name in values else _value(record, name)
+                except Exception as error:
+                    raise Unreadable from error
+                if name == KEYWORDS:
+                    known = group.any_bits(value)
+                elif cache.on and group.dear and type(value) is str:
+                    known = self._cached_bits(number, group, value)
                 else:
-                    known = group.bits(_read(lambda: record.get(group.field)))
+                    known = group.bits(value)
                 memo[number] = known
                 doubt = doubt or known >> group.size != 0
             return known
 
         def fields(number: int) -> bool:
-            return bool(_read(lambda: compare_fields(predicates[number], record)))
+            return bool(_read(lambda: compare_fields(self._plan.predicates[number], record)))
 
         found = []
-        for rule in rules:
+        for rule, program in among.programs:
             try:
-                truth: object = (self._programs[rule] or self._compile(rule))(bits, fields)
+                truth: object = program(bits, fields)
                 if doubt:
                     truth = self._decide(self._plan.rules[rule].expr, bits, fields)
                     if truth is None:
@@ -395,6 +259,84 @@ class Evaluator:
             if truth:
                 found.append(rule)
         return found
+
+    def _cached_bits(self, number: int, group: Group, value: str) -> int:
+        """``group.bits(value)``, kept from the last time; what is undecided is not."""
+        cache = self._cache
+        part, begin = self._parts.get(number) or self._part(number)
+        if not part.wanted():
+            return group.bits(value)
+        state = begin()
+        state.update(value.encode("utf-8", "surrogatepass"))
+        digest = state.digest()
+        known: int | None = cache.get(digest)
+        if known is None:
+            part.misses += 1
+            known = group.bits(value)
+            if not known >> group.size:
+                cache.put(digest, known)
+            return known
+        part.hits += 1
+        if cache.check():
+            fresh = group.bits(value)
+            if fresh != known and not fresh >> group.size:
+                cache.fail(f"for the same value of {group.field} predicates came out differently")
+            return fresh
+        return known
+
+    def fields(self, rules: Iterable[int]) -> set[str]:
+        """All fields that the truth of ``rules`` depends on."""
+        asked = set()
+        for rule in rules:
+            for number in tests(self._plan.rules[rule].expr):
+                p = self._plan.predicates[number]
+                asked.add(p.field)
+                if p.op in FIELD_OPS:
+                    asked.add(str(p.value))
+        return asked
+
+    def _part(self, number: int) -> tuple[Part, Callable[[], Hash]]:
+        cache = self._cache
+        made = self._parts[number] = cache.part("groups", GROUPS_FLOOR), cache.begin(b"g%d:" % number)
+        return made
+
+    def prepare(self, rules: tuple[int, ...]) -> Among:
+        """``rules`` for ``among``."""
+        known = self._prepared.get(rules)
+        if known is None:
+            if len(self._prepared) >= MAX_PREPARED:
+                self._prepared.clear()
+            known = self._prepared[rules] = self._prepare(rules)
+        return known
+
+    def _prepare(self, rules: tuple[int, ...]) -> Among:
+        predicates, plan = self._plan.predicates, self._plan
+        asked: dict[str, None] = {}
+        wanted: dict[int, dict[int, Predicate]] = {}
+        for rule in rules:
+            for number in tests(plan.rules[rule].expr):
+                p = predicates[number]
+                asked[p.field] = None
+                if number in self._place:
+                    group, bit = self._place[number]
+                    wanted.setdefault(group, {})[bit.bit_length() - 1] = p
+                else:
+                    asked[str(p.value)] = None
+        groups, nanoseconds = {}, RULE_COST * len(rules)
+        for group, members in wanted.items():
+            whole = self.groups[group]
+            groups[group] = whole
+            searches = sum(p.op in SEARCHES for p in members.values())
+            if whole.scans and searches <= FEW and not any(p.op in _LONG for p in members.values()):
+                part = Group(whole.field, list(members.values()), (), None, self._watch, list(members), whole.size)
+                groups[group], nanoseconds = part, nanoseconds + PART_COST
+            else:
+                nanoseconds += FALLBACK_COST if whole.costly else GROUP_COST
+        self._prepared_ever += 1
+        programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
+        dear = nanoseconds > DEAR_TIMES * (KEY_COST + VALUE_COST * len(asked))
+        begin = self._cache.begin(b"v%d:" % self._prepared_ever) if dear and self._cache.on else None
+        return Among(begin, programs, groups, tuple(asked))
 
     def _decide(self, expr: Expr, bits: Callable[[int], int], fields: Callable[[int], bool]) -> bool | None:
         """The truth of ``expr`` where predicates may be undecided (Kleene's logic); None when it hangs on them."""

@@ -4,6 +4,13 @@ Judging is a function of the frame and the plan: it reads no clock, socket or fi
 ``engine/fallback.py``). An engine is immutable once built, but for what it counts, the routes it remembers and the
 rules in quarantine; a new plan is a new engine.
 
+**The result cache** (``cache.py``) keeps which of its candidate rules an event makes true, under all that this depends
+on: the event's bytes, but for the parts of a syslog header that no rule in question asks for, above all its time
+(``_Scope``). An event that was seen before is then neither decoded nor evaluated, unless a rule is true for it. Rules
+see neither the time an event was received nor the zone of its input, so neither is in the key; where it came from is,
+when a rule asks for that. Rules in quarantine are counted event by event, so what they would be asked about is not
+kept.
+
 **Quarantine.** A rule that could not be decided on ``quarantine_after`` events (its pattern took too long, or it
 raised) is asked about no further one. Each of those events is ``Aside``, for the caller to keep; what a rule in
 quarantine would have been asked about is counted (``Tally.skipped``).
@@ -11,18 +18,27 @@ quarantine would have been asked about is counted (``Tally.skipped``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import marshal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import NamedTuple
 
 from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
-from vedette.engine.evaluate import Evaluator
+from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
+from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import Joined, Joiner
-from vedette.engine.prefilter import Prefilter
+from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.event import Chunk, Frame, LogSource, Source
-from vedette.inputs.decode import Record, possible_source, record
+from vedette.inputs.aliases import ALIASES
+from vedette.inputs.codecs import CODECS, KINDS
+from vedette.inputs.decode import Record, possible_source
+from vedette.inputs.formats.base import NOWHERE
+from vedette.inputs.syslog import timeless
+
+NARROW = 4
+"""An input that at most one in so many rules can meet is given a scan of its own (``prepare``)."""
 
 MAX_ROUTES = 4096
 """Log sources whose fitting rules are remembered; sources are few, so this only bounds an attack."""
@@ -72,16 +88,52 @@ class Tally:
     """Per rule in quarantine the events it was not asked about."""
 
 
+EVENTS_FLOOR = 0.15
+"""Share of look-ups of whole events that must hit for them to pay."""
+
+MAX_SCOPES = 16384
+"""Sets of candidate rules whose scope is remembered, for each kind of input."""
+
+_HOST, _PID, _ORIGIN = frozenset({"hostname"}), frozenset({"pid"}), frozenset({"peer", "topic", "topic_levels"})
+
+
+def _asks(fields: Iterable[str], names: frozenset[str]) -> bool:
+    """Whether a field of this name, path or other name may be one of ``names``; ``topic_level_N`` goes with topics."""
+    for field_name in fields:
+        for name in (field_name, *ALIASES.get(field_name, ())):
+            head = name.partition(".")[0]
+            if head in names or ("topic" in names and head.startswith("topic_level_")):
+                return True
+    return False
+
+
+class _Scope(NamedTuple):
+    """A set of candidate rules of one kind of input: what their truth depends on."""
+
+    begin: Callable[[], Hash]
+    """Gives the hash of a key: it has read what stands for the scope and for no other."""
+    split: bool
+    """Whether events of this codec that begin with ``<`` are syslog."""
+    host: bool
+    pid: bool
+    origin: bool
+    """Whether a rule asks for these."""
+
+
+_Scopes = dict[frozenset[int], _Scope]
+
+
 class Engine:
     """A plan, ready to judge chunks."""
 
     def __init__(
         self, plan: Plan, databases: Mapping[str, bytes] | None = None, *, route: bool = True, prefilter: bool = True,
-        quarantine_after: int = QUARANTINE_AFTER,
+        quarantine_after: int = QUARANTINE_AFTER, cache: Cache | None = None,
     ) -> None:  # fmt: skip
         """``databases``: what ``databases()`` gave under the same plan and library, else they are compiled here.
 
         ``route``: a rule is asked only about events of its log source. ``prefilter``: off only to prove it right.
+        ``cache``: see ``remember``; None: one of the usual size.
         Raises ValueError when the databases do not load or the plan needs what this version lacks.
         """
         self.plan = plan
@@ -94,9 +146,23 @@ class Engine:
         self.prefilter = Prefilter(plan, databases)
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
+        self._filtered = prefilter
         self._always = self.prefilter.always if prefilter else everything
         self._routes: dict[Source, frozenset[int]] = {}
-        self._always_of: dict[tuple[str, LogSource], frozenset[int]] = {}
+        self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
+        self._narrow: dict[frozenset[int], Prefilter] = {}
+        self._fitting_of: dict[tuple[frozenset[int], Source], Among] = {}
+        self._scopes_ever = 0
+        self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
+
+    def remember(self, cache: Cache) -> None:
+        """Use ``cache``, a new one that is this engine's alone, for results; ``Cache(0)``: none."""
+        self.cache = cache
+        self.evaluator.remember(cache)
+        self._views: dict[tuple[str, LogSource], tuple[Part, _Scopes]] = {}
+        self._context, self._codec = Context(), ""
+        self._view: tuple[Part, _Scopes] = Part(1), {}
+        self._fitting_of.clear()
 
     def databases(self) -> dict[str, bytes]:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
@@ -119,7 +185,8 @@ class Engine:
         ``judge``. See ``Joiner.events``."""
         chunk = frame.chunk
         self.tally.events += len(chunk)
-        candidates = self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource))
+        always, within, prefilter = self._at_input(chunk.codec, context.logsource)
+        candidates = prefilter.candidates(chunk, always, within)
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first)
 
     def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, rest: bool = False) -> Joined | None:
@@ -130,38 +197,106 @@ class Engine:
         return joiner.due(lambda held: self._rules_of(held, contexts.get(held.input, Context())), rest=rest)
 
     def _rules_of(self, chunk: Chunk, context: Context) -> frozenset[int]:
-        always = self._always_at(chunk.codec, context.logsource)
-        return always.union(*(hit.rules for hit in self.prefilter.hits(chunk)))
+        always, within, prefilter = self._at_input(chunk.codec, context.logsource)
+        return always.union(*(hit.rules for hit in prefilter.hits(chunk, within)))
 
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate, whose first record is in ``chunk``: the second half."""
         _, start, end, rules, raw, _ = candidate
         self._at = (start, end)
         self.tally.candidates += 1
-        event = record(
-            raw,
-            chunk.codec,
-            origin=chunk.origin(start),
-            received_at=chunk.received_at,
-            zone=context.zone,
-            logsource=context.logsource,
+        cache, digest, known = self.cache, None, None
+        if cache.on:
+            if context is not self._context or chunk.codec != self._codec:
+                self._view = self._view_of(chunk.codec, context)
+            part, scopes = self._view
+            part.left -= 1
+            if part.left < 0:
+                part.turn()
+            if not part.on:
+                part.skipped += 1
+            elif (scope := scopes.get(rules) or self._scope(scopes, rules)) is not None:
+                begin, split, host, pid, origin = scope
+                state = begin()
+                if origin:
+                    state.update(marshal.dumps(chunk.origin(start), 2))
+                state.update((timeless(raw, host, pid) if split else None) or b"*" + raw)
+                digest = state.digest()
+                known = cache.get(digest)
+                if known is None:
+                    part.misses += 1
+                else:
+                    part.hits += 1
+                    if not cache.check():
+                        if not known:
+                            return []
+                        self.tally.matches += len(known)
+                        event = self._record(chunk, start, raw, context)
+                        return [Match(rule, start, end, event) for rule in known]
+        event = self._record(chunk, start, raw, context)
+        undecided = len(self._aside)
+        true = self.true(event, rules)
+        if digest is not None and undecided == len(self._aside):
+            if known is None:
+                if not self.quarantined:
+                    cache.put(digest, tuple(true))
+            elif known != tuple(true):
+                cache.fail(f"rules {sorted(set(known) ^ set(true))[:10]} came out differently for the same event")
+        self.tally.matches += len(true)
+        return [Match(rule, start, end, event) for rule in true]
+
+    @staticmethod
+    def _record(chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:
+        origin, zone, logsource = chunk.origin(start), context.zone, context.logsource
+        return Record(raw, CODECS[chunk.codec], origin, chunk.received_at, zone, logsource, None)
+
+    def _view_of(self, codec: str, context: Context) -> tuple[Part, _Scopes]:
+        self._context, self._codec = context, codec
+        view = self._views.get((codec, context.logsource))
+        if view is None:
+            view = self._views[codec, context.logsource] = self.cache.part("events", EVENTS_FLOOR), {}
+        return view
+
+    def _scope(self, scopes: _Scopes, rules: frozenset[int]) -> _Scope | None:
+        """What an answer about ``rules`` depends on; None while one of them is in quarantine."""
+        if rules & self.quarantined:
+            return None
+        if len(scopes) >= MAX_SCOPES:
+            scopes.clear()
+        fields = self.evaluator.fields(rules)
+        self._scopes_ever += 1
+        scope = scopes[rules] = _Scope(
+            self.cache.begin(b"e%d:" % self._scopes_ever),
+            self._codec == "auto" or self._codec not in KINDS,
+            _asks(fields, _HOST),
+            _asks(fields, _PID),
+            _asks(fields, _ORIGIN),
         )
-        found = [Match(rule, start, end, event) for rule in self.true(event, rules)]
-        self.tally.matches += len(found)
-        return found
+        return scope
 
     def true(self, event: Record, rules: frozenset[int] | None = None) -> list[int]:
         """The rules that are true for one decoded event, of ``rules`` (all when None)."""
-        fitting = self._fitting(event.source) if self.route else None
         if rules is None:
-            rules = frozenset(range(len(self.plan.rules))) if fitting is None else fitting
-        elif fitting is not None:
-            rules &= fitting
-        if self.quarantined and (idle := rules & self.quarantined):
-            rules -= idle
+            rules = frozenset(range(len(self.plan.rules)))
+        if self.quarantined:
+            if self.route:
+                rules &= self._fitting(event.source)
+            idle = rules & self.quarantined
             for rule in idle:
                 self.tally.skipped[rule] = self.tally.skipped.get(rule, 0) + 1
-        return self.evaluator.true(event, sorted(rules), self._undecided) if rules else []
+            rules -= idle
+            return self.evaluator.true(event, sorted(rules), self._undecided) if rules else []
+        source = event.source if self.route else NOWHERE
+        among = self._fitting_of.get((rules, source)) or self._among(rules, source)
+        return self.evaluator.among(event, among, self._undecided) if among.programs else []
+
+    def _among(self, rules: frozenset[int], source: Source) -> Among:
+        """Those of ``rules`` that fit ``source``, prepared."""
+        if len(self._fitting_of) >= MAX_SCOPES:
+            self._fitting_of.clear()
+        fitting = rules & self._fitting(source) if self.route else rules
+        among = self._fitting_of[rules, source] = self.evaluator.prepare(tuple(sorted(fitting)))
+        return among
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
         """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
@@ -172,12 +307,30 @@ class Engine:
         """False when no event of an input with this codec and log source can be of the rule's log source."""
         return not self.route or self.plan.rules[rule].logsource.fits(possible_source(codec, logsource))
 
-    def _always_at(self, codec: str, logsource: LogSource) -> frozenset[int]:
-        """The rules without literals that can meet an event of such an input."""
-        known = self._always_of.get((codec, logsource))
+    def prepare(self, inputs: Iterable[tuple[str, LogSource]]) -> None:
+        """Compile scans of their own for those of these inputs (codec, log source) that few rules can meet.
+
+        Without it their chunks are searched for the literals of all rules, to the same end.
+        """
+        for codec, logsource in inputs:
+            rules = self._reaching(codec, logsource)
+            if self._filtered and rules not in self._narrow and len(rules) * NARROW <= len(self.plan.rules):
+                self._narrow[rules] = Prefilter(self.plan, rules=rules)
+        self._inputs.clear()
+
+    def _reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
+        return frozenset(i for i in range(len(self.plan.rules)) if self.reaches(i, codec, logsource))
+
+    def _at_input(self, codec: str, logsource: LogSource) -> tuple[frozenset[int], int, Prefilter]:
+        """The rules that can meet an event of such an input: those without literals, the bits of all, their scan."""
+        known = self._inputs.get((codec, logsource))
         if known is None:
-            known = frozenset(rule for rule in self._always if self.reaches(rule, codec, logsource))
-            self._always_of[codec, logsource] = known
+            rules = self._reaching(codec, logsource)
+            always = rules & self._always
+            if self.route and self._filtered:
+                always -= self.prefilter.excused(codec, logsource)
+            known = always, bits_of(rules), self._narrow.get(rules, self.prefilter)
+            self._inputs[codec, logsource] = known
         return known
 
     def _fitting(self, source: Source) -> frozenset[int]:
@@ -194,13 +347,27 @@ class Engine:
         self.tally.reasons[rule] = reason
         self._aside.append(Aside(rule, *self._at, reason))
         if count >= self.quarantine_after:
-            self.quarantined |= {rule}
+            self._set_quarantined(self.quarantined | {rule})
+
+    def _set_quarantined(self, rules: frozenset[int]) -> None:
+        """From now on nothing is said that was kept about these rules."""
+        self.quarantined = rules
+        for _, scopes in self._views.values():
+            scopes.clear()
 
     def aside(self) -> list[Aside]:
         """The events that could not be decided since the last call; at most ``quarantine_after`` of each rule."""
         aside, self._aside = self._aside, []
         return aside
 
+    def release(self) -> None:
+        """Ask the rules in quarantine again, as if nothing had been."""
+        self._set_quarantined(frozenset())
+        for counts in (self.tally.undecided, self.tally.skipped, self.tally.reasons):
+            counts.clear()
+
     def quarantine(self, digests: Collection[str]) -> None:
-        """Ask the rules of these meanings no more: they were in quarantine under the plan before."""
-        self.quarantined |= {i for i, rule in enumerate(self.plan.rules) if rule.digest in digests}
+        """Ask the rules of these meanings no more: they were in quarantine before."""
+        self._set_quarantined(
+            self.quarantined | {i for i, rule in enumerate(self.plan.rules) if rule.digest in digests}
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from vedette.event import Source
@@ -103,6 +104,7 @@ def key_values(message: str) -> Fields:
     return fields
 
 
+@lru_cache(maxsize=4096)
 def program_name(app: str) -> str:
     """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``."""
     if app.startswith("%"):

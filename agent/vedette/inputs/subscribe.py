@@ -11,8 +11,9 @@ Promises:
   before that waits behind them, so that the log has the broker's order. A QoS 0 message has no way to wait: it is
   dropped and counted.
 
-Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_EVENTS or CHUNK_SECONDS: each an event, its topic the
-origin. A payload above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
+Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_MESSAGES or CHUNK_SECONDS: each an event, its topic the
+origin; a payload of several JSON events (``batches.py``) is as many, side by side under the message's identifier. An
+event above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
 and only its log tells (``mqtt.py``). Retained messages come once per session, not at every connection.
 """
 
@@ -24,20 +25,24 @@ from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import md5
+from itertools import accumulate, islice
+from typing import NamedTuple
 
 import orjson
 import structlog
 
-from vedette.config import MqttInput
+from vedette.config import MqttInput, codec_of
 from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
+from vedette.inputs.batches import split
+from vedette.inputs.codecs import KINDS, Kind
 from vedette.inputs.deliver import deliver
 from vedette.mqtt import BACKOFF, Message, MqttClient
 from vedette.report import Counters, Dropped, Log
 
 log = structlog.get_logger()
 
-CHUNK_EVENTS = 4096
-"""Messages in one chunk: bounds chunks of empty payloads, and the origin table's index."""
+CHUNK_MESSAGES = 4096
+"""In one chunk: bounds chunks of empty payloads, and the origin table's index."""
 DRAIN_SECONDS = 2.0
 """How long ``stop`` waits for the log to be on disk, to acknowledge the rest."""
 ACK_BURST = 200
@@ -51,14 +56,24 @@ DIGEST = 16
 """Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
 
 
-def _digest(payload: bytes) -> bytes:
-    """Of a payload as it is stored."""
-    return md5(payload or b"\n", usedforsecurity=False).digest()
+class _Gathered(NamedTuple):
+    """A message and its events, each as long as it came, none empty."""
 
+    message: Message
+    events: list[bytes]
 
-def _event(payload: bytes) -> bytes:
-    """What is stored of a payload."""
-    return payload[:MAX_EVENT] or b"\n"
+    @property
+    def size(self) -> int:
+        """That are stored."""
+        return sum(map(len, self.events)) if len(self.message.payload) <= MAX_EVENT else sum(map(len, self.stored()))
+
+    def stored(self) -> list[bytes]:
+        """The events as they are stored."""
+        return [event[:MAX_EVENT] for event in self.events] if len(self.message.payload) > MAX_EVENT else self.events
+
+    def digest(self) -> bytes:
+        """Of what is stored: the events without what lay between them."""
+        return md5(b"".join(self.stored()), usedforsecurity=False).digest()
 
 
 class _Seen:
@@ -131,12 +146,13 @@ class MqttSubscription:
         self._intake = intake
         self._counters = counters
         self._clock = clock
-        self._codec = "mqtt" if settings.format == "auto" else settings.format
+        self._codec = codec_of(settings)
+        self._batches = self._codec in KINDS and KINDS[self._codec] <= {Kind.MQTT, Kind.JSON}
         self._seen = _Seen()
         for message_id, topic, digest in recent:
             if message_id:
                 self._seen.add(message_id, topic, digest)
-        self._gathered: list[Message] = []
+        self._gathered: list[_Gathered] = []
         self._bytes = 0
         self._since = 0
         self._came = asyncio.Event()
@@ -190,40 +206,44 @@ class MqttSubscription:
             self._counters.bytes_in[name] += len(message.payload)
             self.client.ack(message)
             return
-        if len(message.payload) > MAX_EVENT:
-            self._say_cut(message)
-        if message.dup and self._seen.has(message.message_id, message.topic, _digest(_event(message.payload))):
-            self._counters.drop(name, Dropped.DUPLICATE)
-            self._counters.bytes_in[name] += len(message.payload)
+        found = split(message.payload) if self._batches else None
+        came = _Gathered(message, found or [message.payload or b"\n"])
+        if message.dup and self._seen.has(message.message_id, message.topic, came.digest()):
+            self._counters.drop(name, Dropped.DUPLICATE, len(came.events))
+            self._counters.bytes_in[name] += came.size
             self._stored.put_nowait(
                 (self._last, [message._replace(payload=b"")])
             )  # its first copy may not be on disk yet
             return
-        if self._codec == "json" or message.payload[:1] in (b"{", b"["):
-            self._check_json(message)
+        if found is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
+            self._check_json(came)
         if not self._gathered:
             self._since = self._clock()
             self._came.set()
-        self._gathered.append(message)
-        self._bytes += min(len(message.payload), MAX_EVENT)
-        if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_EVENTS:
+        self._gathered.append(came)
+        self._bytes += came.size
+        if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_MESSAGES:
             self._flush()
 
-    def _check_json(self, message: Message) -> None:
-        """Count a payload that should be JSON and is not; the first of a topic is told."""
-        try:
-            orjson.loads(message.payload)
-        except ValueError as error:
-            self._counters.totals["decode_failed"] += 1
-            if message.topic not in self._said_json and len(self._said_json) < TOPICS_TOLD:
-                self._said_json.add(message.topic)
-                log.warning(
-                    Log.PAYLOAD_UNDECODABLE,
-                    input=self.settings.name,
-                    topic=message.topic,
-                    reason=f"is not JSON: {error}",
-                    action="kept and judged as text; further ones of this topic are only counted",
-                )
+    def _check_json(self, came: _Gathered) -> None:
+        """Count the events that should be JSON and are not; the first of a topic is told."""
+        loads, topic = orjson.loads, came.message.topic
+        for event in came.events:
+            if self._codec != "json" and event[:1] not in (b"{", b"["):
+                continue
+            try:
+                loads(event)
+            except ValueError as error:
+                self._counters.totals["decode_failed"] += 1
+                if topic not in self._said_json and len(self._said_json) < TOPICS_TOLD:
+                    self._said_json.add(topic)
+                    log.warning(
+                        Log.PAYLOAD_UNDECODABLE,
+                        input=self.settings.name,
+                        topic=topic,
+                        reason=f"is not JSON: {error}",
+                        action="kept and judged as text; further ones of this topic are only counted",
+                    )
 
     def _say_cut(self, message: Message) -> None:
         if not self._said_cut:
@@ -248,35 +268,44 @@ class MqttSubscription:
         """Store what was gathered; raises OSError, and the messages are then not acknowledged."""
         if not self._gathered:
             return
-        messages, self._gathered, self._bytes = self._gathered, [], 0
-        self._last = deliver(self._chunk(messages), self._intake, self._counters)
-        self._stored.put_nowait((self._last, [message._replace(payload=b"") for message in messages]))
+        gathered, self._gathered, self._bytes = self._gathered, [], 0
+        self._last = deliver(self._chunk(gathered), self._intake, self._counters)
+        self._stored.put_nowait((self._last, [came.message._replace(payload=b"") for came in gathered]))
 
-    def _chunk(self, messages: list[Message]) -> Chunk:
-        data = bytearray()
+    def _chunk(self, gathered: list[_Gathered]) -> Chunk:
+        data: list[bytes] = []
         ends, origin_of, ids = array("I"), array("H"), array("H")
         topics: dict[str, int] = {}
         marks = []
-        for message in messages:
-            flags = Flag(0)
-            payload = _event(message.payload)
-            if len(message.payload) > MAX_EVENT:
-                flags |= Flag.CUT
-            if message.dup:
-                flags |= Flag.DUP
-            if flags:
-                marks.append((len(data), int(flags)))
-            data += payload
-            ends.append(len(data))
-            origin_of.append(topics.setdefault(message.topic, len(topics)))
-            ids.append(message.message_id if message.qos else 0)
+        size = 0
+        for came in gathered:
+            message, events = came.message, came.stored()
+            start = size
+            if len(events) == 1:
+                size += len(events[0])
+                ends.append(size)
+            else:
+                ends.extend(islice(accumulate(map(len, events), initial=size), 1, None))
+                size = ends[-1]
+            if message.dup or len(message.payload) > MAX_EVENT:
+                for event, whole in zip(events, came.events, strict=True):
+                    flags = (Flag.DUP if message.dup else Flag(0)) | (Flag.CUT if len(whole) > MAX_EVENT else Flag(0))
+                    if flags:
+                        marks.append((start, int(flags)))
+                    if Flag.CUT in flags:
+                        self._say_cut(message)
+                    start += len(event)
+            data += events
+            origin = topics.setdefault(message.topic, len(topics))
+            origin_of.extend(array("H", [origin]) * len(events))
+            ids.extend(array("H", [message.message_id if message.qos else 0]) * len(events))
             if message.qos:
-                self._seen.add(message.message_id, message.topic, _digest(payload))
+                self._seen.add(message.message_id, message.topic, came.digest())
         return Chunk(
             self.settings.name,
             self._codec,
             self._since,
-            bytes(data),
+            b"".join(data),
             ends=ends,
             origins=tuple(topics),
             origin_of=origin_of,

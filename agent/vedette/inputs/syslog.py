@@ -170,6 +170,38 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
     return _rfc5424(raw, zone) or _legacy(raw, received_at, zone)
 
 
+_USUAL = re.compile(
+    rb"<(\d{1,2}|1[0-8]\d|19[01])>"
+    rb"(?:(?:J(?:an|u[nl])|Feb|Ma[ry]|A(?:pr|ug)|Sep|Oct|Nov|Dec) (?: [1-9]|1\d|2[0-8]) "
+    rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d "
+    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[[^\]\s]{1,64}\])?:(?!/) ?"
+    rb"|([1-9]\d{0,2}) \d{4}-\S*+ (\S++) (\S++) \S++ (?=\S++ ))"
+)
+"""Lines that ``parse`` for sure reads as ``_PLAIN`` (of the days only those that each month has: then the time is one)
+or as RFC 5424 (with a time that is none the header is read all the same)."""
+
+
+def timeless(raw: bytes, host: bool, pid: bool) -> bytes | None:
+    """A line without its time, and without its host and its process id unless these are wanted; None: not known how.
+
+    Lines for which this is the same have the same header and message but for what is left out.
+    """
+    found = _USUAL.match(raw)
+    if found is None:
+        return None
+    if found[2] is not None:
+        if pid:
+            return b"<%b>%b" % (found[1], raw[found.start(2) :])
+        if host:
+            return b"<%b>%b %b:%b" % (*found.group(1, 2, 3), raw[found.end() :])
+        return b"<%b>%b:%b" % (*found.group(1, 3), raw[found.end() :])
+    if pid:
+        return b"5%b>%b %b" % (found[1], found[4], raw[found.start(5) :])
+    if host:
+        return b"5%b>%b %b %b %b" % (*found.group(1, 4, 5, 6), raw[found.end() :])
+    return b"5%b>%b %b %b" % (*found.group(1, 4, 6), raw[found.end() :])
+
+
 def unfold(header: Header, raw: bytes) -> Header:
     """The header with the message that stands in ``message repeated N times: [ MESSAGE]``, if it is folded so."""
     if not raw.startswith(b"message repeated ", header.message_start):

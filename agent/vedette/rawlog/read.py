@@ -17,14 +17,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import md5
-from itertools import groupby
+from itertools import groupby, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
 from vedette.event import Chunk, FilePosition, Flag, Frame, RawRef
-from vedette.rawlog import format
 from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
 from vedette.report import UNKNOWN, Log
 
@@ -131,17 +131,18 @@ def entries(
     """
     first = max(0, bisect_right([segment.base for segment in parts], start) - 1)
     offset, event, damage = -1, None, None  # what the next frame should have; -1: whatever comes
-    for segment in parts[first:]:
+    for number, segment in enumerate(parts[first:], first + 1):
         if end is not None and segment.base >= end[0]:
             break
+        over = parts[number].base if number < len(parts) else None  # from there on the next segment tells
         try:
             file = SegmentFile(segment) if window is None else SegmentFile(segment, window)
         except FileNotFoundError:
             offset = -1  # retention was here
             continue
         with file:
-            position = format.SEGMENT_HEADER
-            if mark is not None and mark[2] == segment.base:
+            position = file.begin()
+            if mark is not None and mark[2] == segment.base and _stands(file, mark):
                 offset, event, _, position = mark
             elif offset < 0:
                 offset, event = segment.base, None
@@ -154,7 +155,7 @@ def entries(
                     damage = damage or item
                     continue
                 header = item.header
-                if end is not None and header.offset >= end[0]:
+                if (end is not None and header.offset >= end[0]) or (over is not None and header.offset >= over):
                     break
                 if header.offset > offset and header.offset > start:
                     lost = 0 if event is None else max(0, header.first_event - event)
@@ -164,6 +165,14 @@ def entries(
                     yield file, item
     if end is not None and end[1] is not None and event is not None and offset < end[0]:
         on_gap(_gap(parts[-1], offset, end[0], end[1] - event, damage))
+
+
+def _stands(file: SegmentFile, mark: Mark) -> bool:
+    """Whether ``mark`` is of the file as it is: packing may have put another in its place."""
+    try:
+        return file.unit(mark[3]).header.offset == mark[0]
+    except ValueError:
+        return False
 
 
 def _gap(segment: Segment, offset: int, end: int, events: int, damage: Damage | None) -> Gap:
@@ -241,9 +250,10 @@ def hidden(gap: Gap) -> Header:
 def recent_messages(
     folder: Path, input: str, limit: int = RECENT_MESSAGES, *, on_gap: OnGap = report
 ) -> list[tuple[int, str, bytes]]:
-    """Packet identifier, topic and MD5 digest (of the event) of the last ``limit`` messages of an input, oldest first.
+    """Packet identifier, topic and MD5 digest (of its events) of the last ``limit`` messages of an input, oldest first.
 
-    Looks through all logs of the folder, but no further back than RECENT_BYTES of segments.
+    Events side by side with one identifier (other than 0, which QoS 0 has) and topic are of one message. Looks through
+    all logs of the folder, but no further back than RECENT_BYTES of segments.
     """
     newest: deque[tuple[int, str, bytes]] = deque()
     seen = 0
@@ -253,10 +263,13 @@ def recent_messages(
             if at.meta.input != input or at.meta.message_ids is None:
                 continue
             if (found := chunk(file, at, on_gap)) is not None and found.message_ids is not None:
-                for i, (begin, end) in enumerate(found.spans()):
-                    topic = found.origins[found.origin_of[i] if found.origin_of is not None else 0]
-                    digest = md5(found.data[begin:end], usedforsecurity=False).digest()
-                    of_segment.append((found.message_ids[i], topic, digest))
+                numbers = found.origin_of or repeat(0)
+                rows = zip(found.message_ids, numbers, found.spans(), strict=False)
+                for (message_id, number), events in groupby(rows, itemgetter(0, 1)):
+                    spans = [span for _, _, span in events]
+                    for begin, end in [(spans[0][0], spans[-1][1])] if message_id else spans:
+                        digest = md5(found.data[begin:end], usedforsecurity=False).digest()
+                        of_segment.append((message_id, found.origins[number], digest))
         newest.extendleft(reversed(of_segment))
         seen += segment.path.stat().st_size if segment.path.exists() else 0
         if len(newest) >= limit or seen >= RECENT_BYTES:

@@ -1,0 +1,224 @@
+"""Scenario ``cache``: what the result cache saves and costs, against fresh evaluation and against a Python dict.
+
+* ``events``: the engine (prefilter, decoding, evaluation) over syslog lines that are all candidates, of which a share
+  repeats but for time and process id. ``values``: JSON events that never repeat as a whole, with fields that do, under
+  rules that are dear (look-around, networks). Each with the cache off, on, and with the same answers under the same
+  keys in a dict of ``bytes``. The three take turns in one run, each on a fresh cache; medians of CPU time.
+* ``store``: bytes and nanoseconds an entry, at one and at ten million; a look-up is the MD5 of 64 bytes and the search.
+
+``python -m bench.cache [--quick]`` prints the result as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench import rules, traffic
+from vedette.compiler import plan as plans
+from vedette.compiler.build import build
+from vedette.compiler.ir import Leaf, Op, Predicate, Rule
+from vedette.compiler.plan import Plan
+from vedette.engine.cache import CACHE_BYTES, SLOT, Cache, Store
+from vedette.engine.match import Engine
+from vedette.event import CHUNK_BYTES, Chunk, LogSource
+
+SHARES = (0.0, 0.5, 0.9, 0.99)
+RECEIVED = 1_790_000_000_000_000
+
+
+class _Table(dict[bytes, Any]):
+    """A dict in place of the store: an object for each key."""
+
+    bytes = answer_bytes = answers = 0
+
+    def put(self, digest: bytes, answer: Hashable, room: int) -> bool:
+        self[digest] = answer
+        return True
+
+
+class DictCache(Cache):
+    """The same cache over a dict."""
+
+    def forget(self) -> None:
+        self._store = _Table()  # type: ignore[assignment]
+        self.get = self._store.get
+
+
+CACHES: dict[str, Callable[[], Cache]] = {"off": lambda: Cache(0), "on": Cache, "dict": DictCache}
+
+
+def chunked(lines: Iterable[bytes], codec: str) -> list[Chunk]:
+    """Chunks of the size that inputs make."""
+    data, chunks, start = b"".join(lines), [], 0
+    while start < len(data):
+        end = data.rfind(b"\n", start, start + CHUNK_BYTES) + 1
+        chunks.append(Chunk("bench", codec, RECEIVED, data[start:end]))
+        start = end
+    return chunks
+
+
+def compare(
+    plan: Plan, batches: dict[float, list[Chunk]], before: Callable[[float], list[Chunk]], runs: int
+) -> list[dict[str, Any]]:
+    """One row for each share of repeated values; ``before``: gives other events of the kind, to begin with.
+
+    Raises RuntimeError when the matches are not the same.
+    """
+    engine, rows = Engine(plan), []
+    databases = engine.databases()
+    for share, chunks in batches.items():
+        events = sum(map(len, chunks))
+        seconds: dict[str, list[float]] = {name: [] for name in CACHES}
+        matches: set[int] = set()
+        last: dict[str, Engine] = {}
+        for _ in range(runs):
+            for name, make in CACHES.items():
+                one = last[name] = Engine(plan, databases, cache=make())
+                for chunk in before(share):  # what is prepared once
+                    for _ in one.judge(chunk):
+                        pass
+                began = time.process_time()
+                matches.add(sum(1 for chunk in chunks for _ in one.judge(chunk)))
+                seconds[name].append(time.process_time() - began)
+        if len(matches) != 1:
+            raise RuntimeError(f"the cache changes the matches: {matches}")
+        account, candidates = last["on"].cache.account(), last["on"].tally.candidates
+        us = {name: round(median(times) / events * 1e6, 2) for name, times in seconds.items()}
+        uses = {name: account[name] for name in ("events", "values", "groups") if name in account}
+        rows.append(
+            {
+                "repeated": share,
+                "events": events,
+                "candidates_share": round(candidates / last["on"].tally.events, 3),
+                "us_per_event": us,
+                "on_to_off": round(us["on"] / us["off"], 3),
+                "on_to_dict": round(us["on"] / us["dict"], 3),
+                "cache": {**uses, "failure": account["failure"], "verified": account["verified"]},
+            }
+        )
+    return rows
+
+
+def syslog_plan(folder: Path, count: int) -> Plan:
+    """``count`` rules under which every line of ``traffic`` is a candidate of one or a few."""
+    sample = b"".join(traffic.blocks(1, rules.SAMPLE))
+    rules.write(folder, rules.rules(1, count, sample.splitlines(), share=1.0))
+    return build([folder], sample=b"".join(traffic.blocks(2, rules.SAMPLE)))
+
+
+def dear_plan() -> Plan:
+    """Rules that need the second engine, or compare addresses with networks."""
+    pattern = r"(?<!echo )(?:curl|wget) +-\w{%d}\b(?!.*--help)"
+    predicates = [Predicate("CommandLine", Op.REGEX, pattern % n, True) for n in range(10)]
+    predicates += [Predicate("src_ip", Op.CIDR, f"203.0.{n}.0/24") for n in range(40)]
+    made = [
+        Rule(f"r{i}", f"r{i}", "low", (), LogSource(), (), Leaf(i), f"d{i}", "bench", 1) for i in range(len(predicates))
+    ]
+    return plans.build(made, predicates)
+
+
+def json_lines(share: float, count: int) -> list[bytes]:
+    """Events with a time of their own, and a command and an address of which ``share`` repeats."""
+    rng, lines = Random(7), []
+    for i in range(count):
+        n = rng.randrange(200) if rng.random() < share else 1000 + i
+        command = f"/usr/bin/curl -{'s' * (n % 7)} https://updates.example/{n}/{'x' * 40} --output /tmp/{n}"
+        event = {"ts": 1_790_000_000 + i, "CommandLine": command, "src_ip": f"198.51.{n >> 8 & 255}.{n & 255}"}
+        lines.append(json.dumps(event).encode() + b"\n")
+    return lines
+
+
+def fill(entries: int, table: str) -> dict[str, Any]:
+    """A store of ``entries`` slots, after twice as many were put in; or a dict of ``entries``."""
+    rng = Random(3)
+    if table == "dict":
+        one: Any = _Table()
+        puts = entries
+    else:
+        one, puts = Store(entries * SLOT), 2 * entries
+    answers = [(i,) for i in range(1000)]
+    kept: list[bytes] = []
+    spent = 0.0
+    block = entries // 20
+    for first in range(0, puts, block):
+        random = os.urandom(16 * block)
+        keys = [random[i : i + 16] for i in range(0, len(random), 16)]
+        began = time.process_time()
+        for i, key in enumerate(keys):
+            one.put(key, answers[i % 1000], 1 << 20)
+        spent += time.process_time() - began
+        if first >= puts - entries // 2:
+            kept += rng.sample(keys, min(len(keys), 40_000))
+    live = len(one) if table == "dict" else one.entries()
+    held = sys.getsizeof(one) + live * sys.getsizeof(bytes(16)) if table == "dict" else one.bytes + one.answer_bytes
+    rng.shuffle(kept)
+    began = time.process_time()
+    found = sum(one.get(key) is not None for key in kept)
+    hit = time.process_time() - began
+    absent = os.urandom(16 * len(kept))
+    began = time.process_time()
+    for i in range(0, len(absent), 16):
+        one.get(absent[i : i + 16])
+    miss = time.process_time() - began
+    digested = hashlib.md5(bytes(16), usedforsecurity=False).copy
+    value = bytes(64)
+    began = time.process_time()
+    for _ in range(200_000):
+        state = digested()
+        state.update(value)
+        state.digest()
+    digest = (time.process_time() - began) / 200_000
+    return {
+        "table": table,
+        "entries": live,
+        "bytes_per_entry": round(held / live, 2),
+        "put_ns": round(spent / puts * 1e9),
+        "hit_ns": round((hit / len(kept) + digest) * 1e9),
+        "miss_ns": round((miss / len(kept) + digest) * 1e9),
+        "of_it_md5_ns": round(digest * 1e9),
+        "found_share": round(found / len(kept), 3),
+    }
+
+
+def measure(folder: Path, *, quick: bool = False, runs: int = 3) -> dict[str, Any]:
+    """The result; ``folder`` is for the rules."""
+    count = 5_000 if quick else 60_000
+    plan = syslog_plan(folder, 300 if quick else 3000)
+    batches = {s: chunked(traffic.blocks(1, count, repeated=s), "syslog") for s in SHARES}
+    result: dict[str, Any] = {"rules": len(plan.rules), "cache_bytes": CACHE_BYTES}
+    result["events"] = compare(plan, batches, lambda s: chunked(traffic.blocks(5, 4000, repeated=s), "syslog"), runs)
+    batches = {s: chunked(json_lines(s, count // 4), "json") for s in SHARES}
+    result["values"] = compare(dear_plan(), batches, lambda s: chunked(json_lines(0, 10), "json"), runs)
+    sizes = (20_000,) if quick else (1_000_000, 10_000_000)
+    result["store"] = [fill(size, table) for size in sizes for table in ("cache", "dict")]
+    return result
+
+
+def run(bench: Any) -> dict[str, Any]:
+    """For the harness: see ``bench/drive.py``."""
+    return measure(bench.fresh("cache-rules"), quick=bench.quick, runs=bench.runs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.cache", description="Measure the result cache.")
+    parser.add_argument("--quick", action="store_true", help="a smoke, in small sizes")
+    parser.add_argument("--runs", type=int, default=3, help="of which the median counts")
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="vedette-cache-") as folder:
+        print(json.dumps(measure(Path(folder), quick=given.quick, runs=given.runs), indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

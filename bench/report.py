@@ -1,0 +1,370 @@
+"""Results in, documentation out: the table of targets, a table per scenario, the plots, and where they are put.
+
+``docs/performance.md`` holds pairs of markers, ``<!-- bench:NAME -->`` and ``<!-- /bench:NAME -->``; what lies between
+is replaced, all else is a person's and stays. Plots go to ``docs/performance/*.svg``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench import svg
+
+DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
+Results = Mapping[str, Any]
+
+
+class Target(NamedTuple):
+    """One figure that was promised. ``find`` takes the scenarios' results; KeyError and the like: not measured."""
+
+    measure: str
+    target: float
+    least: bool
+    unit: str
+    find: Callable[[Results], float]
+
+
+def _cell(rules: int, share: float, key: str) -> Callable[[Results], float]:
+    return lambda found: next(
+        float(row[key]) for row in found["throughput"]["cells"] if (row["rules"], row["share"]) == (rules, share)
+    )
+
+
+def _row(scenario: str, key: str, **wanted: Any) -> Callable[[Results], float]:
+    """``key`` (dotted) of the scenario's row with these values."""
+
+    def find(found: Results) -> float:
+        row = next(row for row in found[scenario]["rows"] if all(row.get(name) == it for name, it in wanted.items()))
+        for part in key.split("."):
+            row = row[part]
+        return float(row)
+
+    return find
+
+
+def _at(path: str) -> Callable[[Results], float]:
+    def find(found: Results) -> float:
+        here: Any = found
+        for part in path.split("."):
+            here = here[part]
+        return float(here)
+
+    return find
+
+
+PER = "events per CPU-second"
+RATE = "events_per_cpu_second"
+TARGETS = (
+    Target("TCP to outbox, 3,000 rules, 1 % candidates", 1_000_000, True, PER, _cell(3000, 0.01, RATE)),
+    Target("… its peak memory", 200, False, "MB", _cell(3000, 0.01, "peak_rss_mb")),
+    Target("every event a candidate", 50_000, True, PER, _cell(3000, 1.0, RATE)),
+    Target(
+        "every event a candidate, 90 % repeated", 150_000, True, PER,
+        _at("throughput.extra.repeated.events_per_cpu_second"),
+    ),
+    Target("3,000 rules against 10, 1 % candidates", 1.3, False, "×", _at("throughput.rules_ratio")),
+    Target("SigmaHQ, Windows events, routed", 60_000, True, PER, _at("sigmahq.routed.events_per_cpu_second")),
+    Target("… in bytes", 150, True, "MB/s", _at("sigmahq.routed.mb_per_cpu_second")),
+    Target("cache, an entry of ten million", 20, False, "bytes", lambda found: _cache(found, "bytes_per_entry")),
+    Target("cache, one look-up", 1000, False, "ns", lambda found: _cache(found, "hit_ns")),
+    Target("ten rule sets against one", 1.2, False, "×", _at("merge.ratio")),
+    Target(
+        "p99 socket to outbox, 100,000/s", 20, False, "ms",
+        _row("latency", "outbox.p99", rate=100_000, fsync_ms_added=0),
+    ),
+    Target("UDP without loss", 300_000, True, "datagrams/s", _at("inputs.udp.events_per_second")),
+    Target("MQTT, one event a message", 12_000, True, PER, _at("inputs.mqtt.one_event.events_per_cpu_second")),
+    Target("MQTT, NDJSON", 500_000, True, PER, _at("inputs.mqtt.ndjson.events_per_cpu_second")),
+    Target(
+        "correlation, commits on", 300_000, True, "updates per CPU-second",
+        _row("correlation", "updates_per_cpu_second", kind="event_count", commits=True),
+    ),
+    Target(
+        "a live group of event_count", 200, False, "bytes",
+        _row("correlation", "bytes_per_group", kind="event_count", groups=1_000_000),
+    ),
+    Target(
+        "stored raw log judged, 1 % candidates", 2_000_000, True, PER,
+        _at("throughput.extra.stored.events_per_cpu_second"),
+    ),
+    Target("idle memory, 3,000 rules", 80, False, "MB", _row("footprint", "idle_rss_mb", rules=3000)),
+    Target("warm start, 3,000 rules", 1, False, "s", _row("footprint", "warm_start_seconds", rules=3000)),
+)  # fmt: skip
+
+
+def _cache(found: Results, key: str) -> float:
+    """Of the agent's own store at its largest."""
+    row = max((row for row in found["cache"]["store"] if row["table"] == "cache"), key=lambda row: int(row["entries"]))
+    return float(row[key]) if row["entries"] >= 5_000_000 else float("nan")
+
+
+def targets(scenarios: Results) -> list[dict[str, Any]]:
+    """A row per target; ``measured`` is None where the scenario did not run."""
+    rows = []
+    for target in TARGETS:
+        try:
+            measured = target.find(scenarios)
+        except (KeyError, StopIteration, IndexError, TypeError):
+            measured = None
+        if measured is not None and measured != measured:  # too small a trial to say
+            measured = None
+        met = None if measured is None else (operator.ge if target.least else operator.le)(measured, target.target)
+        rows.append({**target._asdict(), "find": None, "measured": measured, "met": met})
+    for row in rows:
+        del row["find"]
+    return rows
+
+
+def number(value: float | None) -> str:
+    """For people: three digits behind the point for what is small, none for what is large."""
+    if value is None:
+        return "not measured"
+    return (
+        f"{value:,.0f}"
+        if abs(value) >= 1000
+        else f"{value:,.3g}"
+        if abs(value) < 10
+        else f"{value:,.1f}".removesuffix(".0")
+    )
+
+
+def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The targets, in Markdown."""
+    words = {True: "yes", False: "**no**", None: ""}
+    return _markdown(
+        ("measure", "target", "measured", "met"),
+        (
+            (
+                row["measure"],
+                f"{'≥' if row['least'] else '≤'} {number(row['target'])} {row['unit']}",
+                number(row["measured"]),
+                words[row["met"]],
+            )
+            for row in rows
+        ),
+    )
+
+
+def _throughput(found: Results) -> str:
+    counts = sorted({row["rules"] for row in found["cells"]})
+    shares = sorted({row["share"] for row in found["cells"]})
+    cell = {(row["rules"], row["share"]): row for row in found["cells"]}
+    matrix = _markdown(
+        ("rules", *(f"{share:.1%} candidates".replace(".0%", "%") for share in shares), "peak MB"),
+        (
+            (
+                f"{count:,}",
+                *(f"{cell[count, share]['events_per_cpu_second']:,}" for share in shares),
+                number(max(cell[count, share]["peak_rss_mb"] for share in shares)),
+            )
+            for count in counts
+        ),
+    )
+    extra = found["extra"]
+    always = extra["always"]
+    return (
+        f"{matrix}\nIn events per CPU-second. With every event a candidate and 90 % of the messages repeated:"
+        f" {extra['repeated'][RATE]:,}. With {always['rules_without_literal']} of the rules (1 %) without any literal,"
+        f" so that every event is a candidate: {always[RATE]:,}, {always['us_per_event_more']} µs an event more."
+        f" The stored log of a run judged again: {extra['stored']['events_per_cpu_second']:,}.\n"
+    )
+
+
+def _throughput_plot(found: Results) -> str:
+    shares = sorted({row["share"] for row in found["cells"]})
+    series = {
+        f"{count:,} rules": [
+            row[RATE]
+            for share in shares
+            for row in found["cells"]
+            if (row["rules"], row["share"]) == (count, share)
+        ]
+        for count in sorted({row["rules"] for row in found["cells"]})
+    }  # fmt: skip
+    return svg.lines(
+        "Throughput", PER, [f"{share:.1%}".replace(".0%", "%") for share in shares], series, below="candidates"
+    )
+
+
+def _sigmahq(found: Results) -> str:
+    rows = [
+        ("live, TCP, routed", found["routed"]),
+        ("scan, routed", found["scan_routed"]),
+        ("scan, all rules asked", found["scan_unrouted"]),
+    ]
+    text = _markdown(
+        ("way", PER, "MB per CPU-second"),
+        ((name, f"{row['events_per_cpu_second']:,}", number(row["mb_per_cpu_second"])) for name, row in rows),
+    )
+    share = found["routed"]["candidates_share"]
+    size, always = found["bytes_per_event"], found["always_candidates"]
+    return (
+        f"{text}\n{found['rules']:,} rules, {always} of them without a literal that could rule an event out; events of"
+        f" {size:,} bytes, {share:.1%} of them candidates.\n"
+    )
+
+
+def _cache_text(found: Results) -> str:
+    return _flat(found.get("events", [])) + "\n" + _flat(found.get("values", [])) + "\n" + _flat(found.get("store", []))
+
+
+def _flat(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table of rows whose values are plain."""
+    if not rows:
+        return ""
+    names = [name for name in rows[0] if not isinstance(rows[0][name], list | dict)]
+    return _markdown(
+        [name.replace("_", " ") for name in names],
+        ([_plain(row.get(name)) for name in names] for row in rows),
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return number(value) if isinstance(value, int | float) else "" if value is None else str(value)
+
+
+def _merge(found: Results) -> str:
+    rows = ((str(row["sets"]), f"{row['rules']:,}", number(row["us_per_event"])) for row in found["rows"])
+    return (
+        _markdown(("rule sets", "rules", "µs an event"), rows)
+        + f"\nA further 1,000 rules cost {found['us_per_event_and_1000_rules']} µs an event.\n"
+    )
+
+
+def _latency(found: Results) -> str:
+    return _markdown(
+        ("events/s", "fsync", "outbox p50", "p99", "p99.9", "broker p50", "p99", "p99.9"),
+        (
+            (
+                f"{row['rate']:,}",
+                f"+{row['fsync_ms_added']} ms",
+                *(f"{row[where][name]:g} ms" for where in ("outbox", "broker") for name in ("p50", "p99", "p99.9")),
+            )
+            for row in found["rows"]
+        ),
+    )
+
+
+def _latency_plot(found: Results) -> str:
+    names = ("p50", "p99", "p99.9")
+    series = {
+        f"{row['rate'] // 1000}k/s{', slow disk' if row['fsync_ms_added'] else ''}": [row["outbox"][n] for n in names]
+        for row in found["rows"]
+    }
+    return svg.lines("From the socket to the outbox", "ms", names, series)
+
+
+def _inputs(found: Results) -> str:
+    mqtt = found["mqtt"]
+    rows = [
+        ("UDP, highest rate without loss", found["udp"]),
+        ("MQTT, one event a message", mqtt["one_event"]),
+        (f"MQTT, NDJSON of {mqtt['batch']}", mqtt["ndjson"]),
+        (f"MQTT, JSON array of {mqtt['batch']}", mqtt["array"]),
+        ("file", found["file"]),
+    ]
+    return _markdown(
+        ("input", "events/s on the wall", PER, "µs an event"),
+        (
+            (name, *(number(row.get(key)) for key in ("events_per_second", "events_per_cpu_second", "us_per_event")))
+            for name, row in rows
+        ),
+    )
+
+
+def _burst(found: Results) -> str:
+    return (
+        f"Judging could take {found['judging_can_take_per_second']:,} events/s; {found['burst_events']:,} came in"
+        f" {found['burst_seconds']} s ({found['burst_rate']:,}/s). None was lost; {found['backlog_at_its_end']:,} were"
+        f" waiting in the raw log at the end of the burst and were judged {found['caught_up_seconds']} s later."
+        f" Peak memory {found['peak_rss_mb']} MB.\n"
+    )
+
+
+def _peers(found: Results) -> str:
+    counts = sorted({row["patterns"] for row in found["rows"]})
+    cell = {(row["peer"], row["patterns"]): row for row in found["rows"]}
+    text = _markdown(
+        ("µs of CPU an event", *(f"{count:,} patterns" for count in counts)),
+        (
+            (peer, *(number(cell[peer, count]["us_per_event"]) if (peer, count) in cell else "" for count in counts))
+            for peer in dict.fromkeys(row["peer"] for row in found["rows"])
+        ),
+    )
+    missing = ", ".join(f"{row['peer']} (`apt-get install {row['package']}`)" for row in found["missing"])
+    return text + (f"\nNot installed here, and so not measured: {missing}.\n" if missing else "")
+
+
+def _peers_plot(found: Results) -> str:
+    counts = sorted({row["patterns"] for row in found["rows"]})
+    cell = {(row["peer"], row["patterns"]): row["us_per_event"] for row in found["rows"]}
+    peers = dict.fromkeys(row["peer"] for row in found["rows"])
+    series = {peer: [cell.get((peer, count)) for count in counts] for peer in peers}
+    return svg.lines("Peers", "µs of CPU an event", [f"{count:,}" for count in counts], series, below="patterns")
+
+
+TEXTS: Mapping[str, Callable[[Results], str]] = {
+    "throughput": _throughput,
+    "sigmahq": _sigmahq,
+    "cache": _cache_text,
+    "merge": _merge,
+    "latency": _latency,
+    "inputs": _inputs,
+    "correlation": lambda found: _flat(found["rows"]),
+    "burst": _burst,
+    "peers": _peers,
+    "footprint": lambda found: _flat(found["rows"]),
+}
+PLOTS: Mapping[str, Callable[[Results], str]] = {
+    "throughput": _throughput_plot,
+    "latency": _latency_plot,
+    "peers": _peers_plot,
+}
+
+
+def _environment(results: Results) -> str:
+    machine, versions = results["machine"], results["versions"]
+    return (
+        f"{machine['cores']} cores of {machine['cpu']}, {machine['memory_mb'] // 1024} GB, Linux {machine['kernel']};"
+        f" {', '.join(f'{name} {version}' for name, version in versions.items())}. The agent on"
+        f" {'one core' if results['pinned_to_core'] is not None else 'all cores'}, memory limit:"
+        f" {results['memory_limit']}.\n"
+    )
+
+
+def filled(document: str, parts: Mapping[str, str]) -> str:
+    """``document`` with ``parts`` between its markers; markers without a part keep what they hold."""
+
+    def put(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"<!-- bench:{name} -->\n{parts[name]}<!-- /bench:{name} -->" if name in parts else match[0]
+
+    return re.sub(r"<!-- bench:(\w+) -->\n.*?<!-- /bench:\1 -->", put, document, flags=re.DOTALL)
+
+
+def document(results: Results, path: Path = DOCUMENT) -> None:
+    """Write the tables into ``path`` and the plots beside it."""
+    scenarios = results["scenarios"]
+    parts = {"environment": _environment(results), "targets": table(results["targets"])}
+    for name, found in scenarios.items():
+        sampled = ", with the sampler on, which costs a little" if found.get("profiled") else ""
+        alone = "; what asks how soon ran before the machine's other work" if found.get("undisturbed") else ""
+        text = f"{TEXTS[name](found)}\n{found['at']}, machine load {found['load']}{sampled}{alone}.\n"
+        if name in PLOTS:
+            folder = path.with_suffix("")
+            folder.mkdir(exist_ok=True)
+            (folder / f"{name}.svg").write_text(PLOTS[name](found), "utf-8")
+            text += f"\n![{name}]({folder.name}/{name}.svg)\n"
+        parts[name] = text
+    path.write_text(filled(path.read_text("utf-8"), parts), "utf-8")

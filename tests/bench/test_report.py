@@ -1,0 +1,83 @@
+"""bench/report.py, bench/svg.py: results become tables and plots, and a person's text stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import harness, report, svg
+
+
+def test_only_what_lies_between_markers_is_replaced() -> None:
+    """Markers without a part keep what they hold, and so does all text outside."""
+    text = "a\n<!-- bench:one -->\nold\n<!-- /bench:one -->\nb\n<!-- bench:two -->\nkept\n<!-- /bench:two -->\n"
+    found = report.filled(text, {"one": "new\n", "three": "nowhere\n"})
+    assert found == text.replace("old", "new")
+    assert report.filled(found, {"one": "new\n"}) == found
+
+
+def test_the_document_has_a_place_for_every_scenario() -> None:
+    """No result is written to nowhere."""
+    text = report.DOCUMENT.read_text("utf-8")
+    for name in (*harness.SCENARIOS, "environment", "targets"):
+        assert text.count(f"<!-- bench:{name} -->\n") == text.count(f"<!-- /bench:{name} -->") == 1, name
+    assert set(report.TEXTS) == set(harness.SCENARIOS)
+    assert set(report.PLOTS) <= set(harness.SCENARIOS)
+
+
+def test_targets_say_met_missed_or_not_measured() -> None:
+    """A scenario that did not run leaves its targets open; the others are compared the right way round."""
+    rows = {row["measure"]: row for row in report.targets({"merge": {"ratio": 1.19}, "footprint": {"rows": []}})}
+    assert rows["ten rule sets against one"]["met"] is True
+    assert rows["idle memory, 3,000 rules"]["met"] is None
+    missed = {row["measure"]: row for row in report.targets({"merge": {"ratio": 1.21}})}
+    assert missed["ten rule sets against one"]["met"] is False
+    table = report.table(list(rows.values()))
+    assert "| ten rule sets against one | ≤ 1.2 × | 1.19 | yes |" in table
+    assert table.count("\n") == len(report.TARGETS) + 2
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "not measured"), (1234567.8, "1,234,568"), (0.1234, "0.123"), (80, "80"), (52.36, "52.4")],
+)
+def test_numbers_for_people(value: float | None, text: str) -> None:
+    """As many digits as say something."""
+    assert report.number(value) == text
+
+
+def test_plots_are_small_and_valid() -> None:
+    """A plot is XML under 6 KB with a line per row; names are escaped, a missing value leaves no point."""
+    plot = svg.lines("A < B", "µs", ["10", "100"], {"one & two": [1.0, 1000.0], "gap": [None, 5.0]}, below="x")
+    root = ElementTree.fromstring(plot)
+    assert len(plot) < 6000
+    assert sum(element.tag.endswith("circle") for element in root) == 3
+    assert "one & two" in [element.text for element in root]
+
+
+def test_results_become_a_document(tmp_path: Path) -> None:
+    """Tables between the markers, plots in the folder beside it."""
+    page = tmp_path / "performance.md"
+    page.write_text(
+        "# P\n<!-- bench:latency -->\n<!-- /bench:latency -->\n<!-- bench:targets -->\n<!-- /bench:targets -->\n"
+    )
+    spread = {"p50": 1.0, "p99": 9.5, "p99.9": 20.0}
+    rows = [{"rate": 10_000, "fsync_ms_added": 0, "outbox": spread, "broker": spread}]
+    found = {"latency": {"at": "2026", "load": 1, "seconds": 2, "rows": rows}}
+    report.document(
+        {
+            "scenarios": found,
+            "targets": report.targets(found),
+            "machine": {"cores": 2, "cpu": "c", "memory_mb": 1024, "kernel": "k"},
+            "versions": {"python": "3"},
+            "pinned_to_core": 0,
+            "memory_limit": "none",
+        },
+        page,
+    )
+    text = page.read_text()
+    assert "| 10,000 | +0 ms | 1 ms | 9.5 ms | 20 ms |" in text
+    assert "(performance/latency.svg)" in text
+    assert ElementTree.parse(tmp_path / "performance" / "latency.svg").getroot().tag.endswith("svg")
