@@ -597,7 +597,7 @@ service() {
     systemctl start vedette-udp.socket vedette-tcp.socket ||
         die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT"
     if [ "$changed" = yes ] || [ "$force" = yes ]; then verb=restart; else verb=start; fi
-    systemctl $verb vedette >/dev/null 2>&1 || :
+    systemctl --no-block $verb vedette >/dev/null 2>&1 || :
     if healthy; then return 0; fi
     report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
     printf '%s\n' "$report" >&2
@@ -608,11 +608,11 @@ service() {
     die 32 "the agent did not come up: see the lines above and $log"
 }
 
-# Within 30 s the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
+# Within a minute the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
 # and it is the same process a second later. Three crashes are enough to know that it does not.
 healthy() {
-    tries=0
-    while [ $tries -lt 30 ]; do
+    tries=0 since=$(restarts)
+    while [ $tries -lt 60 ]; do
         code=0
         report=$("$prefix/current/bin/vedette" status -c "$config" 2>&1) || code=$?
         if [ $code -le 1 ]; then
@@ -624,7 +624,8 @@ healthy() {
             fi
         fi
         count=$(restarts)
-        if [ "${count:-0}" -ge 3 ]; then return 1; fi
+        if [ "${count:-0}" -lt "${since:-0}" ]; then since=$count; fi # set to 0 as the agent was started by hand
+        if [ $((${count:-0} - ${since:-0})) -ge 3 ]; then return 1; fi
         tries=$((tries + 1))
         sleep 1
     done
@@ -678,7 +679,7 @@ back_to() {
     point "$prefix/current" "$1"
     if [ "$systemd" = yes ]; then
         units "$prefix/$1"
-        [ "$start" = no ] || systemctl restart vedette >/dev/null 2>&1 || :
+        [ "$start" = no ] || systemctl --no-block restart vedette >/dev/null 2>&1 || :
     fi
 }
 
@@ -709,12 +710,12 @@ busy() {
 
 # Whatever this run has done is undone, unless it came to its end.
 clean() {
-    code=$?
+    result=$?
     trap '' HUP INT TERM
     set +e
-    if [ $code != 0 ] && [ "$told" = no ]; then
+    if [ $result != 0 ] && [ "$told" = no ]; then
         printf '%s\n' "vedette: failed while $step; see $log" >&2
-        note "failed while $step (exit code $code)"
+        note "failed while $step (exit code $result)"
     fi
     rm -rf "$config_dir/.site.$$"
     rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
@@ -722,7 +723,7 @@ clean() {
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
     if [ "$complete" = no ]; then undo; fi
     if [ "$locked" = yes ]; then rm -rf "$prefix/.lock.d"; fi
-    exit $code
+    exit $result
 }
 
 undo() {

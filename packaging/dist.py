@@ -100,7 +100,7 @@ def lock() -> None:
             *kind(arch), *project["dependencies"],
         )  # fmt: skip
         for item in json.loads(report)["install"]:
-            name = f"{item['metadata']['name'].lower()}=={item['metadata']['version']}"
+            name = f"{item['metadata']['name'].lower().replace('_', '-')}=={item['metadata']['version']}"
             hashes.setdefault(name, set()).add(item["download_info"]["archive_info"]["hashes"]["sha256"])
     lines = ["# Written by `python packaging/dist.py --lock`: the wheels of the installed agent.\n"]
     for name, values in sorted(hashes.items()):
@@ -121,7 +121,7 @@ def tools(cache: Path) -> Path:
 def wheels(arch: str, cache: Path) -> tuple[Path, dict[str, str]]:
     """The folder of exactly the locked wheels, and their SHA-256 by ``name==version``."""
     text = LOCK.read_text("utf-8")
-    wanted = set(re.findall(r"^([^#\s]+==\S+)", text, re.MULTILINE))
+    wanted = {name.replace("_", "-") for name in re.findall(r"^([^#\s]+==\S+)", text, re.MULTILINE)}
     folder = cache / f"wheels-{digest(LOCK)[:12]}-{arch}"
 
     def there() -> dict[str, str]:

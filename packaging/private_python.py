@@ -31,7 +31,7 @@ _UNUSED = (
     "config-*", "cgi.py", "cgitb.py", "chunk.py", "distutils", "doctest.py", "ensurepip", "ftplib.py", "idlelib",
     "imaplib.py", "lib2to3", "mailbox.py", "mailcap.py", "multiprocessing", "nntplib.py", "pdb.py", "pickletools.py",
     "poplib.py", "pydoc.py", "pydoc_data", "site-packages", "smtplib.py", "sqlite3", "telnetlib.py", "test", "tkinter",
-    "turtle.py", "turtledemo", "unittest", "venv", "wsgiref", "xmlrpc", "__phello__",
+    "turtle.py", "turtledemo", "unittest", "venv", "xmlrpc", "__phello__",
     *(f"lib-dynload/{name}.*" for name in (
         "_codecs_*", "_crypt", "_ctypes_test", "_curses", "_curses_panel", "_dbm", "_multibytecodec",
         "_multiprocessing", "_posixshmem", "_sqlite3", "_test*", "_tkinter", "_xx*", "audioop", "nis", "ossaudiodev",

@@ -77,7 +77,7 @@ def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Pat
     bom = json.loads((dist_folder / f"vedette-{__version__}-linux-x86_64.cdx.json").read_bytes())
     assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")
     purls = {component["purl"] for component in bom["components"]}
-    locked = {line.split(" ")[0].strip() for line in (ROOT / "packaging/edge.lock").read_text().splitlines() if "==" in line}
+    locked = {line.split(" ")[0].replace("_", "-") for line in (ROOT / "packaging/edge.lock").read_text().splitlines() if "==" in line}
     left_out = {"pycparser", "pygments", "markdown-it-py", "mdurl"}
     wanted = {f"pkg:pypi/{name.replace('==', '@')}" for name in locked if name.split("==")[0] not in left_out}
     assert {purl for purl in purls if "pypi" in purl} == wanted
