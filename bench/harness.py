@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-docs", action="store_true", help="leave docs/performance.md as it is")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="sample the agents' stacks into FILE-RUN")
     parser.add_argument(
-        "--undisturbed", action="store_true", help="latency and UDP before the machine's other work, as root"
+        "--undisturbed", action="store_true", help="latency, UDP and starts before the machine's other work, as root"
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything in DIR")
     given = parser.parse_args(arguments)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from vedette.compiler import build, sigma
+from vedette.compiler import build
 from vedette.engine.match import Context, Engine
 from vedette.event import CHUNK_BYTES, Chunk, LogSource
 
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="judge the first 2,000 lines without the prefilter, too")
     parser.add_argument("stream", type=Path)
     given = parser.parse_args()
-    rules = sigma.load([given.rules])
+    rules = build.load([given.rules])
     plan = build.from_rules(rules, sample=b"" if given.guess else given.sample.read_bytes())
     context = Context(None, LogSource(given.product))
     data = given.stream.read_bytes()

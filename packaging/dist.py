@@ -72,7 +72,8 @@ NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",), "pygments": ("pyg
 the others for what it is not used for here."""
 MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
-    "orjson", "paho.mqtt.client", "regex", "rich.console", "rich.progress", "structlog", "tzdata", "zstandard",
+    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "rich.console", "rich.progress", "structlog",
+    "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.app", "vedette.cli", "vedette.cli_agent",
     "vedette.cli_bundle", "vedette.cli_rules", "vedette.config", "vedette.bundle.install", "vedette.scan",
 )  # fmt: skip

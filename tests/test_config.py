@@ -146,7 +146,18 @@ def test_every_mistake_at_once() -> None:
         ('[agent]\nfleet = ""', "agent.fleet: must not be empty"),
         ('[agent]\nsite = ""', "agent.site: must not be empty"),
         ("[rules]\npoll = 0", "rules.poll: expects 0.01 to 86,400.0, not 0.0"),
-        ("[raw_log]\nfsync_interval = 0", "raw_log.fsync_interval: expects 0.001 to 60.0, not 0.0"),
+        (
+            '[raw_log]\nfsync = "interval:0s"',
+            'raw_log.fsync: expects "interval:200ms" (from 1ms to 60s), "batch" or "never", not \'interval:0s\'',
+        ),
+        (
+            '[raw_log]\nfsync = "always"',
+            'raw_log.fsync: expects "interval:200ms" (from 1ms to 60s), "batch" or "never", not \'always\'',
+        ),
+        (
+            '[raw_log]\nfsync = "interval:fast"',
+            'raw_log.fsync: expects a duration such as "10m" or "200ms", not \'fast\'',
+        ),
         ('[raw_log]\nmax_bytes = "1KiB"', "raw_log.max_bytes: expects 1,048,576 to "),
         ("[uplink]\nmax_inflight = 0", "uplink.max_inflight: expects 1 to 65,535, not 0"),
         ('[uplink]\ntype = "mqtt"', 'uplink.url: expects "mqtt://host:port" or "mqtts://host:port", not \'\''),

@@ -161,6 +161,33 @@ class Rules:
         self.error = None
         return await self._ready(_of_bundle(*loaded))
 
+    async def again(self) -> Loaded | None:
+        """At the operator's word: the rule directory, built anew, or a newer ``[bundles] file``; None when there is
+        none.
+
+        Raises ValueError or OSError as ``reload`` does.
+        """
+        if self.directory:
+            return await self.reload(anew=True)
+        offered = await asyncio.to_thread(self._offer_newer)
+        return None if offered is None else _of_bundle(*offered)
+
+    def _offer_newer(self) -> tuple[Bundle, Engine] | None:
+        """Install ``[bundles] file`` when its version is above the installed one's."""
+        if self._file is None:
+            return None
+        installed = self.bundles.installed()
+        try:
+            data = self._file.read_bytes()
+            if installed is not None and inspect(data).version <= installed.version:
+                return None
+            made = self._install(data)
+        except (OSError, BundleRefused) as error:
+            self._refuse(f"{self._file}: {error}")
+            return None
+        self.error = None
+        return made
+
     def changed(self) -> bool:
         """True when a file of the rule directory came, went or changed since the last verdict on it.
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -133,11 +136,23 @@ def test_names_that_decoders_make(name: str) -> None:
 
 
 def test_the_digest_tells_decoders_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder with one name more is another."""
-    before = names.digest()
-    assert before == names.digest()
+    """A decoder that gives a field under a name of its own changes what is told of that field, and of no other."""
+    one, other = names.digest(["OwnName", "user"]), names.digest(["user"])
     words = names._invented()
     monkeypatch.setattr(names, "_invented", lambda: words | {"OwnName"})
-    names.digest.cache_clear()
-    assert names.digest() != before
-    names.digest.cache_clear()
+    names.stands_as.cache_clear()
+    assert names.digest(["OwnName", "user"]) != one
+    assert names.digest(["user"]) == other
+    names.stands_as.cache_clear()
+
+
+@pytest.mark.parametrize("module", ["vedette.app", "vedette.compiler.build", "vedette.region.cli"])
+def test_the_digest_is_of_the_decoders_alone(module: str) -> None:
+    """Whatever else a process has loaded, the digest is the same. Else an agent would take a bundle's literals for
+    those of other decoders, and choose its own without having seen any traffic."""
+    code = f"import {module}; from vedette.inputs import names; print(names.digest(names._invented()))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True)
+    alone = "from vedette.inputs import names; print(names.digest(names._invented()))"
+    least = subprocess.run([sys.executable, "-c", alone], capture_output=True, check=True, env=environment, text=True)
+    assert done.stdout == least.stdout

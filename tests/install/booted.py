@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -180,7 +180,7 @@ class Host:
         _sweep()
 
     def run(self, *command: str | Path, seconds: float = 180) -> Done:
-        """Run a command inside; its output with errors among it. Never on this machine: without a container it fails."""
+        """Run a command inside; output and errors in one. Never on this machine: without a container it fails."""
         assert self.pid > 1, "the container does not run"
         done = subprocess.run(
             ["nsenter", "-t", str(self.pid), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "--",
@@ -217,7 +217,5 @@ def _sweep() -> None:
 
 
 def _remove(group: Path) -> None:
-    try:
+    with suppress(OSError):
         group.rmdir()
-    except OSError:
-        pass

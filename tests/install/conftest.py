@@ -180,7 +180,12 @@ def variant(
     folder = tmp_path_factory.mktemp("variants")
 
     def make(
-        name: str, changed: Mapping[str, bytes] | None = None, *, version: str = "", arch: str = "", key: Path = release_key
+        name: str,
+        changed: Mapping[str, bytes] | None = None,
+        *,
+        version: str = "",
+        arch: str = "",
+        key: Path = release_key,
     ) -> Path:
         contents = {path: data for path, (_, data) in files.items()} | dict(changed or {})
         facts = contents["RELEASE"].decode()

@@ -56,9 +56,7 @@ def test_sizes(zip_file: Path, installed: Place) -> None:
     assert used < 75e6 - 2.5e6
 
 
-def test_two_builds_are_equal(
-    dist_folder: Path, starter: tuple[Path, str], release_key: Path, tmp_path: Path
-) -> None:
+def test_two_builds_are_equal(dist_folder: Path, starter: tuple[Path, str], release_key: Path, tmp_path: Path) -> None:
     """From the same locks, bundle and key every file comes out byte for byte as before."""
     again = dist(tmp_path / "again", starter, release_key, "--arch", "x86_64")
     first = {path.name: sha256(path.read_bytes()) for path in dist_folder.iterdir()}
@@ -77,7 +75,11 @@ def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Pat
     bom = json.loads((dist_folder / f"vedette-{__version__}-linux-x86_64.cdx.json").read_bytes())
     assert (bom["bomFormat"], bom["specVersion"]) == ("CycloneDX", "1.5")
     purls = {component["purl"] for component in bom["components"]}
-    locked = {line.split(" ")[0].replace("_", "-") for line in (ROOT / "packaging/edge.lock").read_text().splitlines() if "==" in line}
+    locked = {
+        line.split(" ")[0].replace("_", "-")
+        for line in (ROOT / "packaging/edge.lock").read_text().splitlines()
+        if "==" in line
+    }
     left_out = {"pycparser", "pygments", "markdown-it-py", "mdurl"}
     wanted = {f"pkg:pypi/{name.replace('==', '@')}" for name in locked if name.split("==")[0] not in left_out}
     assert {purl for purl in purls if "pypi" in purl} == wanted
@@ -90,7 +92,9 @@ def test_the_signature_by_the_hosts_own_tools(dist_folder: Path, release: Path, 
     if "3." not in call("openssl", "version").text:
         pytest.skip("needs OpenSSL 3")
     key = (release / "release.pub").read_text().strip().removeprefix("ed25519:")
-    (tmp_path / "release.pem").write_text(f"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA{key}\n-----END PUBLIC KEY-----\n")
+    (tmp_path / "release.pem").write_text(
+        f"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA{key}\n-----END PUBLIC KEY-----\n"
+    )
     (tmp_path / "sums.sig").write_bytes(base64.b64decode((dist_folder / "SHA256SUMS.sig").read_bytes()))
     done = call("openssl", "pkeyutl", "-verify", "-pubin", "-inkey", tmp_path / "release.pem", "-rawin",
                 "-in", dist_folder / "SHA256SUMS", "-sigfile", tmp_path / "sums.sig")  # fmt: skip
@@ -114,7 +118,9 @@ def test_it_is_a_shell_script(zip_file: Path, place: Place, shell: str) -> None:
 
 def test_from_its_own_folder(zip_file: Path, place: Place) -> None:
     """`sh NAME.zip` works in the folder where it lies, and passes --help and exit codes on."""
-    done = subprocess.run(["sh", zip_file.name, "--help"], cwd=zip_file.parent, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", zip_file.name, "--help"], cwd=zip_file.parent, capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("usage: ")
     assert place.sh(zip_file, "--unknown").code == 2
 

@@ -39,7 +39,8 @@ def test_a_full_disk_in_the_middle(zip_file: Path, place: Place) -> None:
 def test_too_small_a_disk(zip_file: Path, place: Place) -> None:
     """Not enough bytes: refused before the first one is written, with both figures."""
     done = call(
-        *alone(), "sh", "-c", f'mount -t tmpfs -o size=50m none "$2" || exit 99\n{INSTALL}', "sh", zip_file, place.folder
+        *alone(), "sh", "-c", f'mount -t tmpfs -o size=50m none "$2" || exit 99\n{INSTALL}',
+        "sh", zip_file, place.folder,
     )  # fmt: skip
     assert done.code == 13, done.text
     assert "51200 KiB free" in done.text
@@ -60,7 +61,8 @@ def test_too_little_memory(zip_file: Path, place: Place, tmp_path: Path) -> None
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  262144 kB\nMemFree:  1000 kB\nMemAvailable:  65536 kB\n")
     done = call(
-        *alone(), "sh", "-c", f'mount --bind "$3" /proc/meminfo || exit 99\n{INSTALL}', "sh", zip_file, place.folder, meminfo
+        *alone(), "sh", "-c", f'mount --bind "$3" /proc/meminfo || exit 99\n{INSTALL}',
+        "sh", zip_file, place.folder, meminfo,
     )  # fmt: skip
     assert done.code == 14, done.text
     assert "65536 KiB" in done.text
@@ -171,9 +173,7 @@ def test_upgrade_only_and_rollback(zip_file: Path, variant: Variant, place: Plac
         assert call(place.vedette, "version").code == 0
 
 
-def test_rolling_back_to_what_does_not_take_the_configuration(
-    zip_file: Path, variant: Variant, place: Place
-) -> None:
+def test_rolling_back_to_what_does_not_take_the_configuration(zip_file: Path, variant: Variant, place: Place) -> None:
     """A configuration that only the newer release takes keeps it: the older one is asked first."""
     old = b"#!/bin/sh\n[ \"$1\" != check ] || { grep -q new $3 && echo 'new is unknown' && exit 2; }; exit 0\n"
     assert place.install(variant("older", {"bin/vedette": old})).code == 0

@@ -13,7 +13,6 @@ import pytest
 
 from tests.install.conftest import ROOT, Place, Variant, call
 from vedette import __version__, config
-from vedette.region.sign import keygen, load_key, public_text
 
 pytestmark = pytest.mark.install
 

@@ -78,9 +78,10 @@ def _compact_early(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
     if request.param == "slides":
         for module in (slides, measure):
             monkeypatch.setattr(module, "MIN_SLIDE", 0)
+        monkeypatch.setattr(measure, "MIN_LINKS", 0)
     if request.param == "few":
         monkeypatch.setattr(packed, "MAX", 3)
-    monkeypatch.setattr(packed, "room", lambda least, entries: entries + 1)
+    monkeypatch.setattr(packed, "room", lambda least, entries: min(entries + 1, packed.MAX))
     monkeypatch.setattr(windows, "MIN_LIMIT", 1)
     monkeypatch.setattr(Window, "limit", property(lambda self: 1, lambda self, value: None))
 

@@ -14,7 +14,7 @@ from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Graph, Item
 from vedette.state.recency import Recency
-from vedette.state.windows import Window, meta
+from vedette.state.windows import HELD, Window, meta
 
 
 @given(st.lists(st.tuples(st.sampled_from(["touch", "touch", "least", "sweep", "drop", "fill"]), st.integers(0, 15))))
@@ -64,7 +64,7 @@ def test_packed(found: list[tuple[int, int, int, int, bool]]) -> None:
     assert value is not None
     assert packed.unpacked(value, 0).pack() == window.pack()
     assert packed.newest(value) == window.time(len(window) - 1)
-    assert packed.holds(value) == window.held(len(window) - 1)
+    assert bool(value[packed.MARK] & HELD) == window.held(len(window) - 1)
 
 
 def test_what_cannot_be_packed() -> None:

@@ -89,7 +89,7 @@ _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u(017[fF]|212[aA])|[\x00-\x7f
 
 _ENTITY = re.compile(rb"&#(?:[xX]([0-9a-fA-F]{1,6})|([0-9]{1,7}));")
 
-NUMBER_GUARDS: tuple[bytes, ...] = (rb"[:,\[\s\x00\xbf]-?[0-9.]{1,16}e[-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
+NUMBER_GUARDS: tuple[bytes, ...] = (rb"[:,\[\s\x00\xbf]-?[0-9]+(?:\.[0-9]+)?e[-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
 """An event that holds one is a candidate of every rule with a literal made of digits: it may hold a number that
 Python does not print as it is written. Such a number is one of JSON, so behind one of these characters, or it is all of
 an event (``BARE_NUMBER``): then the first guard stands for that."""

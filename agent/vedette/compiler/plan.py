@@ -14,12 +14,13 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import msgpack
 
-from vedette.compiler import relation
-from vedette.compiler.ir import Expr, Op, Predicate, Refusal, Rule, dump, load, tests
+from vedette.compiler import limits, relation
+from vedette.compiler.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.compiler.literals import Cost, Measured, choose, guess
 from vedette.compiler.relation import Correlation, suppress_of
 from vedette.event import LogSource
@@ -43,7 +44,7 @@ class Plan:
     correlations: tuple[Correlation, ...] = ()
     further: tuple[frozenset[bytes] | None, ...] = ()
     names: str = ""
-    """``names.digest()`` of the decoders for which literals were chosen; ``fitted`` chooses for others."""
+    """What the decoders for which literals were chosen say of its fields (``_names``); ``fitted``: for others."""
 
     @cached_property
     def digest(self) -> str:
@@ -108,6 +109,8 @@ class Plan:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
             predicates, rules, literals, refused, correlations, further, made_for = parts
             _all(str, [made_for])
+            if len(rules) + len(correlations) > limits.MAX_RULES:
+                raise ValueError(f"more than {limits.MAX_RULES} rules")
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
@@ -118,6 +121,7 @@ class Plan:
                 made_for,
             )
             relation.ordered(plan.correlations)
+            limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
@@ -129,7 +133,7 @@ class Plan:
 
     def fitted(self) -> Plan:
         """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
-        if self.names == names.digest():
+        if self.names == _names(self.predicates):
             return self
         return build(self.rules, self.predicates, self.refused, guess, self.correlations)
 
@@ -146,7 +150,12 @@ def build(
     chosen = [choose(rule.expr, predicates, cost) for rule in rules]
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
     further = further if any(further) else ()
-    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, names.digest())
+    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates))
+
+
+def _names(predicates: Iterable[Predicate]) -> str:
+    pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
+    return names.digest(chain.from_iterable(pairs))
 
 
 def _suppressed(rule: Rule | Correlation) -> list[Any]:

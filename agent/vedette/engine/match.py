@@ -32,8 +32,8 @@ from vedette.engine.join import Joined, Joiner
 from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.event import Chunk, Frame, LogSource, Source
 from vedette.inputs.aliases import ALIASES
-from vedette.inputs.codecs import KINDS
-from vedette.inputs.decode import Record, possible_source, record
+from vedette.inputs.codecs import CODECS, KINDS
+from vedette.inputs.decode import Record, possible_source
 from vedette.inputs.formats.base import NOWHERE
 from vedette.inputs.syslog import timeless
 
@@ -247,14 +247,8 @@ class Engine:
 
     @staticmethod
     def _record(chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:
-        return record(
-            raw,
-            chunk.codec,
-            origin=chunk.origin(start),
-            received_at=chunk.received_at,
-            zone=context.zone,
-            logsource=context.logsource,
-        )
+        origin, zone, logsource = chunk.origin(start), context.zone, context.logsource
+        return Record(raw, CODECS[chunk.codec], origin, chunk.received_at, zone, logsource, None)
 
     def _view_of(self, codec: str, context: Context) -> tuple[Part, _Scopes]:
         self._context, self._codec = context, codec
@@ -366,8 +360,14 @@ class Engine:
         aside, self._aside = self._aside, []
         return aside
 
+    def release(self) -> None:
+        """Ask the rules in quarantine again, as if nothing had been."""
+        self._set_quarantined(frozenset())
+        for counts in (self.tally.undecided, self.tally.skipped, self.tally.reasons):
+            counts.clear()
+
     def quarantine(self, digests: Collection[str]) -> None:
-        """Ask the rules of these meanings no more: they were in quarantine under the plan before."""
+        """Ask the rules of these meanings no more: they were in quarantine before."""
         self._set_quarantined(
             self.quarantined | {i for i, rule in enumerate(self.plan.rules) if rule.digest in digests}
         )

@@ -111,7 +111,8 @@ class Burst:
             header.name, header.namelen = ctypes.addressof(names) + i * self._name, self._name
         self._lengths = memoryview(self._headers).cast("B").cast("I")[_MMsgHdr.length.offset // 4 :: _WORDS]
         self._starts = [i * _STRIDE for i in range(SLOTS)]
-        self._call = ctypes.CDLL(None, use_errno=True).recvmmsg
+        # Not CDLL, which lets another thread run meanwhile: a call takes 40 µs, and getting back may take far longer.
+        self._call = ctypes.PyDLL(None, use_errno=True).recvmmsg
         self._call.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
         self._address = ctypes.addressof(self._headers)
         self._limit = SLOTS

@@ -23,7 +23,7 @@ from vedette.inputs.bursts import Received, Receiver, receiver
 from vedette.inputs.framing import Run
 from vedette.report import Counters, Dropped
 
-READ_SECONDS = 0.002
+READ_SECONDS = 0.004
 """Longest stretch of reading before the event loop gets its turn, but for the burst under way."""
 CHUNK_EVENTS = 65535
 """Events, and so origins, of a chunk at most."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,9 +19,9 @@ from typing import Any
 from vedette.inputs import decode
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.formats import eventlog
-from vedette.inputs.provenance import SYNTHETIC, is_synthetic
+from vedette.inputs.provenance import is_synthetic, provenance
 
-_DOORS = ("listen", "tail", "subscribe", "files", "framing", "datagrams", "deliver", "batches")
+_DOORS = ("accept", "bursts", "listen", "tail", "subscribe", "files", "framing", "datagrams", "deliver", "batches")
 _OTHERS = frozenset({"aliases", "names", "provenance", "entities", "formats.eventlog", *_DOORS})
 """Modules that give no field a name, or whose names ``stands_as`` knows."""
 
@@ -76,13 +76,6 @@ def _invented() -> frozenset[str]:
     return frozenset(word for word in found if len(word) <= 128)
 
 
-@cache
-def digest() -> str:
-    """Of all that ``stands_as`` tells: a name may stand otherwise under the decoders of another version."""
-    told = repr((sorted(_invented()), sorted(ALIASES.items()), sorted(eventlog.AS_SYSMON.items()), sorted(SYNTHETIC)))
-    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
 @lru_cache(maxsize=65536)
 def stands_as(field: str) -> frozenset[str] | None:
     """The names of which one is in the raw bytes of every event that has ``field``; None when that cannot be said.
@@ -95,3 +88,9 @@ def stands_as(field: str) -> frozenset[str] | None:
     if not field or any(is_synthetic(name) or name in made for name in names):
         return None
     return frozenset(names)
+
+
+def digest(fields: Iterable[str]) -> str:
+    """Of what ``stands_as`` tells of ``fields``: it may be something else under the decoders of another version."""
+    told = [(field, sorted(stands_as(field) or ()), provenance(field).value) for field in sorted(set(fields))]
+    return hashlib.blake2b(repr(told).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

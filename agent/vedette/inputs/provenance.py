@@ -31,14 +31,14 @@ class Provenance(enum.Enum):
     """Perhaps not at all."""
 
 
-SYNTHETIC = frozenset({"topic", "topic_levels", "peer", "priority", "facility", "severity", "version", "SYSCALL"})
+_SYNTHETIC = frozenset({"topic", "topic_levels", "peer", "priority", "facility", "severity", "version", "SYSCALL"})
 _PLAIN_CODECS = frozenset({"text", "access", "apache_error", "nginx_error", "leef"})
 
 
 def is_synthetic(field: str) -> bool:
     """Whether the agent makes this field."""
     head = field.partition(".")[0]
-    return head in SYNTHETIC or head.startswith("topic_level_")
+    return head in _SYNTHETIC or head.startswith("topic_level_")
 
 
 @lru_cache(maxsize=65536)

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from vedette.config import MqttSettings
-from vedette.console import fail, pipeline_options, safe
+from vedette.console import fail, json_line, pipeline_options, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.region.enroll import DAYS, ROLES, Region
@@ -250,8 +250,8 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
 
     Example: vedette region publish starter-1.vbundle --broker mqtt://region:1883 --fleet plants
     """
-    from vedette.app import configure_logging
     from vedette.config import LogSettings
+    from vedette.logs import configure_logging
     from vedette.region.publish import publish as publish_bundle
 
     configure_logging(LogSettings(level="warning"))
@@ -279,8 +279,8 @@ def land(folder: Path, client_id: str, group: str, seconds: float, rows: int, **
 
     Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
     """
-    from vedette.app import configure_logging
     from vedette.config import LogSettings
+    from vedette.logs import configure_logging
     from vedette.region.land import LandingSettings
     from vedette.region.land import land as run_landing
 
@@ -298,3 +298,41 @@ def land(folder: Path, client_id: str, group: str, seconds: float, rows: int, **
         asyncio.run(main())
     except (OSError, ValueError) as error:
         fail(error)
+
+
+@region.command()
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="The landing folder.")
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1), help="How far back to look.")
+@click.option("--settle", default=900.0, show_default=True, help="Seconds for which a gap may be on its way.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per agent and numbering.")
+def status(folder: Path, days: int, settle: float, as_json: bool) -> None:
+    """Show what the landing has of each agent's alerts: the numbers that came, and those that are missing.
+
+    Exit code 1 when alerts are missing.
+
+    Example: vedette region status --folder /srv/landing
+    """
+    from vedette.region.gaps import find
+
+    try:
+        found = find(folder, time.time_ns() // 1000, days=days, settle=settle)
+    except ModuleNotFoundError as error:
+        fail(f"region status reads Parquet ({error}): pip install 'vedette[region]'")
+    except (OSError, ValueError) as error:
+        fail(error)
+    if not as_json:
+        click.echo(f"{'fleet':<12}{'agent':<20}{'state':<12}{'seqs':<18}{'landed':>9}{'on its way':>12}{'missing':>9}")
+    for one in found:
+        if as_json:
+            click.echo(json_line(one._asdict()))
+            continue
+        seqs = f"{one.first}-{one.last}"
+        told = f"{one.fleet:<12}{one.agent_id:<20}{one.state:<12}{seqs:<18}"
+        click.echo(safe(f"{told}{one.landed:>9}{one.on_the_way:>12}{one.missing:>9}"))
+        for first, last in one.gaps:
+            click.echo(f"    gap {first}-{last}")
+        if one.unlanded:
+            click.echo(f"    {one.unlanded} after {one.last} left the agent's outbox and did not land")
+    if not found:
+        click.echo(f"no alerts in the last {days} days", err=True)
+    raise SystemExit(1 if any(one.missing for one in found) else 0)

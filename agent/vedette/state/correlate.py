@@ -16,6 +16,9 @@ group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prom
 ``MAX_TAIL`` events within the lateness is compacted regardless, and a match that arrives out of order looks at
 ``MAX_AFTER`` later ones: in such a flood the condition has held long since, or (values, chains) may be found late.
 
+**Failures.** A correlation that raises loses the group it raised on, no other, and is told in ``failures``; after
+``MUTED_AFTER`` times it is muted: what its rules match means nothing to it any more.
+
 **State** is keyed by the digest of the correlation with its rules, and by the group: it outlives a plan under which
 that digest is the same. ``delta`` and ``restore`` carry it over a restart: what follows is as if there had been none.
 """
@@ -23,8 +26,8 @@ that digest is the same. ``delta`` and ``restore`` carry it over a restart: what
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from vedette.compiler.relation import Correlation, Kind
 from vedette.state import packed
@@ -33,8 +36,9 @@ from vedette.state.decide import Occurrence, arrived, ending, passed
 from vedette.state.firing import Firing, firing_of
 from vedette.state.graph import Graph, Item, Node, seen_by
 from vedette.state.groups import Groups
-from vedette.state.packed import FULL, appended
-from vedette.state.windows import Window, meta
+from vedette.state.packed import ENTRY_BYTES, FULL, MARK, appended, goes_on
+from vedette.state.windows import ENTRY_BYTES as WINDOW_ENTRY_BYTES
+from vedette.state.windows import HELD, Window
 
 MAX_ENTRIES = 100_000
 CUT = 256
@@ -44,8 +48,20 @@ CHECK_EVERY = 1_000_000
 """Microseconds of receipts between two looks at silent sources and groups that have expired."""
 SWEEP = 1000
 """Groups looked at in one of them, about."""
+MUTED_AFTER = 10
+MAX_FAILURES = 1000
+"""Told at a time; beyond, they only count for their correlation."""
 
 _FOREVER = 1 << 62
+
+
+class Failure(NamedTuple):
+    """A correlation raised for the ``times``-th time; ``muted``: that was once too often."""
+
+    correlation: Correlation
+    reason: str
+    times: int
+    muted: bool
 
 
 class Correlator:
@@ -65,6 +81,9 @@ class Correlator:
         self._alone: dict[int, tuple[int, ...]] = {}
         """One tuple a source, shared by the windows that it alone is in."""
         self._fired: list[Firing] = []
+        self._failures: list[Failure] = []
+        self._torn = False
+        """A group was left in the middle of a change: what is known of all is to be counted again."""
         self._checked = 0
 
     # --- matches in
@@ -75,13 +94,16 @@ class Correlator:
             self._settle(source)  # first: what it was waiting for may be of interest to what comes now
         for number, (node, slot, values, value, carried) in enumerate(items, 1):
             key = node.tag + (values[0].encode() if node.single else node.text(values))
-            if node.packs:
-                self._count(node, key, slot, values, source, time, offset, length)
-                continue
-            # An event that matches several rules of a sequence is looked at when all its matches are in.
-            last = node.plain or all(x.node is not node or x.values != values for x in items[number:])
-            alone = self._alone.get(source) or self._only(source)
-            self._add(node, key, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+            try:
+                if node.packs:
+                    self._count(node, key, slot, values, source, time, offset, length)
+                    continue
+                # An event that matches several rules of a sequence is looked at when all its matches are in.
+                last = node.plain or all(x.node is not node or x.values != values for x in items[number:])
+                alone = self._alone.get(source) or self._only(source)
+                self._add(node, key, slot, values, value, carried, alone, time, offset, length, node.own, look=last)
+            except Exception as error:  # the others take the event in
+                self._fail(node, key, error)
         if self.groups.bytes > self.max_bytes:
             self._evict()
         fired = self._fired
@@ -123,6 +145,9 @@ class Correlator:
         return self._drain()
 
     def _drain(self) -> list[Firing]:
+        if self._torn:
+            self._torn, self.groups.bytes = False, sum(map(self.groups.size, self.groups.table))
+            self.groups.recency.fill(self.groups.table)
         self._evict()
         fired, self._fired = self._fired, []
         return fired
@@ -145,9 +170,10 @@ class Correlator:
         return min(marks, default=_FOREVER)
 
     def _count(
-        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int, length: int
-    ) -> None:
-        """``_add`` for a group of bytes, at whose end the match belongs; all else goes there."""
+        self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int,
+        length: int,
+    ) -> None:  # fmt: skip
+        """``_add`` for a group that may be bytes, at whose end the match belongs; all else goes there."""
         groups = self.groups
         group = groups.table.get(key)
         if group is None:
@@ -156,7 +182,7 @@ class Correlator:
                 groups.put(node, key, begun, offset)
                 node.dirty[key] = begun
                 return
-        elif type(group) is bytes:
+        elif isinstance(group, bytes):
             least, span = node.least, node.c.span
             now = appended(group, source, time, offset, slot, length, least, span)
             if now is FULL:
@@ -166,11 +192,18 @@ class Correlator:
             if now:
                 groups.table[key] = node.dirty[key] = now
                 if now is not group:
-                    groups.bytes += packed.ENTRY_BYTES
-                    if packed.holds(now) and (not (again := packed.goes_on(now, span)) or node.parents):
+                    groups.bytes += ENTRY_BYTES
+                    if now[MARK] & HELD and (not (again := goes_on(now, span)) or node.parents):
                         window = packed.unpacked(now, 0)
                         self._occurs(node, window, values, [ending(node.c, window, len(window) - 1, not again)])
                 return
+        elif 0 < len(group.entries) < 3 * group.limit and time > group.entries[-3] and group.sources == (source,):
+            at = group.insert(time, offset, length << 16 | slot << 8, None, None)
+            groups.bytes += WINDOW_ENTRY_BYTES
+            node.dirty[key] = group
+            if found := arrived(node, group, at):
+                self._occurs(node, group, values, found)
+            return
         alone = self._alone.get(source) or self._only(source)
         self._add(node, key, slot, values, None, None, alone, time, offset, length, node.own)
         groups.repack(node, key)
@@ -202,7 +235,7 @@ class Correlator:
         if late and not node.c.slots[slot].correlation:
             node.late += 1
         else:
-            at = window.insert(time, offset, meta(slot, length), value, carried)
+            at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
             if node.prompt:
                 if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
                     self._occurs(node, window, values, arrived(node, window, at))
@@ -227,6 +260,29 @@ class Correlator:
     def _forget(self, key: bytes) -> None:
         self.groups.forget(key)
         self._scheduled.pop(key, None)
+
+    def _fail(self, node: Node, key: bytes, error: Exception) -> None:
+        """A group of ``node`` is forgotten, since it would raise again."""
+        if key in self.groups.table:
+            self._forget(key)
+        self._torn = True
+        node.failed += 1
+        muted = node.muted = node.failed >= MUTED_AFTER
+        if len(self._failures) < MAX_FAILURES:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            self._failures.append(Failure(node.c, reason, node.failed, muted))
+
+    def failures(self) -> list[Failure]:
+        """What has raised since the last call."""
+        failures, self._failures = self._failures, []
+        return failures
+
+    def mute(self, ids: Collection[str]) -> None:
+        """Mute these correlations, and no others."""
+        for node in self.nodes:
+            node.muted = node.c.id in ids
+            if not node.muted:
+                node.failed = 0
 
     def _expire(self) -> None:
         """Forget groups in which no window can hold anything any more; a few at a time."""
@@ -272,7 +328,10 @@ class Correlator:
                 heapq.heappush(self._due.setdefault(slowest, []), (due, depth, key))
                 continue
             del self._scheduled[key]
-            self._decide(key, due + 1)
+            try:
+                self._decide(key, due + 1)
+            except Exception as error:
+                self._fail(self.groups.node(key), key, error)
         if not heap:
             self._due.pop(source, None)
 
@@ -300,8 +359,11 @@ class Correlator:
             for above, slot in node.parents:
                 offset, length = window.offset(at), window.length(at)
                 for group, value, carried in seen_by(node, above, slot, window, values, start, stop):
-                    key = above.tag + above.text(group)
-                    self._add(above, key, slot, group, value, carried, window.sources, time, offset, length, (slot,))
+                    key, place = above.tag + above.text(group), (time, offset, length, (slot,))
+                    try:
+                        self._add(above, key, slot, group, value, carried, window.sources, *place)
+                    except Exception as error:
+                        self._fail(above, key, error)
 
     # --- state
 

@@ -12,11 +12,10 @@ it costs to measure one stretch (``measure.py``): of ``event_count`` one compari
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vedette.compiler.relation import Clause, Correlation, Kind
-from vedette.state.measure import counted, distinct, metric
-from vedette.state.slides import Links
+from vedette.state.measure import chained, counted, distinct, metric
 from vedette.state.windows import HELD, Window
 
 if TYPE_CHECKING:
@@ -46,7 +45,9 @@ def arrived(node: Node, window: Window, at: int) -> Sequence[Occurrence]:
         return ()
     time = entries[last]
     known = at > 0 and entries[last - 1] & HELD and time - entries[last - 3] <= span
-    window.hold(at)
+    entries[last + 2] |= HELD
+    if at < window.clean:
+        window.clean = at
     if known and not node.parents:
         return ()
     return (Occurrence(at, time, window.since(time - span), at + 1, not known),)
@@ -54,12 +55,10 @@ def arrived(node: Node, window: Window, at: int) -> Sequence[Occurrence]:
 
 def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
     c, n = node.c, len(window)
-    end = window.time(at) + c.span
+    end, stop = window.time(at) + c.span, _reach(node, window, at)
     new: list[tuple[int, int]] = []
     first, i = window.begins(at), at
-    for _ in range(MAX_AFTER):
-        if i >= n or window.time(i) > end:
-            break
+    while i < stop and window.time(i) <= end:
         last = window.ends(i)
         if first < at <= last and window.held(first):
             window.hold(at)  # another match of an event at which it held already
@@ -79,6 +78,21 @@ def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
         found += [ending(c, window, new[i][1], i == begin and not known) for i in range(begin, done + 1)]
         begin = done + 1
     return found
+
+
+def _reach(node: Node, window: Window, at: int) -> int:
+    """The first entry after ``at`` whose window, and those of all after it, say the same as without ``at``."""
+    stop = min(len(window), at + MAX_AFTER)
+    if node.c.kind is Kind.EVENT_COUNT:
+        return min(stop, at + max(node.least, 1))
+    things: Sequence[Any] = ()
+    if node.c.kind is Kind.TEMPORAL:
+        things = window.slots(at, stop)
+    elif node.c.kind is Kind.VALUE_COUNT:
+        things = window.values[at:stop] if window.values is not None else [None]
+        if things[0] is None:
+            return at + 1
+    return next((at + i for i in range(1, len(things)) if things[i] == things[0]), stop)
 
 
 def _between(new: list[tuple[int, int]], i: int) -> tuple[int, int]:
@@ -155,9 +169,7 @@ def holds(node: Node, window: Window, i: int) -> bool:
     if i + 1 - start < node.needs:
         return False
     if node.tracks:
-        if window.links is None:
-            window.links = Links(node.tracks)
-        return window.links.holds(window, start, i + 1)
+        return chained(node, window, start, i + 1)
     if c.clauses:
         here = counted(c, window, start, i + 1)
         return any(all(slot in here for slot in clause.wanted) for clause in c.clauses)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from vedette.compiler.ir import as_shown
-from vedette.compiler.relation import NUMERIC, Correlation
+from vedette.compiler.relation import NUMERIC, Correlation, Kind
 from vedette.state.graph import key_of, scalar
 from vedette.state.measure import metric
 from vedette.state.windows import Window
@@ -43,7 +43,10 @@ class Firing:
 
 
 def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, start: int, stop: int) -> Firing:
-    measured = None if c.clauses else metric(c, window, start, stop)
+    if c.kind is Kind.TEMPORAL_ORDERED and c.prompt and not c.clauses and c.least == len(c.slots):
+        measured: int | float | None = c.least  # there are no more
+    else:
+        measured = None if c.clauses else metric(c, window, start, stop)
     events: Sequence[int] = range(start, stop)
     newest = {0: stop - 1}
     if len(c.slots) > 1:

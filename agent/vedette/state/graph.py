@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from vedette.compiler.ir import as_shown, fold, leaves
 from vedette.compiler.relation import NUMERIC, Correlation, Kind, ordered
 from vedette.inputs.decode import ABSENT, Record
-from vedette.state.slides import SLIDE_BYTES
+from vedette.state.slides import SLIDE_BYTES, Links
 from vedette.state.windows import Window, number_of
 
 _ENTRIES = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
@@ -63,6 +63,8 @@ class Node:
                 self.tracks = [clause.wanted for clause in correlation.clauses]
             elif self.least == len(correlation.slots):
                 self.tracks = [range(self.least)]
+        self.links: Links | None = None
+        """For stretches that are looked at anew."""
         self.share = SLIDE_BYTES.get(correlation.kind, 0)
         self.single = len(correlation.group_by) == 1
         self.packs = False
@@ -70,6 +72,10 @@ class Node:
         self.dirty: dict[bytes, Window | bytes | None] = {}
         """Its groups that have changed since they were last written; None: that one is gone."""
         self.fired = self.late = self.ungrouped = self.groups = 0
+        self.failed = 0
+        """Times that it raised."""
+        self.muted = False
+        """In quarantine: matches mean nothing to it."""
 
     def text(self, values: tuple[str, ...]) -> bytes:
         """A group's values as one text; ``values_of`` is the inverse."""
@@ -139,6 +145,8 @@ class Graph:
         """What a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
         items = []
         for node, i in self._feeds.get(rule_id, ()):
+            if node.muted:
+                continue
             c, slot = node.c, node.c.slots[i]
             values = tuple(key_of(scalar(event.get(slot.field(name)))) for name in c.group_by)
             if None in values:

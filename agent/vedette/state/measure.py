@@ -2,17 +2,33 @@
 
 A stretch of fewer than ``MIN_SLIDE`` entries is looked at anew each time; of a longer one a slide (``slides.py``) is
 moved there from the stretch that was asked for last, so that each of a window's entries is looked at twice in all, not
-once for every other. The longest chain of a ``temporal_ordered`` that asks for a part of its rules only is the
-exception: each of its stretches is looked at whole, entries times rules.
+once for every other.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from vedette.compiler.relation import Correlation, Kind
-from vedette.state.slides import MIN_SLIDE, Distinct, Number, Ranked, Slide, Slots, Sum, at_rank, total
+from vedette.state.slides import (
+    MIN_LINKS,
+    MIN_SLIDE,
+    Distinct,
+    Links,
+    Longest,
+    Number,
+    Ranked,
+    Slide,
+    Slots,
+    Sum,
+    at_rank,
+    total,
+)
 from vedette.state.windows import Window
+
+if TYPE_CHECKING:
+    from vedette.state.graph import Node
 
 MAX_SLIDES = 2
 """Of one window: at its end, and at where late events come in."""
@@ -107,16 +123,23 @@ def percentile(values: list[Number], percent: float) -> Number:
 
 def longest_chain(c: Correlation, window: Window, start: int, stop: int) -> int:
     """How many slots can be picked in ascending order, each from a later event than the one before."""
-    best = [0] * (len(c.slots) + 1)
-    """By slot, plus one: the longest chain that ends at this slot or a lower one."""
-    i = start
-    while i < stop:
-        offset, reached = window.offset(i), []
-        while i < stop and window.offset(i) == offset:  # one event is one link at most
-            slot = window.slot(i)
-            reached.append((slot, best[slot] + 1))
-            i += 1
-        for slot, size in reached:
-            for higher in range(slot + 1, len(best)):
-                best[higher] = max(best[higher], size)
-    return best[-1]
+    links = window.links
+    if links is None and stop - start >= MIN_LINKS:
+        links = window.links = Longest(len(c.slots))
+    if not isinstance(links, Longest):
+        links = Longest(len(c.slots))
+    return links.measure(window, start, stop)
+
+
+def chained(node: Node, window: Window, start: int, stop: int) -> bool:
+    """True when one of the node's ``tracks`` lies in the stretch."""
+    links = window.links
+    if links is None:
+        if stop - start >= MIN_LINKS:
+            links = window.links = Links(node.tracks)
+        else:
+            if node.links is None:
+                node.links = Links(node.tracks)
+            links = node.links
+            links.reset()
+    return links.measure(window, start, stop) > 0

@@ -36,13 +36,15 @@ SPARE = 4
 """Entries beyond those that the condition asks for, after which to compact first."""
 PACKED_BYTES = 144
 """What a group takes besides the bytes of its key and of its value: two objects, their places in the tables."""
+MARK = -8
+"""Index of the byte with ``HELD`` of the last entry."""
 FULL = b""
 """In place of a group that is to be compacted first."""
 assert MAX_SLOTS <= 1 << 6
 
 
 def room(least: int, entries: int) -> int:
-    """At how many entries to compact when there are ``entries``."""
+    """At how many entries to compact when there are ``entries``; with so many, there is no room for one more."""
     return min(max(least + SPARE, entries + entries // 2 + 1), MAX)
 
 
@@ -68,7 +70,7 @@ def appended(
     n = size - 14 >> 4
     if n >= limit:
         return FULL
-    if known != source or n >= MAX or length >= MAX_LENGTH or not -MAX_REACH <= reach < MAX_REACH:
+    if known != source or length >= MAX_LENGTH or not -MAX_REACH <= reach < MAX_REACH:
         return None
     back = size - 16 * (least - 1)
     if back < 14 or _time(value, back)[0] < time - span:
@@ -76,15 +78,10 @@ def appended(
     return value + _pack_entry(time, reach << 23 | length << 7 | slot << 1 | HELD)
 
 
-def holds(value: bytes) -> bool:
-    """True when the condition holds at the last entry."""
-    return bool(value[-8] & HELD)
-
-
 def goes_on(value: bytes, span: int) -> bool:
     """True when it held at the entry before the last, too, and that is near enough to be of the same run."""
     size = len(value)
-    if size < HEAD_BYTES + 2 * ENTRY_BYTES or not value[-24] & HELD:
+    if size < HEAD_BYTES + 2 * ENTRY_BYTES or not value[MARK - ENTRY_BYTES] & HELD:
         return False
     return int(_time(value, size - 16)[0]) - int(_time(value, size - 32)[0]) <= span
 

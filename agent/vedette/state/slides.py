@@ -10,6 +10,7 @@ the same entries give when looked at anew.
 ``Distinct``          how often each value occurs
 ``Slots``             how often each slot occurs
 ``Links``             for chains: when the latest chain began that has come as far as each of its links
+``Longest``           the same for chains of any slots in ascending order: rules times rules for each entry
 ====================  ==============================================================================================
 """
 
@@ -29,7 +30,9 @@ Number = int | float
 
 MIN_SLIDE = 32
 """Entries below which a stretch is looked at anew each time."""
-SLIDE_BYTES = {Kind.VALUE_COUNT: 64, Kind.VALUE_MEDIAN: 8, Kind.VALUE_PERCENTILE: 8}
+MIN_LINKS = 16
+"""The same for chains."""
+SLIDE_BYTES = {Kind.VALUE_COUNT: 64, Kind.VALUE_MEDIAN: 8, Kind.VALUE_PERCENTILE: 8, Kind.TEMPORAL_ORDERED: 24}
 """Of memory that a slide takes for each entry."""
 
 _UNIT = 1074
@@ -224,9 +227,11 @@ class Slots(Distinct):
 
 
 class Links:
-    """``tracks``: the slots of each chain, in order. For windows that end at later and later entries.
+    """How far chains have come. ``tracks``: the slots of each chain, in order. For stretches of which each begins and
+    ends no earlier than the one before.
 
-    Neighbours of one offset are one event, and one link at most.
+    Of each link, the latest time at which a chain that has come as far began: a chain lies in a stretch when its last
+    link has one that is not before the stretch. Neighbours of one offset are one event, and one link at most.
     """
 
     __slots__ = ("event", "links", "reached", "stop", "undo")
@@ -248,8 +253,8 @@ class Links:
         for reached in self.reached:
             reached[:] = [_NEVER] * len(reached)
 
-    def holds(self, window: Window, start: int, stop: int) -> bool:
-        """True when a chain lies in the stretch."""
+    def measure(self, window: Window, start: int, stop: int) -> int:
+        """How many of the chains lie in the stretch."""
         if stop < self.stop or self.stop < start:
             self.reset()
             self.stop = start
@@ -264,24 +269,24 @@ class Links:
             after = self.stop + 1
             while after < stop and entries[3 * after + 1] == offset:
                 after += 1
-            self._link(window, begin, after)
+            self.undo = []
+            for reached, i, since in self._follows(window, begin, after):
+                if since > reached[i]:
+                    self.undo.append((reached, i, reached[i]))
+                    reached[i] = since
             self.event, self.stop = begin, after
         earliest = entries[3 * start]
-        return any(reached[-1] >= earliest for reached in self.reached)
+        return sum([reached[-1] >= earliest for reached in self.reached])
 
-    def _link(self, window: Window, begin: int, after: int) -> None:
-        """Take in one event: all its links follow on what was before it."""
-        new = []
+    def _follows(self, window: Window, begin: int, after: int) -> list[tuple[list[int], int, int]]:
+        """Where the entries of one event come in: all follow on what was before it."""
+        found = []
         for n in range(begin, after):
             for reached, i in self.links.get(window.slot(n), ()):
                 since = reached[i - 1] if i else window.time(n)
                 if since > reached[i]:
-                    new.append((reached, i, since))
-        self.undo = []
-        for reached, i, since in new:
-            if since > reached[i]:
-                self.undo.append((reached, i, reached[i]))
-                reached[i] = since
+                    found.append((reached, i, since))
+        return found
 
     def inserted(self, window: Window, i: int) -> None:
         """See ``Slide``."""
@@ -295,6 +300,25 @@ class Links:
         else:
             self.stop -= n
             self.event -= n
+
+
+class Longest(Links):
+    """Chains of any of ``slots`` slots in ascending order: ``measure`` gives how many the longest has."""
+
+    __slots__ = ()
+
+    def __init__(self, slots: int) -> None:
+        super().__init__([range(slots)] * slots)
+        """Of chains of 1, 2, … links, by slot: those that end there or at a lower one."""
+
+    def _follows(self, window: Window, begin: int, after: int) -> list[tuple[list[int], int, int]]:
+        found = []
+        for n in range(begin, after):
+            slot, since = window.slot(n), window.time(n)
+            for reached in self.reached:
+                found += [(reached, i, since) for i in range(slot, len(reached)) if since > reached[i]]
+                since = reached[slot - 1] if slot else _NEVER
+        return found
 
 
 def total(values: Sequence[Number]) -> Number:
