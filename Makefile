@@ -32,6 +32,7 @@ lint: $(STAMP)
 	$(BIN)/mypy -p spark_jobs
 
 test: setup lint
+	@sh tools/packages.sh tests
 	$(BIN)/pytest -q --durations 15 tests
 
 test-crash: setup
@@ -61,7 +62,8 @@ dist: $(STAMP)
 
 # Boots Debian in containers (systemd-nspawn) with 1 core and 1 GB and lives through an installation's life there.
 test-install: setup
-	$(BIN)/pytest -q -rs -m "install or boot" tests/install
+	@sh tools/packages.sh tests
+	VEDETTE_BOOT=all $(BIN)/pytest -q -rs -m "install or boot" tests/install
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -64,7 +64,8 @@ PLATFORMS = {
 }
 """Of wheels: what runs with the oldest C library; the release's own is 2.36."""
 NOT_ON_THE_EDGE = ("region", "__pycache__", "py.typed")
-UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include")
+UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "rich/markdown.py", "rich/syntax.py",
+          "rich/__main__.py", "prometheus_client/twisted", "prometheus_client/django")  # fmt: skip
 """In wheels."""
 NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",), "pygments": ("pygments",),
                "markdown-it-py": ("markdown_it",), "mdurl": ("mdurl",)}  # fmt: skip

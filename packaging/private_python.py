@@ -28,10 +28,14 @@ LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 _RESERVED = 1024
 """Bytes kept in the interpreter for the path of its loader."""
 _UNUSED = (
-    "config-*", "cgi.py", "cgitb.py", "chunk.py", "distutils", "doctest.py", "ensurepip", "ftplib.py", "idlelib",
-    "imaplib.py", "lib2to3", "mailbox.py", "mailcap.py", "multiprocessing", "nntplib.py", "pdb.py", "pickletools.py",
-    "poplib.py", "pydoc.py", "pydoc_data", "site-packages", "smtplib.py", "sqlite3", "telnetlib.py", "test", "tkinter",
-    "turtle.py", "turtledemo", "unittest", "venv", "xmlrpc", "__phello__",
+    "_pydecimal.py", "_pyio.py", "aifc.py", "antigravity.py", "asynchat.py", "asyncore.py", "cProfile.py", "cgi.py",
+    "cgitb.py", "chunk.py", "config-*", "crypt.py", "ctypes/macholib", "curses", "dbm", "distutils", "doctest.py",
+    "ensurepip", "ftplib.py", "idlelib", "imaplib.py", "imghdr.py", "lib2to3", "mailbox.py",
+    "mailcap.py", "modulefinder.py", "msilib", "multiprocessing", "nntplib.py", "optparse.py", "pdb.py",
+    "pickletools.py", "pipes.py", "poplib.py", "profile.py", "pstats.py", "pyclbr.py", "pydoc.py", "pydoc_data",
+    "site-packages", "smtpd.py", "smtplib.py", "sndhdr.py", "sqlite3", "sunau.py", "symtable.py",
+    "tabnanny.py", "telnetlib.py", "test", "this.py", "tkinter", "trace.py", "turtle.py", "turtledemo",
+    "unittest", "venv", "wave.py", "webbrowser.py", "xdrlib.py", "xmlrpc", "zipapp.py", "__phello__",
     *(f"lib-dynload/{name}.*" for name in (
         "_codecs_*", "_crypt", "_ctypes_test", "_curses", "_curses_panel", "_dbm", "_multibytecodec",
         "_multiprocessing", "_posixshmem", "_sqlite3", "_test*", "_tkinter", "_xx*", "audioop", "nis", "ossaudiodev",

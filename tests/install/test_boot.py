@@ -86,6 +86,17 @@ def test_installed_within_seconds(host: Host, zip_file: Path) -> None:
     assert "is-enabled" not in host.run("systemctl", "is-enabled", "vedette", "vedette-udp.socket").text
 
 
+def test_every_line_of_the_units_is_understood(host: Host) -> None:
+    """This host's systemd finds nothing to say about the units, and bounds are in force."""
+    said = host.run("systemd-analyze", "verify", "/etc/systemd/system/vedette.service").text
+    assert "vedette" not in said, said
+    journal = host.run("journalctl", "-b", "--no-pager").text
+    assert not [line for line in journal.splitlines() if "vedette" in line and "nknown" in line], journal
+    limit = host.show("MemoryMax") or host.show("MemoryLimit")
+    assert int(limit) == 1 << 30
+    assert host.show("CPUQuotaPerSecUSec") == "1s"
+
+
 @pytest.mark.parametrize("transport", ["--udp", "--tcp"])
 def test_syslog_becomes_an_alert(host: Host, transport: str) -> None:
     """The host's own logger in, an alert out, through the sockets that systemd opened."""

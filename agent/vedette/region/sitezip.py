@@ -91,6 +91,8 @@ def configuration(template: str, site: Site) -> str:
 
 def _files(template: str, site: Site) -> dict[str, bytes]:
     missing = [name for name in _NEEDED if not (site.folder / name).is_file()]
+    if site.bundle is not None and not site.key:
+        raise ValueError("a bundle needs the public key that it is signed with: --key ed25519:BASE64")
     if missing:
         raise FileNotFoundError(
             f"{site.folder}: no {', '.join(missing)}: enroll {site.name} first (vedette region enroll)"
@@ -98,8 +100,6 @@ def _files(template: str, site: Site) -> dict[str, bytes]:
     files = {name: (site.folder / name).read_bytes() for name in _NEEDED[1:]}
     files["vedette.toml"] = configuration(template, site).encode()
     if site.bundle is not None:
-        if not site.key:
-            raise ValueError("a bundle needs the public key that it is signed with: --key ed25519:BASE64")
         files[BUNDLE] = site.bundle.read_bytes()
         verify(files[BUNDLE], [site.key], __version__)
     return files
