@@ -1,10 +1,10 @@
 """``python -m bench.sdcard``: what the agent writes to its disk for an event, at rates at which SD cards are worn out.
 
-For each rate and each ``raw_log.fsync`` an agent of its own gets syslog lines over TCP, one at a time, for ``--seconds``;
-all run side by side. Written is what the kernel says of the process (``write_bytes`` of ``/proc/PID/io``): whole pages,
-each time they are made dirty after they were written out; the file system's own journal comes on top. The folder must
-not be on a tmpfs, where nothing is written. Then the same lines, a frame each, go into a raw log in this process, which
-is sealed and packed: bytes of events for each byte of segments, before and after.
+For each rate and each ``raw_log.fsync`` an agent of its own gets syslog lines over TCP, one at a time, for
+``--seconds``; all run side by side. Written is what the kernel says of the process (``write_bytes`` of
+``/proc/PID/io``): whole pages, each time they are made dirty after they were written out; the file system's own journal
+comes on top. The folder must not be on a tmpfs, where nothing is written. Then the same lines, a frame each, go into a
+raw log in this process, which is sealed and packed: bytes of events for each byte of segments, before and after.
 
 ``--document`` puts the table into docs/reliability.md.
 """

@@ -21,8 +21,8 @@ DROP_INS = {
     "MemoryHigh": 231, "MemoryMax": 231, "MemoryDenyWriteExecute": 231, "RestrictRealtime": 231,
     "ProtectControlGroups": 232, "ProtectKernelModules": 232, "ProtectKernelTunables": 232, "RemoveIPC": 232,
     "RestrictNamespaces": 233, "LockPersonality": 235, "SystemCallFilter": 239, "SystemCallErrorNumber": 239,
-    "ProtectHostname": 242, "RestrictSUIDSGID": 242, "ProtectKernelLogs": 244, "ProtectClock": 245, "ProtectProc": 247,
-    "ProtectSystem": 232,
+    "PrivateMounts": 239, "ProtectHostname": 242, "RestrictSUIDSGID": 242, "ProtectKernelLogs": 244, "ProtectClock": 245,
+    "ProtectProc": 247, "ProtectSystem": 232,
 }  # fmt: skip
 """The version of systemd that brought a setting (its NEWS); of SystemCallFilter, the set @system-service; of
 ProtectSystem, ``strict``."""
@@ -51,7 +51,7 @@ def analyze(*arguments: str | Path) -> tuple[int, str]:
 def test_every_line_is_understood(tmp_path: Path, version: int) -> None:
     """`systemd-analyze verify` says nothing about any of the units, whatever drop-ins are there."""
     unit = units(tmp_path / "units", version)
-    for path in sorted(unit.parent.glob("vedette*.*et")) + [unit, unit.parent / "vedette-watch.service"]:
+    for path in [*sorted(unit.parent.glob("*.socket")), unit, unit.parent / "vedette-watch.service"]:
         _, text = analyze("verify", path)
         assert "vedette" not in text, text
 
@@ -67,6 +67,8 @@ def test_a_mistake_would_be_seen(tmp_path: Path) -> None:
 def test_exposure(tmp_path: Path) -> None:
     """`systemd-analyze security` rates the agent 2.0 or less; without the drop-ins it would be more than that."""
     code, text = analyze("security", "--offline=true", "--threshold=20", units(tmp_path / "units", 252))
+    if "unrecognized option" in text:
+        pytest.skip("this systemd cannot judge a unit that is not loaded")
     assert code == 0, text
     code, _ = analyze("security", "--offline=true", "--threshold=20", units(tmp_path / "bare", 229))
     assert code != 0

@@ -103,7 +103,7 @@ def firings(engine: Engine, case: Sequence) -> int | None:
     for correlation in needed:
         needed += [by_id[slot.rule_id] for slot in correlation.slots if slot.correlation]
     correlator = Correlator(dict.fromkeys(needed), Clock(0), max_bytes=1 << 30)
-    asked: dict[str | None, set[int]] = {}  # by product: rules of one product see the same event
+    asked: dict[str, set[int]] = {}  # by product: rules of one product see the same event
     for number, rule in enumerate(plan.rules):
         if correlator.graph.wants(rule.id):
             asked.setdefault(rule.logsource.product, set()).add(number)

@@ -222,7 +222,7 @@ class SyslogListener:
             found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
             for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
                 try:
-                    if (opened := take(socktype, where[0], where[1])) is not None:
+                    if (opened := take(socktype, str(where[0]), int(where[1]))) is not None:
                         bound.append(opened)
                         continue
                     sock = socket.socket(family, socktype)
