@@ -208,7 +208,7 @@ arguments() {
 
 preflight() {
     step="looking at the host"
-    for program in cat chmod cp cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
+    for program in cat chmod cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
         command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
     done
     [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||

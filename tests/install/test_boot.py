@@ -115,6 +115,15 @@ def test_killed_and_started_again(host: Host) -> None:
     assert status(host)["identity_broken"] == []
 
 
+def test_reloaded(host: Host) -> None:
+    """`systemctl reload` reaches the agent, also on a host without a program `kill`."""
+    before = host.show("MainPID")
+    done = host.run("systemctl", "reload", "vedette")
+    assert done.code == 0, done.text
+    host.wait(lambda: "reload" in host.run("journalctl", "-u", "vedette", "-n", "30", "--no-pager").text.lower(), 30)
+    assert (host.show("MainPID"), host.show("ActiveState")) == (before, "active")
+
+
 def test_a_second_run_restarts_nothing(host: Host) -> None:
     """Run again, nothing changes: the same process runs on."""
     before = host.show("MainPID")

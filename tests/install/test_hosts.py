@@ -175,15 +175,17 @@ def test_upgrade_only_and_rollback(zip_file: Path, variant: Variant, place: Plac
 
 def test_rolling_back_to_what_does_not_take_the_configuration(zip_file: Path, variant: Variant, place: Place) -> None:
     """A configuration that only the newer release takes keeps it: the older one is asked first."""
-    old = b"#!/bin/sh\n[ \"$1\" != check ] || { grep -q new $3 && echo 'new is unknown' && exit 2; }; exit 0\n"
+    old = b"""#!/bin/sh
+if [ "$1" = check ] && grep -q '^# of tomorrow' "$3"; then echo 'tomorrow is unknown' && exit 2; fi
+"""
     assert place.install(variant("older", {"bin/vedette": old})).code == 0
     assert place.install(zip_file).code == 0
     before = place.current()
     with place.config.open("a") as file:
-        file.write("# new\n")
+        file.write("# of tomorrow\n")
     done = place.sh(place.prefix / "current", "--rollback")
     assert done.code == 31
-    assert "new is unknown" in done.text
+    assert "tomorrow is unknown" in done.text
     assert place.current() == before
 
 

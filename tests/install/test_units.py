@@ -21,8 +21,8 @@ DROP_INS = {
     "MemoryHigh": 231, "MemoryMax": 231, "MemoryDenyWriteExecute": 231, "RestrictRealtime": 231,
     "ProtectControlGroups": 232, "ProtectKernelModules": 232, "ProtectKernelTunables": 232, "RemoveIPC": 232,
     "RestrictNamespaces": 233, "LockPersonality": 235, "SystemCallFilter": 239, "SystemCallErrorNumber": 239,
-    "PrivateMounts": 239, "ProtectHostname": 242, "RestrictSUIDSGID": 242, "ProtectKernelLogs": 244, "ProtectClock": 245,
-    "ProtectProc": 247, "ProtectSystem": 232,
+    "PrivateMounts": 239, "ProtectHostname": 242, "RestrictSUIDSGID": 242, "ProtectKernelLogs": 244,
+    "ProtectClock": 245, "ProtectProc": 247, "ProtectSystem": 232,
 }  # fmt: skip
 """The version of systemd that brought a setting (its NEWS); of SystemCallFilter, the set @system-service; of
 ProtectSystem, ``strict``."""

@@ -6,13 +6,15 @@
 All members are stored, not deflated (``payload.tar.gz`` is packed already), so that the script finds each with nothing
 but ``tail -c`` and ``head -c``: on a host without ``unzip`` it takes the small ones out into a temporary folder of its
 own and runs ``install.sh`` there; the payload is not copied, install.sh reads it out of this file. The script knows the
-size of the whole file and refuses a truncated one with exit code 20.
+size of the whole file and the digest of install.sh, and refuses with exit code 20 what is truncated or damaged; the
+rest is for install.sh to check.
 
 Equal members give equal bytes. ``read`` gives the members of such a file, or of a zip without the script.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import zipfile
@@ -45,6 +47,14 @@ main() {{
     trap 'exit 1' HUP INT TERM
     part() {{ tail -c +"$1" "$file" | head -c "$2" >"$folder/$3"; }}
 {parts}
+    if ! command -v sha256sum >/dev/null; then
+        echo "vedette: the program 'sha256sum' is needed and not there" >&2
+        exit 10
+    fi
+    if [ "$(sha256sum <"$folder/install.sh")" != "{digest}  -" ]; then
+        echo "vedette: $file is damaged: install.sh in it is another: copy it again, in binary mode" >&2
+        exit 20
+    fi
     VEDETTE_ARCHIVE=$file VEDETTE_ARCHIVE_START={start} VEDETTE_ARCHIVE_BYTES={length}
     export VEDETTE_ARCHIVE VEDETTE_ARCHIVE_START VEDETTE_ARCHIVE_BYTES
     sh "$folder/install.sh" "$@"
@@ -82,6 +92,7 @@ def archive(name: str, members: Mapping[str, bytes], comment: str = "") -> bytes
         name=name,
         size=STUB_BYTES + len(data),
         parts="\n".join(f"    part {at} {size} {member}" for member, (at, size) in places.items()),
+        digest=hashlib.sha256(members["install.sh"]).hexdigest(),
         start=start,
         length=length,
     ).encode()
