@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench import traffic
 from bench.send import mqtt, tcp, udp
@@ -34,7 +34,9 @@ from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign
 
 MAX_GROWTH = 0.05
-"""Of the memory: what a straight line through the second half of the samples may rise within that half."""
+"""Of the memory: what a straight line through the second half of the samples may rise within that half. The line is
+that of the memory which the agent does not account for: without the pages of files, which the kernel takes back, and
+without what correlations remember, which ``state.max_bytes`` bounds."""
 MIN_GROWTH_MB = 8.0
 """A rise below this is no verdict in a short run."""
 MAX_DESCRIPTORS = 8
@@ -45,6 +47,18 @@ ROTATE_SECONDS = 10.0
 KEEP_ROTATED = 6
 LINUX = 'format = "syslog"\nlogsource = { product = "linux" }\n'
 RULES = ("sshd_failed_root_password", "sshd_unknown_user", "download_and_run", "sshd_password_guessing")
+
+
+class Sample(NamedTuple):
+    """One moment of the agent."""
+
+    when: float
+    rss_mb: float
+    remembered_mb: float
+    """By correlations, as the agent accounts for it."""
+    own_mb: float
+    """Resident, neither a file's nor remembered."""
+    descriptors: int
 
 
 @dataclass(slots=True)
@@ -64,7 +78,10 @@ class Figures:
     rotations: int = 0
     rss_mb: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """After the first tenth, at the end, peak."""
+    remembered_mb: float = 0.0
+    """Of that, what correlations remember at the end."""
     rss_slope_kb_minute: float = 0.0
+    """Of what is neither remembered nor a file's."""
     rss_rise_mb: float = 0.0
     """By that slope, over the second half."""
     descriptors: tuple[int, int, int] = (0, 0, 0)
@@ -156,7 +173,7 @@ class Soak:
 
     def run(self, seconds: float) -> Figures:
         """Load, settle, measure. Raises AssertionError or OSError when a part does not come so far."""
-        figures, samples = self.figures, list[tuple[float, float, int]]()
+        figures, samples = self.figures, list[Sample]()
         try:
             self.landing.start()
             self.agent.up()
@@ -169,7 +186,7 @@ class Soak:
             while (now := time.monotonic() - began) < seconds and not self._failed:
                 self.agent.alive()
                 figures.broken += self.agent.status()["identity_broken"]
-                samples.append((now, *self._sample()))
+                samples.append(self._sample(now))
                 time.sleep(1)
             figures.seconds = round(now, 1)
             figures.cpu_share = round(self._cpu() / now, 3)
@@ -211,21 +228,28 @@ class Soak:
         figures.pushes, figures.bundle = self.region.version - 1, status["bundle"]
         figures.landed = len(self.agent.alerts(self.landed))
 
-    def _measure(self, samples: Sequence[tuple[float, float, int]]) -> None:
-        figures, first = self.figures, samples[len(samples) // 10]
-        memory, descriptors = self._sample()
-        half = [(when, rss) for when, rss, _ in samples[len(samples) // 2 :]]
+    def _measure(self, samples: Sequence[Sample]) -> None:
+        figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when)
+        half = [(one.when, one.own_mb) for one in samples[len(samples) // 2 :]]
         rise = slope(half)
-        figures.rss_mb = first[1], memory, max(one[1] for one in samples)
+        figures.rss_mb = first.rss_mb, last.rss_mb, max(one.rss_mb for one in samples)
+        figures.remembered_mb = last.remembered_mb
         figures.rss_slope_kb_minute = round(rise * 60 * 1024, 1)
         figures.rss_rise_mb = round(rise * (half[-1][0] - half[0][0]), 2)
-        figures.descriptors = first[2], descriptors, max(one[2] for one in samples)
+        figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
 
-    def _sample(self) -> tuple[float, int]:
-        """Resident memory in MiB, open descriptors."""
+    def _sample(self, when: float) -> Sample:
         proc = Path(f"/proc/{self._pid()}")
-        pages = next(line for line in (proc / "status").read_text().splitlines() if line.startswith("VmRSS"))
-        return round(int(pages.split()[1]) / 1024, 1), len(list((proc / "fd").iterdir()))
+        words = (line.split() for line in (proc / "status").read_text().splitlines())
+        kib = {row[0]: int(row[1]) for row in words if row[0] in ("VmRSS:", "RssAnon:")}
+        remembered = self.agent.status()["memory"]["bytes"] / (1 << 20)
+        return Sample(
+            when,
+            round(kib["VmRSS:"] / 1024, 1),
+            round(remembered, 1),
+            kib["RssAnon:"] / 1024 - remembered,
+            len(list((proc / "fd").iterdir())),
+        )
 
     def _cpu(self) -> float:
         """Seconds of processor time so far."""
