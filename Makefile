@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint bench dist test-crash soak fuzz clean
+.PHONY: help setup demo test lint bench dist test-install test-crash soak fuzz clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (15 minutes)"
-	@echo "make dist        one zip that installs the agent on a bare Linux host"
+	@echo "make dist        the zips that install the agent on a bare Linux host, for x86_64 and aarch64"
+	@echo "make test-install the installation's whole life in booted containers, as root"
 	@echo "make test-crash  the crash tests in their long form: 200 kills each (hours)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
@@ -33,6 +34,7 @@ lint: $(STAMP)
 	$(BIN)/mypy -p spark_jobs
 
 test: setup lint
+	@sh tools/packages.sh tests
 	$(BIN)/pytest -q --durations 15 tests
 
 test-crash: setup
@@ -53,19 +55,29 @@ fuzz: $(STAMP)
 bench: setup
 	$(BIN)/python -m bench.harness
 
-# The starter rules go into the zip as a signed bundle. KEY is the region's signing key: keep one for all builds, since
-# agents trust the key they were installed with. Without one a key is made in build/.
+# The starter rules go into the zips as a signed bundle. KEY is the region's signing key, RELEASE_KEY that of releases:
+# keep one of each for all builds, since agents trust the keys they were installed with. Without one a key is made in
+# build/. The same commit, keys and locks give the same bytes.
 KEY ?= build/region.pem
+RELEASE_KEY ?= build/release.pem
 BUNDLE_VERSION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 1)
+dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
 dist: $(STAMP)
 	@mkdir -p build
 	@[ -f $(KEY) ] || $(BIN)/vedette bundle keygen $(KEY)
+	@[ -f $(RELEASE_KEY) ] || $(BIN)/vedette bundle keygen $(RELEASE_KEY)
 	@$(BIN)/python -m bench.traffic --count 20000 --seed 3 --attacks 0.01 --out build/sample.log
 	$(BIN)/vedette bundle build rules/sigma -o build/starter.vbundle --name starter --version $(BUNDLE_VERSION) \
-	    --sample build/sample.log --strict
+	    --days 1825 --sample build/sample.log --strict
 	$(BIN)/vedette bundle sign build/starter.vbundle --key $(KEY)
-	$(BIN)/python packaging/dist.py --bundle build/starter.vbundle --key "$$($(BIN)/vedette bundle public $(KEY))"
+	$(BIN)/python packaging/dist.py --bundle build/starter.vbundle --key "$$($(BIN)/vedette bundle public $(KEY))" \
+	    --release-key $(RELEASE_KEY)
+
+# Boots Debian in containers (systemd-nspawn) with 1 core and 1 GB and lives through an installation's life there.
+test-install: setup
+	@sh tools/packages.sh tests
+	VEDETTE_BOOT=all $(BIN)/pytest -q -rs -m "install or boot" tests/install
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

@@ -1,14 +1,34 @@
 #!/bin/sh
-# Installs, upgrades and removes the Vedette agent. Downloads nothing, asks nothing, needs no Python on the host.
+# Installs, upgrades, rolls back and removes the Vedette agent. Downloads nothing, asks nothing, needs no Python and no
+# unzip on the host:
 #
-#   unzip vedette-0.1.0-linux-x86_64.zip && sudo sh vedette-0.1.0/install.sh
+#   sudo sh vedette-0.1.0-linux-x86_64.zip [OPTION...]          the zip is a shell script, too
+#   unzip vedette-0.1.0-linux-x86_64.zip && sudo sh vedette/install.sh [OPTION...]
+#   sudo sh /opt/vedette/current/install.sh --rollback | --uninstall [--purge]
 #
-# Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`; `current` moves, by
-# an atomic rename, only to a release that was checked against SHA256SUMS and has run on this host. Run again, it
-# changes nothing that is as it should be. An agent that does not come up is put back to the release it had.
+# Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
-# Exit codes: 0 done, 1 failed, 2 wrong use, 3 the host does not fit, 4 the archive is damaged, 5 the release does not run
-# on this host or takes not its configuration, 6 the agent did not come up under systemd.
+#   VEDETTE_REGION  VEDETTE_LISTEN  VEDETTE_PREFIX  VEDETTE_CONFIG_DIR  VEDETTE_DATA_DIR  VEDETTE_RELEASE_KEY
+#   VEDETTE_GRACE  VEDETTE_LOG               as the options of these names
+#   VEDETTE_NO_SYSTEMD=1  VEDETTE_NO_START=1  as these options
+#
+# Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`. A release is unpacked
+# under another name, checked against its digests, renamed, and tried on this host with the configuration that it is to
+# run; only then `current` moves to it, by an atomic rename. Whatever fails, what was there before is put back. After an
+# upgrade the service vedette-watch looks after the new release for a while and goes back when it does not stay up.
+#
+# Exit codes:
+#    0 done                                  20 the archive is damaged
+#    1 failed for another reason; undone     21 the signature is wrong or cannot be checked
+#    2 wrong use                             30 the release does not run on this host; undone
+#   10 not root, or a program is missing     31 the release does not take the configuration; undone
+#   11 another architecture                  32 the agent did not come up; undone
+#   12 the processor lacks instructions      40 another run is at work
+#   13 not enough disk; undone               41 nothing to roll back to
+#   14 not enough memory                     42 nothing is installed (--upgrade)
+#   15 the port is in use
+#   16 no systemd, or older than 229
+#   17 read-only file system
 
 set -eu
 
@@ -17,14 +37,22 @@ usage() {
 usage: sh install.sh [OPTION...]
 
   --region URL        send alerts to this broker: mqtt://HOST[:PORT] or mqtts://HOST[:PORT] (default: a local folder)
+  --listen ADDRESS    take syslog here, HOST:PORT over UDP and TCP (default 127.0.0.1:514)
   --prefix DIR        program, default /opt/vedette
   --config-dir DIR    vedette.toml, default /etc/vedette
   --data-dir DIR      raw logs, outbox and bundles, default /var/lib/vedette
+  --release-key KEY   the key that must have signed this release, ed25519:BASE64; later releases must be signed by it
+                      (default: the key of the release that was installed first)
+  --upgrade           fail when nothing is installed yet
+  --rollback          go back to the release before this one
+  --uninstall         remove program, units and command; configuration and data stay
+  --purge             with --uninstall: remove configuration, data, user and log, too
+  --grace SECONDS     how long a new release is watched after an upgrade (default 300; 0: not at all)
+  --force-restart     restart the agent even if nothing changed
   --no-systemd        install no unit and no user: for containers and tests; then root is not needed
-  --no-start          install the unit, but do not start it
-  --uninstall         remove program, unit and command; configuration and data stay
-  --purge             with --uninstall: remove configuration, data and user, too
-  --dry-run           say what would be done, and do nothing
+  --no-start          install the units, but do not start them
+  --log FILE          what was done (default /var/log/vedette-install.log; without systemd PREFIX/install.log)
+  --dry-run           check everything, say what would be done, and do nothing
   --help              this text
 
 An existing vedette.toml is never changed: this release's is written beside it as vedette.toml.new when it differs.
@@ -32,12 +60,28 @@ Directories given once are remembered for the next run with the same prefix.
 END
 }
 
-say() { printf '%s\n' "vedette: $*"; }
-warn() { printf '%s\n' "vedette: warning: $*" >&2; }
+MINIMUM_SYSTEMD=229
+MINIMUM_MEMORY=131072
+SERVICE_FILES="vedette.service vedette-udp.socket vedette-tcp.socket vedette-watch.service"
+UNITS=/etc/systemd/system
+
+note() {
+    if [ -n "$log" ]; then printf '%s %s\n' "$(date '+%Y-%m-%dT%H:%M:%S%z')" "$*" >>"$log" 2>/dev/null || :; fi
+}
+say() {
+    printf '%s\n' "vedette: $*"
+    note "$*"
+}
+warn() {
+    printf '%s\n' "vedette: warning: $*" >&2
+    note "warning: $*"
+}
 die() {
     code=$1
     shift
     printf '%s\n' "vedette: $*" >&2
+    note "$* (exit code $code)"
+    told=yes
     exit "$code"
 }
 
@@ -58,30 +102,42 @@ path() {
     printf '%s\n' "$value"
 }
 
-# recorded KEY: what an earlier run noted in PREFIX/installed.
-recorded() {
-    if [ -f "$prefix/installed" ]; then
-        sed -n "s|^$1=||p" "$prefix/installed" | head -n 1
-    fi
+# fact FILE KEY: the value of a line KEY=VALUE.
+fact() {
+    if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
 }
 
 arguments() {
-    action=install prefix='' config_dir='' data_dir='' systemd='' start=yes purge=no dry_run=no region=''
+    action=install upgrade=no purge=no dry_run=no force=no
+    region=${VEDETTE_REGION:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
+    config_dir=${VEDETTE_CONFIG_DIR:-} data_dir=${VEDETTE_DATA_DIR:-} release_key=${VEDETTE_RELEASE_KEY:-}
+    grace=${VEDETTE_GRACE:-300} log_file=${VEDETTE_LOG:-}
+    systemd='' start=yes
+    if [ -n "${VEDETTE_NO_SYSTEMD:-}" ]; then systemd=no; fi
+    if [ -n "${VEDETTE_NO_START:-}" ]; then start=no; fi
     while [ $# -gt 0 ]; do
         case $1 in
-            --region | --prefix | --config-dir | --data-dir)
+            --region | --listen | --prefix | --config-dir | --data-dir | --release-key | --grace | --log)
                 [ $# -ge 2 ] || die 2 "$1: expects a value; see --help"
                 case $1 in
                     --region) region=$2 ;;
-                    --prefix) prefix=$(path "$1" "$2") ;;
-                    --config-dir) config_dir=$(path "$1" "$2") ;;
-                    --data-dir) data_dir=$(path "$1" "$2") ;;
+                    --listen) listen=$2 ;;
+                    --prefix) prefix=$2 ;;
+                    --config-dir) config_dir=$2 ;;
+                    --data-dir) data_dir=$2 ;;
+                    --release-key) release_key=$2 ;;
+                    --grace) grace=$2 ;;
+                    --log) log_file=$2 ;;
                 esac
                 shift
                 ;;
             --no-systemd) systemd=no ;;
             --no-start) start=no ;;
+            --force-restart) force=yes ;;
+            --upgrade) upgrade=yes ;;
+            --rollback) action=rollback ;;
             --uninstall) action=uninstall ;;
+            --watch) action=watch ;; # what vedette-watch.service runs
             --purge) purge=yes ;;
             --dry-run) dry_run=yes ;;
             --help | -h) usage && exit 0 ;;
@@ -89,27 +145,57 @@ arguments() {
         esac
         shift
     done
-    prefix=${prefix:-/opt/vedette}
-    [ -n "$config_dir" ] || config_dir=$(recorded config_dir)
-    [ -n "$data_dir" ] || data_dir=$(recorded data_dir)
-    [ -n "$systemd" ] || systemd=$(recorded systemd)
-    config_dir=${config_dir:-/etc/vedette}
-    data_dir=${data_dir:-/var/lib/vedette}
+    prefix=$(path --prefix "${prefix:-/opt/vedette}")
+    [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
+    [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
+    [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
+    [ -n "$systemd" ] || systemd=$(fact "$prefix/installed" systemd)
+    config_dir=$(path --config-dir "${config_dir:-/etc/vedette}")
+    data_dir=$(path --data-dir "${data_dir:-/var/lib/vedette}")
+    listen=${listen:-127.0.0.1:514}
     systemd=${systemd:-yes}
     config=$config_dir/vedette.toml
-    unit=/etc/systemd/system/vedette.service
     if [ "$prefix" = /opt/vedette ]; then command=/usr/local/bin/vedette; else command=$prefix/bin/vedette; fi
+    if [ -n "$log_file" ]; then
+        case $log_file in
+            /*) ;;
+            *) die 2 "--log: expects an absolute path, not '$log_file'" ;;
+        esac
+    elif [ "$systemd" = yes ]; then
+        log_file=/var/log/vedette-install.log
+    else
+        log_file=$prefix/install.log
+    fi
     [ "$purge" = no ] || [ "$action" = uninstall ] || die 2 "--purge goes with --uninstall"
+    [ "$upgrade" = no ] || [ "$action" = install ] || die 2 "--upgrade does not go with --$action"
+    case $grace in
+        '' | *[!0-9]*) die 2 "--grace: expects seconds, not '$grace'" ;;
+    esac
     case $region in
         '') ;;
         *[!]A-Za-z0-9.:/[-]*) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
         mqtt://?* | mqtts://?*) ;;
         *) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
     esac
+    case $listen in
+        *[!]A-Za-z0-9.:[-]*) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
+        *:*[!0-9]* | *: | :*) case $listen in
+            \[*\]:[0-9]*) ;;
+            *) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
+        esac ;;
+        ?*:[0-9]*) ;;
+        *) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
+    esac
+    port=${listen##*:}
+    case $release_key in
+        '') ;;
+        ed25519:*[!A-Za-z0-9+/=]*) die 2 "--release-key: expects ed25519:BASE64, not '$release_key'" ;;
+        ed25519:????????????????????????????????????????????) ;;
+        *) die 2 "--release-key: expects ed25519:BASE64, not '$release_key'" ;;
+    esac
     if [ "$systemd" = yes ]; then
-        [ "$(id -u)" = 0 ] || [ "$dry_run" = yes ] || die 3 "must run as root: use sudo (or --no-systemd with directories of your own)"
-        [ -d /run/systemd/system ] || [ "$dry_run" = yes ] ||
-            die 3 "systemd does not run here; install with --no-systemd and start 'vedette run' your own way"
+        [ "$(id -u)" = 0 ] || [ "$dry_run" = yes ] ||
+            die 10 "must run as root: use sudo (or --no-systemd with directories of your own)"
         for directory in "$prefix" "$config_dir" "$data_dir"; do
             case $directory in
                 /home/* | /root/* | /tmp/* | /var/tmp/*) die 2 "$directory: the unit cannot see it; give another folder, or --no-systemd" ;;
@@ -118,32 +204,132 @@ arguments() {
     fi
 }
 
-# What the archive and the host must be, before anything is written.
+# --- what the host and the archive must be, before anything is written
+
 preflight() {
-    for program in cat chmod cp cut dd df du grep head id ln mkdir mv printf readlink rm sed sha256sum uname; do
-        command -v "$program" >/dev/null 2>&1 || die 3 "the program '$program' is needed and not there"
+    step="looking at the host"
+    for program in cat chmod cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
+        command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
     done
-    [ -f "$here/SHA256SUMS" ] || die 2 "$here is not an unpacked release (no SHA256SUMS): build the zip with 'make dist'"
-    [ "$(uname -s)" = Linux ] && [ "$(uname -m)" = x86_64 ] || die 3 "this release is for Linux on x86_64, not $(uname -s) on $(uname -m)"
-    for flag in sse4_2 popcnt; do
-        grep -qw "$flag" /proc/cpuinfo || die 3 "the processor lacks $flag, which the pattern matcher needs (x86-64-v2)"
-    done
-    case $here in
-        "$prefix"/releases/*) whole "$here" || die 4 "$here is damaged: install it again from its archive" ;;
-        *)
-            if ! report=$(cd "$here" && sha256sum -c SHA256SUMS 2>&1); then
-                die 4 "the archive is damaged, unpack it again: $(printf '%s\n' "$report" | grep -v ': OK$' | head -n 3)"
-            fi
-            ;;
+    [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||
+        die 2 "$here is not a release (no RELEASE): build the zip with 'make dist'"
+    version=$(fact "$here/RELEASE" version)
+    arch=$(fact "$here/RELEASE" arch)
+    [ "$(uname -s)-$(uname -m)" = "Linux-$arch" ] ||
+        die 11 "this release is for Linux on $arch, and this host is $(uname -s) on $(uname -m): take the zip whose name ends in $(uname -m)"
+    [ -r /proc/meminfo ] || die 10 "/proc is not mounted"
+    case $arch in
+        x86_64) flags="sse4_2 popcnt" ;;
+        *) flags="asimd" ;;
     esac
-    needed=$(($(du -sk "$here" | cut -f 1) * 2))
+    for flag in $flags; do
+        grep -qw "$flag" /proc/cpuinfo ||
+            die 12 "the processor lacks $flag, which the pattern matcher needs: it would die with an illegal instruction"
+    done
+    if [ "$systemd" = yes ] && { [ "$dry_run" = no ] || [ -d /run/systemd/system ]; }; then
+        [ -d /run/systemd/system ] ||
+            die 16 "systemd does not run here; install with --no-systemd and start 'vedette run' your own way"
+        systemd_version
+        [ "$systemd_is" -ge $MINIMUM_SYSTEMD ] || die 16 "systemd $systemd_is is older than $MINIMUM_SYSTEMD: install with --no-systemd"
+    fi
+    integrity
     parent=$prefix
     while [ ! -d "$parent" ]; do parent=$(dirname "$parent"); done
-    free=$(df -Pk "$parent" | sed -n '$p' | sed 's/  */ /g' | cut -d ' ' -f 4)
-    [ "$free" -ge "$needed" ] || die 3 "$parent: $needed KiB are needed and $free KiB free"
-    version=$(cat "$here/VERSION")
+    for folder in "$prefix" "$config_dir" "$data_dir"; do
+        while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+        [ -w "$folder" ] || die 17 "$folder cannot be written to (read-only file system?): give another place with --prefix, --config-dir, --data-dir"
+    done
+    needed=$(($(fact "$here/RELEASE" unpacked_kib) * 6 / 5 + 16384))
+    if [ -d "$release" ]; then needed=16384; fi
+    free=$(free_kib "$parent")
+    [ "$free" -ge $needed ] || die 13 "$parent: $needed KiB are needed and $free KiB free"
+    available=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
+    [ "${available:-$MINIMUM_MEMORY}" -ge $MINIMUM_MEMORY ] ||
+        die 14 "$available KiB of memory are available and $MINIMUM_MEMORY KiB needed"
+    if [ "$systemd" = yes ] && [ ! -e "$UNITS/vedette-udp.socket" ] && in_use "$port"; then
+        die 15 "port $port is in use by another program (ss -lnptu 'sport = $port' tells which): stop it, or choose another with --listen HOST:PORT"
+    fi
+}
+
+systemd_version() { systemd_is=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'); }
+
+free_kib() { df -Pk "$1" | sed -n '$p' | sed 's/  */ /g' | cut -d ' ' -f 4; }
+
+# in_use PORT: something is bound to it, by TCP (state 0A: listening) or UDP.
+in_use() {
+    hexadecimal=$(printf '%04X' "$1")
+    for table in tcp tcp6; do
+        if sed 's/  */ /g' "/proc/net/$table" 2>/dev/null | grep -q "^ *[0-9]*: [0-9A-F]*:$hexadecimal [0-9A-F]*:[0-9A-F]* 0A "; then return 0; fi
+    done
+    for table in udp udp6; do
+        if sed 's/  */ /g' "/proc/net/$table" 2>/dev/null | grep -q "^ *[0-9]*: [0-9A-F]*:$hexadecimal "; then return 0; fi
+    done
+    return 1
+}
+
+# The release's files, as a stream: from beside this script, or from inside the zip that this script came out of.
+payload() {
+    if [ -n "${VEDETTE_ARCHIVE:-}" ]; then
+        tail -c +"$VEDETTE_ARCHIVE_START" "$VEDETTE_ARCHIVE" | head -c "$VEDETTE_ARCHIVE_BYTES"
+    else
+        cat "$here/payload.tar.gz"
+    fi
+}
+
+# Sets id and release, once the archive is what SHA256SUMS and its signature say.
+integrity() {
+    step="checking the archive"
+    pin=$(fact "$prefix/installed" release_key)
+    case $here in
+        "$prefix"/releases/*)
+            id=${here##*/} release=$here
+            whole "$release" || die 20 "$here is damaged: install it again from its archive"
+            return 0
+            ;;
+    esac
+    for part in install.sh RELEASE release.pub; do
+        (cd "$here" && grep "  $part\$" SHA256SUMS | sha256sum -c - >/dev/null 2>&1) ||
+            die 20 "the archive is damaged: $part is not what SHA256SUMS says; copy and unpack it again"
+    done
+    [ -n "${VEDETTE_ARCHIVE:-}" ] || [ -f "$here/payload.tar.gz" ] || die 20 "the archive is damaged: it has no payload.tar.gz; copy and unpack it again"
+    wanted=$(sed -n 's/  payload\.tar\.gz$//p' "$here/SHA256SUMS")
+    [ "$(payload | sha256sum | cut -d ' ' -f 1)" = "$wanted" ] ||
+        die 20 "the archive is damaged: payload.tar.gz is not what SHA256SUMS says; copy and unpack it again"
+    if [ -f "$here/site.tar" ]; then
+        [ "$(sha256sum <"$here/site.tar" | cut -d ' ' -f 1)" = "$(cat "$here/site.sha256")" ] ||
+            die 20 "the archive is damaged: site.tar is not what site.sha256 says; copy and unpack it again"
+    fi
+    signature
     id=$version-$(sha256sum "$here/SHA256SUMS" | cut -c 1-12)
     release=$prefix/releases/$id
+}
+
+# By the key that is given, else by the one that the first release brought; checked with the installed release's own
+# program, so that nothing of an unknown release runs before; the first time with the host's OpenSSL.
+signature() {
+    key=${release_key:-$pin}
+    if [ -z "$key" ]; then
+        pin=$(cat "$here/release.pub")
+        say "signature not checked, as no --release-key is given: later releases must be signed by $pin"
+        return 0
+    fi
+    pin=$key
+    tool=$prefix/current/runtime/bin/vedetted
+    if [ -f "$prefix/current/verify.py" ] && "$tool" -X utf8 -I -S -c '' 2>/dev/null; then
+        report=$("$tool" -X utf8 -I -S -B "$prefix/current/verify.py" "$key" "$here/SHA256SUMS" "$here/SHA256SUMS.sig" 2>&1) ||
+            die 21 "refused: $report: this is not a release of those who made the installed one; if they have a new key, give it with --release-key"
+    elif command -v openssl >/dev/null 2>&1 && openssl pkeyutl -help 2>&1 | grep -q -- '-rawin'; then
+        scratch=$(mktemp -d)
+        printf '%s\n' '-----BEGIN PUBLIC KEY-----' "MCowBQYDK2VwAyEA${key#ed25519:}" '-----END PUBLIC KEY-----' >"$scratch/key"
+        base64 -d "$here/SHA256SUMS.sig" >"$scratch/signature" 2>/dev/null || :
+        verdict=0
+        openssl pkeyutl -verify -pubin -inkey "$scratch/key" -rawin -in "$here/SHA256SUMS" -sigfile "$scratch/signature" >/dev/null 2>&1 || verdict=$?
+        rm -rf "$scratch"
+        [ $verdict = 0 ] || die 21 "refused: $here/SHA256SUMS is not signed by $key"
+    else
+        die 21 "the signature cannot be checked here (that takes OpenSSL 3): check it elsewhere, compare the zip's SHA-256, and install without --release-key"
+    fi
+    say "signed by $key"
 }
 
 plan() {
@@ -154,24 +340,35 @@ plan() {
     if [ "$systemd" = no ]; then
         say "no unit, no user"
     elif [ "$start" = no ]; then
-        say "user vedette and unit $unit, not started"
+        say "user vedette and unit $UNITS/vedette.service, not started"
     else
-        say "user vedette and unit $unit, started"
+        say "user vedette and unit $UNITS/vedette.service, started; syslog on $listen"
+    fi
+    if [ -d "$data_dir" ]; then folder=$data_dir; else folder=$parent; fi
+    if [ "$(free_kib "$folder")" -lt 2097152 ]; then
+        warn "$folder has $(($(free_kib "$folder") / 1024)) MiB free: set [raw_log] max_bytes (default 10GiB) below that in $config"
     fi
 }
+
+# --- files
 
 # render FILE TARGET MODE: FILE with this installation's paths; of further sed expressions, those in $also.
 render() {
     sed -e 's|/opt/vedette|@PREFIX@|g' -e 's|/etc/vedette|@CONFIG@|g' -e 's|/var/lib/vedette|@DATA@|g' \
-        -e "s|@PREFIX@|$prefix|g" -e "s|@CONFIG@|$config_dir|g" -e "s|@DATA@|$data_dir|g" -e "$also" \
-        "$1" >"$2.tmp.$$"
+        -e "s|@PREFIX@|$prefix|g" -e "s|@CONFIG@|$config_dir|g" -e "s|@DATA@|$data_dir|g" -e "s|127\\.0\\.0\\.1:514|$listen|g" \
+        -e "$also" "$1" >"$2.tmp.$$"
     chmod "$3" "$2.tmp.$$"
     mv "$2.tmp.$$" "$2"
 }
 
+same() { [ "$(sha256sum <"$1")" = "$(sha256sum <"$2")" ]; }
+
 # own FOLDER: makes FOLDER if need be, marked as ours when it is new or empty, so that --purge removes no other's.
 own() {
-    mkdir -p "$1"
+    if [ ! -d "$1" ]; then
+        mkdir -p "$1"
+        made="$1 $made"
+    fi
     [ -n "$(ls -A "$1")" ] || : >"$1/.vedette"
 }
 
@@ -181,29 +378,31 @@ point() {
     mv -T "$1.tmp.$$" "$1"
 }
 
-# whole RELEASE: its files are as they came. The program is left out: it holds the path of its loader.
+# whole RELEASE: its files are as they came. The program is judged by its own note, as it holds the path of its loader.
 whole() {
-    [ -d "$1" ] && (cd "$1" && grep -v '  runtime/bin/vedetted$' SHA256SUMS | sha256sum -c - >/dev/null 2>&1)
+    [ -d "$1" ] && (cd "$1" && { grep -v '  runtime/bin/vedetted$' FILES.sha256 && cat .vedetted.sha256; } | sha256sum -c - >/dev/null 2>&1)
 }
 
-# Copies the release to its final place under a temporary name, writes the loader's path into it, renames, tries it.
+# Unpacks the release under another name, checks it, writes the loader's path into its program, renames and tries it.
 unpack() {
     if whole "$release"; then return 0; fi
+    step="unpacking to $release"
     changed=yes
     mkdir -p "$prefix/releases"
     new=$prefix/releases/.new.$$
     mkdir "$new"
-    cp -R "$here/." "$new"
-    chmod -R u=rwX,go=rX "$new"
-    loader=runtime/lib/ld-linux-x86-64.so.2
-    chmod 755 "$new/install.sh" "$new/bin/vedette" "$new/runtime/bin/vedetted" "$new/$loader"
-    read -r offset length <"$new/runtime/interpreter.offset"
-    path=$release/$loader
+    if ! report=$(payload | tar -xzof - -C "$new" 2>&1) || [ -n "$report" ]; then
+        die 13 "unpacking failed, nothing was changed: $(printf '%s\n' "$report" | head -n 2)"
+    fi
+    (cd "$new" && sha256sum -c FILES.sha256 >/dev/null 2>&1) || die 20 "what was unpacked is not what FILES.sha256 says: is the disk in order?"
+    read -r offset length loader <"$new/runtime/interpreter"
+    path=$release/runtime/lib/$loader
     [ ${#path} -lt "$length" ] || die 2 "--prefix: too long a path"
     {
         printf '%s' "$path"
         dd if=/dev/zero bs=1 count=$((length - ${#path})) 2>/dev/null
     } | dd of="$new/runtime/bin/vedetted" bs=1 seek="$offset" conv=notrunc 2>/dev/null
+    (cd "$new" && sha256sum runtime/bin/vedetted >.vedetted.sha256)
     sync -f "$new" 2>/dev/null || sync
     if [ -e "$release" ]; then
         rm -rf "$prefix/releases/.old.$$"
@@ -212,25 +411,32 @@ unpack() {
     mv "$new" "$release"
     new=$release
     try_out
-    new=''
+    unpacked=$release new=''
     rm -rf "$prefix/releases/.old.$$"
 }
 
 try_out() {
+    step="trying release $id"
     modules='cryptography.hazmat.primitives.asymmetric.ed25519, hyperscan, lmdb, msgpack, orjson, regex, ssl, zstandard'
-    if ! report=$("$release/runtime/bin/vedetted" -I -S -B -c "import sys; sys.path.append(sys.argv[1]); import $modules" "$release/packages" 2>&1) ||
+    if ! report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B -c "import sys; sys.path.append(sys.argv[1]); import $modules" "$release/packages" 2>&1) ||
         ! report=$("$release/bin/vedette" version 2>&1); then
-        die 5 "release $id does not run on this host; nothing was switched: $report"
+        die 30 "release $id does not run on this host; nothing was switched: $report"
     fi
 }
 
 user() {
+    step="making the user vedette"
+    nologin=/usr/sbin/nologin
+    if [ ! -x $nologin ]; then nologin=/sbin/nologin; fi
     getent group vedette >/dev/null || groupadd --system vedette
-    getent passwd vedette >/dev/null ||
-        useradd --system --gid vedette --home-dir "$data_dir" --no-create-home --shell /usr/sbin/nologin vedette
+    if ! getent passwd vedette >/dev/null; then
+        useradd --system --gid vedette --home-dir "$data_dir" --no-create-home --shell $nologin vedette
+        made_user=yes
+    fi
 }
 
 folders() {
+    step="making folders"
     own "$config_dir"
     own "$data_dir"
     chmod 750 "$config_dir" "$data_dir"
@@ -240,20 +446,45 @@ folders() {
     fi
 }
 
-configuration() {
-    also=''
-    if [ -n "$region" ]; then
-        also="/^\\[uplink\\]/,/^\\[log\\]/{s|^#type = .*|type = \"mqtt\"|;s|^#url = .*|url = \"$region\"|;}"
-    fi
-    render "$here/vedette.toml" "$config.new" 640
-    if [ "$systemd" = yes ]; then chgrp vedette "$config.new"; fi
-    if [ ! -e "$config" ]; then
+# place FILE NAME MODE [OWNER]: into the configuration folder; an operator's file stays, and this one goes beside it.
+place() {
+    chmod "$3" "$1"
+    if [ "$systemd" = yes ]; then chown "${4:-root}:vedette" "$1"; fi
+    if [ ! -e "$config_dir/$2" ]; then
         changed=yes
-        mv "$config.new" "$config"
-    elif cmp_files "$config.new" "$config"; then
-        rm -f "$config.new"
+        mv "$1" "$config_dir/$2"
+        made="$config_dir/$2 $made"
+    elif same "$1" "$config_dir/$2"; then
+        rm -f "$1" "$config_dir/$2.new"
     else
-        say "$config stays as it is; this release's is beside it: $config.new"
+        mv "$1" "$config_dir/$2.new"
+        say "$config_dir/$2 stays as it is; this release's is beside it: $2.new"
+    fi
+}
+
+# The configuration, and of a per-site archive its certificates and bundle, too.
+configuration() {
+    step="writing $config"
+    also='' template=$release/vedette.toml
+    if [ -f "$here/site.tar" ]; then
+        site=$config_dir/.site.$$
+        (umask 077 && mkdir "$site" && tar -xof "$here/site.tar" -C "$site")
+        template=$site/vedette.toml
+        for file in "$site"/*; do
+            case ${file##*/} in
+                vedette.toml) ;;
+                *.key) place "$file" "${file##*/}" 600 vedette ;;
+                *) place "$file" "${file##*/}" 640 ;;
+            esac
+        done
+    fi
+    if [ -n "$region" ]; then
+        also="/^\\[uplink\\]/,/^\\[log\\]/{s|^#*type = .*|type = \"mqtt\"|;s|^#*url = .*|url = \"$region\"|;}"
+    fi
+    render "$template" "$config_dir/.toml.$$" 640
+    if [ -n "$site" ]; then rm -rf "$site"; fi
+    place "$config_dir/.toml.$$" vedette.toml 640
+    if [ -f "$config.new" ]; then
         key=$(sed -n 's/^trusted_keys = \["\(.*\)"\]$/\1/p' "$config.new")
         if [ -n "$key" ] && ! grep -qF "$key" "$config"; then
             warn "$config does not trust the key of this release's starter rules: take trusted_keys over to use them"
@@ -264,25 +495,26 @@ configuration() {
     case $code in
         0) ;;
         1) warn "$report" ;;
-        *) die 5 "release $id does not take $config; nothing was switched: $report" ;;
+        *) die 31 "release $id does not take $config; nothing was switched: $report" ;;
     esac
+    report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/probe.py" "$config" 2>&1) || warn "$report"
 }
 
-cmp_files() { [ "$(sha256sum <"$1")" = "$(sha256sum <"$2")" ]; }
-
 switch() {
-    before=$(readlink "$prefix/current" 2>/dev/null || :)
+    step="switching to release $id"
     if [ "$before" != "releases/$id" ]; then
         changed=yes
+        switched=yes
         point "$prefix/current" "releases/$id"
     fi
     mkdir -p "$(dirname "$command")"
     if [ -e "$command" ] && [ ! -L "$command" ]; then
         warn "$command is there and not ours; call $prefix/current/bin/vedette"
-    else
+    elif [ "$(readlink "$command" 2>/dev/null || :)" != "$prefix/current/bin/vedette" ]; then
+        [ -L "$command" ] || made="$command $made"
         point "$command" "$prefix/current/bin/vedette"
     fi
-    printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "systemd=$systemd" >"$prefix/installed.tmp.$$"
+    printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" >"$prefix/installed.tmp.$$"
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 
@@ -297,85 +529,257 @@ prune() {
     done
 }
 
-service() {
-    also=''
-    if ! getent group adm >/dev/null; then also='/^SupplementaryGroups=adm$/d'; fi
-    render "$here/vedette.service" "$unit.new" 644
-    if [ -e "$unit" ] && cmp_files "$unit.new" "$unit"; then
-        rm -f "$unit.new"
-    else
-        changed=yes
-        mv "$unit.new" "$unit"
+# label: SELinux types as the policy has them for these places.
+label() {
+    if command -v restorecon >/dev/null 2>&1 && command -v selinuxenabled >/dev/null 2>&1 && selinuxenabled; then
+        step="labelling files for SELinux"
+        set -- "$prefix" "$config_dir" "$data_dir"
+        if [ "$systemd" = yes ]; then set -- "$@" "$UNITS"/vedette*; fi
+        restorecon -R "$@" || warn "restorecon failed; where SELinux is enforcing: restorecon -R $*"
     fi
-    systemctl daemon-reload
-    systemctl enable --quiet vedette
-    [ "$start" = yes ] || return 0
-    if [ "$changed" = yes ]; then verb=restart; else verb=start; fi
-    systemctl $verb vedette || :
-    if healthy; then return 0; fi
-    journalctl -u vedette -n 20 --no-pager >&2 || :
-    if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then
-        point "$prefix/current" "$before"
-        render "$prefix/$before/vedette.service" "$unit" 644
-        systemctl daemon-reload
-        systemctl restart vedette || :
-        rm -rf "$release"
-        die 6 "release $id did not come up; ${before#releases/} runs again"
-    fi
-    die 6 "the agent did not come up: see the lines above, then 'journalctl -u vedette'"
 }
 
-# Within 30 s the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be).
+# --- systemd
+
+# put FILE TARGET: a unit file, told in $changed when it is another than before.
+put() {
+    render "$1" "$2.new" 644
+    if [ -e "$2" ] && same "$2.new" "$2"; then
+        rm -f "$2.new"
+    else
+        changed=yes
+        mv "$2.new" "$2"
+        case $2 in *.socket) sockets_changed=yes ;; esac
+    fi
+}
+
+# units RELEASE: its unit files, with the drop-ins that this host's systemd understands.
+units() {
+    also=''
+    if ! getent group adm >/dev/null; then also='/^SupplementaryGroups=adm$/d'; fi
+    sockets_changed=no
+    for unit in $SERVICE_FILES; do put "$1/$unit" "$UNITS/$unit"; done
+    mkdir -p "$UNITS/vedette.service.d"
+    systemd_version
+    for file in "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf; do
+        if [ -e "$file" ] && [ ! -e "$1/systemd/${file##*/50-}" ]; then rm -f "$file"; fi
+    done
+    for file in "$1"/systemd/*.conf; do
+        name=${file##*/} wanted=${file##*-}
+        wanted=${wanted%.conf}
+        case $name in
+            since-*) [ "$systemd_is" -ge "$wanted" ] || continue ;;
+            *) [ "$systemd_is" -lt "$wanted" ] || continue ;;
+        esac
+        put "$file" "$UNITS/vedette.service.d/50-$name"
+    done
+    systemctl daemon-reload
+}
+
+# Writes and starts the units. What the operator stopped and disabled stays so.
+service() {
+    step="starting the agent"
+    if [ -e "$UNITS/vedette.service" ]; then first=no; else first=yes; fi
+    was=$(systemctl is-enabled vedette 2>/dev/null || :)/$(systemctl is-active vedette 2>/dev/null || :)
+    units_written=yes
+    units "$release"
+    label
+    if [ $first = yes ]; then systemctl enable vedette vedette-udp.socket vedette-tcp.socket >/dev/null 2>&1; fi
+    [ "$start" = yes ] || return 0
+    if [ "$was" = disabled/inactive ] && [ "$force" = no ]; then
+        say "the agent was stopped and disabled, and stays so"
+        start=no
+        return 0
+    fi
+    if [ "$sockets_changed" = yes ] && [ $first = no ]; then
+        systemctl stop vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
+    fi
+    systemctl start vedette-udp.socket vedette-tcp.socket ||
+        die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT"
+    if [ "$changed" = yes ] || [ "$force" = yes ]; then verb=restart; else verb=start; fi
+    systemctl --no-block $verb vedette >/dev/null 2>&1 || :
+    if healthy; then return 0; fi
+    report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
+    printf '%s\n' "$report" >&2
+    note "$report"
+    if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then
+        die 32 "release $id did not come up; going back to ${before#releases/}"
+    fi
+    die 32 "the agent did not come up: see the lines above and $log"
+}
+
+# Within a minute the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
+# and it is the same process a second later. Three crashes are enough to know that it does not.
 healthy() {
-    tries=0
-    while [ $tries -lt 30 ]; do
+    tries=0 since=$(restarts)
+    while [ $tries -lt 60 ]; do
         code=0
         report=$("$prefix/current/bin/vedette" status -c "$config" 2>&1) || code=$?
-        case $code in
-            0) return 0 ;;
-            1) warn "$report" && return 0 ;;
-        esac
+        if [ $code -le 1 ]; then
+            process=$(main_pid)
+            sleep 1
+            if [ "$process" != 0 ] && [ "$(main_pid)" = "$process" ]; then
+                [ $code = 0 ] || warn "$report"
+                return 0
+            fi
+        fi
+        count=$(restarts)
+        if [ "${count:-0}" -lt "${since:-0}" ]; then since=$count; fi # set to 0 as the agent was started by hand
+        if [ $((${count:-0} - ${since:-0})) -ge 3 ]; then return 1; fi
         tries=$((tries + 1))
         sleep 1
     done
     return 1
 }
 
-lock() {
-    mkdir -p "$prefix"
-    if command -v flock >/dev/null 2>&1; then
-        exec 9>>"$prefix/.lock"
-        flock -n 9 || die 1 "another run of install.sh is at work in $prefix"
+main_pid() { systemctl show -p MainPID vedette | sed 's/^MainPID=//'; }
+
+# How often systemd started the agent again by itself; before systemd 235 nothing.
+restarts() { systemctl show -p NRestarts vedette | sed 's/^NRestarts=//'; }
+
+# Run by vedette-watch.service after an upgrade: goes back when the agent crashes three times or stays away for 30 s.
+watch() {
+    id=${here##*/}
+    seconds=$(fact "$prefix/watch" seconds)
+    before=$(fact "$prefix/watch" before)
+    log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
+    while [ $elapsed -lt "${seconds:-0}" ]; do
+        sleep 2
+        elapsed=$((elapsed + 2))
+        [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
+        case $(systemctl is-active vedette || :) in
+            active) away=0 ;;
+            inactive) exit 0 ;; # by an operator's hand: Restart=always leaves no other way
+            *) away=$((away + 2)) ;;
+        esac
+        now=$(main_pid) count=$(restarts)
+        if [ -n "$base" ] && [ -n "$count" ]; then
+            if [ "$count" -lt "$base" ]; then base=$count; fi # an operator's restart sets it to 0
+            crashes=$((count - base))
+        elif [ "$now" != "$process" ] && [ "$now" != 0 ]; then
+            crashes=$((crashes + 1))
+            process=$now
+        fi
+        if [ $crashes -ge 3 ] || [ $away -ge 30 ]; then
+            lock 60
+            [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
+            warn "release $id was started again $crashes times and away for $away s, $elapsed s after the upgrade: going back to ${before#releases/}"
+            back_to "$before"
+            rm -rf "$prefix/watch" "$prefix/previous" "$here"
+            if healthy; then say "release ${before#releases/} runs again"; else warn "release ${before#releases/} does not come up either: journalctl -u vedette"; fi
+            exit 0
+        fi
+    done
+    rm -f "$prefix/watch"
+    say "release $id stayed up for $elapsed s"
+}
+
+# back_to TARGET: the units of releases/ID, `current` on it, and the agent restarted.
+back_to() {
+    point "$prefix/current" "$1"
+    if [ "$systemd" = yes ]; then
+        units "$prefix/$1"
+        [ "$start" = no ] || systemctl --no-block restart vedette >/dev/null 2>&1 || :
     fi
 }
 
+# --- running
+
+# lock SECONDS: for this run alone; waits so long for another one to end.
+lock() {
+    mkdir -p "$prefix"
+    waited=0
+    if command -v flock >/dev/null 2>&1; then
+        exec 9>>"$prefix/.lock"
+        while ! flock -n 9; do busy "$1"; done
+    else
+        while ! mkdir "$prefix/.lock.d" 2>/dev/null; do
+            holder=$(cat "$prefix/.lock.d/pid" 2>/dev/null || :)
+            if [ -n "$holder" ] && [ ! -d "/proc/$holder" ]; then rm -rf "$prefix/.lock.d"; else busy "$1"; fi
+        done
+        echo $$ >"$prefix/.lock.d/pid"
+        locked=yes
+    fi
+}
+
+busy() {
+    [ "$waited" -lt "$1" ] || die 40 "another run of install.sh is at work in $prefix"
+    waited=$((waited + 1))
+    sleep 1
+}
+
+# Whatever this run has done is undone, unless it came to its end.
 clean() {
-    code=$?
+    result=$?
+    trap '' HUP INT TERM
+    set +e
+    if [ $result != 0 ] && [ "$told" = no ]; then
+        printf '%s\n' "vedette: failed while $step; see $log" >&2
+        note "failed while $step (exit code $result)"
+    fi
+    rm -rf "$config_dir/.site.$$"
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
-    rm -f "$config.new.tmp.$$" "$unit.new.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
-    exit "$code"
+    if [ "$complete" = no ]; then undo; fi
+    if [ "$locked" = yes ]; then rm -rf "$prefix/.lock.d"; fi
+    exit $result
+}
+
+undo() {
+    if [ -n "$before" ]; then
+        if [ $units_written = yes ] || [ $switched = yes ]; then
+            back_to "$before"
+            if [ "$systemd" = no ]; then
+                :
+            elif [ "$start" = yes ] && healthy; then
+                say "release ${before#releases/} runs again"
+            elif [ "$start" = yes ]; then
+                warn "release ${before#releases/} does not come up either: journalctl -u vedette"
+            fi
+        fi
+        [ -z "$unpacked" ] || [ "$unpacked" = "$prefix/$before" ] || rm -rf "$unpacked"
+    else
+        if [ $units_written = yes ]; then remove_units; fi
+        rm -rf "$prefix/releases" "$prefix/current" "$prefix/installed"
+    fi
+    for created in $made; do rm -rf "$created"; done
+    if [ $made_user = yes ]; then userdel vedette; fi
+    if [ -z "$before" ]; then
+        rm -f "$prefix/.lock"
+        rmdir "$prefix/bin" "$prefix" 2>/dev/null
+        say "nothing was installed"
+    fi
 }
 
 install() {
     preflight
+    before=$(readlink "$prefix/current" 2>/dev/null || :)
+    [ "$upgrade" = no ] || [ -n "$before" ] || die 42 "--upgrade: nothing is installed in $prefix"
     plan
     if [ "$dry_run" = yes ]; then
         say "nothing was done (--dry-run)"
         return 0
     fi
     umask 022
-    lock
-    changed=no new='' before=''
+    lock 0
+    log=$log_file complete=no
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
+    note "install.sh of $version: ${before:+upgrade of ${before#releases/} to }$id"
     unpack
     if [ "$systemd" = yes ]; then user; fi
     folders
     configuration
     switch
-    if [ "$systemd" = yes ]; then service; fi
+    if [ "$systemd" = yes ]; then service; else label; fi
+    complete=yes
     prune
+    if [ "$systemd" = yes ] && [ "$start" = yes ] && [ "$switched" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then
+        printf '%s\n' "seconds=$grace" "before=$before" >"$prefix/watch"
+        systemctl stop vedette-watch 2>/dev/null || :
+        systemctl start vedette-watch && say "watched for $grace s: journalctl -u vedette-watch"
+    fi
     if [ "$changed" = no ]; then say "all is in place, nothing changed"; else say "installed $id"; fi
     if [ "$systemd" = no ]; then
         say "start it: $command run -c $config"
@@ -384,6 +788,32 @@ install() {
     else
         say "see it: $command status"
     fi
+}
+
+rollback() {
+    before=$(readlink "$prefix/current" 2>/dev/null || :)
+    target=$(readlink "$prefix/previous" 2>/dev/null || :)
+    whole "$prefix/${target:-none}" || die 41 "there is no release before ${before#releases/} to go back to"
+    if [ "$dry_run" = yes ]; then
+        say "${before#releases/} would go, ${target#releases/} come back"
+        return 0
+    fi
+    umask 022
+    lock 0
+    log=$log_file release=$prefix/$target id=${target#releases/}
+    code=0
+    report=$("$release/bin/vedette" check -c "$config" 2>&1) || code=$?
+    [ $code -le 1 ] || die 31 "release $id does not take $config; nothing was switched: $report"
+    if [ "$systemd" = yes ]; then systemctl stop vedette-watch 2>/dev/null || :; fi
+    rm -f "$prefix/watch"
+    back_to "$target"
+    point "$prefix/previous" "$before"
+    if [ "$systemd" = yes ] && [ "$start" = yes ] && ! healthy; then
+        back_to "$before"
+        point "$prefix/previous" "$target"
+        die 32 "release $id did not come up; ${before#releases/} is back: journalctl -u vedette"
+    fi
+    say "rolled back from ${before#releases/} to $id"
 }
 
 # remove FOLDER: with all in it, if it was made by this script.
@@ -396,26 +826,36 @@ remove() {
     fi
 }
 
+remove_units() {
+    systemctl disable vedette vedette-udp.socket vedette-tcp.socket >/dev/null 2>&1 || :
+    systemctl stop vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
+    for unit in $SERVICE_FILES; do rm -f "$UNITS/$unit"; done
+    rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
+    rmdir "$UNITS/vedette.service.d" 2>/dev/null || :
+    systemctl daemon-reload
+    systemctl reset-failed vedette vedette-udp.socket vedette-tcp.socket 2>/dev/null || :
+}
+
 uninstall() {
     if [ ! -e "$prefix/installed" ] && [ ! -e "$prefix/releases" ]; then
         say "nothing is installed in $prefix"
     fi
     if [ "$dry_run" = yes ]; then
-        say "program $prefix, command $command$([ "$systemd" = no ] || printf ', unit %s' "$unit") would go"
+        say "program $prefix, command $command$([ "$systemd" = no ] || printf ', units %s' "$UNITS/vedette*") would go"
         [ "$purge" = no ] || say "configuration $config_dir and data $data_dir would go"
         return 0
     fi
-    if [ "$systemd" = yes ]; then
-        systemctl disable --quiet --now vedette 2>/dev/null || :
-        rm -f "$unit"
-        systemctl daemon-reload
-        systemctl reset-failed vedette 2>/dev/null || :
+    if [ -d "$prefix" ]; then
+        lock 0
+        if [ "$purge" = no ] && [ "$systemd" = yes ]; then log=$log_file; fi
     fi
+    if [ "$systemd" = yes ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix/.lock"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         remove "$config_dir"
         remove "$data_dir"
+        rm -f "$log_file"
         if [ "$systemd" = yes ] && getent passwd vedette >/dev/null; then userdel vedette; fi
     else
         say "configuration $config_dir and data $data_dir stay; --uninstall --purge removes them"
@@ -427,6 +867,8 @@ uninstall() {
 
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
+    log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' made_user=no
+    new='' site='' unpacked='' before='' release='' step=starting
     arguments "$@"
     "$action"
 }

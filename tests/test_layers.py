@@ -42,7 +42,8 @@ LAYERS: dict[int, str] = {
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
     budgets config control logs mqtt notify quarantine rebuild reload store storecheck tls trouble wallclock
-    inputs.accept inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
+    inputs.accept inputs.activation inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe
+    inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
     """,
@@ -51,7 +52,8 @@ LAYERS: dict[int, str] = {
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.authority region.build region.cli region.gaps region.enroll region.land region.publish region.sign
+    region.authority region.build region.cli region.enroll region.gaps region.land region.polyglot region.publish
+    region.sign region.sitezip
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

@@ -1,5 +1,6 @@
 #!/bin/sh
 # The programs that the demo and the tests run against: installs what is missing when it may, else prints the one line.
+# With "tests" also those without which tests of the installation are skipped; these only as root, who alone can run them.
 set -eu
 
 missing=""
@@ -15,6 +16,12 @@ need ss iproute2
 find /usr/lib /usr/lib64 -name lmnsd_ossl.so 2>/dev/null | grep -q . || missing="$missing rsyslog-openssl"
 need java default-jre-headless
 need faketime faketime
+if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
+    need systemd-nspawn systemd-container
+    need debootstrap debootstrap
+    need qemu-aarch64-static qemu-user-static
+    need shellcheck shellcheck
+fi
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -19,6 +19,8 @@ be read do not: they are told, retried, and shown in the status.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import dataclasses
 import faulthandler
 import gc
@@ -76,10 +78,15 @@ MAP_SLACK = 256 << 20
 
 
 def settle_memory() -> None:
-    """Take what lives as long as its plan out of the collector's sight: for 3,000 rules a full run takes 40 ms."""
+    """Take what lives as long as its plan out of the collector's sight: for 3,000 rules a full run takes 40 ms.
+
+    What loading took and needs no more goes back to the system, which the C library (glibc) would not do by itself.
+    """
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def run(config: Config, path: Path | None = None) -> None:

@@ -1,11 +1,19 @@
-"""The packed zip, built once per session with a starter bundle of one rule, and ways to install it into a folder."""
+"""The packed zip, built once per session with a starter bundle of one rule, other releases made of it, and ways to
+install them into a folder.
+
+A ``Variant`` is a whole release in its own right: its files replaced, packed and signed again.
+"""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
+import io
 import shutil
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -19,6 +27,7 @@ from vedette.compiler import sigma
 from vedette.engine.artifact import Artifact
 from vedette.engine.selftest import Case
 from vedette.region.build import build
+from vedette.region.polyglot import archive, read
 from vedette.region.sign import keygen, load_key, sign
 
 ROOT = Path(__file__).parent.parent.parent
@@ -59,7 +68,9 @@ class Place:
         self.vedette = self.prefix / "bin" / "vedette"
 
     def sh(self, release: Path, *options: str | Path) -> Done:
-        return call("sh", release / "install.sh", "--no-systemd", "--prefix", self.prefix, *options)
+        """``release``: a zip, or a folder with install.sh in it."""
+        script = release if release.suffix == ".zip" else release / "install.sh"
+        return call("sh", script, "--no-systemd", "--prefix", self.prefix, *options)
 
     def install(self, release: Path, *options: str | Path) -> Done:
         return self.sh(release, "--config-dir", self.config_dir, "--data-dir", self.data_dir, *options)
@@ -104,18 +115,35 @@ def starter(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 
 @pytest.fixture(scope="session")
-def zip_file(tmp_path_factory: pytest.TempPathFactory, starter: tuple[Path, str]) -> Path:
-    """What ``make dist`` makes."""
+def release_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The private key that signs releases."""
+    path = tmp_path_factory.mktemp("release") / "key.pem"
+    keygen(path)
+    return path
+
+
+def dist(output: Path, starter: tuple[Path, str], release_key: Path, *arguments: str) -> Path:
+    """Run the recipe; returns the folder."""
     if shutil.which("apt-get") is None:
-        pytest.skip("the zip is built on Debian or Ubuntu")
-    output = tmp_path_factory.mktemp("dist")
+        pytest.skip("the zip is built on Debian 12")
     done = subprocess.run(
         [sys.executable, ROOT / "packaging/dist.py", "--output", output, "--cache", ROOT / "build/dist",
-         "--bundle", starter[0], "--key", starter[1]],
-        capture_output=True, text=True, timeout=600, check=False,
+         "--bundle", starter[0], "--key", starter[1], "--release-key", release_key, *arguments],
+        capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (path,) = output.iterdir()
+    return output
+
+
+@pytest.fixture(scope="session")
+def dist_folder(tmp_path_factory: pytest.TempPathFactory, starter: tuple[Path, str], release_key: Path) -> Path:
+    """What ``make dist`` makes for x86_64."""
+    return dist(tmp_path_factory.mktemp("dist"), starter, release_key, "--arch", "x86_64")
+
+
+@pytest.fixture(scope="session")
+def zip_file(dist_folder: Path) -> Path:
+    (path,) = dist_folder.glob("*.zip")
     return path
 
 
@@ -129,26 +157,72 @@ def release(zip_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def variant(release: Path, tmp_path: Path) -> Callable[..., Path]:
-    """The release with some files replaced; unless ``sums`` is false SHA256SUMS follows, so it is another release."""
+Variant = Callable[..., Path]
 
-    def make(name: str, files: Mapping[str, bytes], *, sums: bool = True) -> Path:
-        folder = tmp_path / "variants" / name
-        folder.parent.mkdir(exist_ok=True)
-        subprocess.run(["cp", "-al", release, folder], check=True)
-        lines = (release / "SHA256SUMS").read_text().splitlines()
-        for path, data in files.items():
-            (folder / path).unlink()
-            (folder / path).write_bytes(data)
-            line = f"{hashlib.sha256(data).hexdigest()}  {path}"
-            lines = [line if old.endswith(f"  {path}") else old for old in lines]
-        if sums:
-            (folder / "SHA256SUMS").unlink()
-            (folder / "SHA256SUMS").write_text("\n".join(lines) + "\n")
-        return folder
+
+@pytest.fixture(scope="session")
+def files(zip_file: Path) -> Mapping[str, tuple[int, bytes]]:
+    """Mode and contents of the files in the payload."""
+    with tarfile.open(fileobj=io.BytesIO(read(zip_file)["payload.tar.gz"])) as tar:
+        return {
+            member.name: (member.mode, tar.extractfile(member).read())  # type: ignore[union-attr]
+            for member in tar
+            if member.isfile()
+        }
+
+
+@pytest.fixture(scope="session")
+def variant(
+    zip_file: Path, files: Mapping[str, tuple[int, bytes]], release_key: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Variant:
+    """Makes the zip of another release: some files replaced, its version where given, signed by ``key``."""
+    members = read(zip_file)
+    folder = tmp_path_factory.mktemp("variants")
+
+    def make(
+        name: str,
+        changed: Mapping[str, bytes] | None = None,
+        *,
+        version: str = "",
+        arch: str = "",
+        key: Path = release_key,
+    ) -> Path:
+        contents = {path: data for path, (_, data) in files.items()} | dict(changed or {})
+        facts = contents["RELEASE"].decode()
+        if version:
+            facts = facts.replace(facts.splitlines()[0], f"version={version}")
+        if arch:
+            facts = facts.replace("arch=x86_64", f"arch={arch}")
+        contents["RELEASE"] = facts.encode()
+        sums = (f"{sha256(data)}  {path}\n" for path, data in sorted(contents.items()) if path != "FILES.sha256")
+        contents["FILES.sha256"] = "".join(sums).encode()
+        packed = io.BytesIO()
+        with (
+            gzip.GzipFile("", "wb", 1, packed, mtime=0) as stream,
+            tarfile.open(fileobj=stream, mode="w") as tar,
+        ):
+            for path, data in contents.items():
+                info = tarfile.TarInfo(path)
+                info.size, info.mode = len(data), files.get(path, (0o644, b""))[0]
+                tar.addfile(info, io.BytesIO(data))
+        parts = {
+            "install.sh": contents["install.sh"],
+            "RELEASE": contents["RELEASE"],
+            "payload.tar.gz": packed.getvalue(),
+            "release.pub": members["release.pub"],
+        }
+        listed = "".join(f"{sha256(data)}  {part}\n" for part, data in sorted(parts.items())).encode()
+        parts["SHA256SUMS"] = listed
+        parts["SHA256SUMS.sig"] = base64.b64encode(load_key(key).sign(listed)) + b"\n"
+        path = folder / f"{name}.zip"
+        path.write_bytes(archive(path.name, parts))
+        return path
 
     return make
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 @pytest.fixture

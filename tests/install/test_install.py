@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
-import zipfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT, Place, call
+from tests.install.conftest import ROOT, Place, Variant, call
 from vedette import __version__, config
 
 pytestmark = pytest.mark.install
-Variant = Callable[..., Path]
-
-
-def test_what_is_in_the_zip(zip_file: Path) -> None:
-    """One folder; the agent without the region's side; no compiler or Spark; a digest for every file."""
-    with zipfile.ZipFile(zip_file) as file:
-        assert file.testzip() is None
-        names = file.namelist()
-        top = f"vedette-{__version__}/"
-        assert all(name.startswith(top) for name in names)
-        inside = {name.removeprefix(top) for name in names}
-        assert {"install.sh", "vedette.toml", "vedette.service", "starter.vbundle", "bin/vedette"} <= inside
-        packages = {name.split("/")[1] for name in inside if name.startswith("packages/")}
-        assert {"vedette", "hyperscan", "lmdb", "cryptography"} <= packages
-        assert not packages & {"sigma", "pyspark", "pyarrow", "pip", "setuptools"}
-        assert not [name for name in inside if name.startswith("packages/vedette/region")]
-        sums = dict(reversed(line.split("  ")) for line in file.read(top + "SHA256SUMS").decode().splitlines())
-        assert sums.keys() == inside - {"SHA256SUMS"}
-        assert sums["install.sh"] == hashlib.sha256((ROOT / "install.sh").read_bytes()).hexdigest()
 
 
 def test_version(installed: Place) -> None:
@@ -109,7 +88,7 @@ def test_a_second_run_changes_nothing(release: Path, place: Place) -> None:
         assert done.code == 0
         assert "nothing changed" in done.text
         after = place.tree()
-        for changing in ("opt", "etc", "opt/bin", "opt/installed"):  # rewritten with the same contents
+        for changing in ("opt", "etc", "opt/bin", "opt/installed", "opt/install.log"):  # rewritten, or added to
             after[changing] = before[changing]
         assert after == before
 
@@ -122,19 +101,21 @@ def test_the_operators_configuration_stays(release: Path, variant: Variant, plac
     done = place.install(release)
     assert done.code == 0
     assert "vedette.toml.new" in done.text
-    assert place.install(variant("next", {"VERSION": b"9.0.0\n"})).code == 0
+    assert place.install(variant("next", version="9.0.0")).code == 0
     assert place.config.read_text() == own
     assert '#site = "default"' in (place.config_dir / "vedette.toml.new").read_text()
 
 
-def test_another_key_for_the_starter_rules_is_said(release: Path, variant: Variant, place: Place) -> None:
+def test_another_key_for_the_starter_rules_is_said(
+    release: Path, files: Mapping[str, tuple[int, bytes]], variant: Variant, place: Place
+) -> None:
     """An upgrade whose starter rules are signed by a key that the kept configuration does not trust says so."""
     place.install(release)
     text = place.config.read_text()
     key = config.parse(text).bundles.trusted_keys[0]
     other = "ed25519:" + "A" * 43 + "="
-    changed = (release / "vedette.toml").read_text().replace(key, other).encode()
-    done = place.install(variant("next", {"vedette.toml": changed}))
+    changed = files["vedette.toml"][1].replace(key.encode(), other.encode())
+    done = place.install(variant("otherkey", {"vedette.toml": changed}))
     assert done.code == 0
     assert "does not trust the key" in done.text
 
@@ -145,7 +126,7 @@ def test_upgrade(release: Path, variant: Variant, place: Place) -> None:
     first = place.current()
     for number in (7, 8):
         before = place.current()
-        assert place.install(variant(str(number), {"VERSION": b"%d.0.0\n" % number})).code == 0
+        assert place.install(variant(str(number), version=f"{number}.0.0")).code == 0
         assert place.current().startswith(f"{number}.0.0-")
         assert (place.prefix / "previous").readlink().name == before
     assert {path.name for path in (place.prefix / "releases").iterdir()} == {place.current(), before}
@@ -157,7 +138,7 @@ def test_a_release_that_does_not_run(release: Path, variant: Variant, place: Pla
     place.install(release)
     before = place.current()
     done = place.install(variant("broken", {"bin/vedette": b"#!/bin/sh\necho broken on purpose; exit 1\n"}))
-    assert done.code == 5
+    assert done.code == 30
     assert "broken on purpose" in done.text
     assert place.current() == before
     assert [path.name for path in (place.prefix / "releases").iterdir()] == [before]
@@ -168,18 +149,10 @@ def test_a_configuration_that_the_release_does_not_take(release: Path, variant: 
     place.install(release)
     before = place.current()
     place.config.write_text("[agent]\nunknown_key = 1\n")
-    done = place.install(variant("next", {"VERSION": b"9.0.0\n"}))
-    assert done.code == 5
+    done = place.install(variant("next", version="9.0.0"))
+    assert done.code == 31
     assert "unknown_key" in done.text
     assert place.current() == before
-
-
-def test_a_damaged_archive(variant: Variant, place: Place) -> None:
-    """An archive with one changed file is refused before anything is written, and the file is named."""
-    done = place.install(variant("damaged", {"launch.py": b"print('evil')\n"}, sums=False))
-    assert done.code == 4
-    assert "launch.py" in done.text
-    assert list(place.folder.iterdir()) == []
 
 
 def test_a_damaged_installation_is_repaired(release: Path, place: Place) -> None:
@@ -213,7 +186,7 @@ def test_a_processor_without_popcnt(release: Path, place: Place, tmp_path: Path)
         *alone(), "sh", "-c", 'mount --bind "$1" /proc/cpuinfo && exec sh "$2" --no-systemd --prefix "$3"', "sh",
         cpuinfo, release / "install.sh", place.prefix,
     )  # fmt: skip
-    assert done.code == 3
+    assert done.code == 12
     assert "popcnt" in done.text
     assert list(place.folder.iterdir()) == []
 
@@ -240,6 +213,13 @@ def test_region(release: Path, place: Place) -> None:
         ["--data-dir", "/srv/x\n/etc"],
         ["--data-dir"],
         ["--purge"],
+        ["--rollback", "--upgrade"],
+        ["--listen", "514"],
+        ["--listen", "host"],
+        ["--listen", "host:port"],
+        ["--grace", "long"],
+        ["--release-key", "ed25519:short"],
+        ["--log", "relative.log"],
         ["--unknown"],
         ["now"],
     ],
@@ -265,7 +245,7 @@ def test_two_at_a_time(release: Path, place: Place) -> None:
     with (place.prefix / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = place.install(release)
-    assert done.code == 1
+    assert done.code == 40
     assert "another run" in done.text
 
 
@@ -308,16 +288,4 @@ def test_unpacked_by_unzip(zip_file: Path, tmp_path: Path) -> None:
     if shutil.which("unzip") is None:
         pytest.skip("no unzip here")
     assert call("unzip", "-q", zip_file, "-d", tmp_path).code == 0
-    assert os.access(tmp_path / f"vedette-{__version__}/install.sh", os.X_OK)
-
-
-def test_the_unit(release: Path, tmp_path: Path) -> None:
-    """systemd understands every line of the unit and rates its exposure at 2.0 of 10 at most."""
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze here")
-    unit = tmp_path / "vedette.service"
-    unit.write_text((release / "vedette.service").read_text().replace("/opt/vedette/current/bin/vedette", "/bin/true"))
-    done = call("systemd-analyze", "verify", unit)
-    assert "vedette.service" not in done.text, done.text
-    done = call("systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
-    assert done.code == 0, done.text
+    assert os.access(tmp_path / "vedette/install.sh", os.X_OK)

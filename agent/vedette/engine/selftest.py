@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from vedette.engine.match import Engine
 from vedette.event import LogSource
-from vedette.inputs.decode import record
+from vedette.inputs.decode import Record, record
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
@@ -95,21 +96,30 @@ def check(engine: Engine, cases: Iterable[Case | Sequence]) -> list[Failure]:
 
 def firings(engine: Engine, case: Sequence) -> int | None:
     """How often the correlation fires on the sequence; None when it is not in the plan."""
-    plan = engine.plan
-    if all(c.id != case.rule_id for c in plan.correlations):
+    plan, by_id = engine.plan, {c.id: c for c in engine.plan.correlations}
+    if case.rule_id not in by_id:
         return None
-    correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 30)
-    asked = {number: rule for number, rule in enumerate(plan.rules) if correlator.graph.wants(rule.id)}
+    needed = [by_id[case.rule_id]]  # it, and what it looks at: no other has a say in when it fires
+    for correlation in needed:
+        needed += [by_id[slot.rule_id] for slot in correlation.slots if slot.correlation]
+    correlator = Correlator(dict.fromkeys(needed), Clock(0), max_bytes=1 << 30)
+    asked: dict[str, set[int]] = {}  # by product: rules of one product see the same event
+    for number, rule in enumerate(plan.rules):
+        if correlator.graph.wants(rule.id):
+            asked.setdefault(rule.logsource.product, set()).add(number)
+    products = [(product, frozenset(numbers)) for product, numbers in asked.items()]
     fired = []
     for offset, one in enumerate(sorted(case.events, key=lambda event: event.time)):
         source = correlator.clock.source("", "")
         correlator.clock.observe(source, one.time)
-        items: list[Item] = []
-        for number, rule in asked.items():
-            own = LogSource(product=rule.logsource.product)
+        matches: list[tuple[int, Record]] = []
+        for product, numbers in products:
+            own = LogSource(product=product)
             event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
-            if number in engine.true(event, frozenset({number})):
-                items += correlator.graph.prepare(rule.id, event)
+            matches += ((number, event) for number in engine.true(event, numbers) if number in numbers)
+        items: list[Item] = []
+        for number, event in sorted(matches, key=itemgetter(0)):
+            items += correlator.graph.prepare(plan.rules[number].id, event)
         fired += correlator.add(items, source, one.time, offset, len(one.raw))
     fired += correlator.finish()
     return sum(one.correlation.id == case.rule_id for one in fired)

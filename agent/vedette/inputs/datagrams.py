@@ -40,12 +40,18 @@ def host(name: str) -> str:
 
 
 def set_receive_buffer(sock: socket.socket, size: int) -> int:
-    """Ask for ``size`` bytes; returns what the kernel grants (beyond rmem_max only with CAP_NET_ADMIN)."""
+    """Ask for ``size`` bytes, unless there are more (systemd opened the socket); returns what the kernel grants.
+
+    Beyond rmem_max it grants only with CAP_NET_ADMIN.
+    """
+    granted = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel doubles it for its bookkeeping
+    if granted >= size:
+        return granted
     for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, option, size)
             break
-    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel doubles it for its bookkeeping
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
 
 class Datagrams:

@@ -38,6 +38,7 @@ import structlog
 from vedette.config import SyslogInput, split_address
 from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
 from vedette.inputs.accept import Acceptor, Gate, Place
+from vedette.inputs.activation import take
 from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.framing import Run, StreamFramer, merge
@@ -64,7 +65,8 @@ LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 
 _ADVICE = {
     errno.EADDRINUSE: "another program is on this port: stop it, or choose another port",
-    errno.EACCES: "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher port, or grant it",
+    errno.EACCES: "ports below 1024 are opened by systemd: give vedette-udp.socket and vedette-tcp.socket this address"
+    " (install.sh --listen does), or choose a higher port",
     errno.EADDRNOTAVAIL: "no interface of this host has this address",
 }
 _FAMILY_MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -220,6 +222,9 @@ class SyslogListener:
             found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
             for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
                 try:
+                    if (opened := take(socktype, str(where[0]), int(where[1]))) is not None:
+                        bound.append(opened)
+                        continue
                     sock = socket.socket(family, socktype)
                     bound.append(sock)
                     sock.setblocking(False)

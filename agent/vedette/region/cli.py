@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import time
@@ -16,6 +17,7 @@ from vedette.console import fail, json_line, pipeline_options, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.region.enroll import DAYS, ROLES, Region
+from vedette.region.sitezip import Site, site_zip
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -121,7 +123,7 @@ def build(
             click.echo(safe(str(line)), err=True)
         if failures or (strict and (plan.refused or mistakes)):
             fail("not built: a test event fails or a rule does not run; see above")
-        now = time.time_ns() // 1000
+        now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
         listed = [*compiler.described(plan), *({"state": "refused", **r._asdict()} for r in plan.refused)]
         data = builder.build(
             name=name,
@@ -192,9 +194,13 @@ def region() -> None:
 @click.option("--days", default=DAYS, show_default=True, type=click.IntRange(1, 3650), help="Days until it expires.")
 @click.option("--renew", is_flag=True, help="A new key and certificate, though the old one is good for longer.")
 @click.option("--revoke", is_flag=True, help="Take AGENT out: rights and certificate.")
+@click.option("--zip", "release", type=click.Path(path_type=Path), metavar="PATH",
+              help="Also write the agent's own copy of this installation zip: unzip, one line, done.")  # fmt: skip
+@click.option("--bundle", type=click.Path(path_type=Path), help="With --zip: rules to begin with, a signed bundle.")
+@click.option("--key", default="", metavar="KEY", help="With --zip: the public key of the region's bundles.")
 def enroll(
     name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int, renew: bool,
-    revoke: bool,
+    revoke: bool, release: Path | None, bundle: Path | None, key: str,
 ) -> None:  # fmt: skip
     """Make AGENT a member of the region: certificate, key, access to its own topics, configuration.
 
@@ -205,6 +211,10 @@ def enroll(
     try:
         if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
             raise ValueError(f"--broker {broker}: expects mqtts://host:port")
+        if release is None and (bundle or key):
+            raise ValueError("--bundle and --key go with --zip")
+        if release is not None and (role != "agent" or revoke):
+            raise ValueError("--zip is for agents that are enrolled")
         with Region.open(folder) as known:
             known.broker = broker or known.broker
             if revoke:
@@ -219,6 +229,9 @@ def enroll(
             what = "new certificate" if done.renewed else "as it was"
             click.echo(f"{name}: {role} of fleet {fleet}, {what}, good until {until}")
             click.echo(f"for its host: {done.folder}/")
+            if release is not None:
+                made = site_zip(release, Site(name, done.folder, bundle, key), done.folder)
+                click.echo(f"to install it: {made}: secret, it holds the agent's key")
             click.echo(f"for the broker: {folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
             if role == "landing":
                 click.echo(f"vedette region land --client-id {name} --group {known.group} …")

@@ -1,0 +1,132 @@
+"""The zip of one site: a release with its agent's configuration, certificate and rules inside.
+
+What ``vedette region enroll --zip`` writes is the release's own zip (``polyglot``) with two members more:
+
+    site.tar        vedette.toml  region-ca.pem  agent.pem  agent.key  and, with a bundle of the region, site.vbundle
+    site.sha256     its SHA-256
+
+install.sh puts these files into /etc/vedette: the key for the agent's user only, what an operator has changed never
+overwritten. The release's own members stay byte for byte, so its signature holds.
+
+vedette.toml is the release's, line by line explained, with the site's values in force. The file holds a private key:
+its mode is 0600, its name and the zip's comment say SECRET, and equal inputs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import tarfile
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vedette import __version__, config
+from vedette.bundle.trust import verify
+from vedette.region.polyglot import PAYLOAD, archive, read, write
+
+CONFIG_DIR = "/etc/vedette"
+"""In the files; install.sh writes its own in its place."""
+BUNDLE = "site.vbundle"
+_NEEDED = ("vedette.toml", "region-ca.pem", "agent.pem", "agent.key")
+_MAX_TEMPLATE = 1 << 20
+
+
+class Site(NamedTuple):
+    """What one agent gets. ``key`` signs the region's bundles; empty values leave the release's own in force."""
+
+    name: str
+    folder: Path
+    """Of the member, as ``vedette region enroll`` writes it."""
+    bundle: Path | None = None
+    key: str = ""
+
+
+def merge(template: str, values: Mapping[str, Mapping[str, Any]]) -> str:
+    """``template``, a commented TOML file, with ``values`` in force, each at its table's line ``#key = …``.
+
+    Raises ValueError for a table or a key that the template does not have.
+    """
+    lines = template.splitlines(keepends=True)
+    for table, keys in values.items():
+        if f"[{table}]\n" not in lines:
+            raise ValueError(f"the release's vedette.toml has no table [{table}]")
+        start = lines.index(f"[{table}]\n")
+        end = next((i for i in range(start + 1, len(lines)) if re.match(r"#?\[", lines[i])), len(lines))
+        for key, value in keys.items():
+            at = next((i for i in range(start, end) if re.match(rf"#?{re.escape(key)} = ", lines[i])), None)
+            if at is None:
+                raise ValueError(f"the release's vedette.toml has no setting {table}.{key}")
+            lines[at] = f"{key} = {json.dumps(value, ensure_ascii=False)}\n"
+    return "".join(lines)
+
+
+def _template(payload: bytes) -> str:
+    """vedette.toml of a release's payload."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(payload), mode="r:gz") as tar:
+            member = tar.extractfile("vedette.toml")
+            if member is None:
+                raise KeyError("vedette.toml")
+            return member.read(_MAX_TEMPLATE).decode()
+    except (tarfile.TarError, KeyError, OSError, EOFError) as error:
+        raise ValueError(f"the release's payload has no vedette.toml that can be read: {error}") from error
+
+
+def configuration(template: str, site: Site) -> str:
+    """The site's vedette.toml. Raises ValueError when its values do not make a configuration."""
+    own = tomllib.loads((site.folder / "vedette.toml").read_text("utf-8"))
+    shipped = tomllib.loads(template)["bundles"]
+    if site.bundle is not None:
+        own["bundles"] = {"file": f"{CONFIG_DIR}/{BUNDLE}", "trusted_keys": [site.key]}
+    elif site.key:
+        own["bundles"] = {"trusted_keys": list(dict.fromkeys([*shipped["trusted_keys"], site.key]))}
+    text = merge(template, own)
+    config.parse(text, site.folder / "vedette.toml")
+    return text
+
+
+def _files(template: str, site: Site) -> dict[str, bytes]:
+    missing = [name for name in _NEEDED if not (site.folder / name).is_file()]
+    if site.bundle is not None and not site.key:
+        raise ValueError("a bundle needs the public key that it is signed with: --key ed25519:BASE64")
+    if missing:
+        raise FileNotFoundError(
+            f"{site.folder}: no {', '.join(missing)}: enroll {site.name} first (vedette region enroll)"
+        )
+    files = {name: (site.folder / name).read_bytes() for name in _NEEDED[1:]}
+    files["vedette.toml"] = configuration(template, site).encode()
+    if site.bundle is not None:
+        files[BUNDLE] = site.bundle.read_bytes()
+        verify(files[BUNDLE], [site.key], __version__)
+    return files
+
+
+def _tar(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in sorted(files.items()):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode, info.mtime = len(data), 0o600, 315532800
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def site_zip(release: Path, site: Site, folder: Path) -> Path:
+    """Write the site's copy of the zip ``release`` into ``folder`` and return its path.
+
+    Raises ValueError (BundleRefused, ConfigError) for a release, a bundle or values that are not what they should be,
+    and OSError; nothing is written then.
+    """
+    members = read(release)
+    if "site.tar" in members:
+        raise ValueError(f"{release}: is a site's zip already: give the release's own")
+    packed = _tar(_files(_template(members[PAYLOAD]), site))
+    members |= {"site.tar": packed, "site.sha256": hashlib.sha256(packed).hexdigest().encode() + b"\n"}
+    path = folder / f"{release.stem}-{site.name}-SECRET.zip"
+    comment = f"SECRET: holds the private key of {site.name}; for its host only, to be deleted after the installation"
+    write(path, archive(path.name, members, comment), 0o600)
+    return path

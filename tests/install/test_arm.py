@@ -1,0 +1,70 @@
+"""The zip for aarch64: built here, started here under qemu, judging with a rule bundle that x86_64 made."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import RULE_ID, dist, sha256
+from vedette import __version__
+from vedette.region.polyglot import PAYLOAD, read
+
+pytestmark = pytest.mark.install
+EVENT = "<38>Nov 20 10:00:00 h p: install-test-marker"
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory, starter: tuple[Path, str], release_key: Path) -> Path:
+    """The release for aarch64, its loader's path written as install.sh does it."""
+    folder = tmp_path_factory.mktemp("arm")
+    dist(folder / "dist", starter, release_key, "--arch", "aarch64")
+    members = read(folder / "dist" / f"vedette-{__version__}-linux-aarch64.zip")
+    (folder / PAYLOAD).write_bytes(members[PAYLOAD])
+    assert sha256(members[PAYLOAD]) in members["SHA256SUMS"].decode()
+    with tarfile.open(folder / PAYLOAD) as tar:
+        tar.extractall(folder / "release", filter="data")
+    runtime = folder / "release/runtime"
+    offset, length, loader = (runtime / "interpreter").read_text().split()
+    with (runtime / "bin/vedetted").open("r+b") as file:
+        file.seek(int(offset))
+        file.write(str(runtime / "lib" / loader).encode().ljust(int(length), b"\0"))
+    return folder / "release"
+
+
+def run(release: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    emulator = [] if platform.machine() == "aarch64" else ["qemu-aarch64-static"]
+    if emulator and shutil.which(emulator[0]) is None:
+        pytest.skip("no qemu-aarch64-static here: sh tools/packages.sh tests")
+    command = [*emulator, release / "runtime/bin/vedetted", "-X", "utf8", "-I", "-S", "-B", release / "launch.py"]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_every_program_is_for_it(unpacked: Path) -> None:
+    """No file for another processor is in it."""
+    for path in unpacked.rglob("*"):
+        if path.is_file() and path.read_bytes()[:4] == b"\x7fELF":
+            assert path.read_bytes()[18:20] == b"\xb7\0", path
+    assert "arch=aarch64" in (unpacked / "RELEASE").read_text()
+
+
+def test_it_judges_with_a_bundle_of_another_architecture(
+    unpacked: Path, starter: tuple[Path, str], tmp_path: Path
+) -> None:
+    """The bundle's precompiled databases are loaded and match; nothing is compiled again."""
+    event = tmp_path / "event"
+    event.write_text(f"{EVENT}\n<38>Nov 20 10:00:01 h p: nothing\n")
+    done = run(unpacked, "scan", "--rules", starter[0], "--trusted-key", starter[1], event)
+    assert done.stdout.count(RULE_ID) == 1, done.stderr
+    assert "1 match" in done.stderr or done.stdout.count("\n") == 1
+
+
+def test_it_verifies_bundles(unpacked: Path, starter: tuple[Path, str]) -> None:
+    """Signatures are checked there, too: cryptography's own library works."""
+    done = run(unpacked, "bundle", "verify", starter[0], "--trusted-key", starter[1])
+    assert done.returncode == 0, done.stderr
+    assert run(unpacked, "version").stdout.strip()

@@ -1,0 +1,161 @@
+"""A zip per site: what ``vedette region enroll --zip`` writes, installed as it is and talking to a real broker."""
+
+from __future__ import annotations
+
+import io
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.install.conftest import Place, call
+from vedette import config
+from vedette.cli import main
+from vedette.region.polyglot import PAYLOAD, read
+from vedette.region.sitezip import merge
+
+pytestmark = pytest.mark.install
+URL = "mqtts://region.example:8883"
+KEY = "ed25519:" + "A" * 43 + "="
+
+
+def enroll(folder: Path, *options: str | Path, code: int = 0, name: str = "web-1") -> str:
+    done = CliRunner().invoke(
+        main, ["region", "enroll", name, "--folder", str(folder), "--broker", URL, *map(str, options)]
+    )
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def made(folder: Path, name: str = "web-1") -> Path:
+    (path,) = (folder / "members" / name).glob("*.zip")
+    return path
+
+
+def test_installed_as_it_is(zip_file: Path, starter: tuple[Path, str], place: Place, tmp_path: Path) -> None:
+    """One command at the region, one line on the host: identity, certificate, key and rules are in place, and the
+    agent's user alone reads the key."""
+    region = tmp_path / "region"
+    said = enroll(region, "--fleet", "plants", "--zip", zip_file, "--bundle", starter[0], "--key", starter[1])
+    path = made(region)
+    assert str(path) in said
+    assert "secret" in said
+    assert "SECRET" in path.name
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with zipfile.ZipFile(path) as file:
+        assert b"SECRET" in file.comment
+        assert file.testzip() is None
+        assert {info.external_attr >> 16 & 0o077 for info in file.infolist() if "site" in info.filename} == {0}
+
+    done = place.install(path)
+    assert done.code == 0, done.text
+    found = config.load(place.config)
+    assert (found.agent.id, found.agent.fleet) == ("web-1", "plants")
+    assert (found.uplink.type, found.uplink.url) == ("mqtt", URL)
+    assert found.uplink.ca_file == place.config_dir / "region-ca.pem"
+    assert found.bundles.file == place.config_dir / "site.vbundle"
+    assert found.bundles.trusted_keys == (starter[1],)
+    member = region / "members/web-1"
+    for name in ("agent.pem", "agent.key", "region-ca.pem"):
+        assert (place.config_dir / name).read_bytes() == (member / name).read_bytes()
+    assert (place.config_dir / "site.vbundle").read_bytes() == starter[0].read_bytes()
+    assert stat.S_IMODE((place.config_dir / "agent.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((place.config_dir / "agent.pem").stat().st_mode) == 0o640
+    assert call(place.vedette, "check", "-c", place.config).code == 0
+    assert "nothing changed" in place.install(path).text
+    assert [item for item in place.folder.rglob("*") if item.name.startswith((".site", ".toml"))] == []
+
+
+def test_the_configuration_is_explained(zip_file: Path, tmp_path: Path) -> None:
+    """The site's file is the release's with the site's values, so every other setting stands there to be changed; the
+    release's own parts and their signature are byte for byte as they were."""
+    region = tmp_path / "region"
+    enroll(region, "--zip", zip_file, "--key", KEY)
+    members, own = read(made(region)), read(zip_file)
+    assert {name: members[name] for name in own} == own
+    with tarfile.open(fileobj=io.BytesIO(members["site.tar"])) as tar:
+        text = tar.extractfile("vedette.toml").read().decode()  # type: ignore[union-attr]
+        assert {info.name for info in tar} == {"vedette.toml", "agent.pem", "agent.key", "region-ca.pem"}
+        assert {info.mode for info in tar} == {0o600}
+    with tarfile.open(fileobj=io.BytesIO(own[PAYLOAD])) as tar:
+        shipped = tar.extractfile("vedette.toml").read().decode()  # type: ignore[union-attr]
+    changed = [line for line in text.splitlines() if line not in shipped.splitlines()]
+    assert {line.split(" = ")[0] for line in changed} == {
+        "id", "fleet", "type", "url", "ca_file", "cert_file", "key_file", "trusted_keys",
+    }  # fmt: skip
+    assert len(text.splitlines()) == len(shipped.splitlines())
+    keys = config.parse(text).bundles.trusted_keys
+    assert len(keys) == 2
+    assert keys[1] == KEY, "the starter rules' key and the region's"
+
+
+def test_again_it_has_the_same_bytes(zip_file: Path, tmp_path: Path) -> None:
+    """Enrolled again with nothing new, the zip is written again byte for byte."""
+    region = tmp_path / "region"
+    enroll(region, "--zip", zip_file)
+    first = made(region).read_bytes()
+    enroll(region, "--zip", zip_file)
+    assert made(region).read_bytes() == first
+
+
+def test_what_the_operator_has_changed_stays(zip_file: Path, place: Place, tmp_path: Path) -> None:
+    """A renewed certificate comes beside the one that is there; nothing of the operator's is overwritten."""
+    region = tmp_path / "region"
+    enroll(region, "--zip", zip_file)
+    assert place.install(made(region)).code == 0
+    key = (place.config_dir / "agent.key").read_bytes()
+    enroll(region, "--zip", zip_file, "--renew")
+    done = place.install(made(region))
+    assert done.code == 0, done.text
+    assert "agent.key.new" in done.text
+    assert (place.config_dir / "agent.key").read_bytes() == key
+    assert stat.S_IMODE((place.config_dir / "agent.key.new").stat().st_mode) == 0o600
+
+
+def test_a_damaged_site_part(zip_file: Path, place: Place, tmp_path: Path) -> None:
+    """The site's own part has a digest, too."""
+    region = tmp_path / "region"
+    enroll(region, "--zip", zip_file)
+    data = bytearray(made(region).read_bytes())
+    at = data.index(b"BEGIN CERTIFICATE")
+    data[at + 40] ^= 1
+    damaged = tmp_path / "damaged.zip"
+    damaged.write_bytes(data)
+    done = place.install(damaged)
+    assert done.code == 20
+    assert "site.tar" in done.text
+    assert list(place.folder.iterdir()) == []
+
+
+def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) -> None:
+    """What cannot be made is said and not written."""
+    region = tmp_path / "region"
+    assert "go with --zip" in enroll(region, "--key", KEY, code=2)
+    assert "is for agents" in enroll(region, "--zip", zip_file, "--role", "landing", code=2)
+    assert "needs the public key" in enroll(region, "--zip", zip_file, "--bundle", starter[0], code=2)
+    said = enroll(region, "--zip", zip_file, "--bundle", starter[0], "--key", KEY, code=2)
+    assert "sign" in said
+    broken = tmp_path / "broken.zip"
+    broken.write_bytes(zip_file.read_bytes()[:100_000])
+    assert "not a whole zip" in enroll(region, "--zip", broken, code=2)
+    assert "No such file" in enroll(region, "--zip", tmp_path / "none.zip", code=2)
+    assert not list(region.rglob("*SECRET*"))
+    enroll(region, "--zip", zip_file)
+    assert "a site's zip already" in enroll(region, "--zip", made(region), code=2, name="web-2")
+
+
+@pytest.mark.parametrize("values", [{"agnet": {"id": "x"}}, {"agent": {"idd": "x"}}])
+def test_merge_knows_the_template(values: dict[str, dict[str, str]]) -> None:
+    """A table or key that the release's file does not have is refused, not dropped."""
+    with pytest.raises(ValueError, match=next(iter(values))):
+        merge('[agent]\n#id = "web"\n', values)
+
+
+def test_merge() -> None:
+    """The first line of the key in its own table changes, commented or not; text is quoted as TOML wants it."""
+    template = '[agent]\n#id = "a"\n[[input]]\n#id = "b"\n#[[suppress]]\n#by = 1\n[bundles]\ntrusted_keys = []\n'
+    merged = merge(template, {"agent": {"id": 'x"y'}, "bundles": {"trusted_keys": ["k"]}})
+    assert merged == template.replace('#id = "a"', 'id = "x\\"y"').replace("[]\n", '["k"]\n')

@@ -1,0 +1,85 @@
+"""The units: systemd understands every line, and rates the agent well protected.
+
+What older versions make of them is tried on the booted hosts of ``test_boot.py``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.install.conftest import ROOT, call
+
+pytestmark = pytest.mark.install
+
+PACKAGING = ROOT / "packaging"
+SINCE = sorted(int(path.stem.split("-")[1]) for path in (PACKAGING / "systemd").glob("since-*.conf"))
+DROP_INS = {
+    "MemoryHigh": 231, "MemoryMax": 231, "MemoryDenyWriteExecute": 231, "RestrictRealtime": 231,
+    "ProtectControlGroups": 232, "ProtectKernelModules": 232, "ProtectKernelTunables": 232, "RemoveIPC": 232,
+    "RestrictNamespaces": 233, "LockPersonality": 235, "SystemCallFilter": 239, "SystemCallErrorNumber": 239,
+    "PrivateMounts": 239, "ProtectHostname": 242, "RestrictSUIDSGID": 242, "ProtectKernelLogs": 244,
+    "ProtectClock": 245, "ProtectProc": 247, "ProtectSystem": 232,
+}  # fmt: skip
+"""The version of systemd that brought a setting (its NEWS); of SystemCallFilter, the set @system-service; of
+ProtectSystem, ``strict``."""
+
+
+def units(folder: Path, version: int) -> Path:
+    """The unit files as install.sh writes them for a version of systemd."""
+    (folder / "vedette.service.d").mkdir(parents=True)
+    for name in ("vedette.service", "vedette-udp.socket", "vedette-tcp.socket", "vedette-watch.service"):
+        text = (PACKAGING / name).read_text().replace("/opt/vedette/current/bin/vedette", "/bin/true")
+        (folder / name).write_text(text)
+    for path in (PACKAGING / "systemd").glob("since-*.conf"):
+        if version >= int(path.stem.split("-")[1]):
+            shutil.copyfile(path, folder / "vedette.service.d" / f"50-{path.name}")
+    return folder / "vedette.service"
+
+
+def analyze(*arguments: str | Path) -> tuple[int, str]:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    done = call("systemd-analyze", *arguments)
+    return done.code, done.text
+
+
+@pytest.mark.parametrize("version", [229, *SINCE])
+def test_every_line_is_understood(tmp_path: Path, version: int) -> None:
+    """`systemd-analyze verify` says nothing about any of the units, whatever drop-ins are there."""
+    unit = units(tmp_path / "units", version)
+    for path in [*sorted(unit.parent.glob("*.socket")), unit, unit.parent / "vedette-watch.service"]:
+        _, text = analyze("verify", path)
+        assert "vedette" not in text, text
+
+
+def test_a_mistake_would_be_seen(tmp_path: Path) -> None:
+    """A setting that systemd does not know, in a drop-in, is told: the test above does look at drop-ins."""
+    unit = units(tmp_path / "units", 252)
+    drop_in = unit.parent / "vedette.service.d/50-since-231.conf"
+    drop_in.write_text(drop_in.read_text() + "MemoryMost=1G\n")
+    assert "MemoryMost" in analyze("verify", unit)[1]
+
+
+def test_exposure(tmp_path: Path) -> None:
+    """`systemd-analyze security` rates the agent 2.0 or less; without the drop-ins it would be more than that."""
+    code, text = analyze("security", "--offline=true", "--threshold=20", units(tmp_path / "units", 252))
+    if "unrecognized option" in text:
+        pytest.skip("this systemd cannot judge a unit that is not loaded")
+    assert code == 0, text
+    code, _ = analyze("security", "--offline=true", "--threshold=20", units(tmp_path / "bare", 229))
+    assert code != 0
+
+
+def test_each_setting_is_in_the_drop_in_of_its_version() -> None:
+    """No drop-in holds a setting that its version of systemd does not know, and the base unit none newer than 229."""
+    for path in (PACKAGING / "systemd").glob("since-*.conf"):
+        for key in re.findall(r"(?m)^(\w+)=", path.read_text()):
+            assert DROP_INS[key] <= int(path.stem.split("-")[1]), (path.name, key)
+    base = dict(re.findall(r"(?m)^(\w+)=(.*)$", (PACKAGING / "vedette.service").read_text()))
+    assert not (base.keys() & DROP_INS.keys()) - {"ProtectSystem"}
+    assert base["ProtectSystem"] == "full"
+    assert (base["Type"], base["Restart"], base["CapabilityBoundingSet"]) == ("notify", "always", "")
