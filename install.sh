@@ -85,7 +85,7 @@ die() {
     exit "$code"
 }
 
-# path OPTION VALUE: prints VALUE without a trailing slash; only plain absolute paths, at least two deep or new.
+# path OPTION VALUE: $value is VALUE without a trailing slash; only plain absolute paths, at least two deep or new.
 path() {
     value=${2%/}
     case $value in
@@ -99,7 +99,6 @@ path() {
             die 2 "$1: $value belongs to the system; give a folder of its own"
             ;;
     esac
-    printf '%s\n' "$value"
 }
 
 # fact FILE KEY: the value of a line KEY=VALUE.
@@ -145,13 +144,16 @@ arguments() {
         esac
         shift
     done
-    prefix=$(path --prefix "${prefix:-/opt/vedette}")
+    path --prefix "${prefix:-/opt/vedette}"
+    prefix=$value
     [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
     [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
     [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
     [ -n "$systemd" ] || systemd=$(fact "$prefix/installed" systemd)
-    config_dir=$(path --config-dir "${config_dir:-/etc/vedette}")
-    data_dir=$(path --data-dir "${data_dir:-/var/lib/vedette}")
+    path --config-dir "${config_dir:-/etc/vedette}"
+    config_dir=$value
+    path --data-dir "${data_dir:-/var/lib/vedette}"
+    data_dir=$value
     listen=${listen:-127.0.0.1:514}
     systemd=${systemd:-yes}
     config=$config_dir/vedette.toml
@@ -246,7 +248,8 @@ preflight() {
     available=$(sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo)
     [ "${available:-$MINIMUM_MEMORY}" -ge $MINIMUM_MEMORY ] ||
         die 14 "$available KiB of memory are available and $MINIMUM_MEMORY KiB needed"
-    if [ "$systemd" = yes ] && [ ! -e "$UNITS/vedette-udp.socket" ] && in_use "$port"; then
+    ours=$(fact "$prefix/installed" listen)
+    if [ "$systemd" = yes ] && { [ ! -e "$UNITS/vedette-udp.socket" ] || [ "$port" != "${ours##*:}" ]; } && in_use "$port"; then
         die 15 "port $port is in use by another program (ss -lnptu 'sport = $port' tells which): stop it, or choose another with --listen HOST:PORT"
     fi
 }
@@ -639,9 +642,11 @@ restarts() { systemctl show -p NRestarts vedette | sed 's/^NRestarts=//'; }
 
 # Run by vedette-watch.service after an upgrade: goes back when the agent crashes three times or stays away for 30 s.
 watch() {
+    trap - HUP INT TERM # systemd ends it by SIGTERM, which is no failure
     id=${here##*/}
     seconds=$(fact "$prefix/watch" seconds)
     before=$(fact "$prefix/watch" before)
+    [ -d "$prefix/${before:-none}" ] || exit 0
     log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
     while [ $elapsed -lt "${seconds:-0}" ]; do
         sleep 2
@@ -708,14 +713,16 @@ busy() {
     sleep 1
 }
 
-# Whatever this run has done is undone, unless it came to its end.
+# At the end, whatever it is: temporary files go, and what a run has done that did not come to its end is undone. A
+# program that failed without a message of ours gives exit code 1, since its own code means something else here.
 clean() {
     result=$?
     trap '' HUP INT TERM
     set +e
     if [ $result != 0 ] && [ "$told" = no ]; then
-        printf '%s\n' "vedette: failed while $step; see $log" >&2
+        printf '%s\n' "vedette: failed while $step${log:+; see $log}" >&2
         note "failed while $step (exit code $result)"
+        result=1
     fi
     rm -rf "$config_dir/.site.$$"
     rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
@@ -764,8 +771,6 @@ install() {
     umask 022
     lock 0
     log=$log_file complete=no
-    trap clean EXIT
-    trap 'exit 1' HUP INT TERM
     note "install.sh of $version: ${before:+upgrade of ${before#releases/} to }$id"
     unpack
     if [ "$systemd" = yes ]; then user; fi
@@ -775,9 +780,11 @@ install() {
     if [ "$systemd" = yes ]; then service; else label; fi
     complete=yes
     prune
+    if [ "$switched" = yes ]; then rm -f "$prefix/watch"; fi # that of the release before
     if [ "$systemd" = yes ] && [ "$start" = yes ] && [ "$switched" = yes ] && [ -n "$before" ] && [ "$grace" -gt 0 ]; then
         printf '%s\n' "seconds=$grace" "before=$before" >"$prefix/watch"
         systemctl stop vedette-watch 2>/dev/null || :
+        systemctl enable vedette-watch >/dev/null 2>&1 || : # a reboot belongs to many an upgrade
         systemctl start vedette-watch && say "watched for $grace s: journalctl -u vedette-watch"
     fi
     if [ "$changed" = no ]; then say "all is in place, nothing changed"; else say "installed $id"; fi
@@ -791,6 +798,7 @@ install() {
 }
 
 rollback() {
+    step="rolling back"
     before=$(readlink "$prefix/current" 2>/dev/null || :)
     target=$(readlink "$prefix/previous" 2>/dev/null || :)
     whole "$prefix/${target:-none}" || die 41 "there is no release before ${before#releases/} to go back to"
@@ -827,7 +835,7 @@ remove() {
 }
 
 remove_units() {
-    systemctl disable vedette vedette-udp.socket vedette-tcp.socket >/dev/null 2>&1 || :
+    for unit in $SERVICE_FILES; do systemctl disable "$unit" >/dev/null 2>&1 || :; done
     systemctl stop vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
     for unit in $SERVICE_FILES; do rm -f "$UNITS/$unit"; done
     rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
@@ -837,6 +845,7 @@ remove_units() {
 }
 
 uninstall() {
+    step=uninstalling
     if [ ! -e "$prefix/installed" ] && [ ! -e "$prefix/releases" ]; then
         say "nothing is installed in $prefix"
     fi
@@ -868,7 +877,9 @@ uninstall() {
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
     log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' made_user=no
-    new='' site='' unpacked='' before='' release='' step=starting
+    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also=''
+    trap clean EXIT
+    trap 'exit 1' HUP INT TERM
     arguments "$@"
     "$action"
 }

@@ -21,6 +21,7 @@ if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
     need debootstrap debootstrap
     need qemu-aarch64-static qemu-user-static
     need shellcheck shellcheck
+    need busybox busybox
 fi
 [ -n "$missing" ] || exit 0
 

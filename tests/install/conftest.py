@@ -1,7 +1,10 @@
-"""The packed zip, built once per session with a starter bundle of one rule, other releases made of it, and ways to
-install them into a folder.
+"""The packed zip with a starter bundle of one rule, other releases made of it, and ways to install them into a folder.
 
-A ``Variant`` is a whole release in its own right: its files replaced, packed and signed again.
+The zip is built once and kept in build/tests, named for the digest of all that goes into it, with the keys that signed
+it. A ``Variant`` is a whole release in its own right: its files replaced, packed and signed again. All installations of
+a session have one path, emptied before each test, so that one made by ``ready`` can be a copy.
+
+What is marked ``release`` takes long and is of use before a release; ``make test-install`` runs it.
 """
 
 from __future__ import annotations
@@ -10,10 +13,12 @@ import base64
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -44,6 +49,7 @@ detection:
   condition: selection
 """
 YEAR = 366 * 86_400_000_000
+CACHE = ROOT / "build/tests"
 
 
 class Done(NamedTuple):
@@ -88,11 +94,26 @@ class Place:
         }
 
 
-@pytest.fixture(scope="session")
-def starter(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A signed bundle of RULE, and its public key."""
-    folder = tmp_path_factory.mktemp("starter")
-    key = keygen(folder / "key.pem")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("VEDETTE_BOOT") != "all":
+        for item in items:
+            if item.get_closest_marker("release"):
+                item.add_marker(pytest.mark.skip(reason="for releases: make test-install"))
+
+
+class Inputs(NamedTuple):
+    """What the recipe is given besides this repository."""
+
+    folder: Path
+    """Kept with them; empty at first."""
+    starter: Path
+    """A signed bundle of RULE."""
+    key: str
+    """The public key it is signed with."""
+    release_key: Path
+
+
+def starter_bundle(path: Path, private: Path) -> None:
     rules = sigma.load([])
     sigma.add(rules, RULE)
     artifact = Artifact.of(compiler.from_rules(rules))
@@ -109,36 +130,62 @@ def starter(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         tests=[Case(RULE_ID, True, b"<38>Nov 20 10:00:00 h p: install-test-marker", "auto", "", "test").to_row()],
         hyperscan_version=artifact.library,
     )
-    path = folder / "starter.vbundle"
-    path.write_bytes(sign(bundle, load_key(folder / "key.pem")))
-    return path, key
+    path.write_bytes(sign(bundle, load_key(private)))
 
 
 @pytest.fixture(scope="session")
-def release_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inputs() -> Inputs:
+    """Made once for the same sources, and anew each month, as bundles and locked packages grow old."""
+    digest = hashlib.sha256(f"{time.strftime('%Y-%m')} {RULE}".encode())
+    sources = [ROOT / "install.sh", *(ROOT / "packaging").rglob("*"), *(ROOT / "agent").rglob("*.py")]
+    for path in sorted(path for path in sources if path.is_file() and "__pycache__" not in path.parts):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    folder = CACHE / digest.hexdigest()[:16]
+    if not folder.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=CACHE))
+        (scratch / "key").write_text(keygen(scratch / "starter.pem"))
+        keygen(scratch / "release.pem")
+        starter_bundle(scratch / "starter.vbundle", scratch / "starter.pem")
+        for old in CACHE.iterdir():
+            if old != scratch:
+                shutil.rmtree(old)
+        scratch.rename(folder)
+    return Inputs(folder, folder / "starter.vbundle", (folder / "key").read_text(), folder / "release.pem")
+
+
+@pytest.fixture(scope="session")
+def starter(inputs: Inputs) -> tuple[Path, str]:
+    """A signed bundle of RULE, and its public key."""
+    return inputs.starter, inputs.key
+
+
+@pytest.fixture(scope="session")
+def release_key(inputs: Inputs) -> Path:
     """The private key that signs releases."""
-    path = tmp_path_factory.mktemp("release") / "key.pem"
-    keygen(path)
-    return path
+    return inputs.release_key
 
 
-def dist(output: Path, starter: tuple[Path, str], release_key: Path, *arguments: str) -> Path:
-    """Run the recipe; returns the folder."""
+def dist(output: Path, inputs: Inputs, *arguments: str) -> Path:
+    """Run the recipe; returns the folder, which is there when all of it is."""
     if shutil.which("apt-get") is None:
         pytest.skip("the zip is built on Debian 12")
-    done = subprocess.run(
-        [sys.executable, ROOT / "packaging/dist.py", "--output", output, "--cache", ROOT / "build/dist",
-         "--bundle", starter[0], "--key", starter[1], "--release-key", release_key, *arguments],
-        capture_output=True, text=True, timeout=900, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=output.parent) as scratch:
+        done = subprocess.run(
+            [sys.executable, ROOT / "packaging/dist.py", "--output", f"{scratch}/dist", "--cache", ROOT / "build/dist",
+             "--bundle", inputs.starter, "--key", inputs.key, "--release-key", inputs.release_key, *arguments],
+            capture_output=True, text=True, timeout=900, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        Path(scratch, "dist").rename(output)
     return output
 
 
 @pytest.fixture(scope="session")
-def dist_folder(tmp_path_factory: pytest.TempPathFactory, starter: tuple[Path, str], release_key: Path) -> Path:
+def dist_folder(inputs: Inputs) -> Path:
     """What ``make dist`` makes for x86_64."""
-    return dist(tmp_path_factory.mktemp("dist"), starter, release_key, "--arch", "x86_64")
+    folder = inputs.folder / "x86_64"
+    return folder if folder.exists() else dist(folder, inputs, "--arch", "x86_64")
 
 
 @pytest.fixture(scope="session")
@@ -198,7 +245,7 @@ def variant(
         contents["FILES.sha256"] = "".join(sums).encode()
         packed = io.BytesIO()
         with (
-            gzip.GzipFile("", "wb", 1, packed, mtime=0) as stream,
+            gzip.GzipFile("", "wb", 0, packed, mtime=0) as stream,
             tarfile.open(fileobj=stream, mode="w") as tar,
         ):
             for path, data in contents.items():
@@ -225,11 +272,38 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+@pytest.fixture(scope="session")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all installations go, one after the other."""
+    return tmp_path_factory.mktemp("ground") / "place"
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    folder = tmp_path / "place"
-    folder.mkdir()
-    return Place(folder)
+def place(ground: Path) -> Place:
+    """Nothing installed."""
+    return emptied(ground)
+
+
+def emptied(ground: Path) -> Place:
+    shutil.rmtree(ground, ignore_errors=True)
+    ground.mkdir()
+    return Place(ground)
+
+
+@pytest.fixture(scope="session")
+def saved(release: Path, ground: Path) -> Path:
+    """A copy of ``ground`` with the release installed."""
+    done = emptied(ground).install(release)
+    assert done.code == 0, done.text
+    return ground.rename(ground.with_name("saved"))
+
+
+@pytest.fixture
+def ready(saved: Path, ground: Path) -> Place:
+    """The release is installed, as by ``place.install(release)``, and everything may be done to it."""
+    shutil.rmtree(ground, ignore_errors=True)
+    assert call("cp", "-a", saved, ground).code == 0
+    return Place(ground)
 
 
 @pytest.fixture(scope="session")

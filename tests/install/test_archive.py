@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT, Place, Variant, call, dist, sha256
+from tests.install.conftest import ROOT, Inputs, Place, Variant, call, dist, sha256
 from vedette import __version__
 from vedette.region.polyglot import PAYLOAD, STUB_BYTES, archive, read
 from vedette.region.sign import keygen, load_key, public_text
@@ -58,9 +58,10 @@ def test_sizes(zip_file: Path, installed: Place) -> None:
     assert used < 75e6 - 2.5e6
 
 
-def test_two_builds_are_equal(dist_folder: Path, starter: tuple[Path, str], release_key: Path, tmp_path: Path) -> None:
+@pytest.mark.release
+def test_two_builds_are_equal(dist_folder: Path, inputs: Inputs, tmp_path: Path) -> None:
     """From the same locks, bundle and key every file comes out byte for byte as before."""
-    again = dist(tmp_path / "again", starter, release_key, "--arch", "x86_64")
+    again = dist(tmp_path / "again", inputs, "--arch", "x86_64")
     first = {path.name: sha256(path.read_bytes()) for path in dist_folder.iterdir()}
     assert {path.name: sha256(path.read_bytes()) for path in again.iterdir()} == first
     assert len(first) == 4
@@ -104,18 +105,16 @@ def test_the_signature_by_the_hosts_own_tools(dist_folder: Path, release: Path, 
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox"])
-def test_it_is_a_shell_script(zip_file: Path, place: Place, shell: str) -> None:
+def test_it_is_a_shell_script(zip_file: Path, place: Place, tmp_path: Path, shell: str) -> None:
     """Without unzip: the zip itself installs, under every usual shell, and leaves nothing in the temporary folder."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     command = ["busybox", "sh"] if shell == "busybox" else [shell]
-    temporary = place.folder.parent / "tmp"
-    temporary.mkdir()
-    done = call("env", f"TMPDIR={temporary}", *command, zip_file, "--no-systemd", "--prefix", place.prefix,
+    done = call("env", f"TMPDIR={tmp_path}", *command, zip_file, "--no-systemd", "--prefix", place.prefix,
                 "--config-dir", place.config_dir, "--data-dir", place.data_dir)  # fmt: skip
     assert done.code == 0, done.text
     assert call(place.vedette, "version").code == 0
-    assert list(temporary.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_from_its_own_folder(zip_file: Path, place: Place) -> None:
@@ -177,23 +176,22 @@ def test_another_architecture(variant: Variant, place: Place) -> None:
 
 
 def test_an_upgrade_by_somebody_else(
-    zip_file: Path, variant: Variant, place: Place, release_key: Path, tmp_path: Path
+    zip_file: Path, variant: Variant, ready: Place, release_key: Path, tmp_path: Path
 ) -> None:
     """The key of the first release holds: another one's release is refused by the installed agent, unless its key is
     given."""
-    assert place.install(zip_file).code == 0
-    before = place.current()
+    before = ready.current()
     other = tmp_path / "other.pem"
     public = keygen(other)
     foreign = variant("foreign", version="6.6.6", key=other)
-    done = place.install(foreign)
+    done = ready.install(foreign)
     assert done.code == 21
     assert public_text(load_key(release_key)) in done.text
-    assert place.current() == before
-    done = place.install(foreign, "--release-key", public)
+    assert ready.current() == before
+    done = ready.install(foreign, "--release-key", public)
     assert done.code == 0, done.text
-    assert place.current().startswith("6.6.6-")
-    done = place.install(zip_file)
+    assert ready.current().startswith("6.6.6-")
+    done = ready.install(zip_file)
     assert done.code == 21, "the key that was given holds from now on"
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import RULE_ID, dist, sha256
+from tests.install.conftest import RULE_ID, Inputs, dist, sha256
 from vedette import __version__
 from vedette.region.polyglot import PAYLOAD, read
 
-pytestmark = pytest.mark.install
+pytestmark = [pytest.mark.install, pytest.mark.release]
 EVENT = "<38>Nov 20 10:00:00 h p: install-test-marker"
 
 
 @pytest.fixture(scope="module")
-def unpacked(tmp_path_factory: pytest.TempPathFactory, starter: tuple[Path, str], release_key: Path) -> Path:
+def unpacked(tmp_path_factory: pytest.TempPathFactory, inputs: Inputs) -> Path:
     """The release for aarch64, its loader's path written as install.sh does it."""
     folder = tmp_path_factory.mktemp("arm")
-    dist(folder / "dist", starter, release_key, "--arch", "aarch64")
+    dist(folder / "dist", inputs, "--arch", "aarch64")
     members = read(folder / "dist" / f"vedette-{__version__}-linux-aarch64.zip")
     (folder / PAYLOAD).write_bytes(members[PAYLOAD])
     assert sha256(members[PAYLOAD]) in members["SHA256SUMS"].decode()

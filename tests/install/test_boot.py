@@ -28,8 +28,11 @@ release=${here%/bin/vedette}
 exec "$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/launch.py" "$@"
 """
 DIES_LATER = DOES_NOT_COME_UP.replace(
-    b'[ "$1" != run ] || { echo broken on purpose >&2; exit 1; }', b'[ "$1" != run ] || (sleep 8; kill -9 $$) &'
+    b'[ "$1" != run ] || { echo broken on purpose >&2; exit 1; }',
+    b'[ "$1" != run ] || (until [ -e /run/vedette-die ]; do sleep 0.5; done; kill -9 $$) &',
 )
+"""As soon as there is a file /run/vedette-die."""
+TAKER = "import socket, time; s = socket.socket(2, 2); s.bind(('127.0.0.1', 515)); time.sleep(600)"
 
 
 @pytest.fixture(scope="module", params=HOSTS)
@@ -142,6 +145,9 @@ def test_upgraded(host: Host, variant: Variant) -> None:
     assert host.run("readlink", "/opt/vedette/previous").text.strip() == f"releases/{before}"
     assert alerts(host, "while-it-was-away") > 0
     assert host.show("ActiveState", "vedette-watch") == "active"
+    host.run("systemctl", "stop", "vedette-watch")
+    assert host.run("systemctl", "start", "multi-user.target").code == 0  # as a reboot does
+    assert host.show("ActiveState", "vedette-watch") == "active"
     log(host, "after-the-upgrade", "--udp")
     host.wait(lambda: alerts(host, "after-the-upgrade") > 0, 30)
 
@@ -167,8 +173,10 @@ def test_a_release_that_dies_later(host: Host, variant: Variant) -> None:
     done = host.run("sh", host.copy(dying, "dying.zip"), "--grace", "300")
     assert done.code == 0, done.text
     assert release(host).startswith("9.1.0-")
+    host.run("touch", "/run/vedette-die")
     host.wait(lambda: release(host) == before, 150)
     host.wait(lambda: host.run("vedette", "status").code == 0, 60)
+    host.wait(lambda: host.show("ActiveState", "vedette-watch") == "inactive", 60)
     assert "going back to" in host.run("cat", "/var/log/vedette-install.log").text
     assert alerts(host, "after-the-upgrade") > 0
 
@@ -199,6 +207,19 @@ def test_an_operators_mistake(host: Host, variant: Variant) -> None:
     assert done.code == 31, done.text
     assert "agnet" in done.text
     assert (release(host), host.show("MainPID")) == (before, process)
+
+
+def test_another_port_that_is_taken(host: Host) -> None:
+    """Moved to a port that another program holds: said beforehand, and the agent listens where it did."""
+    process = host.show("MainPID")
+    host.run("systemd-run", "--unit=taker", "/opt/vedette/current/runtime/bin/vedetted", "-I", "-S", "-c", TAKER)
+    host.wait(lambda: ":0203 " in host.run("cat", "/proc/net/udp").text, 30)
+    done = host.run("sh", CURRENT, "--listen", "127.0.0.1:515")
+    host.run("systemctl", "stop", "taker")
+    assert done.code == 15, done.text
+    assert host.show("MainPID") == process
+    log(host, "still-at-514", "--udp")
+    host.wait(lambda: alerts(host, "still-at-514") > 0, 30)
 
 
 def test_what_the_operator_stopped_stays_so(host: Host, variant: Variant) -> None:

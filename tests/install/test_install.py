@@ -80,90 +80,83 @@ def test_the_configuration_that_is_written(installed: Place) -> None:
     assert installed.data_dir.stat().st_mode & 0o777 == 0o750
 
 
-def test_a_second_run_changes_nothing(release: Path, place: Place) -> None:
+def test_a_second_run_changes_nothing(release: Path, ready: Place) -> None:
     """Running it again, with or without the folders, leaves every file as it is, and says so."""
-    assert place.install(release).code == 0
-    before = place.tree()
-    for done in (place.install(release), place.sh(release)):
+    before = ready.tree()
+    for done in (ready.install(release), ready.sh(release)):
         assert done.code == 0
         assert "nothing changed" in done.text
-        after = place.tree()
+        after = ready.tree()
         for changing in ("opt", "etc", "opt/bin", "opt/installed", "opt/install.log"):  # rewritten, or added to
             after[changing] = before[changing]
         assert after == before
 
 
-def test_the_operators_configuration_stays(release: Path, variant: Variant, place: Place) -> None:
+def test_the_operators_configuration_stays(release: Path, variant: Variant, ready: Place) -> None:
     """A changed vedette.toml is kept through another run and an upgrade; the release's own is put beside it."""
-    place.install(release)
-    own = place.config.read_text().replace('#site = "default"', 'site = "vienna"')
-    place.config.write_text(own)
-    done = place.install(release)
+    own = ready.config.read_text().replace('#site = "default"', 'site = "vienna"')
+    ready.config.write_text(own)
+    done = ready.install(release)
     assert done.code == 0
     assert "vedette.toml.new" in done.text
-    assert place.install(variant("next", version="9.0.0")).code == 0
-    assert place.config.read_text() == own
-    assert '#site = "default"' in (place.config_dir / "vedette.toml.new").read_text()
+    assert ready.install(variant("next", version="9.0.0")).code == 0
+    assert ready.config.read_text() == own
+    assert '#site = "default"' in (ready.config_dir / "vedette.toml.new").read_text()
 
 
 def test_another_key_for_the_starter_rules_is_said(
-    release: Path, files: Mapping[str, tuple[int, bytes]], variant: Variant, place: Place
+    release: Path, files: Mapping[str, tuple[int, bytes]], variant: Variant, ready: Place
 ) -> None:
     """An upgrade whose starter rules are signed by a key that the kept configuration does not trust says so."""
-    place.install(release)
-    text = place.config.read_text()
+    text = ready.config.read_text()
     key = config.parse(text).bundles.trusted_keys[0]
     other = "ed25519:" + "A" * 43 + "="
     changed = files["vedette.toml"][1].replace(key.encode(), other.encode())
-    done = place.install(variant("otherkey", {"vedette.toml": changed}))
+    done = ready.install(variant("otherkey", {"vedette.toml": changed}))
     assert done.code == 0
     assert "does not trust the key" in done.text
 
 
-def test_upgrade(release: Path, variant: Variant, place: Place) -> None:
+def test_upgrade(release: Path, variant: Variant, ready: Place) -> None:
     """A new release becomes current, the old one previous, and older ones go."""
-    place.install(release)
-    first = place.current()
+    first = ready.current()
     for number in (7, 8):
-        before = place.current()
-        assert place.install(variant(str(number), version=f"{number}.0.0")).code == 0
-        assert place.current().startswith(f"{number}.0.0-")
-        assert (place.prefix / "previous").readlink().name == before
-    assert {path.name for path in (place.prefix / "releases").iterdir()} == {place.current(), before}
-    assert first not in (place.current(), before)
+        before = ready.current()
+        assert ready.install(variant(str(number), version=f"{number}.0.0")).code == 0
+        assert ready.current().startswith(f"{number}.0.0-")
+        assert (ready.prefix / "previous").readlink().name == before
+    assert {path.name for path in (ready.prefix / "releases").iterdir()} == {ready.current(), before}
+    assert first not in (ready.current(), before)
 
 
-def test_a_release_that_does_not_run(release: Path, variant: Variant, place: Place) -> None:
+def test_a_release_that_does_not_run(release: Path, variant: Variant, ready: Place) -> None:
     """A release whose command fails is not switched to and leaves nothing behind."""
-    place.install(release)
-    before = place.current()
-    done = place.install(variant("broken", {"bin/vedette": b"#!/bin/sh\necho broken on purpose; exit 1\n"}))
+    before = ready.current()
+    done = ready.install(variant("broken", {"bin/vedette": b"#!/bin/sh\necho broken on purpose; exit 1\n"}))
     assert done.code == 30
     assert "broken on purpose" in done.text
-    assert place.current() == before
-    assert [path.name for path in (place.prefix / "releases").iterdir()] == [before]
+    assert ready.current() == before
+    assert [path.name for path in (ready.prefix / "releases").iterdir()] == [before]
 
 
-def test_a_configuration_that_the_release_does_not_take(release: Path, variant: Variant, place: Place) -> None:
+def test_a_configuration_that_the_release_does_not_take(release: Path, variant: Variant, ready: Place) -> None:
     """When the operator's configuration has a mistake, the running release stays and the mistake is shown."""
-    place.install(release)
-    before = place.current()
-    place.config.write_text("[agent]\nunknown_key = 1\n")
-    done = place.install(variant("next", version="9.0.0"))
+    before = ready.current()
+    ready.config.write_text("[agent]\nunknown_key = 1\n")
+    done = ready.install(variant("next", version="9.0.0"))
     assert done.code == 31
     assert "unknown_key" in done.text
-    assert place.current() == before
+    assert ready.current() == before
 
 
-def test_a_damaged_installation_is_repaired(release: Path, place: Place) -> None:
+def test_a_damaged_installation_is_repaired(release: Path, ready: Place) -> None:
     """Installing the same release again puts back a file that was changed."""
-    place.install(release)
-    launcher = place.prefix / "current" / "launch.py"
+    launcher = ready.prefix / "current" / "launch.py"
     launcher.write_text("raise SystemExit(3)\n")
-    assert call(place.vedette, "version").code == 3
-    assert place.install(release).code == 0
-    assert call(place.vedette, "version").code == 0
-    assert len(list((place.prefix / "releases").iterdir())) == 1
+    assert call(ready.vedette, "version").code == 3
+    assert ready.install(release).code == 0
+    assert call(ready.vedette, "version").code == 0
+    assert len(list((ready.prefix / "releases").iterdir())) == 1
 
 
 def test_dry_run(release: Path, place: Place) -> None:
@@ -239,36 +232,33 @@ def test_from_the_source_tree(place: Place) -> None:
     assert "make dist" in done.text
 
 
-def test_two_at_a_time(release: Path, place: Place) -> None:
+def test_two_at_a_time(release: Path, ready: Place) -> None:
     """While one run is at work another one gives way."""
-    place.install(release)
-    with (place.prefix / ".lock").open("w") as lock:
+    with (ready.prefix / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = place.install(release)
+        done = ready.install(release)
     assert done.code == 40
     assert "another run" in done.text
 
 
-def test_uninstall_keeps_configuration_and_data(release: Path, place: Place) -> None:
+def test_uninstall_keeps_configuration_and_data(release: Path, ready: Place) -> None:
     """--uninstall removes the program only; the installed script does it, too; a second time is no mistake."""
-    place.install(release)
-    (place.data_dir / "raw").mkdir()
-    done = place.sh(place.prefix / "current", "--uninstall")
+    (ready.data_dir / "raw").mkdir()
+    done = ready.sh(ready.prefix / "current", "--uninstall")
     assert done.code == 0
-    assert not place.prefix.exists()
-    assert place.config.exists()
-    assert (place.data_dir / "raw").exists()
-    again = place.sh(release, "--uninstall")
+    assert not ready.prefix.exists()
+    assert ready.config.exists()
+    assert (ready.data_dir / "raw").exists()
+    again = ready.sh(release, "--uninstall")
     assert again.code == 0
     assert "nothing is installed" in again.text
 
 
-def test_purge(release: Path, place: Place) -> None:
+def test_purge(release: Path, ready: Place) -> None:
     """--uninstall --purge leaves nothing; the folders are those of the installation."""
-    place.install(release)
-    (place.data_dir / "raw").mkdir()
-    assert place.sh(release, "--uninstall", "--purge").code == 0
-    assert list(place.folder.iterdir()) == []
+    (ready.data_dir / "raw").mkdir()
+    assert ready.sh(release, "--uninstall", "--purge").code == 0
+    assert list(ready.folder.iterdir()) == []
 
 
 def test_purge_spares_what_was_there_before(release: Path, place: Place) -> None:
