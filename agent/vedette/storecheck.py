@@ -1,4 +1,4 @@
-"""``python -m vedette.storecheck FOLDER``: whether an agent's store can be used. Run as a process of its own.
+"""Whether an agent's store can be used: looked at by a process of its own.
 
 A damaged LMDB file may kill who reads it (a truncated one with SIGBUS), and reads nothing wrong where a bit has flipped
 in a value. So the agent has its store looked at by a child before it opens it: every value against its checksum, the
@@ -10,6 +10,7 @@ On standard output: ``next_seq N`` as soon as it is known, which may outlive the
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -22,6 +23,8 @@ from vedette.store import DAMAGED, Store, rehearse
 LEAST_SECONDS = 30.0
 BYTES_PER_SECOND = 10 << 20
 """What the slowest disk is taken to read."""
+_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from vedette.storecheck import main; main()"
+"""With our own module path: an installed agent's Python finds its packages by no other way."""
 
 
 class Finding(NamedTuple):
@@ -45,7 +48,7 @@ def examine(folder: Path) -> Finding:
 
 def _ask(folder: Path, seconds: float) -> Finding:
     """The child's word."""
-    command = [sys.executable, "-m", "vedette.storecheck", str(folder)]
+    command = [sys.executable, "-I", "-S", "-B", "-c", _CHILD, json.dumps(sys.path), str(folder)]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as late:
@@ -71,7 +74,3 @@ def main() -> None:
         sys.stdout.flush()
         store.verify()
     rehearse(folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -19,8 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from cryptography import x509
-
 C = TypeVar("C", bound=ssl.SSLContext)
 
 _Version = tuple[int, int, int] | None
@@ -124,6 +122,8 @@ def reason(error: BaseException) -> str:
 
 def expiry(cert: Path | None, now: datetime | None = None) -> str:
     """A remark that our own certificate is no longer (or not yet) good; empty when it is, or cannot be read."""
+    from cryptography import x509  # 1.5 MiB of memory, for when a connection has failed
+
     try:
         certificate = x509.load_pem_x509_certificate(cert.read_bytes()) if cert is not None else None
     except (OSError, ValueError):

@@ -50,6 +50,8 @@ detection:
 """
 YEAR = 366 * 86_400_000_000
 CACHE = ROOT / "build/tests"
+UNUSED_SECONDS = 7200
+"""After which a zip of other sources is deleted: longer than a run of tests that may still use it."""
 
 
 class Done(NamedTuple):
@@ -148,9 +150,10 @@ def inputs() -> Inputs:
         keygen(scratch / "release.pem")
         starter_bundle(scratch / "starter.vbundle", scratch / "starter.pem")
         for old in CACHE.iterdir():
-            if old != scratch:
+            if time.time() - old.stat().st_mtime > UNUSED_SECONDS:
                 shutil.rmtree(old)
         scratch.rename(folder)
+    os.utime(folder)
     return Inputs(folder, folder / "starter.vbundle", (folder / "key").read_text(), folder / "release.pem")
 
 

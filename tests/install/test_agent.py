@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -49,8 +52,8 @@ def port(ready: Place) -> int:
     return port
 
 
-@pytest.fixture
-def agent(ready: Place, port: int) -> Iterator[subprocess.Popen[bytes]]:
+@contextmanager
+def running(ready: Place) -> Iterator[subprocess.Popen[bytes]]:
     """The running agent, up when its status answers."""
     log = ready.folder / "agent.log"
     with log.open("wb") as file:
@@ -61,6 +64,12 @@ def agent(ready: Place, port: int) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture
+def agent(ready: Place, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    with running(ready) as process:
+        yield process
 
 
 @pytest.mark.parametrize("transport", ["--tcp", "--udp"])
@@ -81,3 +90,19 @@ def test_a_line_becomes_an_alert(ready: Place, port: int, agent: subprocess.Pope
     assert "nothing to see" in found.text
     agent.send_signal(signal.SIGTERM)
     assert agent.wait(20) == 0, (ready.folder / "agent.log").read_text()
+
+
+def test_killed_it_goes_on_with_its_store(ready: Place, port: int) -> None:
+    """Killed and started again, it finds its store in order: what was receipted and counted is known as before."""
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(call(ready.vedette, "status", "-c", ready.config, "--json").text)
+        return found
+
+    with running(ready):
+        assert call("logger", "--server", "127.0.0.1", "--port", str(port), "--tcp", "install-test-marker").code == 0
+        wait_for(lambda: status()["alerts"]["receipted"] == 1, lambda: str(status()))
+    with running(ready):
+        found = status()
+        assert found["disk"]["store_rebuilt"] is None
+        assert (found["alerts"]["made"], found["alerts"]["receipted"]) == (1, 1)

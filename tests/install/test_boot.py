@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,10 +43,11 @@ def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield host
 
 
-def status(host: Host) -> dict[str, object]:
+def status(host: Host) -> dict[str, Any]:
     done = host.run("vedette", "status", "--json")
     assert done.code == 0, done.text
-    found: dict[str, object] = json.loads(done.text)
+    found: dict[str, Any] = json.loads(done.text)
+    assert found["disk"]["store_rebuilt"] is None, "no start on this host finds its store damaged"
     return found
 
 
@@ -150,6 +152,7 @@ def test_upgraded(host: Host, variant: Variant) -> None:
     assert host.show("ActiveState", "vedette-watch") == "active"
     log(host, "after-the-upgrade", "--udp")
     host.wait(lambda: alerts(host, "after-the-upgrade") > 0, 30)
+    assert status(host)["identity_broken"] == []
 
 
 def test_a_release_that_does_not_come_up(host: Host, variant: Variant) -> None:
@@ -194,6 +197,7 @@ def test_rolled_back_by_hand(host: Host, variant: Variant) -> None:
     assert "by-the-third" in host.run("vedette", "logs", "search", "by-the-third").text
     log(host, "after-the-rollback", "--udp")
     host.wait(lambda: alerts(host, "after-the-rollback") > 0, 30)
+    assert status(host)["identity_broken"] == []
 
 
 def test_an_operators_mistake(host: Host, variant: Variant) -> None:
