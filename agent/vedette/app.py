@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 
-from vedette import __version__, status
+from vedette import __version__, allocator, status
 from vedette.account import CHECK_SECONDS, Auditor
 from vedette.arrivals import Arrivals
 from vedette.bundle.trust import BundleRefused
@@ -69,6 +69,8 @@ UPLINK_SECONDS = 3.0
 """For sending what is in the outbox before another uplink takes its place."""
 SWITCH_SECONDS = 0.0005
 """For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
+TRIM_SECONDS = 1.0
+"""After a switch of plans, until memory is given back."""
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
 MAP_SLACK = 256 << 20
@@ -82,12 +84,19 @@ def settle_memory() -> None:
     gc.freeze()
 
 
+async def give_memory_back() -> None:
+    """What a plan that is gone has left, when the frame under way is judged."""
+    await asyncio.sleep(TRIM_SECONDS)
+    await asyncio.to_thread(allocator.trim)
+
+
 def run(config: Config, path: Path | None = None) -> None:
     """Run the agent until SIGTERM or SIGINT. ``path``: the file that ``config`` is from, read again on SIGHUP.
 
     Raises OSError or ValueError when it cannot start or go on.
     """
     configure_logging(config.log)
+    allocator.settle()
     sys.setswitchinterval(SWITCH_SECONDS)
     faulthandler.enable()  # the watchdog ends a hung agent with SIGABRT: where it hung is then in the journal
     os.umask(0o027)  # raw logs, alerts and the store are nobody else's
@@ -160,8 +169,8 @@ class Agent:
                     judging=config.engine,
                     trouble=self.trouble,
                     age_clock=self.clock.trusted,
+                    bundle=self.loaded.bundle,
                 )
-                self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
                 self._auditor = Auditor(self.counters, self.pipeline, self.outbox)
                 await self._serve()
             finally:
@@ -302,6 +311,7 @@ class Agent:
         self.counters.totals["replans"] += 1
         self._say_loaded()
         settle_memory()
+        self._later(give_memory_back())
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan
