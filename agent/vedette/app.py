@@ -124,7 +124,7 @@ class Agent:
         self._reload = asyncio.Event()
         self._switching = asyncio.Lock()
         self._metrics: Exporter | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
         """See the module's text."""
@@ -183,7 +183,9 @@ class Agent:
 
     async def _serve(self) -> None:
         config = self.config
-        control = Control(config.agent.control_socket, {"status": self._status_command})
+        control = Control(
+            config.agent.control_socket, {"status": self._status_command, "rollback": self._rollback_command}
+        )
         settle_memory()
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -352,6 +354,19 @@ class Agent:
         async with self._switching:
             if (chosen := await self.rules.choose(self.loaded)) is not None:
                 self._switch(chosen)
+
+    async def _rollback_command(self) -> Any:
+        """Judge with the bundle before the current one; whoever asked may go away meanwhile."""
+        done = asyncio.get_running_loop().create_task(self._rollback())
+        self._tasks.add(done)
+        done.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(done)
+
+    async def _rollback(self) -> dict[str, Any]:
+        """Raises ValueError or OSError, with the current one going on."""
+        async with self._switching:
+            self._switch(await self.rules.rollback())
+            return {"bundle": self.loaded.bundle, "withdrawn": self.rules.bundles.withdrawn()}
 
     async def _reload_config(self) -> None:
         """Read the configuration again; one that is not valid changes nothing."""
