@@ -41,7 +41,8 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    allocator budgets config control logs mqtt notify quarantine rebuild reload store storecheck tls trouble wallclock
+    allocator budgets config control environment logs mqtt notify quarantine rebuild reload
+    store storecheck tls trouble wallclock
     inputs.accept inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
@@ -63,7 +64,7 @@ LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split(
 OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "socket", "ssl", "structlog",
            "subprocess", "tempfile", "threading", "time"}  # fmt: skip
 """What no core may import."""
-ONLY = {"lmdb": {"store"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
+ONLY = {"lmdb": {"environment"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
 FRONT_ENDS = {"compiler.build", "compiler.cases", "compiler.correlation", "compiler.documents", "compiler.legacy",
               "compiler.expression", "compiler.faults", "compiler.lint",
               "compiler.pipelines", "compiler.ruleset", "compiler.sigma"}  # fmt: skip

@@ -119,7 +119,7 @@ def bundle_rollback(config: Path) -> None:
 def _rollback_on_disk(settings: Config) -> dict[str, Any]:
     """For an agent that does not run; raises BlockingIOError when it does."""
     from vedette.bundle.install import BundleDir
-    from vedette.store import own
+    from vedette.environment import own
     from vedette.tryout import trial
 
     owner = own(settings.agent.store_dir)

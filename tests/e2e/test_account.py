@@ -114,7 +114,7 @@ def test_a_damaged_count_in_the_store(agent: Agent) -> None:
     made = agent.settled(5000)["alerts"]["made"]
     assert made > 10
     agent.stop()
-    with Store.open(agent.data / "store") as store, store._write() as txn:
+    with Store.open(agent.data / "store") as store, store._env.write() as txn:
         account = store._account(txn)
         store._put_account(txn, type(account)(**{**_figures(account), "receipted": account.receipted - 3}))
     agent.up()
