@@ -206,6 +206,7 @@ class Soak:
             self.landing.start()
             self.agent.up()
             until("the landing", lambda: "$share/landing/vedette/v1/+/+/alerts" in self.broker.log())
+            until("the subscription", lambda: "plant/#" in self.broker.log())
             works = (self._tcp, self._udp, self._file, self._mqtt, self._push, self._flap)
             threads = [threading.Thread(target=self._guarded, args=(work,)) for work in works]
             for thread in threads:

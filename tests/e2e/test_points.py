@@ -270,6 +270,7 @@ def crash(
         try:
             matrix.landing.start()
             agent.up()
+            until("the subscription", lambda: agent.alive() and "plant/#" in matrix.broker.log())
             for i in range(ROUNDS):
                 work = matrix.go(i, pool)
                 if i % 5 == 4:
