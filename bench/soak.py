@@ -2,8 +2,17 @@
 
 TCP (a connection each second), UDP, a tailed file that is rotated and MQTT messages come at the same rate; a broker
 goes away and comes back; the region pushes a bundle each minute; segments of the raw log are made, packed and deleted.
-Once a second memory, descriptors and the agent's own account are read. At the end the load stops, the agent settles,
-and ``verdict`` lists what is not as promised: nothing, then the exit code is 0.
+Once a second memory, descriptors and the agent's own account are read; a row a minute is printed as it goes. At the end
+the load stops, the agent settles, and ``verdict`` lists what is not as promised: nothing, then the exit code is 0.
+
+**Memory** is told apart by what the kernel says of the process (``/proc/PID/status``) and what the agent says itself:
+
+========  ==================================================================================================
+file      pages of files (``RssFile``): libraries, and the store, which is mapped. The kernel takes them back
+cache     the result cache's table (``RssShmem``: the only such mapping), resident as entries are first used
+state     what correlations remember, bounded by ``state.max_bytes``
+own       the rest of ``RssAnon``: nothing accounts for it, so it must not rise. This is judged
+========  ==================================================================================================
 """
 
 from __future__ import annotations
@@ -34,9 +43,7 @@ from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign
 
 MAX_GROWTH = 0.05
-"""Of the memory: what a straight line through the second half of the samples may rise within that half. The line is
-that of the memory which the agent does not account for: without the pages of files, which the kernel takes back, and
-without what correlations remember, which ``state.max_bytes`` bounds."""
+"""Of the memory: what a straight line through the second half of the samples' ``own_mb`` may rise within that half."""
 MIN_GROWTH_MB = 8.0
 """A rise below this is no verdict in a short run."""
 MAX_DESCRIPTORS = 8
@@ -50,15 +57,36 @@ RULES = ("sshd_failed_root_password", "sshd_unknown_user", "download_and_run", "
 
 
 class Sample(NamedTuple):
-    """One moment of the agent."""
+    """One moment of the agent; see the module's text."""
 
     when: float
     rss_mb: float
-    remembered_mb: float
-    """By correlations, as the agent accounts for it."""
+    file_mb: float
+    cache_mb: float
+    state_mb: float
     own_mb: float
-    """Resident, neither a file's nor remembered."""
     descriptors: int
+
+    @classmethod
+    def of(cls, when: float, status: str, state: int, descriptors: int) -> Sample:
+        """``status``: the text of /proc/PID/status; ``state``: bytes of what correlations remember."""
+        words = (line.split() for line in status.splitlines() if line.startswith(("VmRSS:", "Rss")))
+        mb = {row[0]: int(row[1]) / 1024 for row in words}
+        own = mb["RssAnon:"] - state / (1 << 20)
+        return cls(when, mb["VmRSS:"], mb["RssFile:"], mb["RssShmem:"], state / (1 << 20), own, descriptors)
+
+
+def minutes(samples: Sequence[Sample]) -> list[dict[str, float]]:
+    """The mean of each minute's samples, in MiB."""
+    rows = []
+    for minute in sorted({int(one.when // 60) for one in samples}):
+        part = [one for one in samples if one.when // 60 == minute]
+        means = {name: round(sum(getattr(one, name) for one in part) / len(part), 2) for name in MEMORY}
+        rows.append({"minute": minute, **means})
+    return rows
+
+
+MEMORY = ("rss_mb", "file_mb", "cache_mb", "state_mb", "own_mb")
 
 
 @dataclass(slots=True)
@@ -78,10 +106,10 @@ class Figures:
     rotations: int = 0
     rss_mb: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """After the first tenth, at the end, peak."""
-    remembered_mb: float = 0.0
-    """Of that, what correlations remember at the end."""
+    minutes: list[dict[str, float]] = field(default_factory=list)
+    """See ``minutes``."""
     rss_slope_kb_minute: float = 0.0
-    """Of what is neither remembered nor a file's."""
+    """Of ``own_mb``, in the second half."""
     rss_rise_mb: float = 0.0
     """By that slope, over the second half."""
     descriptors: tuple[int, int, int] = (0, 0, 0)
@@ -178,6 +206,7 @@ class Soak:
             self.landing.start()
             self.agent.up()
             until("the landing", lambda: "$share/landing/vedette/v1/+/+/alerts" in self.broker.log())
+            until("the subscription", lambda: "plant/#" in self.broker.log())
             works = (self._tcp, self._udp, self._file, self._mqtt, self._push, self._flap)
             threads = [threading.Thread(target=self._guarded, args=(work,)) for work in works]
             for thread in threads:
@@ -187,6 +216,7 @@ class Soak:
                 self.agent.alive()
                 figures.broken += self.agent.status()["identity_broken"]
                 samples.append(self._sample(now))
+                self._say_minute(samples)
                 time.sleep(1)
             figures.seconds = round(now, 1)
             figures.cpu_share = round(self._cpu() / now, 3)
@@ -232,24 +262,20 @@ class Soak:
         figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when)
         half = [(one.when, one.own_mb) for one in samples[len(samples) // 2 :]]
         rise = slope(half)
-        figures.rss_mb = first.rss_mb, last.rss_mb, max(one.rss_mb for one in samples)
-        figures.remembered_mb = last.remembered_mb
+        figures.rss_mb = round(first.rss_mb, 1), round(last.rss_mb, 1), round(max(one.rss_mb for one in samples), 1)
+        figures.minutes = minutes(samples)
         figures.rss_slope_kb_minute = round(rise * 60 * 1024, 1)
         figures.rss_rise_mb = round(rise * (half[-1][0] - half[0][0]), 2)
         figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
 
     def _sample(self, when: float) -> Sample:
-        proc = Path(f"/proc/{self._pid()}")
-        words = (line.split() for line in (proc / "status").read_text().splitlines())
-        kib = {row[0]: int(row[1]) for row in words if row[0] in ("VmRSS:", "RssAnon:")}
-        remembered = self.agent.status()["memory"]["bytes"] / (1 << 20)
-        return Sample(
-            when,
-            round(kib["VmRSS:"] / 1024, 1),
-            round(remembered, 1),
-            kib["RssAnon:"] / 1024 - remembered,
-            len(list((proc / "fd").iterdir())),
-        )
+        proc, state = Path(f"/proc/{self._pid()}"), self.agent.status()["memory"]["bytes"]
+        return Sample.of(when, (proc / "status").read_text(), state, len(list((proc / "fd").iterdir())))
+
+    def _say_minute(self, samples: Sequence[Sample]) -> None:
+        """Once a minute is over."""
+        if len(samples) > 1 and samples[-1].when // 60 > samples[-2].when // 60:
+            print(json.dumps(minutes(samples[:-1])[-1]), flush=True)
 
     def _cpu(self) -> float:
         """Seconds of processor time so far."""

@@ -41,14 +41,18 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    budgets config control logs mqtt notify quarantine rebuild reload store storecheck tls trouble wallclock
+    allocator budgets config control environment logs mqtt notify quarantine rebuild reload
+    store storecheck tls trouble wallclock
     inputs.accept inputs.activation inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe
     inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
     """,
     # composition
-    3: "account alerts api app arrivals doors failures metrics pipeline rules shutdown status tryout",
+    3: """
+    account alerts api app arrivals committing doors failures judging metrics pipeline progress rules shutdown status
+    storing tryout
+    """,
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
@@ -62,7 +66,7 @@ LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split(
 OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "socket", "ssl", "structlog",
            "subprocess", "tempfile", "threading", "time"}  # fmt: skip
 """What no core may import."""
-ONLY = {"lmdb": {"store"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
+ONLY = {"lmdb": {"environment"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
 FRONT_ENDS = {"compiler.build", "compiler.cases", "compiler.correlation", "compiler.documents", "compiler.legacy",
               "compiler.expression", "compiler.faults", "compiler.lint",
               "compiler.pipelines", "compiler.ruleset", "compiler.sigma"}  # fmt: skip

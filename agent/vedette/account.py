@@ -7,10 +7,10 @@ others, or the equations would always hold:
 ========== =====================================================================================================
 received   by the input's door, when it hands over (``inputs/deliver.py``) or drops
 stored     by the raw log, when it has written (``rawlog/log.py``)
-judged     by the pipeline, when the cursor passes an event
+judged     by the judge, when the cursor passes an event (``progress.py``)
 lost       by the raw log, when it reads a frame that is damaged
-backlog    by the pipeline, up at the intake and down at the judge; none when the cursor is at the end of the log
-made       by the pipeline, when an alert is encoded; by the store, when it is committed
+backlog    by both, up at the intake and down at the judge; none when the cursor is at the end of the log
+made       by the pipeline, when an alert is encoded (``committing.py``); by the store, when it is committed
 receipted  by the store, when it moves an alert out of the outbox
 in outbox  entries of the outbox's table, and alerts on their way to it
 ========== =====================================================================================================
@@ -37,11 +37,11 @@ CHECK_SECONDS = 5.0
 
 def broken(counters: Counters, pipeline: Pipeline, outbox: Outbox) -> list[str]:
     """The equations that do not hold now, in words; empty when all is well."""
-    found = counters.identity(pipeline.backlog, pipeline.held)
-    if pipeline.caught_up and (waiting := sum(pipeline.backlog.values())):
+    found = counters.identity(pipeline.backlog, pipeline.storing.held)
+    if pipeline.progress.caught_up and (waiting := sum(pipeline.backlog.values())):
         found.append(f"all inputs: backlog {waiting}, but the log is judged to its end")
     account = outbox.account()
-    made, way = counters.totals["alerts_made"], pipeline.uncommitted(account.next_seq)
+    made, way = counters.totals["alerts_made"], pipeline.committing.uncommitted(account.next_seq)
     if made != account.made + way:
         found.append(f"alerts: made {made} != committed {account.made} + on their way {way}")
     if made != account.receipted + account.entries + way:
@@ -57,8 +57,8 @@ class Auditor:
         self._counters, self._pipeline, self._outbox = counters, pipeline, outbox
         self._known: set[str] = set()
         """Names of the equations that did not hold at the last look."""
-        if pipeline.inherited:
-            self._alarm(pipeline.inherited)
+        if pipeline.progress.inherited:
+            self._alarm(pipeline.progress.inherited)
 
     async def run(self) -> None:
         """Look until cancelled."""

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import structlog
 
-from vedette import __version__, status
+from vedette import __version__, allocator, status
 from vedette.account import CHECK_SECONDS, Auditor
 from vedette.arrivals import Arrivals
 from vedette.bundle.trust import BundleRefused
@@ -71,6 +71,8 @@ UPLINK_SECONDS = 3.0
 """For sending what is in the outbox before another uplink takes its place."""
 SWITCH_SECONDS = 0.0005
 """For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
+TRIM_SECONDS = 1.0
+"""After a switch of plans, until memory is given back."""
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
 MAP_SLACK = 256 << 20
@@ -89,12 +91,19 @@ def settle_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+async def give_memory_back() -> None:
+    """What a plan that is gone has left, when the frame under way is judged."""
+    await asyncio.sleep(TRIM_SECONDS)
+    await asyncio.to_thread(allocator.trim)
+
+
 def run(config: Config, path: Path | None = None) -> None:
     """Run the agent until SIGTERM or SIGINT. ``path``: the file that ``config`` is from, read again on SIGHUP.
 
     Raises OSError or ValueError when it cannot start or go on.
     """
     configure_logging(config.log)
+    allocator.settle()
     sys.setswitchinterval(SWITCH_SECONDS)
     faulthandler.enable()  # the watchdog ends a hung agent with SIGABRT: where it hung is then in the journal
     os.umask(0o027)  # raw logs, alerts and the store are nobody else's
@@ -122,7 +131,7 @@ class Agent:
         self._reload = asyncio.Event()
         self._switching = asyncio.Lock()
         self._metrics: Exporter | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
         """See the module's text."""
@@ -167,8 +176,8 @@ class Agent:
                     judging=config.engine,
                     trouble=self.trouble,
                     age_clock=self.clock.trusted,
+                    bundle=self.loaded.bundle,
                 )
-                self.pipeline.bundle = self.pipeline.alerting.bundle = self.loaded.bundle
                 self._auditor = Auditor(self.counters, self.pipeline, self.outbox)
                 await self._serve()
             finally:
@@ -181,7 +190,9 @@ class Agent:
 
     async def _serve(self) -> None:
         config = self.config
-        control = Control(config.agent.control_socket, {"status": self._status_command})
+        control = Control(
+            config.agent.control_socket, {"status": self._status_command, "rollback": self._rollback_command}
+        )
         settle_memory()
         try:
             async with asyncio.TaskGroup() as self._group:
@@ -309,6 +320,7 @@ class Agent:
         self.counters.totals["replans"] += 1
         self._say_loaded()
         settle_memory()
+        self._later(give_memory_back())
 
     def _say_loaded(self) -> None:
         plan = self.loaded.engine.plan
@@ -349,6 +361,19 @@ class Agent:
         async with self._switching:
             if (chosen := await self.rules.choose(self.loaded)) is not None:
                 self._switch(chosen)
+
+    async def _rollback_command(self) -> Any:
+        """Judge with the bundle before the current one; whoever asked may go away meanwhile."""
+        done = asyncio.get_running_loop().create_task(self._rollback())
+        self._tasks.add(done)
+        done.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(done)
+
+    async def _rollback(self) -> dict[str, Any]:
+        """Raises ValueError or OSError, with the current one going on."""
+        async with self._switching:
+            self._switch(await self.rules.rollback())
+            return {"bundle": self.loaded.bundle, "withdrawn": self.rules.bundles.withdrawn()}
 
     async def _reload_config(self) -> None:
         """Read the configuration again; one that is not valid changes nothing."""

@@ -70,6 +70,10 @@ class Arrivals:
         if installed is not None and version < installed.version:
             self._refuse(message, f"version {version} is older than the installed version {installed.version}")
             return
+        same = installed is not None and version == installed.version
+        if version <= (withdrawn := self._rules.bundles.withdrawn()) and not same:
+            self._refuse(message, f"version {withdrawn} was rolled back on this agent: publish a higher one")
+            return
         topic = blob_topic(self._config.agent.fleet, self._config.bundles.channel, sha256)
         if self._fetching is not None:
             self._uplink.unsubscribe(self._fetching)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from vedette import __version__
-from vedette.console import WithRegion, fail, json_line, safe
+from vedette.console import WithRegion, config_option, configuration, fail, json_line, safe
+
+if TYPE_CHECKING:
+    from vedette.config import Config
 
 
 @click.group(cls=WithRegion, region=("keygen", "public", "build", "sign"))
 def bundle() -> None:
-    """Signed rule sets: make a key, build, sign, verify, show.
+    """Signed rule sets: make a key, build, sign, verify, show; and go back to the one before.
 
     Example: vedette bundle show starter-1.vbundle
     """
@@ -83,3 +88,44 @@ def bundle_show(path: Path, as_json: bool) -> None:
     )
     for rule, kind in zip(rules, kinds, strict=True):
         click.echo(safe(f"  {kind:<16} {rule.get('level', ''):<13} {rule.get('title', '')}"))
+
+
+@bundle.command("rollback")
+@config_option
+def bundle_rollback(config: Path) -> None:
+    """Go back to the bundle that this agent ran before, at once.
+
+    The version gone back from, and all below it, are not taken again: the next bundle needs a higher version. Without a
+    running agent the next start begins with the earlier bundle. Exit code 2 when there is none, or it does not work:
+    then nothing has changed.
+
+    Example: vedette bundle rollback -c vedette.toml
+    """
+    from vedette.control import ask
+
+    settings = configuration(config)
+    try:
+        if settings.rules.paths:
+            raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        try:
+            done = ask(settings.agent.control_socket, "rollback")
+        except ConnectionError:
+            done = _rollback_on_disk(settings)
+    except (OSError, ValueError) as error:
+        fail(error)
+    click.echo(safe(f"{done['bundle']} is current; up to version {done['withdrawn']} no other bundle is taken"))
+
+
+def _rollback_on_disk(settings: Config) -> dict[str, Any]:
+    """For an agent that does not run; raises BlockingIOError when it does."""
+    from vedette.bundle.install import BundleDir
+    from vedette.environment import own
+    from vedette.tryout import trial
+
+    owner = own(settings.agent.store_dir)
+    try:
+        bundles = BundleDir(settings.agent.bundle_dir, settings.bundles.trusted_keys)
+        found, _ = bundles.rollback(trial)
+        return {"bundle": f"{found.manifest.name}-{found.version}", "withdrawn": bundles.withdrawn()}
+    finally:
+        os.close(owner)

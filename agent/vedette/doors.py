@@ -50,19 +50,19 @@ class Doors:
         """Raises OSError when it cannot be opened."""
         source: Source
         work: Callable[[], Coroutine[Any, Any, None]]
-        pipeline, counters, clock = self._pipeline, self._counters, self._clock
+        intake, counters, clock = self._pipeline.storing, self._counters, self._clock
         match settings:
             case SyslogInput():
-                source = listener = SyslogListener(settings, pipeline, counters, clock)
+                source = listener = SyslogListener(settings, intake, counters, clock)
                 await listener.start()
                 work = listener.wait
             case FileInput():
-                source = tail = FileTail(settings, pipeline, counters, pipeline.positions.values(), clock)
+                source = tail = FileTail(settings, intake, counters, self._pipeline.progress.positions.values(), clock)
                 work = tail.run
             case MqttInput():
                 recent = await asyncio.to_thread(lambda: list(read.recent_messages(self._raw_dir, settings.name)))
                 source = subscription = MqttSubscription(
-                    settings, pipeline, counters, agent_id=self._agent_id, recent=recent, clock=clock
+                    settings, intake, counters, agent_id=self._agent_id, recent=recent, clock=clock
                 )
                 work = subscription.run
         self._contexts[settings.name] = context(settings)

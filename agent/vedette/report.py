@@ -91,6 +91,7 @@ class Log(StrEnum):
     BUNDLE_INSTALLED = "bundle_installed"
     BUNDLE_REFUSED = "bundle_refused"
     BUNDLE_EXPIRED = "bundle_expired"
+    BUNDLE_ROLLED_BACK = "bundle_rolled_back"
     STATE_LOST = "state_lost"
     OUTBOX_DAMAGED = "outbox_damaged"
     UPLINK_FAILED = "uplink_failed"

@@ -132,7 +132,8 @@ class Rules:
                     if hashlib.file_digest(file, "sha256").hexdigest() == current.sha256:
                         return None
             data = self._file.read_bytes()
-            if current is not None and inspect(data).version < current.version:
+            version = inspect(data).version
+            if (current is not None and version < current.version) or version <= self.bundles.withdrawn():
                 return None
             return self._install(data)
         except (OSError, BundleRefused) as error:
@@ -156,6 +157,15 @@ class Rules:
         self.error = None
         return await self._ready(_of_bundle(*loaded))
 
+    async def rollback(self) -> Loaded:
+        """The bundle before the current one, which is current from now on; raises ValueError or OSError, with the
+        current one untouched."""
+        if self.directory:
+            raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        bundle, engine = await asyncio.to_thread(self.bundles.rollback, trial)
+        self.error = None
+        return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
+
     async def again(self) -> Loaded | None:
         """At the operator's word: the rule directory, built anew, or a newer ``[bundles] file``; None when there is
         none.
@@ -174,7 +184,8 @@ class Rules:
         installed = self.bundles.installed()
         try:
             data = self._file.read_bytes()
-            if installed is not None and inspect(data).version <= installed.version:
+            least = max(self.bundles.withdrawn(), 0 if installed is None else installed.version)
+            if inspect(data).version <= least:
                 return None
             made = self._install(data)
         except (OSError, BundleRefused) as error:

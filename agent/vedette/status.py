@@ -38,7 +38,7 @@ def collect(
     backlog = {name: events for name, events in pipeline.backlog.items() if events}
     broken = account.broken(counters, pipeline, outbox)
     kept = outbox.account()
-    waiting = kept.entries + pipeline.uncommitted(kept.next_seq)
+    waiting = kept.entries + pipeline.committing.uncommitted(kept.next_seq)
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
     if loaded.engine not in _IDLE:
         _IDLE[loaded.engine] = dead_rules(config, plan)
@@ -102,8 +102,8 @@ def collect(
         "disk": {
             "trouble": pipeline.trouble.status(),
             "failures": pipeline.trouble.failures,
-            "held_events": sum(pipeline.held.values()),
-            "held_bytes": pipeline.held_bytes,
+            "held_events": sum(pipeline.storing.held.values()),
+            "held_bytes": pipeline.storing.held_bytes,
             "store_rebuilt": rebuilt,
         },
         "budgets": budgets.status(budgets.collect(config, now, log, kept, memory, cache, pipeline.lean)),

@@ -18,7 +18,8 @@ from pathlib import Path
 from signal import Signals
 from typing import NamedTuple
 
-from vedette.store import DAMAGED, Store, rehearse
+from vedette.environment import DAMAGED, rehearse
+from vedette.store import TABLES, Store
 
 LEAST_SECONDS = 30.0
 BYTES_PER_SECOND = 10 << 20
@@ -73,4 +74,4 @@ def main() -> None:
         sys.stdout.write(f"next_seq {store.next_seq()}\n")
         sys.stdout.flush()
         store.verify()
-    rehearse(folder)
+    rehearse(folder, TABLES)

@@ -2,7 +2,9 @@
 
 A private key is opened once: its permissions are checked on the open file and it is loaded from there, so that what was
 checked is what is used. A key that group or others may read or write is refused with the command that closes it; one
-that asks for a passphrase is refused, as nobody is there to type it.
+that asks for a passphrase is refused, as nobody is there to type it. A systemd credential may be readable by its group
+(``_credential``): the unit alone can reach the folder, and its user reads a file of root's, by an access list whose
+mask ``stat`` shows as the group's bits.
 
 ``Renewed`` keeps a context as long as its files stay what they are; a certificate renewed on disk is taken up at the
 next connection, without a restart and without reading keys again in between.
@@ -161,12 +163,23 @@ def _load_identity(context: ssl.SSLContext, cert: Path, key: Path) -> None:
 
     with key.open("rb") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        if mode & 0o077:
+        if mode & 0o077 and not (mode & 0o037 == 0 and _credential(file.fileno())):
             raise PermissionError(f"{key}: others may reach this private key (mode {mode:04o}): chmod 600 {key}")
         try:
             context.load_cert_chain(cert, f"/proc/self/fd/{file.fileno()}", passphrase)
         except ssl.SSLError as error:
             raise OSError(f"{cert} and {key}: no certificate and its private key: {reason(error)}") from error
+
+
+def _credential(descriptor: int) -> bool:
+    """Whether an open file lies directly in this unit's credentials directory (systemd.exec(5)), and both are root's or
+    ours and closed to others."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    opened = os.readlink(f"/proc/self/fd/{descriptor}")
+    if not os.path.isabs(folder) or os.path.dirname(opened) != os.path.realpath(folder):
+        return False
+    found = os.fstat(descriptor), os.stat(folder)
+    return all(one.st_uid in (0, os.geteuid()) and not one.st_mode & 0o027 for one in found)
 
 
 def _present(path: Path) -> None:

@@ -188,6 +188,78 @@ def test_a_crash_at_any_step(bundles: BundleDir, author: Author, monkeypatch: py
     assert not list(bundles.folder.glob(".*.tmp"))
 
 
+def test_a_rollback(bundles: BundleDir, author: Author) -> None:
+    """The bundle before runs again, in the next process too; nothing up to the version gone back from is taken but what
+    is current; a higher one is, and then it is as if nothing had been. Each step goes back one more."""
+    for version in (1, 2, 3):
+        bundles.install(author.bundle(version), plan_of)
+    with capture_logs() as logged:
+        assert bundles.rollback(plan_of)[1] == b"plan of version 2"
+    assert [(entry["event"], entry["withdrawn"]) for entry in logged] == [(Log.BUNDLE_ROLLED_BACK, 3)]
+    again = BundleDir(bundles.folder, bundles.trusted, agent_version="0.1.0", clock=bundles.clock)
+    assert again.load(plan_of) is not None
+    assert again.installed() is not None
+    assert again.installed().version == 2  # type: ignore[union-attr]
+    for version in (1, 3):
+        with pytest.raises(BundleRefused, match="version 3 was rolled back on this agent"):
+            again.install(author.bundle(version), plan_of)
+    assert again.install(author.bundle(2), plan_of) == b"plan of version 2"  # the same again mends a damaged file
+    assert again.rollback(plan_of)[0].version == 1
+    assert again.withdrawn() == 3
+    assert again.previous() is None
+    assert again.install(author.bundle(4), plan_of) == b"plan of version 4"
+    assert again.withdrawn() == 0
+    assert again.rollback(plan_of)[0].version == 1
+
+
+def test_a_rollback_to_nothing_that_works(bundles: BundleDir, author: Author) -> None:
+    """Without an earlier bundle, or with one that does not run, nothing changes and nothing is withdrawn."""
+    with pytest.raises(BundleRefused, match="no earlier bundle is kept"):
+        bundles.rollback(plan_of)
+    bundles.install(author.bundle(1), plan_of)
+    with pytest.raises(BundleRefused, match="no earlier bundle is kept"):
+        bundles.rollback(plan_of)
+    bundles.install(author.bundle(2), plan_of)
+    with pytest.raises(BundleRefused, match="does not match its event"):
+        bundles.rollback(fails)
+    assert (bundles.withdrawn(), bundles.installed().version) == (0, 2)  # type: ignore[union-attr]
+    bundles.install(author.bundle(3), plan_of)
+
+
+@pytest.mark.parametrize("crash", range(1, 4))
+def test_a_crash_within_a_rollback(
+    bundles: BundleDir, author: Author, monkeypatch: pytest.MonkeyPatch, crash: int
+) -> None:
+    """Whichever fsync is the last before a crash, one of the two bundles is current and loads; a rollback that is asked
+    for again ends at the earlier one, and the one gone back from is refused."""
+    for version in (1, 2, 3):
+        bundles.install(author.bundle(version), plan_of)
+    real, calls = os.fsync, 0
+
+    def fsync(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == crash:
+            raise KeyboardInterrupt
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(KeyboardInterrupt):
+        bundles.rollback(plan_of)
+    monkeypatch.setattr(os, "fsync", real)
+    loaded = bundles.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].version == bundles.installed().version  # type: ignore[union-attr]
+    assert loaded[0].version == (3 if crash == 1 else 2)
+    assert bundles.refused is None
+    if loaded[0].version == 3:
+        bundles.rollback(plan_of)
+    assert bundles.installed().version == 2  # type: ignore[union-attr]
+    with pytest.raises(BundleRefused, match="rolled back"):
+        bundles.install(author.bundle(3), plan_of)
+    bundles.install(author.bundle(4), plan_of)
+
+
 def test_a_wrong_key_in_the_configuration(tmp_path: Path) -> None:
     """A trusted key that is none is said at start, not at the first push."""
     with pytest.raises(ValueError, match="not a public key"):

@@ -199,13 +199,18 @@ class Agent(Process):
 
     # --- what it left on disk
 
-    def stored(self, name: str = "in") -> list[Stored]:
-        """Every event of an input in the raw log, in order."""
-        found = []
-        for frame in read.frames(self.data / "raw", on_gap=_no_gap):
-            if frame.chunk.input == name:
-                data = frame.chunk.data
-                found += [Stored(frame.offset + start, data[start:end]) for start, end in frame.chunk.spans()]
+    def stored(self, name: str = "in", since: int = 0) -> list[Stored]:
+        """Every event of an input in the raw log from offset ``since`` on, in order."""
+        return self.stored_all(since).get(name, [])
+
+    def stored_all(self, since: int = 0) -> dict[str, list[Stored]]:
+        """The same of all inputs, in one reading."""
+        found: dict[str, list[Stored]] = {}
+        for frame in read.frames(self.data / "raw", since, on_gap=_no_gap):
+            data, events = frame.chunk.data, found.setdefault(frame.chunk.input, [])
+            for start, end in frame.chunk.spans():
+                if frame.offset + start >= since:
+                    events.append(Stored(frame.offset + start, data[start:end]))
         return found
 
     def alerts(self, landing: Path | None = None) -> list[dict[str, Any]]:
@@ -218,6 +223,11 @@ class Stored(NamedTuple):
 
     offset: int
     raw: bytes
+
+    @property
+    def end(self) -> int:
+        """No event behind it begins before this."""
+        return self.offset + len(self.raw)
 
 
 def _no_gap(gap: object) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.door
 
 MISCOUNTS = """
 import sys
-from vedette import pipeline, store
+from vedette import progress, store, storing
 from vedette.cli import main
 from vedette.rawlog import log
 stage = sys.argv.pop(1)
@@ -35,19 +35,19 @@ if stage == "stored":
         return frame
     log.RawLog.append = wrong
 elif stage == "judged":
-    advance = pipeline.Pipeline._advance
-    def wrong(self, frame, position):
-        advance(self, frame, position)
-        self._counters.judged[frame.chunk.input] -= 1
-    pipeline.Pipeline._advance = wrong
+    advance = progress.Progress.advance
+    def wrong(self, input, events, offset):
+        advance(self, input, events, offset)
+        self._counters.judged[input] -= 1
+    progress.Progress.advance = wrong
 elif stage == "backlog":
-    append = pipeline.Pipeline.store
+    append = storing.Storing.store
     def wrong(self, chunk):
-        self.backlog[chunk.input] += 1
-        self._counters.stored[chunk.input] += 1
-        self._counters.received[chunk.input] += 1
+        self._progress.backlog[chunk.input] += 1
+        self._log._counters.stored[chunk.input] += 1
+        self._log._counters.received[chunk.input] += 1
         return append(self, chunk)
-    pipeline.Pipeline.store = wrong
+    storing.Storing.store = wrong
 elif stage == "outbox":
     commit = store.Store.commit
     store.Store.commit = lambda self, cursor, counters, positions, alerts, *more: commit(
@@ -114,7 +114,7 @@ def test_a_damaged_count_in_the_store(agent: Agent) -> None:
     made = agent.settled(5000)["alerts"]["made"]
     assert made > 10
     agent.stop()
-    with Store.open(agent.data / "store") as store, store._write() as txn:
+    with Store.open(agent.data / "store") as store, store._env.write() as txn:
         account = store._account(txn)
         store._put_account(txn, type(account)(**{**_figures(account), "receipted": account.receipted - 3}))
     agent.up()

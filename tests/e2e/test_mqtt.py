@@ -33,6 +33,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             'format = "syslog"\nlogsource = { product = "linux" }\n'
         )
         agent.up()
+        until("the subscription", lambda: agent.alive() and "plant/#" in broker.log())
         try:
             for i, part in enumerate(parts):
                 work = publisher.submit(mqtt, ("127.0.0.1", broker.port), part, topic="plant/press/log")

@@ -49,6 +49,8 @@ ROUNDS = max(10, KILLS // 2)
 """Kills in each of the two tests."""
 LINES = 300
 """Of each stream in a round, over about a second."""
+CATCH_UP = 60.0 + ROUNDS
+"""Seconds for what is left after the last kill."""
 PATIENCE = 15.0
 """Seconds for a point to be reached; then the kill falls where the agent is, and counts as a random one."""
 RULES = ("linux/sshd_failed_root_password.yml", "linux/sshd_unknown_user.yml", "linux/download_and_run.yml")
@@ -133,7 +135,8 @@ class Matrix:
         self.agent.configure(SETTINGS.format(**settings))
         self.landing = Landing(folder / "landing", broker)
         self.tcp, self.file, self.mqtt = (_rounds(seed + i) for i in range(3))
-        self.handed = self.rotations = 0
+        self.handed = self.rotations = self._read = 0
+        self._awaited = {"file": _lines(self.file), "mqtt": _lines(self.mqtt)}
 
     def go(self, i: int, pool: ThreadPoolExecutor) -> list[Future[Any]]:
         """Round ``i`` of the three streams."""
@@ -161,10 +164,14 @@ class Matrix:
                 file.write(data[start : start + size])
                 time.sleep(0.05)
 
-    def done(self) -> bool:
-        """Everything that was acknowledged is in the raw log."""
-        stored = {name: Counter(event.raw for event in self.agent.stored(name)) for name in ("file", "mqtt")}
-        return not _lines(self.file) - stored["file"] and not _lines(self.mqtt) - stored["mqtt"]
+    def missing(self) -> dict[str, Counter[bytes]]:
+        """What was acknowledged and is not in the raw log, by input. Not before the last kill: reads on from where it
+        was."""
+        for name, events in self.agent.stored_all(self._read).items():
+            self._read = max([self._read, *(event.end for event in events)])
+            if name in self._awaited:
+                self._awaited[name] -= Counter(event.raw for event in events)
+        return {name: lines for name, lines in self._awaited.items() if lines}
 
     def check(self, rules: Path) -> str:
         """The promises, on what the agent has left; returns what to print."""
@@ -263,6 +270,7 @@ def crash(
         try:
             matrix.landing.start()
             agent.up()
+            until("the subscription", lambda: agent.alive() and "plant/#" in matrix.broker.log())
             for i in range(ROUNDS):
                 work = matrix.go(i, pool)
                 if i % 5 == 4:
@@ -282,9 +290,13 @@ def crash(
                 agent.ready()
                 matrix.took(work)
             matrix.took(matrix.go(ROUNDS, pool))
-            until("all that was acknowledged", lambda: agent.alive() and matrix.done(), pause=0.3)
+            try:
+                until("what was acknowledged", lambda: agent.alive() and not matrix.missing(), CATCH_UP, pause=0.3)
+            except AssertionError as error:
+                lacking = {name: [lines.total(), *list(lines)[:3]] for name, lines in matrix.missing().items()}
+                raise AssertionError(f"{error}: {lacking}\n{agent.status()}\n{agent.text()[-3000:]}") from None
             until("the newest rules", lambda: agent.alive() and settled(), pause=0.3)
-            status = agent.settled(name="tcp")
+            status = agent.settled(name="tcp", seconds=CATCH_UP)
             until("the landing", lambda: len(agent.alerts(matrix.landing.folder)) == status["alerts"]["made"])
             assert agent.stop() == 0
         finally:

@@ -254,3 +254,49 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
             agent.kill()
         shown = vedette("alerts", "-c", agent.config, "--json").stdout.splitlines()
         assert [(row["rule_title"], row["bundle"]) for row in map(json.loads, shown)] == [("Marker v4", "rules-4")]
+
+
+def test_a_rollback_on_the_host(tmp_path: Path) -> None:
+    """``vedette bundle rollback`` puts the bundle before in force while logs flow, without losing one; what the channel
+    holds does not undo it, also after kill -9; a higher version does. Without an agent it holds from the next start."""
+    with running(tmp_path / "broker") as broker:
+        region = Publisher(tmp_path, broker)
+        first, second, third = (region.bundle(version) for version in (1, 2, 3))
+        agent = Agent(tmp_path / "a", rules=None)
+        agent.configure(
+            f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
+            f'[bundles]\nfile = "{first}"\ntrusted_keys = ["{region.public}"]\n'
+            f'[uplink]\ntype = "mqtt"\nurl = "{broker.url}"\n'
+        )
+        back = ("bundle", "rollback", "-c", agent.config)
+
+        def runs(name: str) -> None:
+            until(f"{name} to run", lambda: agent.status()["bundle"] == name)
+
+        agent.up()
+        try:
+            assert "no earlier bundle" in vedette(*back, code=2).stderr
+            with Stream(agent.port) as stream:
+                region.publish(second)
+                runs("rules-2")
+                assert "rules-1 is current; up to version 2" in vedette(*back).stdout
+                runs("rules-1")
+            sent = stream.sent
+            assert agent.settled(sent)["inputs"]["in"]["judged"] == sent
+            agent.kill()
+            agent.up()
+            until("the refusal of what the channel holds", lambda: agent.said("bundle_refused"))
+            assert "version 2 was rolled back" in agent.status()["rules"]["error"]
+            assert agent.status()["bundle"] == "rules-1"
+            region.publish(third)
+            runs("rules-3")
+            agent.kill()
+            assert "rules-1 is current; up to version 3" in vedette(*back).stdout
+            agent.up()
+            assert agent.status()["bundle"] == "rules-1"
+            until(
+                "the refusal of the third", lambda: "version 3 was rolled" in (agent.status()["rules"]["error"] or "")
+            )
+            assert agent.status()["bundle"] == "rules-1"
+        finally:
+            agent.kill()

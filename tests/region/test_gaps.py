@@ -86,9 +86,9 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
         made = agent.status()["alerts"]["made"]
         assert made > 100
         agent.stop()
-        with Store.open(agent.data / "store") as store, store._write() as txn:
+        with Store.open(agent.data / "store") as store, store._env.write() as txn:
             for seq in (40, 41, 77):
-                assert txn.delete(_seq_key(seq), db=store._tables[_OUTBOX])
+                assert txn.delete(_OUTBOX, _seq_key(seq))
         landings = [
             Process(
                 tmp_path / f"{name}.log", "region", "land", "--broker", broker.url, "--folder", landing,

@@ -5,6 +5,7 @@
       8-b4410e7a9c02.vbundle
       current  -> 8-…            what runs
       previous -> 7-…            what ran before it: the last good one
+      withdrawn -> 9-…           after a rollback: the highest version that was rolled back from; its file may be gone
 
 Invariants: a bundle's file is whole and was verified before its final name appears (temporary name, fsync, rename,
 fsync of the folder); ``current`` always names a bundle whose trial succeeded, since it moves, by an atomic rename, only
@@ -14,6 +15,10 @@ go with the next switch. Files are verified again each time they are read: the d
 
 The installed version is read from the link, so a damaged file does not open the way for an older bundle; the same
 bundle pushed again repairs it.
+
+``rollback`` makes the previous bundle current, by an operator on this host. It opens no way for older bundles either:
+nothing up to the version that was rolled back from is taken any more, but what is current. ``withdrawn`` is linked
+before ``current`` moves: a crash between the two leaves the bundle current that was, and it keeps judging.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -39,6 +45,11 @@ KEEP = 3
 _NAME = re.compile(r"(\d{1,16})-([0-9a-f]{12})\.vbundle")
 
 T = TypeVar("T")
+
+
+def _version(path: Path) -> int:
+    """Of a bundle's file."""
+    return int(path.name.partition("-")[0])
 
 
 class Staged(NamedTuple):
@@ -85,6 +96,12 @@ class BundleDir:
         match = _NAME.fullmatch(path.name) if path else None
         return Installed(int(match[1]), match[2]) if match else None
 
+    def withdrawn(self) -> int:
+        """The highest version that was rolled back from; 0: none since the last installed bundle."""
+        path = self._linked("withdrawn")
+        match = _NAME.fullmatch(path.name) if path else None
+        return int(match[1]) if match else 0
+
     def install(self, data: bytes, trial: Callable[[Bundle], T]) -> T:
         """Stage ``data``, run ``trial`` (compiles and self-tests; raises when the bundle does not work), switch to it.
 
@@ -105,7 +122,7 @@ class BundleDir:
         """Verify and admit ``data`` and write it under its name. Raises BundleRefused and OSError."""
         try:
             bundle = verify(data, self.trusted, self.agent_version)
-            admit(bundle, self.installed(), self.clock())
+            admit(bundle, self.installed(), self.clock(), self.withdrawn())
         except BundleRefused as error:
             raise self._refuse("offered", str(error)) from error
         path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
@@ -125,6 +142,8 @@ class BundleDir:
         self._link("current", staged.path)
         if before is not None and before != staged.path:
             self._link("previous", before)
+        if 0 < self.withdrawn() < staged.bundle.version:
+            self._unlink("withdrawn")
         self._prune()
         self.refused = None
         log.info(
@@ -134,6 +153,47 @@ class BundleDir:
             digest=staged.bundle.digest[:12],
         )
 
+    def rollback(self, trial: Callable[[Bundle], T]) -> tuple[Bundle, T]:
+        """Make the previous bundle current when ``trial`` likes it, and the newest older one that is kept previous.
+
+        Raises BundleRefused, with nothing changed, when there is none or it does not work; OSError.
+        """
+        current, target = self.current(), self.previous()
+        if current is None or target is None or target == current:
+            raise BundleRefused("no earlier bundle is kept: publish the earlier rules under a higher version")
+        bundle, result = self._tried(target, trial)
+        if _version(current) > self.withdrawn():
+            self._link("withdrawn", current)
+        self._link("current", target)
+        older = max((p for p in self._files() if _version(p) < bundle.version), key=_version, default=None)
+        if older is None:
+            self._unlink("previous")
+        else:
+            self._link("previous", older)
+        self.refused = None
+        log.warning(
+            Log.BUNDLE_ROLLED_BACK,
+            name=bundle.manifest.name,
+            version=bundle.version,
+            digest=bundle.digest[:12],
+            withdrawn=self.withdrawn(),
+            action="nothing up to the withdrawn version is taken; publish a higher one",
+        )
+        return bundle, result
+
+    def _tried(self, path: Path, trial: Callable[[Bundle], T]) -> tuple[Bundle, T]:
+        """The bundle in ``path``, verified, and what ``trial`` made of it. Raises BundleRefused."""
+        try:
+            if path.stat().st_size > MAX_BUNDLE:
+                raise BundleRefused(f"more than {MAX_BUNDLE} bytes")
+            bundle = verify(path.read_bytes(), self.trusted, self.agent_version)
+            result = trial(bundle)
+        except Exception as error:
+            raise self._refuse(path.name, str(error)) from error
+        if bundle.expired(self.clock()):
+            log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it keeps judging; publish a newer one")
+        return bundle, result
+
     def load(self, trial: Callable[[Bundle], T]) -> tuple[Bundle, T] | None:
         """At start: the current bundle and what ``trial`` made of it; if it does not load, the previous one; else None.
 
@@ -142,19 +202,9 @@ class BundleDir:
         """
         self.refused = None
         for path in (self.current(), self.previous()):
-            if path is None:
-                continue
-            try:
-                if path.stat().st_size > MAX_BUNDLE:
-                    raise BundleRefused(f"more than {MAX_BUNDLE} bytes")
-                bundle = verify(path.read_bytes(), self.trusted, self.agent_version)
-                result = trial(bundle)
-            except Exception as error:
-                self._refuse(path.name, str(error))
-                continue
-            if bundle.expired(self.clock()):
-                log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it keeps judging; publish a newer one")
-            return bundle, result
+            if path is not None:
+                with suppress(BundleRefused):
+                    return self._tried(path, trial)
         return None
 
     def _refuse(self, name: str, reason: str) -> BundleRefused:
@@ -176,12 +226,20 @@ class BundleDir:
         temporary.rename(self.folder / link)
         self._sync()
 
+    def _unlink(self, link: str) -> None:
+        (self.folder / link).unlink(missing_ok=True)
+        self._sync()
+
+    def _files(self) -> list[Path]:
+        """The bundles' files."""
+        return [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
+
     def _prune(self) -> None:
         """Delete what is neither linked nor among the newest ``KEEP``, and temporary files."""
         linked = [path for path in (self.current(), self.previous()) if path is not None]
         others = sorted(
-            (path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path not in linked),
-            key=lambda path: int(path.name.partition("-")[0]),
+            (path for path in self._files() if path not in linked),
+            key=_version,
             reverse=True,
         )
         for path in [*others[max(0, KEEP - len(linked)) :], *self.folder.glob(".*.tmp")]:

@@ -13,7 +13,8 @@ than needed and nothing is unpacked beyond its bound:
 
 ``admit`` then decides whether a verified bundle may follow the installed one:
 
- 6. version: not lower than the installed one, and the same version only with the same digest;
+ 6. version: not lower than the installed one, and the same version only with the same digest; above the one that an
+    operator of this host has rolled back from;
  7. expiry: not expired (unless it is the installed one). A clock that was never set lies before ``expires``, so it
     refuses nothing.
 
@@ -143,8 +144,16 @@ def inspect(data: bytes) -> Bundle:
     return _open(data, _unpack(data), "", None)
 
 
-def admit(bundle: Bundle, installed: Installed | None, now: int) -> None:
-    """Checks 6 and 7: may ``bundle`` be installed at ``now`` (UTC microseconds)? Raises BundleRefused."""
+def admit(bundle: Bundle, installed: Installed | None, now: int, withdrawn: int = 0) -> None:
+    """Checks 6 and 7: may ``bundle`` be installed at ``now`` (UTC microseconds)? Raises BundleRefused.
+
+    ``withdrawn``: the highest version that was rolled back from; up to it only the installed bundle is taken.
+    """
+    if bundle.version <= withdrawn and (installed is None or bundle.version != installed.version):
+        raise BundleRefused(
+            f"version {withdrawn} was rolled back on this agent, so version {bundle.version} is not taken:"
+            " build the rules under a higher version"
+        )
     if installed is not None:
         if bundle.version < installed.version:
             raise BundleRefused(

@@ -1,0 +1,45 @@
+"""The C library's allocator, told to give back what is free; does nothing where it is not glibc.
+
+Replacing a rule set frees megabytes at once, between blocks that live on; glibc keeps such pages, and so a process that
+takes a new rule set every day grows by each time's peak. Two things bring it back:
+
+* ``settle``, once at the start: blocks from ``MAPPED`` bytes on are always mappings of their own, which go back when
+  they are freed (by itself glibc puts ever larger blocks into its heaps, once such a one was freed), and threads share
+  ``ARENAS`` heaps (by itself each of eight threads a processor would have its own).
+* ``trim``, after a rule set was replaced: whole free pages of all heaps go back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+MAPPED = 1 << 20
+"""Larger than a chunk, so that what the hot path takes and frees stays in the heap."""
+ARENAS = 2
+
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+"""Of mallopt(3)."""
+
+
+def _library() -> Any:
+    try:
+        return ctypes.CDLL("libc.so.6")
+    except OSError:
+        return None
+
+
+_LIBC = _library()
+
+
+def settle() -> None:
+    """For the start of a process, before it has threads."""
+    if _LIBC is not None and hasattr(_LIBC, "mallopt"):
+        _LIBC.mallopt(_MMAP_THRESHOLD, MAPPED)
+        _LIBC.mallopt(_ARENA_MAX, ARENAS)
+
+
+def trim() -> None:
+    """Give whole free pages back. Holds no interpreter lock, but each heap's while it looks through it."""
+    if _LIBC is not None and hasattr(_LIBC, "malloc_trim"):
+        _LIBC.malloc_trim(0)

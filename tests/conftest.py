@@ -1,0 +1,31 @@
+"""What tests of several files begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.life import Life
+    from vedette.engine.match import Engine
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Life]]:
+    """Starts a life in the test's folder; the one before is over then."""
+    from tests.life import Life
+
+    lives: list[Life] = []
+
+    def start(judge: Engine, **settings: Any) -> Life:
+        for life in lives:
+            life.end()
+        lives[:] = [Life(tmp_path, judge, **settings)]
+        return lives[0]
+
+    yield start
+    for life in lives:
+        life.end()
