@@ -151,15 +151,16 @@ class Prefilter:
         numbers = {NUMBERS_DATABASE: self._numbers.dump()} if self._numbers is not None else {}
         return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump(), **numbers, SEARCHED: self._digest}
 
-    def hits(self, chunk: Chunk, within: int = -1) -> Iterator[Candidate]:
+    def hits(self, chunk: Chunk, within: int = -1, apart: bool = False) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.
 
-        ``within``: a bit per rule, all when negative.
+        ``within``: a bit per rule, all when negative. ``apart``: what an event must hold may be in other events, with
+        which ``engine/join.py`` brings it together.
         """
         if self._scanner is None or not within:
             return
         if self._dense.get(chunk.codec):
-            yield from self._each(chunk, within)
+            yield from self._each(chunk, within, apart)
             return
         found: list[tuple[int, int]] = []
         note = found.append
@@ -179,7 +180,6 @@ class Prefilter:
         found += ((end, self._number) for end in numbers)
         self._dense[chunk.codec] = len(found) > DENSE * len(chunk)
         found.sort()
-        apart = b"audit(" in data
         start = end = again = -1  # ``again``: the end of the last event that was searched once more
         held = 0
         for to, number in found:
@@ -212,11 +212,10 @@ class Prefilter:
         self._numbers.scan_until(padded, handler)
         return None if len(found) >= MAX_HITS else [*found, *_bare_numbers(chunk)]
 
-    def _each(self, chunk: Chunk, within: int) -> Iterator[Candidate]:
+    def _each(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
         """``hits`` by one scan an event, for events that hold many literals."""
         assert self._once is not None
         data, says, escapes, scan = chunk.data, self._says, self._escapes, self._once.scan
-        apart = b"audit(" in data
         hits: list[int] = []
         note = hits.append
         total = events = 0
@@ -273,12 +272,14 @@ class Prefilter:
             held |= self._says[number]
         return held
 
-    def candidates(self, chunk: Chunk, always: frozenset[int], within: int = -1) -> Iterator[Candidate]:
+    def candidates(
+        self, chunk: Chunk, always: frozenset[int], within: int = -1, apart: bool = False
+    ) -> Iterator[Candidate]:
         """Every event that can match, in order; ``always`` is the part of the rules without literals to consider."""
         if not always:
-            yield from self.hits(chunk, within)
+            yield from self.hits(chunk, within, apart)
             return
-        hits = self.hits(chunk, within)
+        hits = self.hits(chunk, within, apart)
         hit = next(hits, None)
         for start, end in chunk.spans():
             if hit is not None and hit.start == start:
