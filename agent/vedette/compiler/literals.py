@@ -23,7 +23,7 @@ candidate). The proof, bottom up:
   but for what the negation of "null or absent" needs.
 
 Of a rule's clauses one or two are searched for (``choose``): the cheapest, and where that one is hot a second, so that
-an event is a candidate only if it has a literal of both.
+an event is a candidate only if it has a literal of both. Of a long literal a part is searched for (``window.py``).
 
 Literals are lower-case bytes and are searched without regard to the case of ASCII.
 """
