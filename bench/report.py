@@ -353,10 +353,22 @@ def filled(document: str, parts: Mapping[str, str]) -> str:
     return re.sub(r"<!-- bench:(\w+) -->\n.*?<!-- /bench:\1 -->", put, document, flags=re.DOTALL)
 
 
+def _kept(targets: str, document: str) -> str:
+    """``targets`` with the rows of ``document`` for what was not measured now and was before."""
+    found = re.search(r"<!-- bench:targets -->\n(.*?)<!-- /bench:targets -->", document, re.DOTALL)
+    rows = found[1].splitlines() if found else ()
+    before = {tuple(row.split(" | ")[:2]): row for row in rows}
+    unknown = number(None)
+    return "".join(
+        f"{before.get(tuple(cells[:2]), row) if unknown in (cells := row.split(' | ')) else row}\n"
+        for row in targets.splitlines()
+    )
+
+
 def document(results: Results, path: Path = DOCUMENT) -> None:
-    """Write the tables into ``path`` and the plots beside it."""
-    scenarios = results["scenarios"]
-    parts = {"environment": _environment(results), "targets": table(results["targets"])}
+    """Write the tables into ``path`` and the plots beside it; what these results lack stays as it is there."""
+    scenarios, before = results["scenarios"], path.read_text("utf-8")
+    parts = {"environment": _environment(results), "targets": _kept(table(results["targets"]), before)}
     for name, found in scenarios.items():
         sampled = ", with the sampler on, which costs a little" if found.get("profiled") else ""
         alone = "; what asks how soon ran before the machine's other work" if found.get("undisturbed") else ""
@@ -367,4 +379,4 @@ def document(results: Results, path: Path = DOCUMENT) -> None:
             (folder / f"{name}.svg").write_text(PLOTS[name](found), "utf-8")
             text += f"\n![{name}]({folder.name}/{name}.svg)\n"
         parts[name] = text
-    path.write_text(filled(path.read_text("utf-8"), parts), "utf-8")
+    path.write_text(filled(before, parts), "utf-8")

@@ -20,7 +20,7 @@ LAYERS: dict[int, str] = {
     1: """
     bundle.manifest bundle.trust
     compiler.explain compiler.ir compiler.limits compiler.literals compiler.plan compiler.reach compiler.relation
-    compiler.witness
+    compiler.window compiler.witness
     engine.artifact engine.cache engine.evaluate engine.fallback engine.group engine.join engine.match engine.patterns
     engine.prefilter engine.scan engine.selftest engine.timepart
     inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities

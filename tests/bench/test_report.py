@@ -57,6 +57,23 @@ def test_plots_are_small_and_valid() -> None:
     assert "one & two" in [element.text for element in root]
 
 
+def test_a_partial_run_keeps_what_was_measured_before(tmp_path: Path) -> None:
+    """A target of a scenario that did not run keeps its row, if it is still the same target; what ran is put in."""
+    page = tmp_path / "performance.md"
+    old = report.targets({"merge": {"ratio": 1.25}, "inputs": {"udp": {"events_per_second": 400_000}}})
+    page.write_text(f"<!-- bench:targets -->\n{report.table(old)}<!-- /bench:targets -->\n")
+    rest = {"machine": {"cores": 2, "cpu": "c", "memory_mb": 1024, "kernel": "k"}, "versions": {}, "pinned_to_core": 0}
+    found = {"merge": {"ratio": 1.1}}
+    report.document({"scenarios": {}, "targets": report.targets(found), "memory_limit": "none", **rest}, page)
+    text = page.read_text()
+    assert "| ten rule sets against one | ≤ 1.2 × | 1.1 | yes |" in text
+    assert "| UDP without loss | ≥ 300,000 datagrams/s | 400,000 | yes |" in text
+    assert "| cache, one look-up | ≤ 1,000 ns | not measured |  |" in text
+    page.write_text(text.replace("≥ 300,000 datagrams/s", "≥ 200,000 datagrams/s"))
+    report.document({"scenarios": {}, "targets": report.targets(found), "memory_limit": "none", **rest}, page)
+    assert "| UDP without loss | ≥ 300,000 datagrams/s | not measured |  |" in page.read_text()
+
+
 def test_results_become_a_document(tmp_path: Path) -> None:
     """Tables between the markers, plots in the folder beside it."""
     page = tmp_path / "performance.md"

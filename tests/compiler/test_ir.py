@@ -66,6 +66,18 @@ def test_fold_keeps_positions_and_is_idempotent(value: str) -> None:
     assert fold(fold(value)) == fold(value)
 
 
+@settings(deadline=None)
+@given(
+    st.text(
+        st.sampled_from("aKz\u0130\u00b5\u00c0\u00df\u00ff\u00d7\u017f\u212a\u03a3\u03c2\u1e9e\U00010400\ud800")
+        | st.characters()
+    )
+)
+def test_a_text_folds_as_its_characters_do(value: str) -> None:
+    """However far its characters lie apart, and whatever stands beside one (a sigma at a word's end)."""
+    assert fold(value) == "".join(map(simple_fold, value))
+
+
 exprs = st.recursive(
     st.integers(0, 9).map(Leaf),
     lambda inner: st.one_of(

@@ -164,7 +164,7 @@ def test_records_that_may_be_joined_need_one() -> None:
     """The second literal may be in another record of the same audit event."""
     records = b"type=EXECVE msg=audit(1.5:7): a0=alpha", b"type=PATH msg=audit(1.5:7): name=beta"
     chunk = Chunk("in", "auditd", 0, b"\n".join((*records, b"")))
-    assert named(list(Prefilter(conjunction()).hits(chunk)), chunk) == [(records[0], [0])]
+    assert named(list(Prefilter(conjunction()).hits(chunk, apart=True)), chunk) == [(records[0], [0])]
     assert len(list(Engine(conjunction(), route=False).judge(chunk))) == 1
 
 

@@ -10,6 +10,7 @@ from vedette.compiler.literals import Measured, Names, clauses, guess
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation, Kind
 from vedette.compiler.witness import witness
+from vedette.engine.join import may_hold_records
 from vedette.engine.match import Engine
 from vedette.event import Chunk, LogSource
 from vedette.inputs.decode import ABSENT, Record, record
@@ -195,7 +196,9 @@ def on_event(
     if not fits and one.logsource.product and LogSource("", *one.logsource[1:]).fits(event.source):
         yield f"  an input with logsource.product = {one.logsource.product!r} would make it fit"
     if engine.plan.literals[number] is not None:
-        hit = any(number in candidate.rules for candidate in engine.prefilter.hits(chunk))
+        hit = any(
+            number in candidate.rules for candidate in engine.prefilter.hits(chunk, apart=may_hold_records(chunk))
+        )
         told = "a literal is in the event" if hit else "no literal is in the event: it is not looked at"
         yield f"  prefilter: {told}"
     yield from _tree(engine, one.expr, event, names, "  ")

@@ -25,6 +25,7 @@ Sigma specification 2.1, "Sigma Rules" and "Sigma Modifiers".
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -209,10 +210,27 @@ def _folding() -> dict[int, str]:
 
 def fold(text: str) -> str:
     """``text`` under Unicode simple case folding; as long as ``text``, character by character."""
-    return text.lower() if text.isascii() else text.translate(_folding()).translate(_ASCII_FOLDING)
+    if text.isascii():
+        return text.lower()
+    if _LEAVES_LATIN not in text:
+        try:
+            return text.encode("latin-1").translate(_LATIN_FOLDING).decode("latin-1")
+        except UnicodeEncodeError:
+            pass
+    lower = text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")  # ASCII alone
+    return _FOREIGN.sub(_fold_foreign, lower)
 
 
-_ASCII_FOLDING = {code: chr(code + 32) for code in range(0x41, 0x5B)}
+def _fold_foreign(match: re.Match[str]) -> str:
+    return match[0].translate(_folding())
+
+
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
+_LEAVES_LATIN = "\xb5"
+"""The one character of Latin-1 that folds to one outside it."""
+_LATIN_FOLDING = bytes(
+    ord(lower) if len(lower := chr(code).lower()) == 1 and ord(lower) < 256 else code for code in range(256)
+)
 
 
 def variants(char: str) -> list[str]:

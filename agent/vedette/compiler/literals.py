@@ -23,7 +23,7 @@ candidate). The proof, bottom up:
   but for what the negation of "null or absent" needs.
 
 Of a rule's clauses one or two are searched for (``choose``): the cheapest, and where that one is hot a second, so that
-an event is a candidate only if it has a literal of both.
+an event is a candidate only if it has a literal of both. Of a long literal a part is searched for (``window.py``).
 
 Literals are lower-case bytes and are searched without regard to the case of ASCII.
 """
@@ -35,7 +35,7 @@ import re
 import re._constants as sre
 import re._parser as sre_parse
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from vedette.compiler.ir import ANY, FIELD_OPS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
@@ -62,6 +62,9 @@ class Measured(Protocol):
 
     def share(self, clauses: Sequence[Literals]) -> float:
         """The share of events that hold a literal of each of ``clauses``."""
+
+    def cut(self, literals: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """By literal a part of it to search for in its place, no more common, for those that have one."""
 
 
 class Choice(NamedTuple):

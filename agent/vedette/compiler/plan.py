@@ -21,7 +21,7 @@ import msgpack
 
 from vedette.compiler import limits, relation
 from vedette.compiler.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
-from vedette.compiler.literals import Cost, Measured, choose, guess
+from vedette.compiler.literals import Choice, Cost, Measured, choose, guess
 from vedette.compiler.relation import Correlation, suppress_of
 from vedette.event import LogSource
 from vedette.inputs import names
@@ -148,6 +148,9 @@ def build(
     """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
     rules, predicates = tuple(rules), tuple(predicates)
     chosen = [choose(rule.expr, predicates, cost) for rule in rules]
+    if (cut := getattr(cost, "cut", None)) is not None:
+        short = cut({literal for one in chosen for clause in one for literal in clause or ()})
+        chosen = [Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in one)) for one in chosen]
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
     further = further if any(further) else ()
     return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates))

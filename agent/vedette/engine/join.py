@@ -53,6 +53,12 @@ GATHER_BYTES = 1 << 20
 CODECS = frozenset({"auto", "syslog", "auditd"})
 """Codecs whose events may be audit records."""
 
+
+def may_hold_records(chunk: Chunk) -> bool:
+    """False when no event of ``chunk`` is an audit record."""
+    return chunk.codec in CODECS and b"audit(" in chunk.data
+
+
 RulesOf = Callable[[Chunk], frozenset[int]]
 """The rules that some event of a chunk may match."""
 
@@ -139,15 +145,18 @@ class Joiner:
             self.now, self._moved = now, True
 
     def events(
-        self, frame: Frame, candidates: Iterable[Candidate], rules_of: RulesOf, first: int = 0
-    ) -> Iterator[Joined]:
+        self, frame: Frame, candidates: Iterable[Candidate], rules_of: RulesOf, first: int = 0,
+        records: bool | None = None,
+    ) -> Iterator[Joined]:  # fmt: skip
         """The events to judge: of ``candidates`` those that begin at ``first`` or later, audit records joined.
+
+        ``records``: what ``may_hold_records`` says of the chunk, for who knows it.
 
         Must be asked to its end, or not at all: what is open afterwards is as of the frame's end.
         """
         chunk = frame.chunk
         data = chunk.data
-        if chunk.codec not in CODECS or b"audit(" not in data:
+        if not (may_hold_records(chunk) if records is None else records):
             for start, end, rules in candidates:
                 if start >= first:
                     yield Joined(frame, start, end, rules, data[start:end], start)

@@ -22,19 +22,19 @@ import marshal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
-from vedette.engine.join import Joined, Joiner
+from vedette.engine.join import Joined, Joiner, may_hold_records
 from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.event import Chunk, Frame, LogSource, Source
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, KINDS
 from vedette.inputs.decode import Record, possible_source
-from vedette.inputs.formats.base import NOWHERE
+from vedette.inputs.sources import of_input
 from vedette.inputs.syslog import timeless
 
 NARROW = 4
@@ -122,6 +122,8 @@ class _Scope(NamedTuple):
 
 _Scopes = dict[frozenset[int], _Scope]
 
+_UNASKED: Any = object()
+
 
 class Engine:
     """A plan, ready to judge chunks."""
@@ -152,6 +154,7 @@ class Engine:
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
         self._narrow: dict[frozenset[int], Prefilter] = {}
         self._fitting_of: dict[tuple[frozenset[int], Source], Among] = {}
+        self._fitting_any: dict[tuple[frozenset[int], LogSource], Among | None] = {}
         self._scopes_ever = 0
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
 
@@ -163,6 +166,7 @@ class Engine:
         self._context, self._codec = Context(), ""
         self._view: tuple[Part, _Scopes] = Part(1), {}
         self._fitting_of.clear()
+        self._fitting_any.clear()
 
     def databases(self) -> dict[str, bytes]:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
@@ -186,8 +190,9 @@ class Engine:
         chunk = frame.chunk
         self.tally.events += len(chunk)
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
-        candidates = prefilter.candidates(chunk, always, within)
-        return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first)
+        records = may_hold_records(chunk)
+        candidates = prefilter.candidates(chunk, always, within, records)
+        return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
 
     def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, rest: bool = False) -> Joined | None:
         """An event that waits for further records no longer, if a rule may match it: see ``Joiner.due``.
@@ -198,7 +203,7 @@ class Engine:
 
     def _rules_of(self, chunk: Chunk, context: Context) -> frozenset[int]:
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
-        return always.union(*(hit.rules for hit in prefilter.hits(chunk, within)))
+        return always.union(*(hit.rules for hit in prefilter.hits(chunk, within, may_hold_records(chunk))))
 
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate, whose first record is in ``chunk``: the second half."""
@@ -235,7 +240,7 @@ class Engine:
                         return [Match(rule, start, end, event) for rule in known]
         event = self._record(chunk, start, raw, context)
         undecided = len(self._aside)
-        true = self.true(event, rules)
+        true = self.true(event, rules, context.logsource)
         if digest is not None and undecided == len(self._aside):
             if known is None:
                 if not self.quarantined:
@@ -274,8 +279,10 @@ class Engine:
         )
         return scope
 
-    def true(self, event: Record, rules: frozenset[int] | None = None) -> list[int]:
-        """The rules that are true for one decoded event, of ``rules`` (all when None)."""
+    def true(self, event: Record, rules: frozenset[int] | None = None, own: LogSource = LogSource()) -> list[int]:
+        """The rules that are true for one decoded event, of ``rules`` (all when None).
+
+        ``own``: the log source of its input, to which it belongs whatever it is."""
         if rules is None:
             rules = frozenset(range(len(self.plan.rules)))
         if self.quarantined:
@@ -286,15 +293,29 @@ class Engine:
                 self.tally.skipped[rule] = self.tally.skipped.get(rule, 0) + 1
             rules -= idle
             return self.evaluator.true(event, sorted(rules), self._undecided) if rules else []
-        source = event.source if self.route else NOWHERE
-        among = self._fitting_of.get((rules, source)) or self._among(rules, source)
+        among = self._fitting_any.get((rules, own), _UNASKED)
+        if among is _UNASKED:
+            among = self._whatever_it_is(rules, own)
+        if among is None:
+            source = event.source
+            among = self._fitting_of.get((rules, source)) or self._among(rules, source)
         return self.evaluator.among(event, among, self._undecided) if among.programs else []
+
+    def _whatever_it_is(self, rules: frozenset[int], own: LogSource) -> Among | None:
+        """``rules``, prepared, if all fit every event of inputs with this log source; None if that depends on it."""
+        if len(self._fitting_any) >= MAX_SCOPES:
+            self._fitting_any.clear()
+        among = None
+        if not self.route or all(self.plan.rules[i].logsource.fits(of_input(own)) for i in rules):
+            among = self.evaluator.prepare(tuple(sorted(rules)))
+        self._fitting_any[rules, own] = among
+        return among
 
     def _among(self, rules: frozenset[int], source: Source) -> Among:
         """Those of ``rules`` that fit ``source``, prepared."""
         if len(self._fitting_of) >= MAX_SCOPES:
             self._fitting_of.clear()
-        fitting = rules & self._fitting(source) if self.route else rules
+        fitting = rules & self._fitting(source)
         among = self._fitting_of[rules, source] = self.evaluator.prepare(tuple(sorted(fitting)))
         return among
 

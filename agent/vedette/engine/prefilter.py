@@ -44,6 +44,7 @@ from vedette.compiler.literals import (
     unescaped,
 )
 from vedette.compiler.plan import Plan
+from vedette.compiler.window import rarest
 from vedette.compiler.witness import witness
 from vedette.engine.patterns import PAD
 from vedette.engine.scan import CASELESS, ONCE, Pattern, Scanner, literal
@@ -58,6 +59,8 @@ MAX_SETS = 16384
 
 DATABASE = "prefilter"
 ONCE_DATABASE = "prefilter-once"
+NUMBERS_DATABASE = "prefilter-numbers"
+"""``NUMBER_GUARDS`` alone: beside the literals they would cost as much as these."""
 SEARCHED = "prefilter-patterns"
 """Name among the databases of the digest of what they search for."""
 
@@ -112,24 +115,31 @@ class Prefilter:
         for i, found in self._witness.items():
             add(map(tolerant, found.literals), 1 << i)
             self._single |= 1 << size + i
-        add(NUMBER_GUARDS, numeric)
         add(FOREIGN_GUARDS, foreign)
         escapes = {Pattern(guard, CASELESS) for guard in GUARDS} if says else set()
         patterns = sorted({*says, *escapes})
-        self._bare = patterns.index(Pattern(NUMBER_GUARDS[0], CASELESS)) if numeric else -1
-        self._says = [says.get(item, 0) for item in patterns]
+        self._number = len(patterns)
+        """What hits of ``NUMBER_GUARDS`` are noted as."""
+        self._says = [*(says.get(item, 0) for item in patterns), numeric]
         self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
         self._sets: dict[int, frozenset[int]] = {}
         self._scanner: Scanner | None = None
         self._once: Scanner | None = None
+        self._numbers: Scanner | None = None
         self._dense: dict[str, bool] = {}
         if patterns:
             once = [Pattern(item.expression, item.flags | ONCE) for item in patterns]
-            self._digest = hashlib.blake2b(repr(patterns).encode(), digest_size=16).digest()
+            searched = (patterns, bool(numeric), NUMBER_GUARDS)
+            self._digest = hashlib.blake2b(repr(searched).encode(), digest_size=16).digest()
             known = databases if databases and databases.get(SEARCHED, self._digest) == self._digest else {}
-            given, again = (known.get(name) for name in (DATABASE, ONCE_DATABASE))
-            self._scanner = Scanner.load(given) if given is not None else Scanner.compile(patterns)
-            self._once = Scanner.load(again) if again is not None else Scanner.compile(once)
+
+            def scanner(name: str, wanted: list[Pattern]) -> Scanner:
+                given = known.get(name)
+                return Scanner.load(given) if given is not None else Scanner.compile(wanted)
+
+            self._scanner, self._once = scanner(DATABASE, patterns), scanner(ONCE_DATABASE, once)
+            if numeric:
+                self._numbers = scanner(NUMBERS_DATABASE, [Pattern(guard, CASELESS) for guard in NUMBER_GUARDS])
 
     def excused(self, codec: str, logsource: LogSource) -> frozenset[int]:
         """Those of ``always`` that ``hits`` tells where their log source could be, on such an input."""
@@ -138,17 +148,19 @@ class Prefilter:
     def databases(self) -> dict[str, bytes]:
         if self._scanner is None or self._once is None:
             return {}
-        return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump(), SEARCHED: self._digest}
+        numbers = {NUMBERS_DATABASE: self._numbers.dump()} if self._numbers is not None else {}
+        return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump(), **numbers, SEARCHED: self._digest}
 
-    def hits(self, chunk: Chunk, within: int = -1) -> Iterator[Candidate]:
+    def hits(self, chunk: Chunk, within: int = -1, apart: bool = False) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.
 
-        ``within``: a bit per rule, all when negative.
+        ``within``: a bit per rule, all when negative. ``apart``: what an event must hold may be in other events, with
+        which ``engine/join.py`` brings it together.
         """
         if self._scanner is None or not within:
             return
         if self._dense.get(chunk.codec):
-            yield from self._each(chunk, within)
+            yield from self._each(chunk, within, apart)
             return
         found: list[tuple[int, int]] = []
         note = found.append
@@ -158,16 +170,16 @@ class Prefilter:
             return len(found) >= MAX_HITS or None
 
         data, ends, says, escapes = chunk.data, chunk.ends, self._says, self._escapes
-        self._scanner.scan_until(data + PAD, handler)  # no literal and no guard holds a newline
-        if len(found) >= MAX_HITS:
+        padded = data + PAD
+        self._scanner.scan_until(padded, handler)  # no literal and no guard holds a newline
+        numbers = self._number_ends(chunk, padded)
+        if len(found) >= MAX_HITS or numbers is None:
             everything = self._rules(self._all & within)
             yield from (Candidate(start, end, everything) for start, end in chunk.spans())
             return
-        if self._bare >= 0:
-            found += ((end, self._bare) for end in _bare_numbers(chunk))
+        found += ((end, self._number) for end in numbers)
         self._dense[chunk.codec] = len(found) > DENSE * len(chunk)
         found.sort()
-        apart = b"audit(" in data
         start = end = again = -1  # ``again``: the end of the last event that was searched once more
         held = 0
         for to, number in found:
@@ -186,30 +198,48 @@ class Prefilter:
         if end >= 0 and (rules := self._named(held, apart, within)):
             yield Candidate(start, end, rules)
 
-    def _each(self, chunk: Chunk, within: int) -> Iterator[Candidate]:
+    def _number_ends(self, chunk: Chunk, padded: bytes) -> list[int] | None:
+        """Where in ``chunk`` the numbers end that ``NUMBER_GUARDS`` find; None: too many to say."""
+        if self._numbers is None:
+            return []
+        found: list[int] = []
+        note = found.append
+
+        def handler(_number: int, _from: int, to: int, _flags: int, _context: Any) -> bool | None:
+            note(to)
+            return len(found) >= MAX_HITS or None
+
+        self._numbers.scan_until(padded, handler)
+        return None if len(found) >= MAX_HITS else [*found, *_bare_numbers(chunk)]
+
+    def _each(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
         """``hits`` by one scan an event, for events that hold many literals."""
         assert self._once is not None
         data, says, escapes, scan = chunk.data, self._says, self._escapes, self._once.scan
-        apart = b"audit(" in data
-        numbers: list[int] = []
-        note = numbers.append
+        hits: list[int] = []
+        note = hits.append
         total = events = 0
+        held_number = says[self._number]
+        numbers = self._number_ends(chunk, data + PAD)
+        at_number = iter(sorted(numbers) if numbers is not None else ())
+        number_end = next(at_number, _NEVER)
 
         def handler(number: int, _from: int, _to: int, _flags: int, _context: Any) -> None:
             note(number)
 
         for start, end in chunk.spans():
-            scan(b"\n" + data[start:end] + PAD, handler)  # before a number that is the whole event
+            scan(data[start:end] + PAD, handler)
             events += 1
-            if not numbers:
-                continue
-            total += len(numbers)
-            held = 0
-            for number in numbers:
-                held |= says[number]
-            if not escapes.isdisjoint(numbers):
-                held |= self._searched_again(data[start:end])
-            numbers.clear()
+            held = 0 if numbers is not None else held_number
+            while number_end <= end:
+                held, number_end = held_number, next(at_number, _NEVER)
+            if hits:
+                total += len(hits)
+                for number in hits:
+                    held |= says[number]
+                if not escapes.isdisjoint(hits):
+                    held |= self._searched_again(data[start:end])
+                hits.clear()
             if held and (rules := self._named(held, apart, within)):
                 yield Candidate(start, end, rules)
         self._dense[chunk.codec] = total * 2 > DENSE * events
@@ -235,17 +265,21 @@ class Prefilter:
         assert scanner is not None
         forms = unescaped(event) + b"\n" + folded(event) + PAD
         scanner.scan(forms, lambda number, *_: found.add(number))
+        if self._numbers is not None:
+            self._numbers.scan(forms, lambda *_: found.add(self._number))
         held = 0
         for number in found:
             held |= self._says[number]
         return held
 
-    def candidates(self, chunk: Chunk, always: frozenset[int], within: int = -1) -> Iterator[Candidate]:
+    def candidates(
+        self, chunk: Chunk, always: frozenset[int], within: int = -1, apart: bool = False
+    ) -> Iterator[Candidate]:
         """Every event that can match, in order; ``always`` is the part of the rules without literals to consider."""
         if not always:
-            yield from self.hits(chunk, within)
+            yield from self.hits(chunk, within, apart)
             return
-        hits = self.hits(chunk, within)
+        hits = self.hits(chunk, within, apart)
         hit = next(hits, None)
         for start, end in chunk.spans():
             if hit is not None and hit.start == start:
@@ -264,6 +298,9 @@ def _bare_numbers(chunk: Chunk) -> Iterator[int]:
             yield end
         start = end
 
+
+_NEVER = 1 << 62
+"""Behind every chunk."""
 
 _DIGITS = frozenset(b"%c" % code for code in b"-0123456789")
 
@@ -305,17 +342,20 @@ class _Sample:
 
     def __init__(self, literals: Collection[bytes], sample: bytes) -> None:
         lines = sample.splitlines()
-        lines = lines[:: len(lines) // MAX_LINES + 1]
-        self._lines = max(1, len(lines))
+        self._lines = lines[:: len(lines) // MAX_LINES + 1]
+        self._count = max(1, len(self._lines))
         self._held: dict[bytes, int] = {}
+        self._measure(literals)
+
+    def _measure(self, literals: Collection[bytes]) -> None:
         patterns = sorted(literals)
         if not patterns:
             return
         searched = [*map(tolerant, patterns), *NUMBER_GUARDS, *FOREIGN_GUARDS]
         scanner = Scanner.compile([Pattern(item, CASELESS | ONCE) for item in searched])
         rows: dict[int, bytearray] = {}
-        width = len(lines) // 8 + 1
-        for line_number, line in enumerate(lines):
+        width = len(self._lines) // 8 + 1
+        for line_number, line in enumerate(self._lines):
             found: list[int] = []
             scanner.scan(line + PAD, lambda number, *_, found=found: found.append(number))
             for number in found:
@@ -334,7 +374,7 @@ class _Sample:
 
     def __call__(self, literal: bytes) -> float:
         """A literal that the sample lacks costs less than one seen, and the less the rarer it looks (``guess``)."""
-        return self._held.get(literal, 0).bit_count() / self._lines + min(guess(literal), 1.0 / self._lines)
+        return self._held.get(literal, 0).bit_count() / self._count + min(guess(literal), 1.0 / self._count)
 
     def share(self, clauses: Sequence[Literals]) -> float:
         held = -1
@@ -343,7 +383,14 @@ class _Sample:
             for item in clause:
                 lines |= self._held.get(item, 0)
             held &= lines
-        return held.bit_count() / self._lines
+        return held.bit_count() / self._count
+
+    def cut(self, literals: Collection[bytes]) -> Mapping[bytes, bytes]:
+        """By literal a part of it that no more lines hold (``compiler/window.py``)."""
+        parts = rarest(literals, self._lines)
+        self._measure(set(parts.values()) - self._held.keys())
+        seen = self._held.get
+        return {whole: part for whole, part in parts.items() if seen(part, 0).bit_count() <= seen(whole, 0).bit_count()}
 
 
 MAX_LINES = 1 << 14

@@ -26,7 +26,8 @@ OUTER = union(*_BY_KIND.values(), Source(services=frozenset(_BY_FACILITY.values(
 """What an event belongs to by its outermost layer alone."""
 
 
-def _own(logsource: LogSource) -> Source:
+def of_input(logsource: LogSource) -> Source:
+    """What every event belongs to that comes from an input with this log source."""
     return Source(*(frozenset({part} - {""}) for part in logsource))
 
 
@@ -35,7 +36,7 @@ def source(kind: Kind, program: str, facility: int, logsource: LogSource, format
     """The source of an event; ``facility`` -1 for none, ``program`` a key of ``PROGRAMS`` or empty."""
     row = PROGRAMS.get(program, NO_PROGRAM)
     by_facility = Source(services=frozenset({_BY_FACILITY[facility]} if facility in _BY_FACILITY else ()))
-    return union(_BY_KIND.get(kind, NOWHERE), row.source, by_facility, format_source, _own(logsource))
+    return union(_BY_KIND.get(kind, NOWHERE), row.source, by_facility, format_source, of_input(logsource))
 
 
 @lru_cache(maxsize=256)
@@ -45,7 +46,7 @@ def possible_source(codec: str, logsource: LogSource) -> Source:
     What does not fit it never meets such an event: so a rule is known to be idle on an input, or dead on an agent.
     """
     kinds, only = KINDS.get(codec, frozenset({Kind.SYSLOG})), CODECS[codec].only
-    found = [_own(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
+    found = [of_input(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
     if Kind.SYSLOG in kinds:
         found.append(Source(services=frozenset(_BY_FACILITY.values())))
     if CODECS[codec].program:

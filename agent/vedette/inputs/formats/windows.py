@@ -92,13 +92,15 @@ def read(event: Seen) -> Fields:
     if system := _object(root.get("System")):
         _system(system, fields)
     for section in ("EventData", "UserData"):
-        _data(root.get(section), fields)
+        if section in root:
+            _data(root[section], fields)
     beat = _object(event.get("winlog")) or event
     for key, name in _BEAT.items():
         if key in beat:
             fields.setdefault(name, beat[key])
     for section in ("event_data", "user_data"):
-        _data(beat.get(section), fields)
+        if section in beat:
+            _data(beat[section], fields)
     for own, name in _NXLOG.items():
         if own in event:
             fields.setdefault(name, event[own])
@@ -127,6 +129,8 @@ def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
     if "EventID" in event and "Channel" in event:
         return eventlog.source_of(event)
     more = further()
+    if event.keys().isdisjoint(eventlog.PLACED_BY):
+        return eventlog.source_of(more)
     return eventlog.source_of({name: (event if name in event else more).get(name, "") for name in eventlog.PLACED_BY})
 
 
