@@ -20,7 +20,9 @@ from vedette.rules import Loaded, Rules
 MAX_LISTED = 200
 """Dead rules named in a status."""
 SHOWN = 10
-"""Of them, for people."""
+"""Rows of a list, for people."""
+DEAD_SHOWN = 3
+"""Rules for inputs that a host does not have are many, and no trouble; refused ones come first."""
 
 
 _IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
@@ -169,9 +171,9 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(f"config   the last reload was refused, the old one goes on: {settings['error']}")
     if settings["needs_restart"]:
         lines.append(f"config   changed, in force after a restart: {', '.join(settings['needs_restart'])}")
-    lines += [f"         dead: {reason}" for reason in rules["dead"][:SHOWN]]
-    if rules["dead_count"] > SHOWN:
-        lines.append(f"         … and {rules['dead_count'] - SHOWN} more dead: vedette status --json")
+    lines += [f"         dead: {reason}" for reason in rules["dead"][:DEAD_SHOWN]]
+    if rules["dead_count"] > DEAD_SHOWN:
+        lines.append(f"         … and {rules['dead_count'] - DEAD_SHOWN} more dead: vedette status --json")
     lines += [
         f"         quarantined: {rule['title']} ({rule['rule_id']}): undecided on {rule['undecided']} events,"
         f" not asked on {rule['skipped']}: {rule['reason']}"
