@@ -56,6 +56,8 @@ MAX_HITS = 1 << 16
 
 MAX_SETS = 16384
 """Sets of rules that are remembered by what was hit."""
+MAX_TOLD = 16
+"""Hits of an event up to which what they say is remembered by the hits themselves; kinds of inputs for which it is."""
 
 DATABASE = "prefilter"
 ONCE_DATABASE = "prefilter-once"
@@ -123,6 +125,8 @@ class Prefilter:
         self._says = [*(says.get(item, 0) for item in patterns), numeric]
         self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
         self._sets: dict[int, frozenset[int]] = {}
+        self._told: dict[tuple[int, bool], dict[tuple[int, ...], frozenset[int]]] = {}
+        """By (``within``, ``apart``) the rules of an event in which few patterns were hit, by these."""
         self._scanner: Scanner | None = None
         self._once: Scanner | None = None
         self._numbers: Scanner | None = None
@@ -169,7 +173,7 @@ class Prefilter:
             note((to, number))
             return len(found) >= MAX_HITS or None
 
-        data, ends, says, escapes = chunk.data, chunk.ends, self._says, self._escapes
+        data, ends = chunk.data, chunk.ends
         padded = data + PAD
         self._scanner.scan_until(padded, handler)  # no literal and no guard holds a newline
         numbers = self._number_ends(chunk, padded)
@@ -180,23 +184,43 @@ class Prefilter:
         found += ((end, self._number) for end in numbers)
         self._dense[chunk.codec] = len(found) > DENSE * len(chunk)
         found.sort()
-        start = end = again = -1  # ``again``: the end of the last event that was searched once more
-        held = 0
+        told = self._told.get((within, apart))
+        if told is None or len(told) >= MAX_SETS:
+            self._told = {} if len(self._told) >= MAX_TOLD else self._told
+            told = self._told[within, apart] = {}
+        start = end = -1
+        hit: list[int] = []
         for to, number in found:
-            if to > end:
-                if end >= 0 and (rules := self._named(held, apart, within)):
+            if to <= end:
+                hit.append(number)
+                continue
+            if hit:
+                rules = told.get(tuple(hit))
+                if rules is None:
+                    rules = self._rules_hit(hit, data[start:end], within, apart, told)
+                if rules:
                     yield Candidate(start, end, rules)
-                held = 0
-                if ends is None:
-                    start, end = data.rfind(b"\n", 0, to - 1) + 1, data.index(b"\n", to - 1)
-                else:
-                    i = bisect_right(ends, to - 1)
-                    start, end = (ends[i - 1] if i else 0), ends[i]
-            held |= says[number]
-            if number in escapes and again != end:
-                held, again = held | self._searched_again(data[start:end]), end
-        if end >= 0 and (rules := self._named(held, apart, within)):
+            hit = [number]
+            if ends is None:
+                start, end = data.rfind(b"\n", 0, to - 1) + 1, data.index(b"\n", to - 1)
+            else:
+                i = bisect_right(ends, to - 1)
+                start, end = (ends[i - 1] if i else 0), ends[i]
+        if hit and (rules := self._rules_hit(hit, data[start:end], within, apart, told)):
             yield Candidate(start, end, rules)
+
+    def _rules_hit(
+        self, hit: list[int], event: bytes, within: int, apart: bool, told: dict[tuple[int, ...], frozenset[int]]
+    ) -> frozenset[int]:
+        """The rules of ``event``, in which these patterns were ``hit``; kept in ``told`` where they say it all."""
+        held, says, again = 0, self._says, False
+        for number in hit:
+            held |= says[number]
+            again = again or number in self._escapes
+        rules = self._named(held | self._searched_again(event) if again else held, apart, within)
+        if not again and len(hit) <= MAX_TOLD:
+            told[tuple(hit)] = rules
+        return rules
 
     def _number_ends(self, chunk: Chunk, padded: bytes) -> list[int] | None:
         """Where in ``chunk`` the numbers end that ``NUMBER_GUARDS`` find; None: too many to say."""
