@@ -22,6 +22,7 @@ from vedette.engine.cache import KEY, SET, SLOT, WAYS, Cache, Part, Store
 from vedette.engine.match import Context, Engine
 from vedette.event import Chunk
 from vedette.inputs import syslog
+from vedette.inputs.decode import record
 
 ROOM = 1 << 20
 TRUNCATED = 2
@@ -349,3 +350,22 @@ def test_lines_alike_but_for_their_time_have_one_header(
             if header is not None
         ]
         assert shown[0] == shown[1]
+
+
+@settings(max_examples=600, deadline=None)
+@given(line=HEADERS, end=st.sampled_from([b"", b"\r\n", b"\0", b"]"]), received=st.sampled_from((*RECEIVED, 5)))
+@example(b"<38>Nov 20 10:00:00 web1 sshd[7]: message repeated 2 times: [ x", b"]", 0)
+@example(b"<38>Nov 20 10:00:00 web1 12: %ASA-6-1: x", b"", 0)
+@example(b'<38>Nov 20 10:00:00 web1 app: @cee: {"program": "y", "message": 1}', b"", 0)
+def test_program_and_message_are_those_of_the_header(line: bytes, end: bytes, received: int) -> None:
+    """Program and message of a line, asked for alone, are what they are once all of it is decoded."""
+    for codec in ("auto", "syslog", "json", "text", "cef"):
+        whole = record(line + end, codec, received_at=received)
+        whole.fields()
+        for name in ("program", "message"):
+            alone = record(line + end, codec, received_at=received)
+            assert alone.get(name) == whole.get(name)
+            told = record(line + end, codec, received_at=received)
+            if codec == "syslog":
+                told.usual = syslog.usual(line + end)
+            assert told.get(name) == whole.get(name)

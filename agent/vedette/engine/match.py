@@ -35,7 +35,7 @@ from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, KINDS
 from vedette.inputs.decode import Record, possible_source
 from vedette.inputs.sources import of_input
-from vedette.inputs.syslog import timeless
+from vedette.inputs.syslog import usual, without_time
 
 NARROW = 4
 """An input that at most one in so many rules can meet is given a scan of its own (``prepare``)."""
@@ -210,7 +210,7 @@ class Engine:
         _, start, end, rules, raw, _ = candidate
         self._at = (start, end)
         self.tally.candidates += 1
-        cache, digest, known = self.cache, None, None
+        cache, digest, known, line = self.cache, None, None, None
         if cache.on:
             if context is not self._context or chunk.codec != self._codec:
                 self._view = self._view_of(chunk.codec, context)
@@ -225,7 +225,8 @@ class Engine:
                 state = begin()
                 if origin:
                     state.update(marshal.dumps(chunk.origin(start), 2))
-                state.update((timeless(raw, host, pid) if split else None) or b"*" + raw)
+                line = usual(raw) if split else None
+                state.update(b"*" + raw if line is None else without_time(line, raw, host, pid))
                 digest = state.digest()
                 known = cache.get(digest)
                 if known is None:
@@ -239,6 +240,8 @@ class Engine:
                         event = self._record(chunk, start, raw, context)
                         return [Match(rule, start, end, event) for rule in known]
         event = self._record(chunk, start, raw, context)
+        if line is not None:
+            event.usual = line
         undecided = len(self._aside)
         true = self.true(event, rules, context.logsource)
         if digest is not None and undecided == len(self._aside):

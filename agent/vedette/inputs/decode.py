@@ -72,6 +72,7 @@ class Record:
         "_fields",
         "_format",
         "_further",
+        "_head",
         "_header",
         "_logsource",
         "_origin",
@@ -79,6 +80,7 @@ class Record:
         "_shape",
         "_zone",
         "raw",
+        "usual",
     )
 
     raw: bytes
@@ -105,6 +107,9 @@ class Record:
         self._format: Format | Shape | None = _UNREAD
         self._further: dict[str, Value] | None = None
         self._fields: dict[str, Value] | None = None
+        self.usual: re.Match[bytes] | None = _UNREAD
+        """What ``syslog.usual`` finds in a syslog line, for who knows it."""
+        self._head: tuple[str, int] | None = _UNREAD
 
     @property
     def text(self) -> str:
@@ -120,6 +125,9 @@ class Record:
         """The value of ``field``: the field of this name, else the dotted path into objects; lists map over."""
         fields = self._fields
         if fields is None:
+            if (field == "message" or field == "program") and not self._event and (head := self._quick()) is not None:
+                program, start = head
+                return program if field == "program" else self.raw[start:].rstrip(b"\r\n\0").decode("utf-8", "replace")
             if field in syslog.FIELDS and (header := self.header) is not None:
                 known = header.field(field)
                 if known is not None:
@@ -133,6 +141,18 @@ class Record:
                 if (value := self._named(fields, other)) is not ABSENT:
                     break
         return value
+
+    def _quick(self) -> tuple[str, int] | None:
+        """Program and place of the message of a line as nearly all are: what the header would say, without the rest
+        of it; None: the header has to tell."""
+        head = self._head
+        if head is _UNREAD:
+            found = self.usual
+            if found is _UNREAD:
+                found = syslog.usual(self.raw) if self._kind() is Kind.SYSLOG else None
+            head = None if found is None else syslog.program_and_start(found, self.raw, self._received_at)
+            self._head = head
+        return head
 
     def _named(self, fields: dict[str, Value], field: str) -> Value | Absent:
         """The field of exactly this name, or at this path."""
@@ -303,7 +323,7 @@ class Record:
         if shape is Kind.SYSLOG:
             header = self.header
             start = 0 if header is None else header.message_start
-            at = _JSON_MESSAGE.match(data, start) if data[start : start + 1] in _JSON_FIRST else None
+            at = _JSON_MESSAGE.match(data, start) if data[start : start + 1] in syslog.JSON_FIRST else None
             if at is None:
                 return _NO_FIELDS
             data = data[at.end() - 1 : None if header is None else header.message_end]
@@ -377,8 +397,7 @@ def _read(kind: Kind, program: str, message: str) -> Mapping[str, Any]:
 
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
-_JSON_FIRST = frozenset((b" ", b"\t", b"\n", b"\v", b"\f", b"\r", b"@", b"{"))
-"""What ``_JSON_MESSAGE`` may begin with."""
+"""Begins with one of ``syslog.JSON_FIRST``."""
 _JOURNAL = {"message": "MESSAGE", "program": "SYSLOG_IDENTIFIER", "hostname": "_HOSTNAME", "pid": "_PID"}
 """systemd's journal as JSON: the generic names of its fields."""
 

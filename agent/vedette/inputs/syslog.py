@@ -181,14 +181,20 @@ _USUAL = re.compile(
 or as RFC 5424 (with a time that is none the header is read all the same)."""
 
 
+usual = _USUAL.match
+
+
 def timeless(raw: bytes, host: bool, pid: bool) -> bytes | None:
     """A line without its time, and without its host and its process id unless these are wanted; None: not known how.
 
     Lines for which this is the same have the same header and message but for what is left out.
     """
-    found = _USUAL.match(raw)
-    if found is None:
-        return None
+    found = usual(raw)
+    return None if found is None else without_time(found, raw, host, pid)
+
+
+def without_time(found: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> bytes:
+    """``timeless`` of a line of which ``usual`` has ``found`` the header."""
     if found[2] is not None:
         if pid:
             return b"<%b>%b" % (found[1], raw[found.start(2) :])
@@ -200,6 +206,24 @@ def timeless(raw: bytes, host: bool, pid: bool) -> bytes | None:
     if host:
         return b"5%b>%b %b %b %b" % (*found.group(1, 4, 5, 6), raw[found.end() :])
     return b"5%b>%b %b %b" % (*found.group(1, 4, 6), raw[found.end() :])
+
+
+def program_and_start(found: re.Match[bytes], raw: bytes, received_at: int) -> tuple[str, int] | None:
+    """The program of such a line as ``parse`` gives it, and where its message begins; None: ``parse`` has to tell.
+
+    None, too, where the message is folded, or may be JSON.
+    """
+    app = found[3]
+    if app is None or app.isdigit() or 0 < received_at < _HOUR:
+        return None
+    start = found.end()
+    if raw[start : start + 1] in JSON_FIRST or raw.startswith(b"message repeated ", start):
+        return None
+    return app.decode("utf-8", "replace"), start
+
+
+JSON_FIRST = frozenset((b" ", b"\t", b"\n", b"\v", b"\f", b"\r", b"@", b"{"))
+"""What a message that is JSON may begin with."""
 
 
 def unfold(header: Header, raw: bytes) -> Header:
