@@ -10,6 +10,7 @@ correlation that could only be decided now) reads that event, with all its audit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -36,6 +37,11 @@ PARTIAL = "partial"
 
 Fails = Callable[[Frame, int, int, Exception, str], None]
 """Takes an event (frame, start, end), what was raised, and the title of the rule whose alert it spoiled."""
+
+
+@lru_cache(maxsize=64)
+def _names(flags: Flag) -> tuple[str, ...]:
+    return tuple(str(flag.name).lower() for flag in flags)
 
 
 class _Event(NamedTuple):
@@ -216,7 +222,7 @@ class Alerting:
             "raw": event.record.text,
             "raw_ref": RawRef(self._log.log_id, event.offset, event.end - event.start),
             "bundle": self.bundle,
-            "flags": (*(str(flag.name).lower() for flag in event.flags), *([PARTIAL] if bare else ())),
+            "flags": (*_names(event.flags), *([PARTIAL] if bare else ())),
         }
         return Alert(**{**given, **more}, seq=self._next_seq())  # type: ignore[arg-type]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 from vedette.event import Entity
 from vedette.inputs.values import Value
@@ -19,6 +20,8 @@ from vedette.inputs.values import Value
 MAX_ENTITIES = 32
 MAX_VALUES = 1024
 """Values of one event that are looked at."""
+MAX_KEPT = 256
+"""Characters of a name or a host up to which what it means is remembered, of the last few thousand."""
 
 _TABLE = {
     "ip": """
@@ -59,6 +62,8 @@ _SEPARATORS = str.maketrans("", "", "_-.@ ")
 _NOTHING = frozenset({"", "-", "?", "none", "null", "unknown", "(unknown)", "n/a", "na", "(null)"})
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.){1,32}[A-Za-z][A-Za-z0-9-]{1,62}\.?")
+_ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")
+"""All that an address may hold."""
 _HEX = re.compile(r"(?:(?:MD5|SHA-?1|SHA-?256|SHA-?384|SHA-?512|IMPHASH)[=:] ?)?([0-9A-Fa-f]{32,128})", re.I)
 _HASH_LENGTHS = frozenset({32, 40, 64, 96, 128})
 _URL = re.compile(r"(?:https?|ftp|tftp|mqtts?|wss?)://[^\s\"'<>|;`)\\]{1,2048}", re.I)
@@ -69,12 +74,23 @@ def entities(fields: Mapping[str, Value], host: str | None) -> tuple[Entity, ...
     """The entities of an event with these ``fields`` (flat or nested) that happened on ``host``."""
     found: dict[Entity, None] = {}
     if host:
-        found.update(dict.fromkeys(_host(host)))
+        found.update(_of_host(host) if len(host) <= MAX_KEPT else dict.fromkeys(_host(host)))
     for kind, value in _values(fields):
         found.update(dict.fromkeys(_CHECKS[kind](value)))
         if len(found) >= MAX_ENTITIES:
             break
     return tuple(found)[:MAX_ENTITIES]
+
+
+@lru_cache(maxsize=1024)
+def _of_host(host: str) -> dict[Entity, None]:
+    return dict.fromkeys(_host(host))
+
+
+@lru_cache(maxsize=4096)
+def _kind_of(name: str) -> str | None:
+    """By the name of a field; None: its values are not looked at."""
+    return _KINDS.get(name.lower().translate(_SEPARATORS))
 
 
 def _values(fields: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
@@ -89,7 +105,7 @@ def _values(fields: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
         elif isinstance(value, list):
             stack.extend((name, inner) for inner in reversed(value[:MAX_VALUES]))
         elif isinstance(value, str | int) and not isinstance(value, bool):
-            kind = _KINDS.get(name.lower().translate(_SEPARATORS))
+            kind = _kind_of(name) if len(name) <= MAX_KEPT else _KINDS.get(name.lower().translate(_SEPARATORS))
             if kind is not None and (text := str(value).strip()).lower() not in _NOTHING:
                 yield kind, text
 
@@ -98,6 +114,8 @@ def _ip(text: str) -> Iterator[Entity]:
     bare = text.partition("%")[0].strip("[]")
     if re.fullmatch(r"[\d.]{7,15}:\d{1,5}", bare):
         bare = bare.partition(":")[0]
+    if not _ADDRESS.fullmatch(bare):
+        return  # an exception would cost ten times as much
     try:
         yield Entity("ip", str(ipaddress.ip_address(bare)))
     except ValueError:

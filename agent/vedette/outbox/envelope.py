@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -124,6 +125,7 @@ the numbering's (``Outbox.log_id``)."""
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400_000_000
 
 
 def alert_id(agent_id: str, log_id: str, rule_id: str, offset: int, group_key: str = "") -> str:
@@ -148,7 +150,12 @@ def cut(text: str, limit: int) -> str:
 
 def received_date(received_at: int) -> str:
     """UTC date of ``received_at`` (UTC microseconds), ``YYYY-MM-DD``."""
-    return (_EPOCH + timedelta(microseconds=received_at)).strftime("%Y-%m-%d")
+    return _date(received_at // _DAY)
+
+
+@lru_cache(maxsize=64)
+def _date(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).strftime("%Y-%m-%d")
 
 
 def to_row(alert: Alert) -> dict[str, Any]:
