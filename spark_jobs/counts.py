@@ -31,8 +31,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_jobs import frames, landing, storage
-from spark_jobs.schema import ALERTS, BAD_FILES, SCHEMA_VERSION
-from spark_jobs.tables import Tables
+from spark_jobs.batches import BAD_FILES, Tables
+from spark_jobs.schema import LANDED_ALERT as ALERTS
+from spark_jobs.schema import SCHEMA_VERSION
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.schema import COUNTS
+from spark_jobs.batches import COUNTS
 
 KEY = ["agent_id", "alert_id", "received_date"]
 """What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_jobs import frames, storage
-from spark_jobs.schema import BAD, STATUS
-from spark_jobs.tables import Tables
+from spark_jobs.batches import Tables
+from spark_jobs.schema import LANDED_BAD as BAD
+from spark_jobs.schema import LANDED_STATUS as STATUS
 
 LEVELS = ("critical", "high", "medium", "low", "informational")
 """Most severe first; other texts come after them."""

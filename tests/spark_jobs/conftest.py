@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import counts
+from spark_jobs.batches import Tables
 from spark_jobs.session import open_session
-from spark_jobs.tables import Tables
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 
 SETTINGS = {

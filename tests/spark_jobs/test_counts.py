@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs import counts, frames, storage
+from spark_jobs.batches import Table, Tables
 from spark_jobs.counts import Account
-from spark_jobs.tables import Table, Tables
 from tests.spark_jobs.conftest import Calm, content
 from tests.spark_jobs.landed import ALERTS, DAY, HOUR, MINUTE, NOON, alert, land, place
 

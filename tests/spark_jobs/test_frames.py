@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_jobs import frames
-from spark_jobs.schema import ALERTS, COUNTS
+from spark_jobs.batches import COUNTS
+from spark_jobs.schema import LANDED_ALERT as ALERTS
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs import counts
-from spark_jobs.tables import Tables
+from spark_jobs.batches import Tables
 from tests.spark_jobs.conftest import SETTINGS, Calm, content
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
