@@ -224,14 +224,13 @@ def main() -> None:
         if "Demo Beacon Text In Syslog" not in alerts:
             sys.exit("the pushed rule made no alert")
 
-        say("Spark: 5-minute counts by rule, site and host, each alert once; then the day's summary")
+        say("Spark: each alert once into the tables, counted by rule, site, entity and host; then the day's summary")
         quiet = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
         tables, page = WORK / "tables", WORK / "summary.html"
         job = (sys.executable, "-m", "spark_jobs")
         master = ("--master", "local[2]")
-        print(command(*job, "counts", "--landing", WORK / "landing", "--tables", tables, *master, env=quiet), end="")
-        print(command(*job, "summary", "--landing", WORK / "landing", "--tables", tables, "--html", page, *master,
-                      env=quiet))  # fmt: skip
+        print(command(*job, "ingest", "--landing", WORK / "landing", "--tables", tables, *master, env=quiet), end="")
+        print(command(*job, "summary", "--tables", tables, "--html", page, *master, env=quiet))
 
         say("The agent's own account")
         print(command(VEDETTE, "status", "-c", WORK / "vedette.toml"), end="")

@@ -8,9 +8,38 @@ Everything shown may have been chosen by an attacker: a log line, a host name, a
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass
 from html import escape
 
-from spark_jobs.summary import LEVELS, Cell, Section, Summary
+LEVELS = ("critical", "high", "medium", "low", "informational")
+"""Most severe first; other texts come after them."""
+
+Cell = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table; ``note`` says what its columns mean or what was left out."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What ``render`` shows. ``hours`` are the alerts of the day's 24 hours (UTC)."""
+
+    day: str
+    alerts: int
+    matches: int
+    rules: int
+    sites: int
+    hosts: int
+    hours: tuple[int, ...]
+    sections: tuple[Section, ...]
+
 
 MAX_CELL = 60
 """Characters of a cell on a terminal."""

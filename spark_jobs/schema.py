@@ -37,6 +37,10 @@ def _struct(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
+def _types(columns: StructType) -> dict[str, DataType]:
+    return {field.name: field.dataType for field in columns.fields}
+
+
 def _with(columns: StructType, **more: DataType) -> StructType:
     return StructType([*columns.fields, *_struct(**more).fields])
 
@@ -136,13 +140,15 @@ class Table:
 
 _GEO = _struct(name=_STRING, country=_STRING, latitude=_DOUBLE, longitude=_DOUBLE, timezone=_STRING)
 _ASSET = _struct(owner=_STRING, role=_STRING, environment=_STRING, criticality=_INT)
-_INTEL = ArrayType(_struct(kind=_STRING, value=_STRING, indicator=_STRING, source=_STRING, threat=_STRING, score=_INT))
+INTEL_HITS = ArrayType(
+    _struct(kind=_STRING, value=_STRING, indicator=_STRING, source=_STRING, threat=_STRING, score=_INT)
+)
 _STRINGS = ArrayType(_STRING)
 _COUNTED = ("alerts", "matches")
 
 ALERTS = Table(
     "alerts",
-    _with(LANDED_ALERT, counted_at=_TIME, asset=_ASSET, place=_GEO, intel=_INTEL, batch=_STRING),
+    _with(LANDED_ALERT, counted_at=_TIME, asset=_ASSET, place=_GEO, intel=INTEL_HITS, batch=_STRING),
     partition="received_date",
 )
 """Every alert once, in full. ``counted_at`` is the time by which it is counted everywhere below: ``event_time``, or
@@ -234,7 +240,6 @@ RULES = Table(
         rule_id=_STRING,
         rule_title=_STRING,
         level=_STRING,
-        kind=_STRING,
         tags=_STRINGS,
         tactics=_STRINGS,
         techniques=_STRINGS,
@@ -496,3 +501,12 @@ TABLES: Mapping[str, Table] = {
     )
 }
 """Every table by name."""
+
+LOOKUPS: Mapping[str, StructType] = {
+    "assets": _with(_struct(host=_STRING, site=_STRING), **_types(_ASSET)),
+    "sites": _with(_struct(site=_STRING, fleet=_STRING), **_types(_GEO)),
+    "intel": _struct(
+        kind=_STRING, value=_STRING, source=_STRING, threat=_STRING, score=_INT, valid_from=_TIME, valid_until=_TIME
+    ),
+}
+"""Columns of the lookups that ``enrich`` joins; ``docs/tables.md`` says what they mean."""

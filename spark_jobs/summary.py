@@ -1,29 +1,25 @@
-"""The day's summary: what was found, where, by which rules, about whom, and how the agents fare.
+"""The job ``summary``: a day's findings, hosts, rules, entities, and how the agents fare, in one screen of text.
 
-Reads the tables of ``counts`` and, for heartbeats and dead letters, one day of the landing. A day is a UTC day of event
-time, except for what concerns agents and files: there it is the day of detection or arrival. Every list is cut to a
-named number of rows in Spark; nothing that grows with the data comes to the driver.
+A day is a UTC day of ``counted_at``, except for what concerns agents and dead letters: there it is the day of receipt.
+Every list is cut to a named number of rows in Spark; nothing that grows with the data comes to the driver.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+from collections.abc import Sequence
 from datetime import date, timedelta
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from spark_jobs import frames, storage
-from spark_jobs.batches import Tables
-from spark_jobs.schema import LANDED_BAD as BAD
-from spark_jobs.schema import LANDED_STATUS as STATUS
-
-LEVELS = ("critical", "high", "medium", "low", "informational")
-"""Most severe first; other texts come after them."""
+from spark_jobs import given, render, storage
+from spark_jobs.render import LEVELS, Cell, Section, Summary
+from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, ENTITY_SITE_5M, HOST_1H, WIN_5M
+from spark_jobs.tables import Tables
 
 TOP = 10
 MAX_AGENTS = 200
@@ -32,50 +28,44 @@ MAX_LATEST_RAW = 200
 
 RECENT_DAYS = 7
 
-Cell = str | int | None
+HELP = "one day's summary as text, and as HTML"
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table; ``note`` says what its columns mean or what was left out."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    note: str = ""
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command line of the job may say."""
+    parser.add_argument("--date", type=given.day, default="today", metavar="DAY", help="YYYY-MM-DD, today or yesterday")
+    parser.add_argument("--top", type=given.positive, default=TOP, metavar="N", help="rows of each list")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page as well")
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What ``render`` shows. ``hours`` are the alerts of the day's 24 hours (UTC)."""
-
-    day: str
-    alerts: int
-    matches: int
-    rules: int
-    sites: int
-    hosts: int
-    hours: tuple[int, ...]
-    sections: tuple[Section, ...]
+def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
+    """Nothing is refused."""
 
 
-def summarise(
-    spark: SparkSession, tables_root: str, day: date, *, landing_root: str | None = None, top: int = TOP
-) -> Summary:
-    """The summary of ``day``; sections about heartbeats and dead letters need ``landing_root``."""
-    tables, name = Tables(tables_root), day.isoformat()
-    counts = frames.totals(tables.counts.read(spark, name.__eq__)).cache()
+def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
+    """The day's summary as text; with ``--html`` also a page."""
+    found = summarise(spark, tables, said.date, top=said.top)
+    if said.html:
+        storage.replace(said.html, render.as_html(found))
+    return render.as_text(found)
+
+
+def summarise(spark: SparkSession, tables: Tables, day: date, *, top: int = TOP) -> Summary:
+    """The summary of ``day``."""
+    name = day.isoformat()
+    counts = tables.frame(spark, WIN_5M, name, name).cache()
+    hosts = tables.frame(spark, HOST_1H, name, name).cache()
     try:
-        alerts = tables.alerts.read(spark, (day - timedelta(days=1)).isoformat().__le__)
-        alerts = alerts.where(F.date_format("event_time", "yyyy-MM-dd") == name)
+        alerts = tables.frame(spark, ALERTS, (day - timedelta(days=1)).isoformat())
+        alerts = alerts.where(F.date_format("counted_at", "yyyy-MM-dd") == name)
         sections = [
             _levels(counts),
-            _top_rules(counts, top),
-            _top_hosts(counts, top),
-            _top_entities(alerts, top),
+            _top_rules(counts, hosts, top),
+            _top_hosts(hosts, top),
+            _top_entities(tables.frame(spark, ENTITY_SITE_5M, name, name), top),
             _gravest(alerts, top),
-            _agents(spark, tables, landing_root, name),
-            _unread(spark, tables, landing_root, name, top),
+            _agents(spark, tables, name),
+            _unread(spark, tables, name, top),
         ]
         whole = _only(
             counts.agg(
@@ -83,15 +73,16 @@ def summarise(
                 _total("matches"),
                 F.count_distinct("rule_id").alias("rules"),
                 F.count_distinct("fleet", "site").alias("sites"),
-                F.count_distinct("fleet", "site", "host").alias("hosts"),
             )
         )
         by_hour = {
             row.hour: row.alerts
             for row in counts.groupBy(F.hour("window_start").alias("hour")).agg(_total("alerts")).collect()
         }
+        different = _only(hosts.agg(F.count_distinct("fleet", "site", "host").alias("hosts"))).hosts
     finally:
         counts.unpersist()
+        hosts.unpersist()
     if not whole.alerts:
         sections.append(_other_days(spark, tables, name))
     return Summary(
@@ -100,7 +91,7 @@ def summarise(
         matches=whole.matches,
         rules=whole.rules,
         sites=whole.sites,
-        hosts=whole.hosts,
+        hosts=different,
         hours=tuple(by_hour.get(hour, 0) for hour in range(24)),
         sections=tuple(section for section in sections if section is not None),
     )
@@ -113,40 +104,32 @@ def _levels(counts: DataFrame) -> Section:
     return Section("Levels", ("level", "alerts", "matches"), _rows(found), note)
 
 
-def _top_rules(counts: DataFrame, top: int) -> Section:
+def _top_rules(counts: DataFrame, hosts: DataFrame, top: int) -> Section:
     by_rule = counts.groupBy("rule_id", "level").agg(
-        F.max("rule_title").alias("rule_title"),
-        _total("alerts"),
-        _total("matches"),
-        F.count_distinct("fleet", "site", "host").alias("hosts"),
+        F.max("rule_title").alias("rule"), _total("alerts"), _total("matches"), _sites()
     )
-    return _top(
-        "Rules",
-        by_rule.select("rule_title", "level", "alerts", "matches", "hosts", "rule_id"),
-        ("rule", "level", "alerts", "matches", "hosts", "id"),
-        top,
-    )
+    on_hosts = hosts.groupBy("rule_id").agg(F.count_distinct("fleet", "site", "host").alias("hosts"))
+    found = by_rule.join(on_hosts, "rule_id", "left").fillna(0, ["hosts"])
+    columns = ("rule", "level", "alerts", "matches", "sites", "hosts", "rule_id")
+    return _top("Rules", found.select(*columns), columns, top)
 
 
-def _top_hosts(counts: DataFrame, top: int) -> Section:
-    by_host = counts.groupBy("host", "site", "fleet").agg(
+def _top_hosts(hosts: DataFrame, top: int) -> Section:
+    by_host = hosts.groupBy("host", "site", "fleet").agg(
         _total("alerts"), _total("matches"), F.count_distinct("rule_id").alias("rules")
     )
     return _top("Hosts", by_host, ("host", "site", "fleet", "alerts", "matches", "rules"), top)
 
 
-def _top_entities(alerts: DataFrame, top: int) -> Section:
-    by_entity = (
-        alerts.where(~F.col("kind").eqNullSafe("fold"))
-        .select(F.explode(F.array_distinct("entities")).alias("entity"), "fleet", "site", "host", "rule_id")
-        .groupBy("entity.kind", "entity.value")
-        .agg(
-            F.count("*").alias("alerts"),
-            F.count_distinct("rule_id").alias("rules"),
-            F.count_distinct("fleet", "site", "host").alias("hosts"),
-        )
+def _top_entities(entities: DataFrame, top: int) -> Section:
+    by_entity = entities.groupBy("kind", "value").agg(
+        _total("alerts"), F.count_distinct("rule_id").alias("rules"), _sites()
     )
-    return _top("Entities", by_entity, ("kind", "value", "alerts", "rules", "hosts"), top)
+    return _top("Entities", by_entity, ("kind", "value", "alerts", "rules", "sites"), top)
+
+
+def _sites() -> Any:
+    return F.count_distinct("fleet", "site").alias("sites")
 
 
 def _gravest(alerts: DataFrame, top: int) -> Section:
@@ -168,99 +151,48 @@ def _gravest(alerts: DataFrame, top: int) -> Section:
     return Section("Gravest alerts", columns, _rows(rows.collect()), "newest first within a level; event cut")
 
 
-def _agents(spark: SparkSession, tables: Tables, landing_root: str | None, day: str) -> Section:
-    """One row an agent: its newest heartbeat of the day, its own account, and what reached the table."""
+def _agents(spark: SparkSession, tables: Tables, day: str) -> Section:
+    """One row an agent: its own account, and what of the day reached the table."""
     seq = F.col("seq")
     reached = (
-        tables.alerts.read(spark, day.__eq__)
-        .groupBy("agent_id")
+        tables.frame(spark, ALERTS, day, day)
+        .groupBy("fleet", "agent_id")
         .agg(F.count("*").alias("landed"), (F.max(seq) - F.min(seq) + 1 - F.count_distinct(seq)).alias("missing"))
     )
-    beats = _landed(spark, landing_root, "status", day, STATUS)
-    newest = beats.groupBy("agent_id").agg(F.max_by(F.struct(*STATUS.names[1:]), "received_at").alias("beat"))
-    both = newest.join(reached, "agent_id", "full_outer").orderBy("agent_id").limit(MAX_AGENTS + 1).collect()
-    rows: list[tuple[Cell, ...]] = []
-    for row in both[:MAX_AGENTS]:
-        beat = row.beat
-        seen = (beat.state, f"{beat.received_at:%H:%M:%S}", beat.version, beat.bundle) if beat else (None,) * 4
-        account = own_account(beat.payload) if beat else {}
-        rows.append(
-            (
-                row.agent_id,
-                *seen,
-                *(account.get(name) for name in ("received", "stored", "judged", "dropped")),
-                row.landed or 0,
-                row.missing or 0,
-            )
-        )
-    note = (
-        "state to dropped: the agent's own word; missing: gaps in seq among the landed records (on their way, or lost)"
-    )
-    if len(both) > MAX_AGENTS:
+    heard = tables.frame(spark, AGENTS).withColumn("heard", F.date_format("last_seen", "yyyy-MM-dd HH:mm:ss"))
+    said = ("state", "heard", "version", "bundle", "received", "stored", "judged", "dropped", "lost")
+    both = heard.join(reached, ["fleet", "agent_id"], "full_outer").fillna(0, ["landed", "missing"])
+    found = both.orderBy("agent_id", "fleet").limit(MAX_AGENTS + 1).select("agent_id", *said, "landed", "missing")
+    rows = found.collect()
+    note = "state to lost: the agent's own word; missing: gaps in seq among the landed records (on their way, or lost)"
+    if len(rows) > MAX_AGENTS:
         note += f"; the first {MAX_AGENTS} agents"
-    columns = ("agent", "state", "heard", "version", "bundle", "received", "stored", "judged", "dropped", "landed")
-    return Section("Agents", (*columns, "missing"), tuple(rows), note)
+    return Section("Agents", ("agent", *said, "landed", "missing"), _rows(rows[:MAX_AGENTS]), note)
 
 
-def own_account(payload: str | None) -> Mapping[str, int]:
-    """The totals over inputs in a heartbeat's JSON, or an empty mapping when it has none."""
-    try:
-        document = json.loads(payload or "")
-    except ValueError:
-        return {}
-    if isinstance(document, dict) and isinstance(document.get("counters"), dict):
-        document = document["counters"]
-    inputs = document.get("inputs") if isinstance(document, dict) else None
-    if not isinstance(inputs, dict) or not all(isinstance(one, dict) for one in inputs.values()):
-        return {}
-    account = {
-        name: sum(_number(one.get(name)) for one in inputs.values()) for name in ("received", "stored", "judged")
-    }
-    account["dropped"] = sum(
-        _number(n) for one in inputs.values() if isinstance(one.get("dropped"), dict) for n in one["dropped"].values()
+def _unread(spark: SparkSession, tables: Tables, day: str, top: int) -> Section | None:
+    """The day's dead letters, by reason; None when there are none."""
+    name = F.regexp_extract("source", "([^/]+/){0,3}[^/]*$", 0).alias("name")
+    letters = tables.frame(spark, DEAD_LETTERS, day, day).withColumn("name", name)
+    found = (
+        letters.groupBy(F.col("kind").alias("what"), "name", "reason")
+        .agg(_total("rows"))
+        .orderBy("what", F.col("rows").desc(), "name", "reason")
     )
-    return account
-
-
-def _number(value: Any) -> int:
-    return value if type(value) is int else 0
-
-
-def _unread(spark: SparkSession, tables: Tables, landing_root: str | None, day: str, top: int) -> Section | None:
-    """Dead letters and bad files of the day, by reason; None when there are none."""
-    letters = _landed(spark, landing_root, "bad", day, BAD).groupBy("topic", "reason").agg(F.count("*").alias("n"))
-    name = F.regexp_extract("path", "([^/]+/){0,2}[^/]+$", 0).alias("path")
-    files = tables.bad_files.read(spark, day.__eq__).select(name, "reason", F.col("rows").alias("n"))
-    rows = (
-        letters.select(F.lit("message").alias("what"), F.col("topic").alias("name"), "reason", "n")
-        .unionByName(files.select(F.lit("file").alias("what"), F.col("path").alias("name"), "reason", "n"))
-        .orderBy("what", F.col("n").desc(), "name", "reason")
-        .limit(top)
-        .collect()
-    )
+    rows = found.limit(top).collect()
     if not rows:
         return None
-    note = "messages the landing could not read, and landed files or rows that are no alerts"
+    note = "files, rows and messages that hold no alert or heartbeat that could be read"
     return Section("Could not be read", ("what", "name", "reason", "number"), _rows(rows), note)
 
 
 def _other_days(spark: SparkSession, tables: Tables, day: str) -> Section | None:
     """The newest days that do have alerts, for who asked for a day without; None when there are none."""
-    days = [one for one in tables.counts.dates(spark) if one != day][-RECENT_DAYS:]
+    days = [one for one in tables.partitions(WIN_5M) if one != day][-RECENT_DAYS:]
     if not days:
         return None
-    counts = tables.counts.read(spark, set(days).__contains__).groupBy("date").agg(_total("alerts"))
+    counts = tables.frame(spark, WIN_5M, only=days).groupBy("date").agg(_total("alerts"))
     return Section("Days with alerts", ("day", "alerts"), _rows(counts.orderBy("date").collect()))
-
-
-def _landed(spark: SparkSession, root: str | None, name: str, day: str, schema: StructType) -> DataFrame:
-    """Rows of one day of a landing table. Heartbeats come again, so a file that cannot be read is passed over."""
-    folder = f"{root}/{name}/dt={day}"
-    if root is None or not storage.exists(spark, folder):
-        return spark.createDataFrame([], schema)
-    reader = spark.read.schema(schema).option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
-    rows = reader.option("ignoreCorruptFiles", "true").parquet(storage.literal(folder))
-    return rows.where(F.col("received_at").isNotNull())
 
 
 def _top(title: str, found: DataFrame, columns: tuple[str, ...], top: int) -> Section:

@@ -25,14 +25,17 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
+from spark_jobs.arrow import conform
 from spark_jobs.schema import Table
 
 Rows: TypeAlias = DataFrame | pa.Table
-Ranges: TypeAlias = Mapping[str, Sequence[tuple[datetime, datetime]]]
-"""Time column -> ranges, both ends included: rows outside of all of them are not wanted, but may be given."""
+Ranges: TypeAlias = Mapping[str, Sequence[tuple[datetime, datetime]] | Sequence[tuple[str, str]]]
+"""Column -> ranges, both ends included: rows outside of all of them are not wanted, but may be given."""
 
-BACKENDS = ("delta",)
+BACKENDS = ("delta", "parquet", "delta-spark")
 
 
 class Txn(NamedTuple):
@@ -117,12 +120,25 @@ class Tables(ABC):
 
 
 def open_tables(root: str, backend: str = "delta", *, spark: SparkSession | None = None) -> Tables:
-    """The tables under ``root``. Raises ValueError for an unknown backend."""
+    """The tables under ``root``; ``spark`` is needed by the backends ``parquet`` and ``delta-spark``.
+
+    Raises ValueError for an unknown backend, ImportError when its library is missing.
+    """
+    if backend == "delta":
+        from spark_jobs.tables_delta import DeltaTables
+
+        return DeltaTables(root)
     if backend not in BACKENDS:
         raise ValueError(f"backend: expects one of {', '.join(BACKENDS)}, not {backend!r}")
-    from spark_jobs.tables_delta import DeltaTables
+    if spark is None:
+        raise ValueError(f"backend {backend} needs a Spark session")
+    if backend == "parquet":
+        from spark_jobs.tables_parquet import ParquetTables
 
-    return DeltaTables(root)
+        return ParquetTables(root, spark)
+    from spark_jobs.tables_spark import SparkDeltaTables
+
+    return SparkDeltaTables(root, spark)
 
 
 def wanted(names: Collection[str], since: str | None, until: str | None, only: Collection[str] | None) -> list[str]:
@@ -132,3 +148,53 @@ def wanted(names: Collection[str], since: str | None, until: str | None, only: C
         for name in names
         if (since is None or name >= since) and (until is None or name <= until) and (only is None or name in only)
     )
+
+
+def as_frame(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:
+    """``rows`` as a Spark frame with exactly the table's columns: absent ones null, text keys never null.
+
+    Raises ValueError naming a column that the table does not have.
+    """
+    if isinstance(rows, pa.Table):
+        rows = spark.createDataFrame(conform(table, rows), table.columns)
+    if unknown := [name for name in rows.columns if name not in table.names]:
+        raise ValueError(f"{table.name}: has no column {', '.join(unknown)}")
+    columns = []
+    for field in table.columns.fields:
+        column = F.col(field.name) if field.name in rows.columns else F.lit(None)
+        column = column.cast(field.dataType)
+        if field.name in (*table.keys, table.partition) and field.dataType == StringType():
+            column = F.coalesce(column, F.lit(""))
+        columns.append(column.alias(field.name))
+    return rows.select(*columns)
+
+
+def merge_condition(table: Table, partitions: Collection[str]) -> str:
+    """SQL: when a row ``s`` of an upsert and a row ``t`` of the table are the same; only in ``partitions``, if any."""
+    conditions = [f"t.{key} = s.{key}" for key in table.keys]
+    if partitions:
+        conditions.append(f"t.{table.partition} IN ({texts(partitions)})")
+    return " AND ".join(conditions)
+
+
+def merge_updates(table: Table) -> dict[str, str]:
+    """SQL: what every other column of ``t`` becomes when ``s`` is merged into it."""
+    newer = "true" if table.newest is None else f"(t.{table.newest} IS NULL OR s.{table.newest} >= t.{table.newest})"
+    found = {}
+    for name in table.names:
+        if name in table.keys:
+            continue
+        if name in table.sums:
+            found[name] = f"coalesce(t.{name}, 0) + coalesce(s.{name}, 0)"
+        elif name in table.lows:
+            found[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} <= s.{name} THEN t.{name} ELSE s.{name} END"
+        elif name in table.highs:
+            found[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} >= s.{name} THEN t.{name} ELSE s.{name} END"
+        else:
+            found[name] = f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END"
+    return found
+
+
+def texts(values: Collection[str]) -> str:
+    """SQL: a list of texts."""
+    return ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(values))

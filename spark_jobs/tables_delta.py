@@ -6,10 +6,12 @@ the table: ``_delta_log`` names the files, their smallest and largest values, an
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,17 +20,18 @@ import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StringType, TimestampType
+from pyspark.sql.types import TimestampType
 
 from spark_jobs import storage
 from spark_jobs.arrow import arrow_schema, conform
 from spark_jobs.schema import Table
-from spark_jobs.tables import Ranges, Rows, Tables, Txn, wanted
+from spark_jobs.tables import Ranges, Rows, Tables, Txn, merge_condition, merge_updates, texts, wanted
 
 MAX_TRIES = 8
 """Attempts of a write that other writers get in the way of."""
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -64,7 +67,7 @@ class DeltaTables(Tables):
                 raise ValueError(f"{table.name}: rows of {', '.join(sorted(strangers))} are not to be replaced")
             if there is None:
                 return self._write(table, data, "append", txn)
-            return self._write(table, data, "overwrite", txn, f"{table.partition} IN ({_texts(partitions)})")
+            return self._write(table, data, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")
 
         return self._once(table, txn, write)
 
@@ -108,15 +111,12 @@ class DeltaTables(Tables):
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
         filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
         paths = [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
-        hive = None
-        if table.partition is not None:
-            hive = ds.partitioning(pa.schema([(table.partition, pa.string())]), flavor="hive")
         whole = ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
             format=ds.ParquetFileFormat(),
             filesystem=filesystem,
-            partitions=[_expression(table, path) for path in paths] if hive else None,
+            partitions=[_expression(table, path) for path in paths] if table.partition else None,
         )
         return whole.to_table(columns=list(columns or table.names))
 
@@ -131,7 +131,7 @@ class DeltaTables(Tables):
     def drop(self, table: Table, partitions: Collection[str]) -> None:
         def work(there: DeltaTable | None) -> None:
             if there is not None and partitions:
-                there.delete(f"{table.partition} IN ({_texts(partitions)})")
+                there.delete(f"{table.partition} IN ({texts(partitions)})")
 
         self._once(table, None, work)
 
@@ -192,11 +192,11 @@ class DeltaTables(Tables):
         actions = pa.table(there.get_add_actions(flatten=True))
         names = actions[f"partition.{table.partition}"].to_pylist()
         chosen = set(wanted({name for name in names if name is not None}, since, until, only))
-        bounds = []
-        for column, ranges in (near or {}).items():
-            if f"min.{column}" in actions.column_names:
-                lows, highs = actions[f"min.{column}"].to_pylist(), actions[f"max.{column}"].to_pylist()
-                bounds.append((ranges, lows, highs))
+        bounds = [
+            ([_span(one) for one in ranges], _numbers(actions[f"min.{column}"]), _numbers(actions[f"max.{column}"]))
+            for column, ranges in (near or {}).items()
+            if f"min.{column}" in actions.column_names
+        ]
         root = there.table_uri.rstrip("/")
         return [
             f"{root}/{path}"
@@ -205,13 +205,25 @@ class DeltaTables(Tables):
         ]
 
 
-def _touches(ranges: Sequence[tuple[datetime, datetime]], low: datetime | None, high: datetime | None) -> bool:
-    """Whether a file with values from ``low`` to ``high`` may hold one in ``ranges``. The log keeps milliseconds."""
-    if low is None or high is None:
-        return True
-    return any(
-        start.timestamp() <= high.timestamp() + 1 and low.timestamp() - 1 <= end.timestamp() for start, end in ranges
-    )
+def _touches(ranges: Sequence[tuple[Any, Any]], low: Any, high: Any) -> bool:
+    """Whether a file with values from ``low`` to ``high`` may hold one in ``ranges``."""
+    return low is None or high is None or any(start <= high and low <= end for start, end in ranges)
+
+
+def _span(one: tuple[Any, Any]) -> tuple[Any, Any]:
+    """A range as ``_numbers`` gives values, wider by the millisecond to which the log keeps times."""
+    if not isinstance(one[0], datetime):
+        return one
+    start, end = ((time - _EPOCH) // timedelta(microseconds=1) for time in one)
+    return start - 1000, end + 1000
+
+
+def _numbers(values: pa.ChunkedArray) -> list[Any]:
+    """Values of a column of the log; times as microseconds, because years beyond 9999 are no ``datetime``."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", tz=values.type.tz)).cast(pa.int64())
+    found: list[Any] = values.to_pylist()
+    return found
 
 
 def _arrow(table: Table, rows: Rows) -> pa.Table:
@@ -219,38 +231,21 @@ def _arrow(table: Table, rows: Rows) -> pa.Table:
 
 
 def _merge(table: Table, there: DeltaTable, source: pa.Table, txn: Txn | None) -> None:
-    """MERGE: the table's word about sums, lows, highs and the newest, as SQL."""
+    """MERGE ``source`` into the table."""
     if source.num_rows == 0 and txn is None:
         return
-    conditions = [f"t.{key} = s.{key}" for key in table.keys]
-    if table.partition is not None:
-        conditions.append(f"t.{table.partition} IN ({_texts(pc.unique(source[table.partition]).to_pylist())})")
-    newer = "true"
-    if table.newest is not None:
-        newer = f"(t.{table.newest} IS NULL OR s.{table.newest} >= t.{table.newest})"
-    updates = {}
-    for name in table.names:
-        if name in table.keys:
-            continue
-        if name in table.sums:
-            updates[name] = f"coalesce(t.{name}, 0) + coalesce(s.{name}, 0)"
-        elif name in table.lows:
-            updates[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} <= s.{name} THEN t.{name} ELSE s.{name} END"
-        elif name in table.highs:
-            updates[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} >= s.{name} THEN t.{name} ELSE s.{name} END"
-        else:
-            updates[name] = f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END"
+    partitions = pc.unique(source[table.partition]).to_pylist() if table.partition else []
     (
         there.merge(
             source,
-            " AND ".join(conditions),
+            merge_condition(table, partitions),
             source_alias="s",
             target_alias="t",
             merge_schema=True,
             writer_properties=_WRITER,
             commit_properties=_commit(txn),
         )
-        .when_matched_update(updates)
+        .when_matched_update(merge_updates(table))
         .when_not_matched_insert({name: f"s.{name}" for name in table.names})
         .execute()
     )
@@ -272,32 +267,17 @@ def _configuration(table: Table) -> dict[str, str | None]:
         field.name
         for field in table.columns.fields
         if field.name != table.partition
-        and (
-            isinstance(field.dataType, TimestampType)
-            or (field.name in table.keys and isinstance(field.dataType, StringType))
-        )
+        and (isinstance(field.dataType, TimestampType) or field.name in (*table.keys, "batch"))
     ]
     return {"delta.dataSkippingStatsColumns": ",".join(kept), "delta.checkpointInterval": "50"}
 
 
-def _texts(values: Collection[str]) -> str:
-    return ", ".join("'" + value.replace("'", "''") + "'" for value in sorted(values))
-
-
 def _uri(path: str) -> str:
-    return path if "://" in path else f"file://{_absolute(path)}"
-
-
-def _absolute(path: str) -> str:
-    from os.path import abspath
-
-    return abspath(path)
+    return path if "://" in path else f"file://{os.path.abspath(path)}"
 
 
 def _expression(table: Table, path: str) -> ds.Expression:
     """The value of the partition column in the file at ``path``."""
-    from urllib.parse import unquote
-
     mark = f"/{table.partition}="
     value = unquote(path.rpartition(mark)[2].partition("/")[0])
     return ds.field(table.partition) == (value if value != _NO_PARTITION else "")

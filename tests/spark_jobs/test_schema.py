@@ -71,7 +71,7 @@ def test_spark_reads_what_the_agents_writer_writes(spark: SparkSession, tmp_path
     file = tmp_path / "x.parquet"
     file.write_bytes(parquet.write(envelope.LANDED_ALERT, rows))
 
-    read = landing.read(spark, [str(file)], schema.LANDED_ALERT).orderBy("landed_row").toArrow().to_pylist()
+    read = landing.read(spark, [str(file)], schema.LANDED_ALERT).orderBy("position").toArrow().to_pylist()
 
     assert [row["alert_id"] for row in read] == [row["alert_id"] for row in rows]
     for got, put in zip(read, rows, strict=True):

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import counts, render
-from spark_jobs.summary import Section, Summary, own_account, summarise
+from spark_jobs import ingest, render
+from spark_jobs.render import Section, Summary
+from spark_jobs.summary import summarise
+from spark_jobs.tables import open_tables
 from tests.spark_jobs.landed import HOUR, MINUTE, NOON, alert, arrow_schema, land, place
 from vedette.outbox import envelope
-from vedette.report import Counters, Dropped
+from vedette.report import Counters
 
 HOSTILE = "<script>alert(1)</script>&\"'\x1b[31mred\x1b[0m\r\n\u202egnp.exe\x00\x9b2J\ttab"
 
@@ -92,29 +94,10 @@ def test_text_keeps_one_line_a_row_and_cuts_long_cells() -> None:
     ]
 
 
-def test_own_account_is_the_counters_of_a_heartbeat() -> None:
-    """The account adds up the agent's counters over inputs; a payload of another form has none."""
-    counters = Counters()
-    for name in ("syslog", "files"):
-        counters.received[name] = 7
-        counters.stored[name] = 5
-        counters.judged[name] = 4
-        counters.drop(name, Dropped.KERNEL, 2)
-    assert own_account(json.dumps({"agent_id": "a", **counters.snapshot()})) == {
-        "received": 18,
-        "stored": 10,
-        "judged": 8,
-        "dropped": 4,
-    }
-    for payload in (None, "", "{", "[]", "{}", '{"inputs": 3}', '{"inputs": {"a": 3}}', '{"counters": null}'):
-        assert own_account(payload) == {}
-    assert own_account('{"inputs": {"a": {"received": "9", "dropped": {"x": null}}}}')["received"] == 0
-
-
 @pytest.mark.spark
 def test_a_day_is_summed_up(spark: SparkSession, tmp_path: Path) -> None:
     """Levels, rules, hosts, entities, gravest alerts, agents with gaps, what could not be read: as by hand."""
-    landing, tables = tmp_path / "landing", str(tmp_path / "tables")
+    landing, tables = tmp_path / "landing", open_tables(str(tmp_path / "tables"))
     day = date(2026, 11, 20)
     ips = [[{"kind": "ip", "value": f"203.0.113.{i % 2}"}] * 2 for i in range(6)]
     rows = [
@@ -137,26 +120,26 @@ def test_a_day_is_summed_up(spark: SparkSession, tmp_path: Path) -> None:
     place(landing, b"garbage", at=NOON_HOUR, table="status")
     letter = envelope.bad_row(b"\xff", topic="vedette/v1/n/a/alerts", reason="is not msgpack", received_at=NOON)
     land(landing, [letter], table="bad", schema=arrow_schema(envelope.BAD))
-    counts.run(spark, str(landing), tables)
+    ingest.take_over(spark, tables, ingest.landing_sources(str(landing)))
 
-    summary = summarise(spark, tables, day, landing_root=str(landing), top=3)
+    summary = summarise(spark, tables, day, top=3)
 
     assert (summary.alerts, summary.matches, summary.rules, summary.sites, summary.hosts) == (6, 106, 2, 2, 3)
     assert [hour for hour, n in enumerate(summary.hours) if n] == [12]
     sections = {section.title: section.rows for section in summary.sections}
     assert sections["Levels"] == (("critical", 1, 1), ("high", 5, 105))
     assert sections["Rules"] == (
-        ("Failed logins", "high", 5, 105, 2, "rule-a"),
-        (HOSTILE, "critical", 1, 1, 1, "rule-b"),
+        ("Failed logins", "high", 5, 105, 1, 2, "rule-a"),
+        (HOSTILE, "critical", 1, 1, 1, 1, "rule-b"),
     )
     assert sections["Hosts"][0] == ("web0", "plant", "north", 3, 3, 1)
     assert sections["Entities"] == (("ip", "203.0.113.0", 3, 1, 1), ("ip", "203.0.113.1", 2, 1, 1))
     assert [row[1] for row in sections["Gravest alerts"]] == ["critical", "high", "high"]
     assert sections["Agents"] == (
-        ("agent-1", "lost", "12:01:00", "0.1", None, 9, 9, 0, 0, 7, 1),
-        ("agent-2", None, None, None, None, None, None, None, None, 1, 0),
+        ("agent-1", "lost", "2026-11-20 12:01:00", "0.1", None, 9, 9, 0, 0, 0, 7, 1),
+        ("agent-2", None, None, None, None, None, None, None, None, None, 1, 0),
     )
-    assert [(row[0], row[3]) for row in sections["Could not be read"]] == [("file", None), ("message", 1)]
+    assert [(row[0], row[3]) for row in sections["Could not be read"]] == [("file", 0), ("file", 0), ("message", 1)]
     assert "203.0.113.1" in render.as_text(summary)
     assert "\x1b" not in render.as_html(summary)
 
@@ -164,9 +147,10 @@ def test_a_day_is_summed_up(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_day_without_alerts_says_which_days_have_some(spark: SparkSession, tmp_path: Path) -> None:
     """No tables, or none for the day, is an empty summary; days that have alerts are then named."""
-    empty = summarise(spark, str(tmp_path / "tables"), date(2026, 11, 20))
+    tables = open_tables(str(tmp_path / "tables"))
+    empty = summarise(spark, tables, date(2026, 11, 20))
     assert "No alerts." in render.as_text(empty)
     land(tmp_path / "landing", [alert(1)])
-    counts.run(spark, str(tmp_path / "landing"), str(tmp_path / "tables"))
-    other = summarise(spark, str(tmp_path / "tables"), date(2026, 11, 25), landing_root=str(tmp_path / "landing"))
+    ingest.take_over(spark, tables, ingest.landing_sources(str(tmp_path / "landing")))
+    other = summarise(spark, tables, date(2026, 11, 25))
     assert other.sections[-1] == Section("Days with alerts", ("day", "alerts"), (("2026-11-20", 1),))
