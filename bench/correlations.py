@@ -1,10 +1,12 @@
 """Scenario ``correlation``: how fast correlations take in matches, and what a live group costs.
 
-Matches come in the order of time, ``STEP`` apart, from one source; each group gets one first, so that all are alive,
-then they come to groups at random. Bytes a live group are what the process's resident memory grew by while the groups
-were made (each with one match) over their number, beside what the state itself accounts for. With ``commits`` what
-changed is committed to a store on disk every COMMIT_EVERY updates, as the agent does every 100 ms. Each figure is of a
-process of its own: ``python -m bench.correlations KIND GROUPS UPDATES [commits]`` prints it as JSON.
+Matches come in the order of time, ``STEP`` apart, from one source; each group gets ``matches`` first, so that all are
+alive, then they come to groups at random; the window is longer than all of it, so that a single group ends with
+everything in it. Bytes a live group are what the process's resident memory grew by while the groups were made over
+their number, beside what the state itself accounts for. What is decided late (averages, medians, percentiles) is
+decided ``DECIDED`` after its event, within the time measured. With ``commits`` what changed is committed to a store on
+disk every COMMIT_EVERY updates, as the agent does every 100 ms; the median of several runs is told. Each figure is of a
+process of its own: ``python -m bench.correlations KIND GROUPS UPDATES MATCHES [commits]`` prints it as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vedette.compiler.plan import Plan
-from vedette.compiler.relation import Correlation, Kind, Slot
+from vedette.compiler.relation import NUMERIC, Correlation, Kind, Slot
 from vedette.event import Cursor
 from vedette.state.graph import Item
 from vedette.state.memory import Memory, merged
@@ -32,8 +34,13 @@ if TYPE_CHECKING:
 STEP = 10
 """Microseconds between two matches."""
 COMMIT_EVERY = 30_000
+DECIDED = 100_000
+"""Microseconds; of other kinds the lateness is the agent's."""
 KINDS = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL_ORDERED)
+LARGE = (Kind.EVENT_COUNT, *KINDS[1:], Kind.TEMPORAL, *sorted(NUMERIC))
 GROUPS = (1000, 100_000, 1_000_000)
+FULL = 10
+"""Matches in each group, when it is to be as full as a threshold of ten leaves it."""
 
 
 def correlation(kind: Kind, **changes: Any) -> Correlation:
@@ -46,7 +53,7 @@ def correlation(kind: Kind, **changes: Any) -> Correlation:
 
 def usual(kind: Kind) -> Correlation:
     """One of the kind, as rules have it."""
-    if kind is Kind.VALUE_COUNT:
+    if kind is Kind.VALUE_COUNT or kind in NUMERIC:
         return correlation(kind, field=("v",))
     if kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
         return correlation(kind, slots=(Slot("r", False), Slot("s", False)), bounds=(("gte", 2),))
@@ -62,24 +69,28 @@ def _resident() -> int:
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
-def measure(kind: Kind, groups: int, updates: int, commits: bool) -> dict[str, Any]:
+def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) -> dict[str, Any]:
     """See the module's text."""
-    memory = Memory(Plan((), (), (), correlations=(usual(kind),)), log_id="b", max_bytes=1 << 40)
+    c = usual(kind) if matches == 1 else correlation(kind, bounds=(("gte", matches),))
+    lateness = 30_000_000 if c.prompt else DECIDED
+    memory = Memory(Plan((), (), (), correlations=(c,)), log_id="b", lateness=lateness, max_bytes=1 << 40)
     one, clock = memory.correlator, memory.clock
     source, node, rng = clock.source("in", "h"), one.nodes[0], random.Random(1)
-    values = [str(i) for i in range(50)] if kind is Kind.VALUE_COUNT else [None]
+    values: list[Any] = [None]
+    if c.field:
+        values = list(range(50)) if kind in NUMERIC else [str(i) for i in range(50)]
     slots = len(node.c.slots)
     gc.collect()
     before, at = _resident(), 0
-    for number in range(groups):
+    for number in range(groups * matches):
         at += STEP
         clock.observe(source, at)
-        one.add((Item(node, 0, group(number), values[0], None),), source, at, at * 10, 100)
+        one.add((Item(node, 0, group(number % groups), values[0], None),), source, at, at * 10, 100)
         if number % COMMIT_EVERY == 0:
             memory.delta()
     memory.delta()
     live = len(one.groups)
-    taken, accounted = _resident() - before, one.bytes
+    taken, accounted = _resident() - before, one.groups.bytes
     if live != groups:
         raise RuntimeError(f"{live} of {groups} groups are alive")
     items = [Item(node, i % slots, group(rng.randrange(groups)), values[i % len(values)], None) for i in range(updates)]
@@ -100,29 +111,40 @@ def measure(kind: Kind, groups: int, updates: int, commits: bool) -> dict[str, A
     return {
         "kind": str(kind),
         "groups": groups,
+        "matches": matches,
         "commits": commits,
         "updates_per_cpu_second": round(updates / seconds),
         "firings": fired,
-        "bytes_per_group": round(taken / groups),
-        "bytes_per_group_accounted": round(accounted / groups),
+        "bytes_per_group": round(taken / groups) if groups > 1 else None,
+        "bytes_per_group_accounted": round(accounted / groups) if groups > 1 else None,
         "committed_bytes_per_update": round(written / updates, 1),
     }
 
 
 def run(bench: Bench) -> dict[str, Any]:
-    """``rows``: each kind at each number of groups, and with commits for event_count."""
-    wanted = [(kind, groups, False) for kind in KINDS for groups in (GROUPS if not bench.quick else GROUPS[:1])]
-    wanted += [(Kind.EVENT_COUNT, groups, True) for groups in (GROUPS[:2] if not bench.quick else GROUPS[:1])]
+    """``rows``: each kind at each number of groups, all in one group, with commits, and groups that are full."""
+    sizes = GROUPS if not bench.quick else GROUPS[:1]
+    wanted = [(kind, groups, 1, False) for kind in KINDS for groups in sizes]
+    wanted += [(kind, 1, 1, False) for kind in LARGE]
+    wanted += [(Kind.EVENT_COUNT, groups, 1, True) for groups in sizes[:2]]
+    wanted += [(Kind.EVENT_COUNT, groups, FULL, False) for groups in sizes[-2:-1]]
     rows = []
-    for kind, groups, commits in wanted:
-        options = [str(kind), str(groups), str(bench.size(200_000, 20_000)), *(["commits"] if commits else [])]
-        found = subprocess.run([sys.executable, "-m", "bench.correlations", *options], capture_output=True, check=False)
-        if found.returncode:
-            raise RuntimeError(found.stderr.decode(errors="replace")[-2000:])
-        rows.append(json.loads(found.stdout))
+    for kind, groups, matches, commits in wanted:
+        updates = bench.size(200_000 if groups > 1 else 50_000, 10_000)
+        options = [str(kind), str(groups), str(updates), str(matches), *(["commits"] if commits else [])]
+        runs = [_in_a_process(options) for _ in range(bench.runs if commits else 1)]
+        rows.append(sorted(runs, key=lambda row: row["updates_per_cpu_second"])[len(runs) // 2])
         bench.say(f"  {rows[-1]}")
     return {"rows": rows}
 
 
+def _in_a_process(options: list[str]) -> dict[str, Any]:
+    found = subprocess.run([sys.executable, "-m", "bench.correlations", *options], capture_output=True, check=False)
+    if found.returncode:
+        raise RuntimeError(found.stderr.decode(errors="replace")[-2000:])
+    return dict(json.loads(found.stdout))
+
+
 if __name__ == "__main__":
-    print(json.dumps(measure(Kind(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), "commits" in sys.argv)))
+    given_kind, *numbers = sys.argv[1:5]
+    print(json.dumps(measure(Kind(given_kind), *map(int, numbers), commits="commits" in sys.argv)))

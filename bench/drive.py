@@ -49,6 +49,7 @@ class Bench:
     runs: int = 1
     profile: Path | None = None
     limit: MemoryLimit | None = None
+    undisturbed: bool = False
     _bundles: dict[Any, Bundle] = field(default_factory=dict)
     _plans: dict[Path, Plan] = field(default_factory=dict)
     _made: int = 0

@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-pin", action="store_true", help="leave the agent on all cores")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/performance.md as it is")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="sample the agents' stacks into FILE-RUN")
+    parser.add_argument(
+        "--undisturbed", action="store_true", help="latency, UDP and starts before the machine's other work, as root"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="leave everything in DIR")
     given = parser.parse_args(arguments)
     if unknown := sorted(set(given.scenarios) - set(SCENARIOS)):
@@ -91,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = (given.keep or Path(temporary)).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         runs = 1 if given.quick else given.runs
-        bench = Bench(folder, core, given.quick, runs, profile, limit)
+        bench = Bench(folder, core, given.quick, runs, profile, limit, given.undisturbed)
         for name in given.scenarios or SCENARIOS:
             bench.say(f"{name} …")
             try:

@@ -16,8 +16,9 @@ from bench import fast, traffic
 from bench.agent import Agent, Bundle, free_port, syslog_input
 from bench.broker import running
 from bench.drive import Bench, Wrong, account, finished, ready, totals
+from bench.host import undisturbed
 
-RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 350_000, 400_000, 500_000)
+RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 310_000, 350_000, 400_000, 500_000)
 BATCH = 200
 """Events in an MQTT payload."""
 
@@ -172,4 +173,7 @@ logsource = {{ product = "linux" }}
 
 def run(bench: Bench) -> dict[str, Any]:
     bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01))
-    return {"udp": udp(bench, bundle), "mqtt": mqtt(bench, bundle), "file": file(bench, bundle)}
+    bench.stream(20_000)
+    with undisturbed(bench.undisturbed) as alone:
+        datagrams = udp(bench, bundle)
+    return {"udp": datagrams, "undisturbed": alone, "mqtt": mqtt(bench, bundle), "file": file(bench, bundle)}

@@ -359,7 +359,8 @@ def document(results: Results, path: Path = DOCUMENT) -> None:
     parts = {"environment": _environment(results), "targets": table(results["targets"])}
     for name, found in scenarios.items():
         sampled = ", with the sampler on, which costs a little" if found.get("profiled") else ""
-        text = f"{TEXTS[name](found)}\n{found['at']}, machine load {found['load']}{sampled}.\n"
+        alone = "; what asks how soon ran before the machine's other work" if found.get("undisturbed") else ""
+        text = f"{TEXTS[name](found)}\n{found['at']}, machine load {found['load']}{sampled}{alone}.\n"
         if name in PLOTS:
             folder = path.with_suffix("")
             folder.mkdir(exist_ok=True)

@@ -53,7 +53,7 @@ WHEELS = [
 NOT_ON_THE_EDGE = ("region", "__pycache__", "py.typed")
 MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "hyperscan", "lmdb", "msgpack", "orjson",
-    "paho.mqtt.client", "regex", "rich.console", "structlog", "tzdata", "zstandard",
+    "paho.mqtt.client", "prometheus_client.core", "regex", "rich.console", "structlog", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.config", "vedette.bundle.install",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""

@@ -13,28 +13,42 @@ from cryptography.x509.oid import NameOID
 
 
 class Authority:
-    """Signs certificates for 127.0.0.1 that are good for an hour; its own is ``ca.pem``."""
+    """Signs certificates that are good for an hour; its own is ``ca.pem``. Keys are for their owner only."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "test authority") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.ca = folder / "ca.pem"
         self.ca.write_bytes(self._sign(self._name, self._key.public_key(), ca=True))
 
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key with the common name ``name``."""
+    def issue(self, name: str, *, host: str = "127.0.0.1", expired: bool = False) -> tuple[Path, Path]:
+        """Certificate and key with the common name ``name``, of a server at ``host``."""
         key = ec.generate_private_key(ec.SECP256R1())
         files = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        files[0].write_bytes(self._sign(subject, key.public_key(), ca=False))
+        files[0].write_bytes(self._sign(subject, key.public_key(), ca=False, host=host, expired=expired))
         encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        files[1].touch(0o600)
         files[1].write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
         return files
 
-    def _sign(self, subject: x509.Name, public: ec.EllipticCurvePublicKey, *, ca: bool) -> bytes:
+    def _sign(
+        self,
+        subject: x509.Name,
+        public: ec.EllipticCurvePublicKey,
+        *,
+        ca: bool,
+        host: str = "127.0.0.1",
+        expired: bool = False,
+    ) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        try:
+            known: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host))
+        except ValueError:
+            known = x509.DNSName(host)
+        names = x509.SubjectAlternativeName([known])
         usage = x509.KeyUsage(True, False, False, False, False, ca, ca, False, False)
         certificate = (
             x509.CertificateBuilder()
@@ -42,8 +56,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(public)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
+            .not_valid_before(now - datetime.timedelta(hours=2))
+            .not_valid_after(now + datetime.timedelta(hours=-1 if expired else 1))
             .add_extension(x509.BasicConstraints(ca, None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(names, critical=False)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -180,8 +179,8 @@ def test_one_agent_for_a_data_folder(agent: Agent, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["raw log", "store"])
 def test_a_disk_that_cannot_be_written(agent: Agent, what: str) -> None:
-    """The agent ends loudly, naming the file, when it can no longer keep what it receives or makes; what was kept is
-    judged after the cause is gone: no alert is lost, none doubled."""
+    """The agent stays up, degraded, and says which file takes nothing, once; when it can be written again all that was
+    taken in is stored and judged: no alert is lost, none doubled."""
     agent.up()
     noise = b"".join(os.urandom(500).hex().encode() + b"\n" for _ in range(2000 if what == "raw log" else 1))
     send(agent, noise + MARKER)
@@ -190,36 +189,53 @@ def test_a_disk_that_cannot_be_written(agent: Agent, what: str) -> None:
     (segment,) = (agent.data / "raw").glob("*.seg*")
     files = {"raw log": segment, "store": agent.data / "store" / "data.mdb"}
     limit = files[what].stat().st_size + (2000 if what == "raw log" else 0)  # the file to meet it is the larger one
-    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
-    with suppress(OSError):
-        for _ in range(50):
-            send(agent, MARKER + os.urandom(300).hex().encode() + b"\n")
-            time.sleep(0.02)  # a chunk each
-    assert agent.ended() == 2
-    said = agent.text()
-    if what == "raw log":
-        assert f"the raw log cannot be written: File too large: '{segment}'" in said
-    else:
-        assert "the store cannot be used" in said
-        assert f"'{agent.data}/store'" in said
-    assert "Traceback" not in said
+    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    sent = 0
+    for _ in range(500):
+        send(agent, MARKER + os.urandom(300).hex().encode() + b"\n")
+        sent += 1
+        time.sleep(0.02)  # a chunk each
+        if agent.status()["state"] == "degraded":
+            break
+    status = agent.status()
+    assert status["identity_broken"] == []
+    assert list(status["disk"]["trouble"]) == [what]
+    told = agent.said("disk_trouble")
+    assert [one["part"] for one in told] == [what]
+    assert str(segment if what == "raw log" else agent.data / "store") in told[0]["reason"]
+    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    status = agent.settled(noise.count(b"\n") + 1 + 2 * sent)
+    until("the end of the trouble", lambda: agent.status()["state"] == "running")
+    assert [one["part"] for one in agent.said("disk_well")] == [what]
+    assert "Traceback" not in agent.text()
+    agent.kill()
     agent.up()
     status = agent.settled()
     assert status["raw_log"]["recovery"]["cut_bytes"] == 0
     markers = sum(event.raw == MARKER[:-1] for event in agent.stored())
-    assert len(agent.alerts()) == status["alerts"]["made"] == markers > 1
+    assert len(agent.alerts()) == status["alerts"]["made"] == markers == 1 + sent
 
 
 def test_a_store_that_is_damaged(agent: Agent) -> None:
-    """A store that cannot be read is said with its path and what to do; nothing is started over it."""
+    """A store that cannot be read is set aside, told, and made again from the raw log: all that was stored is judged
+    again, and the alerts have the ids that they had."""
     agent.up()
+    send(agent, MARKER)
+    agent.settled(1)
+    before = {alert["alert_id"] for alert in agent.alerts()}
+    assert len(before) == 1
     assert agent.stop() == 0
-    data = agent.data / "store" / "data.mdb"
-    data.write_bytes(b"\xff" * 20_000)
-    agent.start()
-    assert agent.ended() == 2
-    assert f"{agent.data}/store: the store is damaged or not one" in agent.text()
-    assert "move it away" in agent.text()
+    (agent.data / "store" / "data.mdb").write_bytes(b"\xff" * 20_000)
+    agent.up()
+    send(agent, MARKER)
+    status = agent.settled(2)
+    (told,) = agent.said("store_damaged")
+    assert told["folder"] == str(agent.data / "store")
+    assert Path(told["set_aside"]).joinpath("data.mdb").read_bytes() == b"\xff" * 20_000
+    assert status["disk"]["store_rebuilt"]["set_aside"] == told["set_aside"]
+    alerts = agent.alerts()
+    assert before < {alert["alert_id"] for alert in alerts}
+    assert len(alerts) == 2
 
 
 def test_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from prometheus_client.core import CounterMetricFamily
 
 import vedette
 from vedette import status
 from vedette.cli import main
-from vedette.outbox.envelope import ALERT, BAD, LANDED_ALERT, STATUS
-from vedette.report import Counters, Dropped, Lost
+from vedette.metrics import ROWS, TEXTS
+from vedette.outbox.envelope import ALERT, BAD, LANDED_ALERT, SEQS, STATUS
+from vedette.report import TOTALS, Counters, Dropped, Lost
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -118,13 +120,34 @@ def test_every_counter_is_documented() -> None:
     assert names <= quoted(section(text, "Totals"))
 
 
+def test_every_metric_is_documented() -> None:
+    """docs/metrics.md has a row for each metric, with its labels and its place in the status, and for no other."""
+    text = section((ROOT / "docs/metrics.md").read_text("utf-8"), "All metrics")
+    told = re.findall(r"^\| `(vedette_\w+)` \| (.*?) ?\| `(\S+)` \|", text, re.MULTILINE)
+    rows = [
+        (f"vedette_{row.name}" + "_total" * (row.kind is CounterMetricFamily), list(row.labels), row.path)
+        for row in ROWS
+    ]
+    rows += [(f"vedette_{path.replace('.', '_')}_present", [], path) for path in TEXTS]
+    assert [(name, re.findall(r"\w+", labels), path) for name, labels, path in told] == rows
+
+
+def test_every_total_has_a_metric() -> None:
+    """What the source counts as a total is what ``report.TOTALS`` names, and so what is exported."""
+    assert totals() == set(TOTALS)
+
+
 def test_every_column_is_documented() -> None:
     """docs/alert.md names every column of the alert and of the landing's tables."""
     text = (ROOT / "docs/alert.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \|", section(text, "Columns"), re.MULTILINE)
     assert rows == [column.name for column in LANDED_ALERT]
     assert rows[: len(ALERT)] == [column.name for column in ALERT]
-    for title, table in (("The table status (STATUS)", STATUS), ("The table bad (BAD)", BAD)):
+    for title, table in (
+        ("The table status (STATUS)", STATUS),
+        ("The table bad (BAD)", BAD),
+        ("The table seqs (SEQS)", SEQS),
+    ):
         assert {column.name for column in table} <= quoted(section(text, title))
 
 

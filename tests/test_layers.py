@@ -19,38 +19,39 @@ LAYERS: dict[int, str] = {
     # cores: bytes and values in, values out (engine.scan is here because a pattern database is that, too)
     1: """
     bundle.manifest bundle.trust
-    compiler.explain compiler.ir compiler.literals compiler.plan compiler.reach compiler.relation
-    engine.artifact engine.cache engine.evaluate engine.fallback engine.join engine.match engine.patterns
+    compiler.explain compiler.ir compiler.limits compiler.literals compiler.plan compiler.reach compiler.relation
+    compiler.witness
+    engine.artifact engine.cache engine.evaluate engine.fallback engine.group engine.join engine.match engine.patterns
     engine.prefilter engine.scan engine.selftest engine.timepart
     inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
-    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.ownlog inputs.phrases inputs.programs
-    inputs.provenance
-    inputs.sources inputs.syslog
-    inputs.values
+    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.names inputs.ownlog inputs.phrases inputs.programs
+    inputs.provenance inputs.sources inputs.syslog inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
-    rawlog.format
+    rawlog.format rawlog.note
     scan
-    state.clock state.correlate state.firing state.graph state.groups state.memory state.suppress state.windows
+    state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory
+    state.packed state.recency state.slides state.suppress state.windows
     """,
     # doors: each owns one outside thing; the rule front-ends own the rule files
     2: """
     bundle.install
+    compiler.rechoose
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    config control mqtt quarantine store tls
-    inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
+    budgets config control logs mqtt notify quarantine rebuild reload store storecheck tls trouble wallclock
+    inputs.accept inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
-    rawlog.log rawlog.read rawlog.recover rawlog.segment
+    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
     """,
     # composition
-    3: "alerts api app pipeline rules status",
+    3: "account alerts api app arrivals doors failures metrics pipeline rules shutdown status",
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.build region.cli region.land region.publish region.sign
+    region.authority region.build region.cli region.gaps region.enroll region.land region.publish region.sign
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

@@ -347,12 +347,38 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
     assert life.outbox.account().receipted == 50
 
 
-def test_a_store_that_fails_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that fails ends ``run`` with its error, and nothing of the batch counts as committed."""
+def test_a_store_that_fails_is_tried_again(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that fails is tried again until it is taken: told once as trouble, each alert is committed once."""
+    monkeypatch.setattr(pipeline, "RETRY_SECONDS", 0.02)
+    life = begin(engine("evil"))
+    commit, tries = life.store.commit, []
+
+    def fail(*arguments: Any) -> None:
+        tries.append(life.pipeline.trouble.status())
+        if len(tries) <= 3:
+            raise OSError(28, "no space left", "store")
+        commit(*arguments)
+
+    monkeypatch.setattr(life.store, "commit", fail)
+
+    async def work() -> None:
+        for text in (b"one", b"two"):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
+        while len(tries) < 4:
+            await asyncio.sleep(0.01)
+
+    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
+    assert tries[0] == {}
+    assert "no space left" in tries[3]["store"]["reason"]
+    assert not life.pipeline.trouble
+
+
+def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no matter of trying again ends ``run`` with its error, and nothing of the batch counts as committed."""
     life = begin(engine("evil"))
 
     def fail(*_: Any) -> None:
-        raise OSError(28, "no space left", "store")
+        raise ValueError("the store is damaged")
 
     monkeypatch.setattr(life.store, "commit", fail)
 
@@ -362,13 +388,15 @@ def test_a_store_that_fails_stops_the_agent(begin: Callable[..., Life], monkeypa
 
     with pytest.raises(ExceptionGroup) as caught:
         asyncio.run(main())
-    assert caught.group_contains(OSError, match="no space left")
+    assert caught.group_contains(ValueError, match="is damaged")
     assert life.store.load().cursor is None
 
 
 def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a commit that failed no later one moves the cursor past its alerts; the next life makes them all."""
+    """At the end, when there is no time to try again, no later commit moves the cursor past the alerts of one that
+    failed; the next life makes them all."""
     life = begin(engine("evil"))
+    life.pipeline._patient = False
     commit, failed = life.store.commit, []
 
     def fail_once(*arguments: Any) -> None:

@@ -54,7 +54,8 @@ def test_identity_when_an_input_is_unknown() -> None:
     assert made.identity({"a": 1}) == []
     assert made.identity({}) == ["all inputs: stored 10 != judged 7 + backlog 0 + lost 2"]
     made.received["b"] += 1
-    assert made.identity({"a": 1}) == ["b: received 6 != stored 5 + dropped 0"]
+    assert made.identity({"a": 1}) == ["b: received 6 != stored 5 + dropped 0 + held 0"]
+    assert made.identity({"a": 1}, {"b": 1}) == []
 
 
 def test_settle_after_a_kill() -> None:

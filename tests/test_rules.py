@@ -20,7 +20,7 @@ from vedette.engine.match import Engine
 from vedette.event import Chunk
 from vedette.region.build import build
 from vedette.region.sign import keygen, load_key, sign
-from vedette.rules import KEEP, Loaded, Rules
+from vedette.rules import CHOOSE_SECONDS, KEEP, Loaded, Rules
 
 T = TypeVar("T")
 
@@ -260,3 +260,94 @@ def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
     assert told(run(again.install(second))) == ("demo-2", {"beta"})
     assert again.error is None
     assert again.bundles.refused is None
+
+
+# --- literals chosen anew
+
+HOT = """\
+title: Marker zeta
+id: 6a1f0000-0000-4000-8000-000000000099
+logsource: {product: linux}
+detection:
+    s: {message|contains|all: [everywhereinthis, zeta]}
+    condition: s
+level: low
+"""
+TRAFFIC = b"everywhereinthis line, as in all\n" * 4000
+
+
+def literals(loaded: Loaded | None) -> set[bytes]:
+    assert loaded is not None
+    (chosen,) = loaded.engine.plan.literals
+    return set(chosen or ())
+
+
+def test_literals_of_a_folder_are_chosen_anew(tmp_path: Path) -> None:
+    """By the newest traffic, for the same plan; kept for the next start; when nothing is gained nothing changes."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "hot.yml").write_text(HOT)
+    traffic = [b""]
+    config = Config(agent=AgentSettings(data_dir=tmp_path / "data"), rules=RuleSettings((tmp_path / "rules",)))
+    rules = Rules(config, lambda: traffic[0])
+    loaded = run(rules.start())
+    assert literals(loaded) == {b"everywhereinthis"}
+    assert run(rules.choose(loaded)) is None  # no traffic to tell
+    traffic[0] = TRAFFIC
+    chosen = run(rules.choose(loaded))
+    assert literals(chosen) == {b"zeta"}
+    assert chosen is not None
+    assert chosen.engine.plan.digest == loaded.engine.plan.digest
+    assert words(chosen.engine, "everywhereinthis zeta") == {"zeta"} != words(chosen.engine, "zeta")
+    assert run(rules.choose(chosen)) is None
+    assert not rules.changed()
+    assert literals(run(Rules(config, lambda: traffic[0]).start())) == {b"zeta"}
+
+
+def test_literals_of_a_bundle_are_chosen_anew(tmp_path: Path, region: Region) -> None:
+    """They are kept beside the bundle, which stays as it is signed, and go when another is installed."""
+    artifact = Artifact.of(compile_rules(text=HOT))
+    signed = region.bundle(1, "zeta", plan=artifact.plan, databases=artifact.databases, tests=[])
+    rules = of_bundles(tmp_path, region, signed)
+    rules._sample = lambda: TRAFFIC
+    loaded = run(rules.start())
+    assert literals(loaded) == {b"everywhereinthis"}
+    assert literals(run(rules.choose(loaded))) == {b"zeta"}
+    again = run(of_bundles(tmp_path, region).start())
+    assert (literals(again), again.bundle) == ({b"zeta"}, "demo-1")
+    (kept,) = (tmp_path / "data" / "cache").glob("chosen-*")
+    other = Artifact.of(compile_rules(text=HOT.replace("zeta", "beta")))
+    kept.write_bytes(other.to_bytes())
+    assert literals(run(of_bundles(tmp_path, region).start())) == {b"everywhereinthis"}  # not this bundle's plan
+    kept.write_bytes(b"damaged")
+    assert literals(run(of_bundles(tmp_path, region).start())) == {b"everywhereinthis"}
+    assert told(run(rules.install(region.bundle(2, "beta")))) == ("demo-2", {"beta"})
+
+
+def test_a_choice_that_fails_leaves_what_runs(tmp_path: Path, folder: Path) -> None:
+    """A folder that cannot be written: told in the log, no exception."""
+    rules = of_folder(tmp_path, TRAFFIC)
+    loaded = run(rules.start())
+    rules._cache = folder / "alpha.yml" / "no-folder"
+    assert run(rules.choose(loaded)) is None
+
+
+def test_when_a_choice_is_due(tmp_path: Path, folder: Path) -> None:
+    """An hour after the last look, when there was traffic and much of it candidates; another engine begins anew."""
+    rules = of_folder(tmp_path)
+    engine = run(rules.start()).engine
+
+    def judged(events: int, candidates: int) -> None:
+        engine.tally.events += events
+        engine.tally.candidates += candidates
+
+    assert not rules.due(engine, 0)
+    judged(100_000, 50_000)
+    assert not rules.due(engine, CHOOSE_SECONDS - 1)
+    assert rules.due(engine, CHOOSE_SECONDS)
+    assert not rules.due(engine, CHOOSE_SECONDS + 1)
+    judged(100_000, 1000)
+    assert not rules.due(engine, 2 * CHOOSE_SECONDS)
+    judged(100, 100)
+    assert not rules.due(engine, 3 * CHOOSE_SECONDS)
+    judged(100_000, 50_000)
+    assert not rules.due(Engine(engine.plan), 4 * CHOOSE_SECONDS)

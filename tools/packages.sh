@@ -10,7 +10,11 @@ need mosquitto mosquitto
 need mosquitto_sub mosquitto-clients
 need rsyslogd rsyslog
 need logger bsdutils
+need openssl openssl
+need ss iproute2
+find /usr/lib /usr/lib64 -name lmnsd_ossl.so 2>/dev/null | grep -q . || missing="$missing rsyslog-openssl"
 need java default-jre-headless
+need faketime faketime
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

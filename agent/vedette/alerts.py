@@ -1,16 +1,17 @@
 """From matches to alerts: detections as they are, correlations when they fire, both through suppression.
 
 ``event`` takes the matches of one event, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame;
-each gives the alerts that result, numbered in that order. What is remembered from one call to the next is in
-``state/memory.py``. An alert about an event of an earlier frame (a correlation that could only be decided now) reads
-that event, with all its audit records, back from the raw log.
+each gives the alerts that result, numbered in that order. An alert of which a part cannot be made, because a decoder
+raises, leaves all the same: with its event as text, without fields and entities, flagged ``PARTIAL``. What is
+remembered from one call to the next is in ``state/memory.py``. An alert about an event of an earlier frame (a
+correlation that could only be decided now) reads that event, with all its audit records, back from the raw log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vedette.compiler.ir import Rule, as_shown, fold
 from vedette.compiler.relation import NUMERIC, Correlation, Suppress
@@ -30,6 +31,11 @@ from vedette.state.suppress import Fold, Source
 
 SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
+PARTIAL = "partial"
+"""Among an alert's ``flags``."""
+
+Fails = Callable[[Frame, int, int, Exception, str], None]
+"""Takes an event (frame, start, end), what was raised, and the title of the rule whose alert it spoiled."""
 
 
 class _Event(NamedTuple):
@@ -54,18 +60,21 @@ class Alerting:
 
     def __init__(
         self, agent: AgentSettings, engine: Engine, contexts: Mapping[str, Context], log: RawLog, memory: Memory,
-        suppress: tuple[SuppressSettings, ...], clock: Callable[[], int], next_seq: Callable[[], int],
+        suppress: tuple[SuppressSettings, ...], clock: Callable[[], int], next_seq: Callable[[], int], fails: Fails,
     ) -> None:  # fmt: skip
-        """``next_seq`` is called once for each alert that leaves."""
+        """``next_seq`` is called once for each alert that leaves, just before it does."""
         self.memory = memory
+        self._fails = fails
         self.bundle: str | None = None
         self._agent, self._contexts, self._log, self._clock, self._next_seq = agent, contexts, log, clock, next_seq
         self._settings = suppress
         self._use(engine)
 
-    def switch(self, engine: Engine, bundle: str | None) -> None:
-        """Go on under another plan."""
+    def switch(self, engine: Engine, bundle: str | None, suppress: tuple[SuppressSettings, ...] | None = None) -> None:
+        """Go on under another plan, and other settings if they are given."""
         self.bundle = bundle
+        if suppress is not None:
+            self._settings = suppress
         self.memory.switch(engine.plan)
         self._use(engine)
 
@@ -104,12 +113,23 @@ class Alerting:
             number, taken = self.memory.observe(frame.chunk.input, event.host, event.time)
             event = event._replace(source=number)
         for rule, match in found:
-            if rule.id not in silent and self._passes(rule, event, {}):
+            if rule.id in silent:
+                continue
+            try:
+                passes = self._passes(rule, event, {})
+            except Exception as error:  # better one alert too many
+                self._fails(frame, event.start, event.end, error, rule.title)
+                passes = True
+            if passes:
                 yield self._detection(rule, match.rule, event)
         wanted = [rule.id for rule, _ in found if graph.wants(rule.id)]
         if taken and wanted:
             length = first.end - first.start
-            fired = self.memory.match(wanted, event.record, event.source, event.time, event.offset, length)
+            try:
+                fired = self.memory.match(wanted, event.record, event.source, event.time, event.offset, length)
+            except Exception as error:
+                self._fails(frame, event.start, event.end, error, "correlations")
+                fired = []
             yield from self._correlations(fired, event)
         elif not taken:
             for rule_id in wanted:
@@ -172,11 +192,13 @@ class Alerting:
         key = SEPARATOR.join(fold(value) for value in group.values())
         return envelope.alert_id(self._agent.id, self._log.log_id, rule_id, offset, key)
 
-    def _alert(self, rule: Rule | Correlation, event: _Event, **more: object) -> Alert:
+    def _alert(self, rule: Rule | Correlation, event: _Event, *, bare: bool = False, **more: object) -> Alert:
+        """``bare``: without what only the event's fields tell."""
+        if bare:
+            event = event._replace(record=record(event.frame.chunk.data[event.start : event.end], "text"))
         agent, chunk = self._agent, event.frame.chunk
         given: dict[str, object] = {
             "alert_id": self._alert_id(rule.id, event.offset, {}),
-            "seq": self._next_seq(),
             "rule_id": rule.id,
             "rule_title": rule.title,
             "rule_digest": rule.digest,
@@ -190,48 +212,68 @@ class Alerting:
             "detected_at": self._clock(),
             "received_date": envelope.received_date(chunk.received_at),
             "source": chunk.input,
-            "entities": entities(event.record.fields(), event.host),
+            "entities": () if bare else entities(event.record.fields(), event.host),
             "raw": event.record.text,
             "raw_ref": RawRef(self._log.log_id, event.offset, event.end - event.start),
             "bundle": self.bundle,
-            "flags": tuple(str(flag.name).lower() for flag in event.flags),
+            "flags": (*(str(flag.name).lower() for flag in event.flags), *([PARTIAL] if bare else ())),
         }
-        return Alert(**{**given, **more})  # type: ignore[arg-type]
+        return Alert(**{**given, **more}, seq=self._next_seq())  # type: ignore[arg-type]
 
     def _detection(self, rule: Rule, number: int, event: _Event) -> Alert:
-        return self._alert(rule, event, logsource=rule.logsource, fields=self._engine.shown(number, event.record))
+        try:
+            return self._alert(rule, event, logsource=rule.logsource, fields=self._engine.shown(number, event.record))
+        except Exception as error:
+            self._fails(event.frame, event.start, event.end, error, rule.title)
+            return self._alert(rule, event, bare=True, logsource=rule.logsource)
 
     def _correlations(self, fired: Iterable[Firing], now: _Event | None) -> Iterator[Alert]:
         for one in fired:
             if one.correlation.id in self._engine.plan.silent:
                 continue
-            event = now if now is not None and now.offset == one.event.offset else None
-            event = event or self._read(one.event.offset, one.event.length) or self._gone(one)
-            group = shown_group(one, event.record.get)
-            if not self._passes(one.correlation, event, group):
-                continue
-            fields = dict(group)
-            number = self._numbers.get(one.event.rule_id)
-            if number is not None:
-                fields = {**self._engine.shown(number, event.record), **fields}
-            if one.correlation.kind in NUMERIC:
-                fields[one.correlation.kind.value] = str(one.metric)
-            yield self._alert(
-                one.correlation,
-                event,
-                alert_id=self._alert_id(one.correlation.id, event.offset, group),
-                kind="correlation",
-                event_time=one.event.time,
-                fields=fields,
-                group_by=group,
-                count=one.count,
-                first_time=one.first_time,
-                last_time=one.last_time,
-                contributing=tuple(
-                    Contribution(c.rule_id, c.time, RawRef(self._log.log_id, c.offset, c.length))
-                    for c in one.contributing
-                ),
-            )
+            try:
+                alert = self._correlation(one, now)
+            except Exception as error:
+                event = now if now is not None and now.offset == one.event.offset else self._gone(one)
+                self._fails(event.frame, event.start, event.end, error, one.correlation.title)
+                group = dict(zip(one.correlation.group_by, one.values, strict=True))
+                alert = self._alert(one.correlation, event, bare=True, **self._told(one, event, group))
+            if alert is not None:
+                yield alert
+
+    def _event_of(self, one: Firing, now: _Event | None) -> _Event:
+        """The event at which a correlation fired; ``now``: the one that is being judged."""
+        event = now if now is not None and now.offset == one.event.offset else None
+        return event or self._read(one.event.offset, one.event.length) or self._gone(one)
+
+    def _correlation(self, one: Firing, now: _Event | None) -> Alert | None:
+        """None when the alert was folded."""
+        event = self._event_of(one, now)
+        group = shown_group(one, event.record.get)
+        if not self._passes(one.correlation, event, group):
+            return None
+        fields = dict(group)
+        number = self._numbers.get(one.event.rule_id)
+        if number is not None:
+            fields = {**self._engine.shown(number, event.record), **fields}
+        if one.correlation.kind in NUMERIC:
+            fields[one.correlation.kind.value] = str(one.metric)
+        return self._alert(one.correlation, event, fields=fields, **self._told(one, event, group))
+
+    def _told(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, Any]:
+        """What an alert of a correlation says besides."""
+        return {
+            "alert_id": self._alert_id(one.correlation.id, event.offset, group),
+            "kind": "correlation",
+            "event_time": one.event.time,
+            "group_by": group,
+            "count": one.count,
+            "first_time": one.first_time,
+            "last_time": one.last_time,
+            "contributing": tuple(
+                Contribution(c.rule_id, c.time, RawRef(self._log.log_id, c.offset, c.length)) for c in one.contributing
+            ),
+        }
 
     @staticmethod
     def _gone(one: Firing) -> _Event:

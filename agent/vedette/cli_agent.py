@@ -17,7 +17,9 @@ from vedette.console import config_option, configuration, data_folder, data_opti
 @click.command()
 @config_option
 def run(config: Path) -> None:
-    """Run the agent until SIGTERM or SIGINT; SIGHUP reads the rules again.
+    """Run the agent until SIGTERM or SIGINT; SIGHUP reads configuration and rules again.
+
+    A second SIGTERM hurries the stop.
 
     Example: vedette run -c vedette.toml
     """
@@ -25,7 +27,7 @@ def run(config: Path) -> None:
 
     settings = configuration(config)
     try:
-        run_agent(settings)
+        run_agent(settings, config)
     except (OSError, ValueError) as error:
         fail(error)
 

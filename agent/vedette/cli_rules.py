@@ -255,18 +255,20 @@ def rules_lint(
 @click.option("--topic", metavar="TOPIC", default="", help="The event's MQTT topic (format mqtt).")
 @click.option("--with", "beside", type=click.Path(path_type=Path), multiple=True,
               help="Rules that RULE refers to: a file or folder, loaded and not shown; may be repeated.")  # fmt: skip
+@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: what literals cost in it.")
 @click.argument("rule", type=click.Path(path_type=Path))
 @click.argument("event", required=False)
 def rules_explain(
     pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str,
-    beside: tuple[Path, ...], rule: Path, event: str | None,
+    beside: tuple[Path, ...], sample: Path | None, rule: Path, event: str | None,
 ) -> None:  # fmt: skip
     """Show what the rules in RULE, a file or a folder, ask; and why they fire on EVENT (a line, "-": standard input) or
     do not.
 
-    Of a detection: its predicates with their group and bit, the prefilter's literals, the filters joined to it, and the
-    truth of every part of the condition with the values that the event has. Of a correlation: its rules, groups and
-    condition, and which of its rules match. Of a filter: the rules it is joined to. Exit code 1 when one is refused.
+    Of a detection: its predicates with their group and bit, the prefilter's literals, what else it could search for and
+    how common that is, the filters joined to it, and the truth of every part of the condition with the values that the
+    event has. Of a correlation: its rules, groups and condition, and which of its rules match. Of a filter: the rules
+    it is joined to. Exit code 1 when one is refused.
 
     Example: vedette rules explain rule.yml '<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user admin from 203.0.113.9'
 
@@ -285,7 +287,9 @@ def rules_explain(
         known = {path.resolve() for path in asked}
         others = [path for path in build.files(beside) if path.resolve() not in known]
         found = build.load([*asked, *others], load(pipelines, lookups))
-        engine = Engine(build.from_rules(found), route=False)
+        lines = sample.read_bytes() if sample is not None else b""
+        engine = Engine(build.from_rules(found, sample=lines), route=False)
+        cost = build.cost_of(found, lines) if lines else None
     except (OSError, ValueError) as error:
         fail(error)
     plan = engine.plan
@@ -312,7 +316,7 @@ def rules_explain(
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
     for number in numbers:
         one = plan.rules[number]
-        show(explain.rule(engine, number, map(build.name_of, build.filters_of(found, one.id))))
+        show(explain.rule(engine, number, map(build.name_of, build.filters_of(found, one.id)), cost))
         if event is not None:
             show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
     for relation in correlations:

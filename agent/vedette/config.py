@@ -7,6 +7,7 @@ bytes, durations ``"30d"``, ``"10m"``, ``"200ms"`` or as seconds.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import socket
 import tomllib
@@ -30,6 +31,8 @@ Address = Annotated[str, "address"]
 """``host:port`` or ``[v6]:port``; empty: not used."""
 Name = Annotated[str, "name"]
 """What appears in topics, file names and reports: letters, digits, ``. _ -``."""
+Fsync = Annotated[str, "fsync"]
+"""When the raw log is synced: ``interval:DURATION``, ``batch`` or ``never``."""
 Zone = Annotated[str, "zone"]
 """An IANA time zone; empty: the host's."""
 
@@ -50,6 +53,8 @@ class AgentSettings:
     site: Name = "default"
     fleet: Name = "default"
     data_dir: Path = Path("/var/lib/vedette")
+    max_memory: Size = 768 << 20
+    stop_within: Seconds = 10.0
 
     @property
     def control_socket(self) -> Path:
@@ -77,16 +82,29 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsListener:
+    """Syslog over TLS (RFC 5425): where, who we are, and whose clients may send; no ``client_ca``: anybody's."""
+
+    address: Address
+    cert: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SyslogInput:
-    """Syslog over UDP and TCP."""
+    """Syslog over UDP, TCP and TLS."""
 
     name: Name
     udp: Address = ""
     tcp: Address = ""
+    tls: TlsListener | None = None
     format: str = "syslog"
     timezone: Zone = ""
     logsource: LogSource = LogSource(product="linux")
     max_connections: int = 1000
+    max_connections_per_peer: int = 100
+    message_timeout: Seconds = 60.0
     receive_buffer: Size = 8 << 20
 
 
@@ -146,7 +164,14 @@ class RawLogSettings:
     max_bytes: Size = 10 << 30
     max_age: Seconds = 30 * 86400.0
     segment_bytes: Size = 64 << 20
-    fsync_interval: Seconds = 0.2
+    fsync: Fsync = "interval:200ms"
+
+    @property
+    def fsync_interval(self) -> float:
+        """Longest time, in seconds, for which what came in may not be on disk; 0: as short as can be; infinite: until
+        something must be."""
+        _, _, interval = self.fsync.partition(":")
+        return _seconds(interval) if interval else 0.0 if self.fsync == "batch" else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +239,14 @@ class LogSettings:
 
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """The agent's counters for Prometheus, over HTTP."""
+
+    listen: Address = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +263,7 @@ class Config:
     bundles: BundleSettings = field(default_factory=BundleSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -276,6 +310,16 @@ def _address(value: Any) -> str:
     return value
 
 
+def _fsync(value: Any) -> str:
+    if isinstance(value, str):
+        kind, _, interval = value.partition(":")
+        if value in ("batch", "never") or (kind == "interval" and FSYNC[0] <= _seconds(interval) <= FSYNC[1]):
+            return value
+    raise ValueError(
+        f'expects "interval:200ms" (from {FSYNC[0] * 1000:g}ms to {FSYNC[1]:g}s), "batch" or "never", not {value!r}'
+    )
+
+
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9._-]{0,128}", value):
         raise ValueError(f"expects letters, digits, '.', '_' or '-', not {value!r}")
@@ -293,7 +337,17 @@ def _zone(value: Any) -> str:
     return value
 
 
-_SCALARS = {"size": _size, "seconds": _seconds, "share": _share, "address": _address, "name": _name, "zone": _zone}
+FSYNC = 0.001, 60.0
+"""Shortest and longest interval of syncs, in seconds."""
+_SCALARS = {
+    "fsync": _fsync,
+    "size": _size,
+    "seconds": _seconds,
+    "share": _share,
+    "address": _address,
+    "name": _name,
+    "zone": _zone,
+}
 
 
 def _convert(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
@@ -373,16 +427,20 @@ def _inputs(items: Any, mistakes: list[str]) -> typing.Iterator[Input]:
 
 _BOUNDS: dict[str, tuple[float, float]] = {
     "poll": (0.01, 86400.0),
-    "fsync_interval": (0.001, 60.0),
     "keepalive": (1.0, 65535.0),
     "max_connections": (1, 1 << 20),
+    "max_connections_per_peer": (1, 1 << 20),
+    "message_timeout": (0.1, 86400.0),
     "receive_maximum": (1, 65535),
     "max_inflight": (1, 65535),
     "max_bytes": (1 << 20, 1 << 62),
     "segment_bytes": (4 << 10, 1 << 40),
+    "max_memory": (64 << 20, 1 << 62),
     "max_lateness": (0, 86400.0),
     "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
+    "stop_within": (1.0, 600.0),
+    "limit": (0, 1_000_000),
     "quarantine_after": (1, 1 << 20),
     "quarantine_bytes": (64 << 10, 1 << 40),
 }
@@ -422,8 +480,10 @@ def _check(config: Config, mistakes: list[str]) -> None:
         if item.format not in CODECS:
             mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
         match item:
-            case SyslogInput(udp="", tcp=""):
-                mistakes.append(f'input[{i}]: needs udp or tcp, e.g. udp = "0.0.0.0:514"')
+            case SyslogInput(udp="", tcp="", tls=None):
+                mistakes.append(f'input[{i}]: needs udp, tcp or tls, e.g. udp = "0.0.0.0:514"')
+            case SyslogInput(tls=TlsListener(address="")):
+                mistakes.append(f'input[{i}].tls.address: must not be empty, e.g. "0.0.0.0:6514"')
             case FileInput(paths=()):
                 mistakes.append(f"input[{i}]: needs paths")
             case FileInput():

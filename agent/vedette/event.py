@@ -83,8 +83,12 @@ class Chunk:
         if self.ends is not None:
             return len(self.ends)
         if self._events < 0:  # counted once: every stage asks
-            object.__setattr__(self, "_events", self.data.count(b"\n"))
+            self.know(self.data.count(b"\n"))
         return self._events
+
+    def know(self, events: int) -> None:
+        """The number of lines, for whoever knows it without counting."""
+        object.__setattr__(self, "_events", events)
 
     def bounds(self, pos: int) -> tuple[int, int]:
         """Start and end (exclusive) of the event that holds byte ``pos``; a line's own ``\\n`` belongs to it."""

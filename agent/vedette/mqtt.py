@@ -18,6 +18,10 @@ Every connection is a paho client of its own, so nothing of an old connection ca
 identifiers, half-read packets, paho's own retransmission. The session (subscriptions, unacknowledged messages) lives in
 the broker under ``client_id`` for ``session_expiry`` seconds.
 
+``mqtts://`` is TLS 1.2 or newer with the broker's certificate and name checked, and a client certificate where one is
+given (``tls.py``). A broker that is not who it should be, or that refuses our certificate, is an outage like any other:
+told with its reason, tried again.
+
 paho runs without its thread: the event loop watches its socket. Only connecting (name lookup, TCP, TLS handshake) is
 blocking in paho and runs in a worker thread.
 """
@@ -30,6 +34,7 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,7 +49,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from vedette.config import MqttSettings
 from vedette.event import MAX_EVENT
 from vedette.report import Log
-from vedette.tls import client_context
+from vedette.tls import ClientContext, Renewed, client_context, expiry
+from vedette.tls import reason as tls_reason
 
 log = structlog.get_logger()
 
@@ -94,6 +100,7 @@ class _Connection:
     ) -> None:
         self.client = client
         self.number = number
+        self.tls: ClientContext | None = None
         self.loop = asyncio.get_running_loop()
         self.accepted: asyncio.Future[bool] = self.loop.create_future()
         """Result: the broker had this session; or ConnectionRefusedError."""
@@ -211,7 +218,10 @@ class _Connection:
         self, _client: Client, _data: Any, flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         by = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"
-        self._end(f"{by}: {reason}")
+        failure = self.tls.wrapped.failure if self.tls is not None and self.tls.wrapped is not None else ""
+        if self.tls is not None and not failure and not self.accepted.done():
+            by = f"{by} right after the TLS handshake (does the broker accept our certificate?)"
+        self._end(f"{by}: {failure or reason}")
 
     def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
         self.handled += 1
@@ -275,7 +285,8 @@ class MqttClient:
         """Why the last connection, or the last attempt, ended."""
         self._host: str = url.hostname
         self._port = url.port or (8883 if url.scheme == "mqtts" else 1883)
-        self._tls = url.scheme == "mqtts"
+        files = (settings.ca_file, settings.cert_file, settings.key_file)
+        self._tls = Renewed(partial(client_context, *files), files) if url.scheme == "mqtts" else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
         self._on_message = on_message
         self._on_session = on_session
@@ -307,7 +318,7 @@ class MqttClient:
                 # CONNACK with a reason is for the operator; a refused TCP connection is an ordinary outage.
                 reason, event = str(error), Log.BROKER_AWAY if error.errno else Log.BROKER_REFUSED
             except (OSError, ValueError, TimeoutError) as error:
-                reason, event = str(error) or type(error).__name__, Log.BROKER_AWAY
+                reason, event = tls_reason(error), Log.BROKER_AWAY
             finally:
                 self.connected.clear()
                 connection, self._connection = self._connection, None
@@ -320,6 +331,8 @@ class MqttClient:
                 continue
             if said != event:
                 said = event
+                if self._tls is not None and (remark := expiry(self.settings.cert_file)):
+                    reason = f"{reason}; {remark}"
                 log.warning(event, broker=self.settings.url, client_id=self.client_id, reason=reason, action="retrying")
             if started is not None and time.monotonic() - started > STEADY_SECONDS:
                 delay = self._backoff[0]
@@ -353,7 +366,7 @@ class MqttClient:
         client.max_inflight_messages_set(65535)  # ``slots`` bounds it
         client.connect_timeout = CONNECT_SECONDS
         connection = _Connection(client, self._number, self._on_message, self._on_session, self._max_inflight)
-        opening = asyncio.get_running_loop().run_in_executor(None, self._open, client)
+        opening = asyncio.get_running_loop().run_in_executor(None, self._open, connection)
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -365,13 +378,13 @@ class MqttClient:
             await connection.accepted
         return connection
 
-    def _open(self, client: Client) -> None:
+    def _open(self, connection: _Connection) -> None:
         """Blocking: reads the credentials, connects, shakes hands."""
-        settings = self.settings
+        settings, client = self.settings, connection.client
         if settings.username or settings.password_file:
             secret = settings.password_file.read_text("utf-8").strip() if settings.password_file else None
             client.username_pw_set(settings.username, secret)
-        tls = client_context(settings.ca_file, settings.cert_file, settings.key_file) if self._tls else None
+        tls = connection.tls = self._tls.get() if self._tls is not None else None
         if tls is not None:
             client.tls_set_context(tls)
         if self._will is not None:

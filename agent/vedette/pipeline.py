@@ -7,48 +7,63 @@ Four tasks share the event loop; everything that waits for a disk runs in the on
   burst is stored at once and judged when there is time. It yields to the loop every ``STEP_SECONDS``;
   ``switch`` takes effect between two frames, so no event is judged under two plans or none.
 * ``commit`` writes cursor, counters, file positions and alerts in one transaction, never past what the raw log has on
-  disk: within ``ALERT_SECONDS`` when there are alerts, else after ``IDLE_SECONDS``.
+  disk: when there are alerts at once, but not more often than every ``ALERT_SECONDS``, else after ``IDLE_SECONDS``.
 
 * what correlations and suppression remember goes with the cursor, so it, too, is as of the last commit; so do audit
   events that are not complete (``engine/join.py``), whose records count as judged when the cursor has passed them.
   While nothing comes at all, time is told to them every ``TICK_SECONDS``.
 
+What a single event, rule or correlation does wrong is its own affair: ``failures.py``.
+
 After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
-A batch that cannot be committed, or a raw log that cannot be written, stops the agent loudly: the exception leaves
-``run``, the process ends, and what is on disk is consistent.
+
+A disk that is full, read-only or failing does not stop the agent (``trouble.py``): inputs wait, what they had read
+already is held in memory (``HELD_BYTES``) and appended first when the raw log takes it, an unfinished commit is tried
+again before the next one, nothing is acknowledged. Damage does: the exception leaves ``run``, the process ends, and the
+next start looks at what is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import math
 import time
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import structlog
 
 from vedette.alerts import Alerting
+from vedette.budgets import resident
 from vedette.config import AgentSettings, EngineSettings, StateSettings, SuppressSettings
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joined
-from vedette.engine.match import Aside, Context, Engine
+from vedette.engine.match import Context, Engine
 from vedette.event import Alert, Chunk, Cursor, FilePosition, Frame
+from vedette.failures import Failures
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
 from vedette.quarantine import Quarantine
+from vedette.rawlog import note
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters, Log
 from vedette.state.memory import Memory, merged
 from vedette.store import Saved, Store
+from vedette.trouble import RAW_LOG, RETENTION, RETRY_SECONDS, STORE, SYNC, Trouble
 
 log = structlog.get_logger()
 
 MEMORY = 8 << 20
 """Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
 
-ALERT_SECONDS = 0.01
+ALERT_SECONDS = 0.005
+"""From the start of a commit to that of the next: the first alert after a rest is committed at once."""
 IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
@@ -56,6 +71,18 @@ COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
 STEP_SECONDS = 0.003
 """How long judging holds the event loop."""
+TIDY_SECONDS = 0.2
+"""Between two looks at what the raw log's budget no longer holds."""
+MEMORY_SECONDS = 1.0
+"""Between two looks at the process's memory."""
+ENOUGH = 0.9
+"""Share of the budget of memory below which there is enough again."""
+HELD_BYTES = 96 << 20
+"""Of chunks that the raw log does not take at the moment: what inputs had read when it stopped."""
+STALLED_SECONDS = 0.05
+"""Before asking again for a sync that brought nothing, because what it is to cover is still held."""
+QUARANTINED = "quarantined"
+"""The store's name for ``Failures.quarantined``."""
 TICK_SECONDS = 1.0
 """Between two looks at what waits for time to pass while nothing comes."""
 
@@ -81,27 +108,43 @@ class Pipeline:
         suppress: tuple[SuppressSettings, ...],
         quarantine: Quarantine | None = None,
         judging: EngineSettings | None = None,
+        trouble: Trouble | None = None,
+        age_clock: Callable[[], int] | None = None,
     ) -> None:
         """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
 
-        ``judging``: how large a cache engines get; None: as they come.
+        ``judging``: how large a cache engines get; None: as they come. ``contexts`` may change while the pipeline runs.
+        ``age_clock`` tells what is too old to keep; None: ``clock`` does.
         """
         self.engine = engine
         self.quarantine = quarantine
+        self.trouble = trouble or Trouble(clock)
+        self._held: deque[Chunk] = deque()
+        self.held_bytes = 0
+        self.held: defaultdict[str, int] = defaultdict(int)
+        """Events in memory because the raw log does not take them, per input."""
+        self._stuck = asyncio.Event()
+        self._patient = True
+        """Whether a commit that fails is tried again."""
         if quarantine is not None:
             engine.quarantine_after = quarantine.after
-        self._judging, self._cache_failure = judging, ""
+        self._judging, self._suppress, self._cache_failure = judging, suppress, ""
+        self._max_memory, self.lean, self._cache_due = agent.max_memory, False, False
+        """``lean``: the process has more memory than its budget, and does with less."""
         self._give_cache(engine)
         self.bundle: str | None = None
         self._in_frame = False
         self._next: tuple[Engine, str | None] | None = None
         """What to judge with when the frame under way is judged."""
-        self._contexts, self._clock = contexts, clock
+        self._contexts, self._clock, self._age_clock = contexts, clock, age_clock or clock
         self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
         self._fsync_interval, self._outbox_bytes = fsync_interval, outbox_bytes
         self._recent: deque[Frame] = deque()
         self._recent_bytes = 0
+        self.memory = MEMORY
+        """Bytes of frames kept for the judge."""
         self._stored = asyncio.Event()
+        self._unsynced = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
         self._syncing: asyncio.Task[None] | None = None
@@ -116,15 +159,24 @@ class Pipeline:
         self._failed = ""
         self.backlog: defaultdict[str, int] = defaultdict(int)
         """Events stored and not yet judged, per input."""
-        self.judged_at = 0
-        """``received_at`` of the last judged frame."""
+        self.waiting_since = 0
+        """``received_at`` of the oldest frame that is not judged to its end; 0: there is none."""
+        self.inherited: list[str] = []
+        """What did not add up in the account of the life before."""
         saved = store.load()
         self.positions = {position.file: position for position in saved.positions}
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self._next_seq = saved.next_seq
         self._offset = self._committed = self._recover(saved)
         self._committed_counters = self._counters.snapshot()
-        self.alerting = Alerting(agent, engine, contexts, log, self._remember(state), suppress, clock, self._seq)
+        self._settled = self._settling = (Cursor(log.log_id, self._committed), self._committed_counters, saved.next_seq)
+        """As of a commit: cursor, counters, next seq. Every alert of the first is receipted; of the second not yet."""
+        log.describe = self._describe
+        self.failures = Failures(counters, quarantine, log.log_id, store.get(QUARANTINED))
+        engine.quarantine(self.failures.digests())
+        memory = self._remember(state)
+        memory.correlator.mute(self.failures.muted(engine.plan.correlations))
+        self.alerting = Alerting(agent, engine, contexts, log, memory, suppress, clock, self._seq, self.failures.event)
 
     def _recover(self, saved: Saved) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
@@ -133,12 +185,14 @@ class Pipeline:
         """
         if saved.counters is not None:
             self._counters.restore(saved.counters)
+            self.inherited = self._counters.inherited()
         cursor = saved.cursor
         same = cursor is not None and cursor.log_id == self._log.log_id
         offset = max(cursor.offset, self._log.start) if cursor is not None and same else self._log.start
         behind = []
         for header in self._log.headers(offset):
             self.backlog[header.input] += header.events
+            self.waiting_since = self.waiting_since or header.received_at
             behind.append((header.input, header.events, header.bytes, header.cut))
             if header.file is not None:
                 self.positions[header.file.file] = header.file
@@ -148,21 +202,86 @@ class Pipeline:
     # --- intake
 
     def store(self, chunk: Chunk) -> int:
-        """See ``event.Intake``."""
+        """See ``event.Intake``. What the raw log does not take is held in memory; raises OSError beyond HELD_BYTES."""
+        if not self._held:
+            try:
+                return self._append(chunk)
+            except OSError as error:
+                self.trouble.failed(RAW_LOG, error)
+        if self.held_bytes + len(chunk.data) > HELD_BYTES:
+            raise OSError(errno.ENOSPC, f"more than {HELD_BYTES} bytes wait for the raw log, which takes nothing")
+        self._held.append(chunk)
+        self.held_bytes += len(chunk.data)
+        self.held[chunk.input] += len(chunk)
+        self._room.clear()
+        self._stuck.set()
+        return self._log.end + self.held_bytes
+
+    def _append(self, chunk: Chunk) -> int:
         frame = self._log.append(chunk)
+        if self._offset >= frame.offset:
+            self.waiting_since = chunk.received_at
+        if chunk.file is not None:
+            self.positions[chunk.file.file] = chunk.file
         self.backlog[chunk.input] += len(chunk)
-        if self._recent_bytes < MEMORY and (not self._recent or self._recent[-1].end == frame.offset):
+        if self._recent_bytes < self.memory and (not self._recent or self._recent[-1].end == frame.offset):
             self._recent.append(frame)
             self._recent_bytes += len(chunk.data)
         self._stored.set()
+        self._unsynced.set()
         if self._log.full():
             self._room.clear()
         return frame.end
 
+    def _append_held(self) -> None:
+        """What inputs had read, in its order, as far as the raw log takes it."""
+        while self._held:
+            try:
+                self._append(self._held[0])
+            except OSError as error:
+                self.trouble.failed(RAW_LOG, error)
+                return
+            chunk = self._held.popleft()
+            self.held_bytes -= len(chunk.data)
+            self.held[chunk.input] -= len(chunk)
+        self.trouble.well(RAW_LOG)
+        self._stuck.clear()
+        self._look_for_room()
+
+    async def _append_again(self) -> None:
+        while True:
+            await self._stuck.wait()
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._make_disk_room()
+            self._append_held()
+
+    async def _make_disk_room(self) -> None:
+        """On a full disk the oldest judged segment goes, although the budget would hold it."""
+        if self.trouble.full():
+            with suppress(OSError):
+                room = partial(self._log.tidy, self._committed, self._age_clock(), make_room=True)
+                await asyncio.get_running_loop().run_in_executor(self._writer, room)
+
+    def _look_for_room(self) -> None:
+        """Let inputs go on, or make them wait."""
+        wait = self._log.full() or self._held or SYNC in self.trouble
+        (self._room.clear if wait else self._room.set)()
+
     async def durable(self, offset: int) -> None:
         """See ``event.Intake``: those that wait together share one fsync."""
-        while self._log.durable < offset:
+        while (before := self._log.durable) < offset:
             await self._sync()
+            if self._log.durable == before:
+                await asyncio.sleep(STALLED_SECONDS)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether all that is stored is judged."""
+        return self._offset >= self._log.end
+
+    def lag(self) -> float:
+        """Seconds for which the oldest event that is not judged has been waiting."""
+        return 0.0 if self.caught_up or not self.waiting_since else max(0.0, (self._clock() - self.waiting_since) / 1e6)
 
     def accepting(self) -> bool:
         return self._room.is_set()
@@ -178,30 +297,74 @@ class Pipeline:
     async def _sync_once(self) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._log.sync)
+        except OSError as error:
+            self.trouble.failed(SYNC, error)
+            self._room.clear()
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            if SYNC in self.trouble:
+                self.trouble.well(SYNC)
+                self._look_for_room()
         finally:
             self._syncing = None
 
     # --- judging
 
     async def run(self) -> None:
-        """Judge, commit, sync and retain until cancelled; raises OSError when a disk cannot be written."""
+        """Judge, commit, sync and retain until cancelled; raises ValueError when the store is damaged."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._judge())
             group.create_task(self._commits())
             group.create_task(self._syncs())
+            group.create_task(self._tidies())
+            group.create_task(self._append_again())
             group.create_task(self._ticks())
 
     async def drain(self, seconds: float) -> None:
         """Judge what is stored and commit it, for at most ``seconds``; what remains is judged after the next start."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while self._offset < self._log.end and asyncio.get_running_loop().time() < deadline:
+        while asyncio.get_running_loop().time() < deadline:
+            self._append_held()
+            if self._offset >= self._log.end and not self._held:
+                break
             await asyncio.sleep(0.005)
-        await self._commit()
+        self._patient = False
+        if self._held:
+            log.error(
+                Log.RAW_LOG_UNWRITABLE,
+                events=sum(self.held.values()),
+                bytes=self.held_bytes,
+                reason="the raw log took them not before the agent had to stop",
+                action="what came by TCP and UDP is lost; files and MQTT QoS 1 messages come again",
+            )
+        try:
+            await self._commit()
+        except OSError as error:
+            log.error(Log.DISK_TROUBLE, part=STORE, reason=str(error), action="judged again after the next start")
+
+    def configure(
+        self, judging: EngineSettings, suppress: tuple[SuppressSettings, ...], quarantine: Quarantine
+    ) -> None:
+        """Other settings, in force with the next ``switch``."""
+        self._judging, self._suppress = judging, suppress
+        self.quarantine = quarantine
+        self.failures.keep_in(quarantine)
+
+    def release(self) -> None:
+        """Ask rules and correlations in quarantine again."""
+        if released := self.failures.release():
+            self.engine.release()
+            if self._next is not None:
+                self._next[0].release()
+            self.alerting.memory.correlator.mute(())
+            self._changed.set()
+            log.info(Log.QUARANTINE_RELEASED, rules=released)
 
     def switch(self, engine: Engine, bundle: str | None) -> None:
         """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
+        engine.quarantine(self.failures.digests())
         engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
-        engine.quarantine_after = self.engine.quarantine_after
+        engine.quarantine_after = self.engine.quarantine_after if self.quarantine is None else self.quarantine.after
         self._give_cache(engine)
         self._next = engine, bundle
         if not self._in_frame:
@@ -210,12 +373,34 @@ class Pipeline:
     def _give_cache(self, engine: Engine) -> None:
         """A plan of its own, a cache of its own."""
         if self._judging is not None:
-            engine.remember(Cache(self._judging.cache_bytes, self._judging.verify_sample))
+            engine.remember(Cache(0 if self.lean else self._judging.cache_bytes, self._judging.verify_sample))
+
+    def _look_at_memory(self) -> None:
+        """Do with less while the process has more than its budget: no cache, no frames in memory."""
+        used, most = resident(), self._max_memory
+        lean = used > (most * ENOUGH if self.lean else most)
+        if lean == self.lean:
+            return
+        self.lean, self.memory = lean, 0 if lean else MEMORY
+        log.warning(
+            Log.MEMORY_HIGH,
+            bytes=used,
+            max_memory=most,
+            action="the result cache is off, frames are judged from disk" if lean else "over: the cache is on again",
+        )
+        if self._in_frame:
+            self._cache_due = True
+        else:
+            self._give_cache(self.engine)
 
     def _use_next(self) -> None:
+        if self._cache_due:
+            self._cache_due = False
+            self._give_cache(self.engine)
         if self._next is not None:
             (self.engine, self.bundle), self._next = self._next, None
-            self.alerting.switch(self.engine, self.bundle)
+            self.alerting.switch(self.engine, self.bundle, self._suppress)
+            self.alerting.memory.correlator.mute(self.failures.muted(self.engine.plan.correlations))
 
     def _frames(self) -> Iterator[Frame]:
         """The frames from ``_offset`` to the log's end now."""
@@ -265,25 +450,66 @@ class Pipeline:
         first = max(0, self._offset - frame.offset)
         self._counted = chunk.index(first) if first else 0
         until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
+        self.waiting_since = chunk.received_at
         if not first:
             joiner.advance(chunk.received_at)
-            while (waited := engine.due(joiner, self._contexts)) is not None:
+            while (waited := self._due(engine)) is not None:
                 if self._alert_bytes >= room or time.perf_counter() >= until:
                     await self._give_way(frame, 0)
                     until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
                 self._judge_event(engine, waited)
                 joiner.judged()
-            self._take(self.alerting.advance(chunk.received_at))
-        for event in engine.candidates(frame, joiner, self._contexts.get(chunk.input, Context()), first):
+            self._step("time", self.alerting.advance(chunk.received_at))
+        for event in self._candidates(engine, frame, first):
             if self._alert_bytes >= room or time.perf_counter() >= until:
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, self._room_for_alerts()
             self._judge_event(engine, event)
-        self._take(self.alerting.folds())
+        self._step("suppression", self.alerting.folds())
         if chunk.file is not None:
-            self._positions[chunk.file.file] = self.positions[chunk.file.file] = chunk.file
-        self.judged_at = chunk.received_at
+            self._positions[chunk.file.file] = chunk.file
         self._advance(frame, len(chunk.data))
+
+    def _due(self, engine: Engine) -> Joined | None:
+        """An audit event whose time is over; one that cannot be made is left out."""
+        joiner = self.alerting.memory.joiner
+        while len(joiner):
+            try:
+                return engine.due(joiner, self._contexts)
+            except Exception as error:
+                self.failures.step("an audit event that waited for further records", error)
+                joiner.judged()
+        return None
+
+    def _candidates(self, engine: Engine, frame: Frame, first: int) -> Iterator[Joined]:
+        """``Engine.candidates``. When it raises, the rest of the frame goes through it event by event, and the events
+        on which it raises again are set aside; audit records may then be in their event twice."""
+        joiner, chunk, reached = self.alerting.memory.joiner, frame.chunk, first
+        context = self._contexts.get(chunk.input, Context())
+        try:
+            for event in engine.candidates(frame, joiner, context, first):
+                reached = event.at + 1
+                yield event
+            return
+        except Exception:
+            pass
+        for start, end in chunk.spans():
+            if start < reached or start == end:
+                continue
+            marks = tuple((0, bits) for at, bits in chunk.marks if at == start)
+            alone = Chunk(
+                chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], array("I", [end - start]),
+                (chunk.origin(start),), marks=marks,
+            )  # fmt: skip
+            try:
+                found = list(engine.candidates(Frame(frame.offset + start, alone), joiner, context))
+            except Exception as error:
+                self.failures.event(frame, start, end, error)
+                continue
+            for event in found:
+                if event.frame.chunk is alone:
+                    event = event._replace(frame=frame, start=event.start + start, end=event.end + start)
+                yield event._replace(at=start)
 
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
@@ -295,26 +521,41 @@ class Pipeline:
 
     def _judge_event(self, engine: Engine, event: Joined) -> None:
         """What follows from one event; it or nothing."""
-        frame, totals, before = event.frame, self._counters.totals, self._next_seq
+        frame, totals = event.frame, self._counters.totals
         totals["candidates"] += 1
         try:
             matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, Context()))
+            totals["matches"] += len(matches)
             if matches:
                 self._take(self.alerting.event(frame, matches))
-        except Exception as error:  # whatever an event does to a rule or a decoder, the others are judged
-            self._next_seq = before
-            self._set_aside(frame, event.start, event.end, error)
-        else:
-            totals["matches"] += len(matches)
+        except Exception as error:  # whatever an event does to a decoder, the others are judged
+            self.failures.event(frame, event.start, event.end, error)
         if aside := engine.aside():
-            self._keep_undecided(frame, aside)
+            self.failures.undecided(engine, frame, aside, self._clock())
+        if failed := self.alerting.memory.correlator.failures():
+            self.failures.correlations(failed, self._clock())
+
+    def _step(self, what: str, alerts: Iterable[Alert]) -> None:
+        """``_take`` of what no single event is about."""
+        try:
+            self._take(alerts)
+        except Exception as error:
+            self.failures.step(what, error)
+        if failed := self.alerting.memory.correlator.failures():
+            self.failures.correlations(failed, self._clock())
 
     def _take(self, alerts: Iterable[Alert]) -> None:
-        """All of ``alerts`` for the next commit, or none when making one raises."""
-        encoded = [(alert.seq, envelope.encode(alert)) for alert in alerts]
-        self._counters.totals["alerts_made"] += len(encoded)
-        self._alerts += encoded
-        self._alert_bytes += sum(len(data) for _, data in encoded)
+        """All of ``alerts`` for the next commit, but those that cannot be encoded."""
+        for alert in alerts:
+            try:
+                data = envelope.encode(alert)
+            except Exception as error:
+                self._next_seq = alert.seq  # as if it had not been made: the region would miss its number
+                self.failures.step(f"an alert of {alert.rule_title}, which is not sent", error)
+                continue
+            self._counters.totals["alerts_made"] += 1
+            self._alerts.append((alert.seq, data))
+            self._alert_bytes += len(data)
 
     def _advance(self, frame: Frame, position: int) -> None:
         """The events of ``frame`` before ``position``, where one begins or the frame ends, are judged."""
@@ -346,30 +587,6 @@ class Pipeline:
         while self._outbox.bytes >= self._outbox_bytes:
             await asyncio.sleep(0.1)
 
-    def _set_aside(self, frame: Frame, start: int, end: int, error: Exception) -> None:
-        """An event that cannot be judged: counted, told with its place in the raw log, which keeps it."""
-        self._counters.totals["poisoned"] += 1
-        log.error(
-            Log.EVENT_POISONED,
-            input=frame.chunk.input,
-            log_id=self._log.log_id,
-            offset=frame.offset + start,
-            length=end - start,
-            reason=f"{type(error).__name__}: {error}"[:500],
-            action="not judged; it is in the raw log; please report it",
-        )
-
-    def _keep_undecided(self, frame: Frame, aside: list[Aside]) -> None:
-        """Keep the events that could not be decided, and say which rules are asked no more."""
-        self._counters.totals["undecided"] += len(aside)
-        for rule, start, end, reason in aside:
-            if self.quarantine is not None:
-                self.quarantine.put(self.engine.plan.rules[rule], reason, frame, self._log.log_id, start, end)
-        for number in {one.rule for one in aside} & self.engine.quarantined:
-            rule_id, title = self.engine.plan.rules[number].id, self.engine.plan.rules[number].title
-            events, reason = self.engine.tally.undecided[number], self.engine.tally.reasons[number]
-            log.error(Log.RULE_QUARANTINED, rule=rule_id, title=title, events=events, reason=reason)
-
     def _seq(self) -> int:
         """The number of an alert that is made."""
         seq, self._next_seq = self._next_seq, self._next_seq + 1
@@ -400,13 +617,13 @@ class Pipeline:
             return
         engine, joiner = self.engine, self.alerting.memory.joiner
         joiner.advance(now)
-        while (event := engine.due(joiner, self._contexts)) is not None:
+        while (event := self._due(engine)) is not None:
             self._judge_event(engine, event)
             joiner.judged()
             if time.perf_counter() >= until:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
-            self._take(self.alerting.advance(now))
+            self._step("time", self.alerting.advance(now))
         if self._alerts or joiner.changed:  # no frame tells a replay what the clock has completed
             self._changed.set()
 
@@ -425,14 +642,16 @@ class Pipeline:
     # --- committing
 
     async def _commits(self) -> None:
+        clock, not_before = asyncio.get_running_loop().time, 0.0
         while True:
             try:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._changed.wait()
-                if len(self._alerts) < BATCH_ALERTS:
-                    await asyncio.sleep(ALERT_SECONDS)
+                if (pause := not_before - clock()) > 0 and len(self._alerts) < BATCH_ALERTS:
+                    await asyncio.sleep(pause)
             except TimeoutError:
                 pass
+            not_before = clock() + ALERT_SECONDS
             await self._commit()
 
     async def _commit(self) -> None:
@@ -446,41 +665,93 @@ class Pipeline:
             self._changed.clear()
             offset, alerts, positions, counters = self._offset, self._alerts, self._positions, self._counters.snapshot()
             waited = self.alerting.memory.joiner.changed
-            if offset == self._committed and not alerts and not waited and counters == self._committed_counters:
+            same = offset == self._committed and counters == self._committed_counters
+            if same and not alerts and not waited and not self.failures.changed:
                 return
             self._alerts, self._alert_bytes, self._positions, self._committing = [], 0, {}, alerts
             self._counters.totals["commits"] += 1
             counters = self._counters.snapshot()
             cursor, state = Cursor(self._log.log_id, offset), self.alerting.memory.delta()
+            quarantined = dict(self.failures.quarantined) if self.failures.changed else None
+            self.failures.changed = False
+
+            done = False
 
             def write() -> None:
+                nonlocal done
                 if self._log.durable < offset:
                     self._log.sync()
-                self._store.commit(cursor, counters, positions.values(), alerts, state)
+                if not done:
+                    self._store.commit(cursor, counters, positions.values(), alerts, state)
+                done = True
+                if quarantined is not None:
+                    self._store.put(QUARANTINED, quarantined)
                 self._store.merge_state(merged)
 
-            try:
-                await asyncio.get_running_loop().run_in_executor(self._writer, write)
-            except BaseException as error:
-                self._failed = str(error) or type(error).__name__
-                raise
+            while True:
+                try:
+                    await asyncio.get_running_loop().run_in_executor(self._writer, write)
+                    break
+                except OSError as error:
+                    self.trouble.failed(STORE, error)
+                    if not self._patient:
+                        self._failed = str(error)
+                        raise
+                    await self._make_disk_room()
+                    await asyncio.sleep(RETRY_SECONDS)
+                except BaseException as error:
+                    self._failed = str(error) or type(error).__name__
+                    raise
+            self.trouble.well(STORE)
             self._committed, self._committed_counters, self._committing = offset, counters, []
+            self._settle(cursor, counters, alerts[-1][0] + 1 if alerts else self._settling[2])
         if alerts:
             self._outbox.wake()
+
+    def _settle(self, cursor: Cursor, counters: dict[str, Any], next_seq: int) -> None:
+        """After a commit: how far every alert has its receipt, by the first that has none."""
+        waiting = self._outbox.pending(0, 1)
+        if not waiting:
+            self._settled = self._settling = cursor, counters, next_seq
+        elif waiting[0][0] >= self._settling[2]:
+            self._settled, self._settling = self._settling, (cursor, counters, next_seq)
+
+    def _describe(self) -> bytes:
+        """The note of a segment that is begun."""
+        cursor, counters, _ = self._settled
+        return note.encode(note.Note(cursor, counters, tuple(self.positions.values()), self._next_seq))
 
     async def close(self) -> None:
         """The last commit, after the uplink has ended: what it sent is in the account."""
         await self._commit()
 
     async def _syncs(self) -> None:
-        """Sync what came in every interval, and delete what the budget no longer holds."""
-        while True:
-            await asyncio.sleep(self._fsync_interval)
+        """Sync what came in, by the policy: every interval; at once (0); not for its own sake (infinite)."""
+        while math.isfinite(self._fsync_interval):
+            if self._fsync_interval:
+                await asyncio.sleep(self._fsync_interval)
+            else:
+                await self._unsynced.wait()
+                self._unsynced.clear()
             if self._log.end > self._log.durable:
                 await self._sync()
-            retain = partial(self._log.retain, self._committed, self._clock())
-            await asyncio.get_running_loop().run_in_executor(self._writer, retain)
-            full = self._log.full()
-            (self._room.clear if full else self._room.set)()
-            if full and self._committed < self._offset:
+
+    async def _tidies(self) -> None:
+        """Delete what the budget no longer holds, and pack what is sealed."""
+        looked = time.monotonic()
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            if time.monotonic() - looked >= MEMORY_SECONDS:
+                looked = time.monotonic()
+                self._look_at_memory()
+            try:
+                tidy = partial(self._log.tidy, self._committed, self._age_clock())
+                await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
+                self.trouble.well(RETENTION)
+            except OSError as error:
+                self.trouble.failed(RETENTION, error)
+            if SYNC in self.trouble:  # a commit may have synced since
+                await self._sync()
+            self._look_for_room()
+            if self._log.full() and self._committed < self._offset:
                 self._changed.set()  # only what is committed may be deleted

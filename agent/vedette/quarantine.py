@@ -1,10 +1,11 @@
-"""Events that a rule could not be decided on, set aside on disk for the rule's author.
+"""Events that a rule could not be decided on, or that could not be judged at all, set aside on disk.
 
 ``DATA_DIR/quarantine/events.ndjson``: one JSON object a line with ``rule_id rule_title rule_digest reason input codec
 origin received_at`` (UTC microseconds), ``log_id offset length`` (where the raw log has the event) and the event itself
-as ``raw``, or ``raw_base64`` when it is not UTF-8. The file is appended to; at half of ``max_bytes`` it becomes
-``events.1.ndjson`` in place of the one before, so that the folder never holds more than ``max_bytes`` and always the
-newest. Not synced: the raw log has the events as well. After a crash a few may stand there twice.
+as ``raw``, or ``raw_base64`` when it is not UTF-8. The three keys of the rule are null when it was no rule's doing. The
+file is appended to; at half of ``max_bytes`` it becomes ``events.1.ndjson`` in place of the one before, so that the
+folder never holds more than ``max_bytes`` and always the newest. Not synced: the raw log has the events as well. After
+a crash a few may stand there twice.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ class Quarantine:
             return 0
         return sum(path.stat().st_size for path in self.folder.glob("events*.ndjson"))
 
-    def put(self, rule: Rule, reason: str, frame: Frame, log_id: str, start: int, end: int) -> None:
+    def put(self, rule: Rule | None, reason: str, frame: Frame, log_id: str, start: int, end: int) -> None:
         """Set the event ``frame.chunk.data[start:end]`` aside; a disk that does not take it is told."""
         self.events += 1
         chunk, raw = frame.chunk, frame.chunk.data[start:end]
         row: dict[str, Any] = {
-            "rule_id": rule.id,
-            "rule_title": rule.title,
-            "rule_digest": rule.digest,
+            "rule_id": rule and rule.id,
+            "rule_title": rule and rule.title,
+            "rule_digest": rule and rule.digest,
             "reason": reason,
             "input": chunk.input,
             "codec": chunk.codec,
@@ -81,4 +82,6 @@ class Quarantine:
                 file.write(line)
         except OSError as error:
             self.lost += 1
-            log.error(Log.RULE_QUARANTINED, rule=rule.id, file=str(self.file), reason=f"cannot be written: {error}")
+            log.error(
+                Log.RULE_QUARANTINED, rule=row["rule_id"], file=str(self.file), reason=f"cannot be written: {error}"
+            )

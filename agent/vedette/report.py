@@ -41,10 +41,22 @@ class Log(StrEnum):
     """Names of structured log events: the first argument of every logging call."""
 
     STARTED = "agent_started"
+    RELOADED = "agent_reloaded"
     STOPPING = "agent_stopping"
     STOPPED = "agent_stopped"
+    STOP_UNFINISHED = "stop_unfinished"
+    STOP_FORCED = "stop_forced"
+    CONFIG_REFUSED = "config_refused"
+    CONFIG_NEEDS_RESTART = "config_needs_restart"
+    CLOCK_STEPPED = "clock_stepped"
+    HOST_RESUMED = "host_resumed"
+    LOG_SUPPRESSED = "log_suppressed"
+    METRICS_SERVED = "metrics_served"
     LISTENING = "listening"
     CONNECTION_REFUSED = "connection_refused"
+    CONNECTION_STALLED = "connection_stalled"
+    TLS_REFUSED = "tls_refused"
+    CERTIFICATE_UNUSABLE = "certificate_unusable"
     FRAMING_ERROR = "framing_error"
     EVENT_CUT = "event_cut"
     FILE_OPENED = "file_opened"
@@ -58,11 +70,22 @@ class Log(StrEnum):
     RAW_LOG_DAMAGED = "raw_log_damaged"
     RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
+    RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"
+    RAW_LOG_REWRITTEN = "raw_log_rewritten"
+    SEGMENT_PACKED = "segment_packed"
+    DISK_TROUBLE = "disk_trouble"
+    DISK_WELL = "disk_well"
+    STORE_DAMAGED = "store_damaged"
+    STORE_REBUILT = "store_rebuilt"
+    MEMORY_HIGH = "memory_high"
     SEGMENT_DELETED = "segment_deleted"
+    LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
     RULE_QUARANTINED = "rule_quarantined"
+    QUARANTINE_RELEASED = "quarantine_released"
+    JUDGING_FAILED = "judging_failed"
     CACHE_WRONG = "cache_wrong"
     EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"
@@ -76,6 +99,29 @@ class Log(StrEnum):
     LANDING_FAILED = "landing_failed"
     PAYLOAD_UNDECODABLE = "payload_undecodable"
     IDENTITY_BROKEN = "identity_broken"
+    IDENTITY_RESTORED = "identity_restored"
+
+
+TOTALS: Mapping[str, str] = {
+    "candidates": "Events that the prefilter passed on to be decoded and evaluated",
+    "matches": "Pairs of an event and a rule that it matched",
+    "undecided": "Pairs of an event and a rule that could not be decided on it",
+    "poisoned": "Events that made a decoder, a rule or a correlation fail",
+    "alerts_made": "Alerts made",
+    "alerts_receipted": "Alerts with a receipt",
+    "alerts_sent": "Alerts handed to the uplink, repeats included",
+    "bytes_sent": "Bytes of alerts handed to the uplink",
+    "decode_failed": "MQTT payloads that should be JSON and are not",
+    "commits": "Transactions of the store",
+    "replans": "Switches to another rule set while running",
+    "connections_refused": "Connections that were not accepted",
+    "connections_stalled": "Connections that were closed because they did not get on",
+    "handshakes_failed": "TLS handshakes that failed",
+    "sync_failed": "Syncs of the raw log that failed",
+    "rewritten_bytes": "Bytes written again because a sync had failed",
+    "identity_alarms": "Checks of the account at which an equation was newly found not to hold",
+}
+"""What the whole agent counts, besides what each input does."""
 
 
 class Counters:
@@ -96,7 +142,8 @@ class Counters:
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
         """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
-        decode_failed, commits, replans."""
+        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed, sync_failed,
+        rewritten_bytes, identity_alarms: see ``TOTALS``."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
         """Count events that were received (they count as received here too) and will not be stored."""
@@ -136,6 +183,25 @@ class Counters:
                 self.lost[name, reason] = n
         self.totals.update(snapshot["totals"])
 
+    def inherited(self) -> list[str]:
+        """What did not add up in totals that were just restored, before ``settle`` brings them up to the log.
+
+        They are of one moment, so received = stored + dropped held then; what was not judged yet is only in the log, so
+        of stored no more can be said than that it was not below judged + lost.
+        """
+        broken, inputs = [], self.snapshot()["inputs"]
+        unknown = sum(inputs.get(UNKNOWN, {"lost": {}})["lost"].values())
+        for name, counts in inputs.items():
+            stored, dropped = counts["stored"], sum(counts["dropped"].values())
+            done = counts["judged"] + sum(counts["lost"].values())
+            if counts["received"] != stored + dropped:
+                broken.append(
+                    f"{name}: received {counts['received']} != stored {stored} + dropped {dropped} at the end"
+                )
+            if stored < done and not unknown:
+                broken.append(f"{name}: stored {stored} < judged and lost {done} at the end")
+        return broken
+
     def settle(self, behind: Iterable[tuple[str, int, int, int]]) -> None:
         """Bring restored totals up to what the raw log holds; what the doors counted since died with the process.
 
@@ -164,9 +230,10 @@ class Counters:
             self.stored[name] = events
             self.received[name] = events + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
 
-    def identity(self, backlog: Mapping[str, int]) -> list[str]:
+    def identity(self, backlog: Mapping[str, int], held: Mapping[str, int] | None = None) -> list[str]:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
 
+        ``held`` is the number of events received that wait in memory for a disk that does not take them, per input.
         ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log. Where it or
         the losses have events of an UNKNOWN input, stored = judged + backlog + lost is checked for all inputs together.
         """
@@ -174,8 +241,11 @@ class Counters:
         accounts: dict[str, tuple[int, int, int, int]] = {}  # stored, judged, backlog, lost
         for name, counts in self.snapshot()["inputs"].items():
             stored, dropped = counts["stored"], sum(counts["dropped"].values())
-            if counts["received"] != stored + dropped:
-                broken.append(f"{name}: received {counts['received']} != stored {stored} + dropped {dropped}")
+            waiting = (held or {}).get(name, 0)
+            if counts["received"] != stored + dropped + waiting:
+                broken.append(
+                    f"{name}: received {counts['received']} != stored {stored} + dropped {dropped} + held {waiting}"
+                )
             accounts[name] = stored, counts["judged"], backlog.get(name, 0), sum(counts["lost"].values())
         if backlog.get(UNKNOWN) or accounts.get(UNKNOWN, (0, 0, 0, 0))[3]:
             stored, judged, _, lost = map(sum, zip(*accounts.values(), strict=True))

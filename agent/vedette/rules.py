@@ -6,6 +6,10 @@
 * **Bundle** (otherwise): the current one of ``bundles/``, the one in ``[bundles] file``, and what the region publishes.
   ``bundle/trust.py`` decides, ``trial`` compiles and self-tests before the switch.
 
+* **Literals** (either way): when many events are candidates, the prefilter's literals are chosen anew by the newest
+  traffic, in a process of its own, beside the rules that run (``due``, ``choose``). What was chosen is kept in the
+  cache: for a directory in the place of what was built, for a bundle under its digest, beside it.
+
 Both give a ``Loaded``: an engine ready to judge. Nothing here touches the pipeline; the app switches it.
 """
 
@@ -26,7 +30,8 @@ from vedette import __version__
 from vedette.bundle.install import BundleDir
 from vedette.bundle.trust import Bundle, BundleRefused, inspect
 from vedette.compiler.plan import Plan
-from vedette.config import Config
+from vedette.compiler.rechoose import NO_GAIN, same_meaning
+from vedette.config import Config, codec_of
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.scan import LIBRARY
@@ -44,6 +49,13 @@ MIN_SAMPLE = 64 << 10
 
 KEEP = 3
 """Built rule sets kept in the cache."""
+
+CHOOSE_SECONDS = 3600.0
+"""Between two looks at whether literals should be chosen anew."""
+CHOOSE_EVENTS = 10_000
+"""Events judged since the last look, for it to say something."""
+CHOOSE_SHARE = 0.05
+"""Share of candidates among them above which it is tried."""
 
 
 class Loaded(NamedTuple):
@@ -79,6 +91,11 @@ class Rules:
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
         self._seen: tuple[tuple[str, int, int], ...] | None = None
+        self._inputs = tuple((codec_of(item), item.logsource) for item in config.input)
+        self._out: Path | None = None
+        """Where what runs was built, of a directory."""
+        self._watched: tuple[Engine, float, int, int] | None = None
+        """The engine last looked at, when, and its events and candidates then."""
 
     @property
     def directory(self) -> bool:
@@ -87,6 +104,9 @@ class Rules:
 
     async def start(self) -> Loaded:
         """The rules to begin with. Raises ValueError or OSError when there are none that work."""
+        return await self._ready(await self._start())
+
+    async def _start(self) -> Loaded:
         if self.directory:
             try:
                 return await self._build()
@@ -103,17 +123,25 @@ class Rules:
             loaded = offered or loaded
         if loaded is None:
             return Loaded(Engine(Plan((), (), ())), "no rules yet: waiting for a bundle", None)
-        return _of_bundle(*loaded)
+        bundle, engine = loaded
+        return _of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine))
+
+    async def _ready(self, loaded: Loaded) -> Loaded:
+        """``loaded`` with scans for the agent's inputs."""
+        await asyncio.to_thread(loaded.engine.prepare, self._inputs)
+        return loaded
 
     def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file``; one that is older than the current bundle is passed over, as it is at every start
         of an agent that a newer one was pushed to."""
         assert self._file is not None
         try:
+            if current is not None:
+                with self._file.open("rb") as file:
+                    if hashlib.file_digest(file, "sha256").hexdigest() == current.sha256:
+                        return None
             data = self._file.read_bytes()
-            if current is not None and (
-                inspect(data).version < current.version or hashlib.sha256(data).hexdigest() == current.sha256
-            ):
+            if current is not None and inspect(data).version < current.version:
                 return None
             return self._install(data)
         except (OSError, BundleRefused) as error:
@@ -131,7 +159,34 @@ class Rules:
             self._refuse(str(error))
             raise
         self.error = None
-        return _of_bundle(*loaded)
+        return await self._ready(_of_bundle(*loaded))
+
+    async def again(self) -> Loaded | None:
+        """At the operator's word: the rule directory, built anew, or a newer ``[bundles] file``; None when there is
+        none.
+
+        Raises ValueError or OSError as ``reload`` does.
+        """
+        if self.directory:
+            return await self.reload(anew=True)
+        offered = await asyncio.to_thread(self._offer_newer)
+        return None if offered is None else _of_bundle(*offered)
+
+    def _offer_newer(self) -> tuple[Bundle, Engine] | None:
+        """Install ``[bundles] file`` when its version is above the installed one's."""
+        if self._file is None:
+            return None
+        installed = self.bundles.installed()
+        try:
+            data = self._file.read_bytes()
+            if installed is not None and inspect(data).version <= installed.version:
+                return None
+            made = self._install(data)
+        except (OSError, BundleRefused) as error:
+            self._refuse(f"{self._file}: {error}")
+            return None
+        self.error = None
+        return made
 
     def changed(self) -> bool:
         """True when a file of the rule directory came, went or changed since the last verdict on it.
@@ -149,10 +204,63 @@ class Rules:
         Raises ValueError or OSError, with ``error`` set, when it cannot be built.
         """
         try:
-            return await self._build(anew=anew)
+            return await self._ready(await self._build(anew=anew))
         except (ValueError, OSError) as error:
             self._refuse(str(error))
             raise
+
+    def due(self, engine: Engine, now: float) -> bool:
+        """Whether so many events were candidates of late that ``choose`` is worth a try; ``now``: monotonic seconds."""
+        events, candidates = engine.tally.events, engine.tally.candidates
+        watched, self._watched = self._watched, (engine, now, events, candidates)
+        if watched is None or watched[0] is not engine:
+            return False
+        _, since, before, candidates_before = watched
+        if now - since < CHOOSE_SECONDS or events - before < CHOOSE_EVENTS:
+            self._watched = watched
+            return False
+        return candidates - candidates_before > CHOOSE_SHARE * (events - before)
+
+    async def choose(self, loaded: Loaded) -> Loaded | None:
+        """``loaded`` with literals chosen by the newest traffic; None when that would not spare half of the work.
+
+        A failure is told in the log: what runs goes on.
+        """
+        plan, sample = loaded.engine.plan, self._sample()
+        out = self._out if loaded.sha256 is None else self._chosen(loaded.sha256)
+        if len(sample) < MIN_SAMPLE or out is None or not plan.rules:
+            return None
+        given = self._cache / "running.plan"
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(given.write_bytes, plan.to_bytes())
+            code, told = await _child(["vedette.compiler.rechoose", str(given), str(out)], sample)
+            if code == NO_GAIN:
+                return None
+            if code != 0:
+                raise OSError(told)
+            engine = await asyncio.to_thread(_load, out)
+            if not same_meaning(engine.plan, plan):
+                raise ValueError(f"{out} is not the plan that runs")
+            for old in self._cache.glob("chosen-*.vplan"):
+                if old != out:
+                    old.unlink()
+        except (ValueError, OSError) as error:
+            log.warning(Log.LITERALS_KEPT, reason=str(error), action="the literals stay as they are")
+            return None
+        return await self._ready(loaded._replace(engine=engine))
+
+    def _chosen(self, sha256: str) -> Path:
+        return self._cache / f"chosen-{sha256[:32]}.vplan"
+
+    def _as_chosen(self, bundle: Bundle, engine: Engine) -> Engine:
+        """The bundle's engine with the literals last chosen on this agent, if any; ``engine`` when there are none."""
+        try:
+            artifact = Artifact.from_bytes(self._chosen(bundle.sha256).read_bytes())
+            chosen = artifact.engine() if artifact.library == LIBRARY else engine
+        except (ValueError, OSError):
+            return engine
+        return chosen if same_meaning(chosen.plan, engine.plan) else engine
 
     def _refuse(self, reason: str) -> None:
         if reason != self.error:
@@ -204,7 +312,7 @@ class Rules:
                 self._seen = seen
                 raise
             engine = await asyncio.to_thread(_load, out)
-        self._seen = seen
+        self._seen, self._out = seen, out.with_name(f"rules-{digest}-sampled.vplan")
         for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
             old.unlink()
         self.error = None
@@ -224,35 +332,45 @@ class Rules:
         """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
         if importlib.util.find_spec("sigma") is None:
             raise ValueError("rules.paths needs the rule compiler, pip install 'vedette[rules]'; or run a bundle")
-        child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
+        arguments = [
             "vedette.compiler",
             str(out),
             *map(str, self._paths),
             *(f"--pipeline={path}" for path in self._pipelines),
             *(f"--lookup={path}" for path in self._lookups),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            resource.prlimit(child.pid, resource.RLIMIT_AS, (BUILD_BYTES, BUILD_BYTES))
-            async with asyncio.timeout(BUILD_SECONDS):
-                _, complaint = await child.communicate(sample)
-        except TimeoutError as error:
-            raise OSError(f"the rule compiler took longer than {BUILD_SECONDS:.0f} s and was stopped") from error
-        finally:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
-        lines = complaint.decode("utf-8", "replace").strip().splitlines()
-        if child.returncode == 2:
-            raise ValueError(lines[-1] if lines else "the rule compiler refused the rules and gave no reason")
-        if child.returncode != 0:
-            raise OSError(
-                f"the rule compiler ended with code {child.returncode}: {lines[-1] if lines else 'no reason'}"
-            )
+        ]
+        code, told = await _child(arguments, sample)
+        if code == 2:
+            raise ValueError(told or "the rule compiler refused the rules and gave no reason")
+        if code != 0:
+            raise OSError(f"the rule compiler ended with code {code}: {told or 'no reason'}")
+
+
+async def _child(module_and_arguments: list[str], sample: bytes) -> tuple[int | None, str]:
+    """Run a module of the rule compiler in a process of its own; its exit code and the last line of its complaint.
+
+    Raises OSError when it takes too long.
+    """
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        *module_and_arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        resource.prlimit(child.pid, resource.RLIMIT_AS, (BUILD_BYTES, BUILD_BYTES))
+        async with asyncio.timeout(BUILD_SECONDS):
+            _, complaint = await child.communicate(sample)
+    except TimeoutError as error:
+        raise OSError(f"the rule compiler took longer than {BUILD_SECONDS:.0f} s and was stopped") from error
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    lines = complaint.decode("utf-8", "replace").strip().splitlines()
+    return child.returncode, lines[-1] if lines else ""
 
 
 def _load(path: Path) -> Engine:

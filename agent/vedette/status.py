@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from vedette import __version__
+from vedette import __version__, account, budgets
 from vedette.compiler.plan import Plan
 from vedette.compiler.reach import dead
 from vedette.compiler.relation import starved
@@ -29,41 +29,41 @@ _IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
 
 def collect(
     config: Config, started_at: int, now: int, counters: Counters, pipeline: Pipeline, log: RawLog, outbox: Outbox,
-    rules: Rules, loaded: Loaded, uplink: dict[str, Any],
+    rules: Rules, loaded: Loaded, uplink: dict[str, Any], settings: dict[str, Any],
+    clock: dict[str, Any], rebuilt: dict[str, Any] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """JSON-able; times are UTC microseconds, sizes bytes."""
-    agent, plan, account = config.agent, loaded.engine.plan, outbox.account()
+    """JSON-able; times are UTC microseconds, sizes bytes. ``settings``: see ``reload.Reloads.status``; ``rebuilt``: see
+    ``rebuild.py``."""
+    agent, plan = config.agent, loaded.engine.plan
     backlog = {name: events for name, events in pipeline.backlog.items() if events}
-    made = counters.totals["alerts_made"]
-    broken = counters.identity(pipeline.backlog)
-    waiting = account.depth + pipeline.uncommitted(account.next_seq)
-    if made != account.receipted + waiting:
-        broken.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
+    broken = account.broken(counters, pipeline, outbox)
+    kept = outbox.account()
+    waiting = kept.entries + pipeline.uncommitted(kept.next_seq)
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
     if loaded.engine not in _IDLE:
         _IDLE[loaded.engine] = dead_rules(config, plan)
-    idle = _IDLE[loaded.engine]
+    idle, cache, memory = _IDLE[loaded.engine], loaded.engine.cache.account(), pipeline.alerting.memory.status()
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
         "site": agent.site,
-        "state": "running",
+        "state": "degraded" if pipeline.trouble else "running",
         "version": __version__,
         "started_at": started_at,
         "time": now,
         "bundle": loaded.bundle,
         "plan_digest": plan.digest,
-        "seq_high": account.next_seq - 1,
+        "seq_high": kept.next_seq - 1,
         "identity_broken": broken,
         **counters.snapshot(),
         "backlog": backlog,
         "lag_events": sum(backlog.values()),
-        "lag_seconds": max(0.0, (now - pipeline.judged_at) / 1e6) if backlog and pipeline.judged_at else 0.0,
+        "lag_seconds": pipeline.lag(),
         "alerts": {
-            "made": made,
-            "receipted": account.receipted,
+            "made": counters.totals["alerts_made"],
+            "receipted": kept.receipted,
             "in_outbox": waiting,
-            "outbox_bytes": account.bytes,
+            "outbox_bytes": kept.bytes,
             "outbox_max_bytes": config.uplink.max_bytes,
             "damaged": outbox.damaged,
         },
@@ -76,16 +76,8 @@ def collect(
             "dead": idle[:MAX_LISTED],
             "dead_count": len(idle),
             "undecided": {plan.rules[i].id: n for i, n in tally.undecided.items()},
-            "quarantined": [
-                {
-                    "rule_id": plan.rules[i].id,
-                    "title": plan.rules[i].title,
-                    "undecided": tally.undecided.get(i, 0),
-                    "skipped": tally.skipped.get(i, 0),
-                    "reason": tally.reasons.get(i, "it was in quarantine under the plan before"),
-                }
-                for i in sorted(loaded.engine.quarantined)
-            ],
+            "quarantined": quarantined(pipeline, loaded.engine)[:MAX_LISTED],
+            "quarantined_count": len(pipeline.failures.quarantined),
             "set_aside": quarantine
             and {
                 "folder": str(quarantine.folder),
@@ -95,8 +87,8 @@ def collect(
                 "max_bytes": quarantine.max_bytes,
             },
         },
-        "memory": pipeline.alerting.memory.status(),
-        "cache": loaded.engine.cache.account(),
+        "memory": memory,
+        "cache": cache,
         "raw_log": {
             "log_id": log.log_id,
             "start": log.start,
@@ -107,8 +99,32 @@ def collect(
             "full": log.full(),
             "recovery": log.recovery._asdict(),
         },
+        "disk": {
+            "trouble": pipeline.trouble.status(),
+            "failures": pipeline.trouble.failures,
+            "held_events": sum(pipeline.held.values()),
+            "held_bytes": pipeline.held_bytes,
+            "store_rebuilt": rebuilt,
+        },
+        "budgets": [
+            budget._asdict() for budget in budgets.collect(config, now, log, kept, memory, cache, pipeline.lean)
+        ],
         "uplink": uplink,
+        "config": settings,
+        "clock": clock,
     }
+
+
+def quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
+    """The rules and correlations that are asked no more. Those whose like is not in the plan are not listed."""
+    numbers = {engine.plan.rules[i].digest: i for i in engine.quarantined}
+    muted = {node.c.id for node in pipeline.alerting.memory.correlator.nodes if node.muted}
+    found = []
+    for row in pipeline.failures.quarantined.values():
+        number = numbers.get(row["digest"], -1) if row["kind"] == "rule" else -1
+        if number >= 0 or row["rule_id"] in muted:
+            found.append({**row, "undecided": row["events"], "skipped": engine.tally.skipped.get(number, 0)})
+    return found
 
 
 def dead_rules(config: Config, plan: Plan) -> list[str]:
@@ -150,6 +166,11 @@ def render(status: dict[str, Any]) -> list[str]:
     ]
     if rules["error"]:
         lines.append(f"         last change refused: {rules['error']}")
+    settings = status["config"]
+    if settings["error"]:
+        lines.append(f"config   the last reload was refused, the old one goes on: {settings['error']}")
+    if settings["needs_restart"]:
+        lines.append(f"config   changed, in force after a restart: {', '.join(settings['needs_restart'])}")
     lines += [f"         dead: {reason}" for reason in rules["dead"][:SHOWN]]
     if rules["dead_count"] > SHOWN:
         lines.append(f"         … and {rules['dead_count'] - SHOWN} more dead: vedette status --json")
@@ -187,11 +208,17 @@ def render(status: dict[str, Any]) -> list[str]:
         )
     if cache := status.get("cache"):
         lines.append(cache_line(cache))
+    lines += budgets.render(status.get("budgets", []))
+    lines += [f"DISK     {part}: {one['reason']}" for part, one in status.get("disk", {}).get("trouble", {}).items()]
+    if rebuilt := status.get("disk", {}).get("store_rebuilt"):
+        lines.append(f"store    made again from the raw log: {rebuilt['reason']}; kept in {rebuilt['set_aside']}")
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [
         f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
-    lines += [f"BROKEN   {reason}" for reason in status["identity_broken"]] or ["account  adds up"]
+    alarms = status["totals"].get("identity_alarms", 0)
+    past = f"; it did not {alarms} times before, see identity_broken in the log" if alarms else ""
+    lines += [f"BROKEN   {reason}" for reason in status["identity_broken"]] or [f"account  adds up{past}"]
     return lines

@@ -17,7 +17,8 @@ table      key                           content
   leaves the store as after the last transaction that ended. There is nothing to recover.
 * ``seq`` rises over the store's whole life, also when the raw log gets a new ``log_id``. ``Account.log_id`` names this
   numbering: random, made with the store; a receipt for the numbering of a deleted store is thus told apart.
-* ``made = receipted + depth`` holds in every transaction, because each is counted in the one that changes it.
+* ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so ``made = receipted + entries``
+  holds in each; ``account.py`` sees to it.
 * Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), ``files`` the ``MAX_FILES`` positions that
   changed last, the environment ``map_bytes``: beyond that a commit raises OSError and changes nothing.
 
@@ -30,6 +31,7 @@ import errno
 import fcntl
 import os
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -50,9 +52,19 @@ RING_BYTES = 64 << 20
 MAX_FILES = 100_000
 STATE_BYTES = 64 << 20
 """Of deltas of the state, from which on they are merged."""
+DAMAGED = "damaged"
+"""A file in the store's folder: why the store must not be used any more."""
+REHEARSED_BYTES = 8 << 20
+"""Of each table, written again by ``rehearse``: less than what makes LMDB write to the file before a commit."""
+LEAST_ROOM = 64 << 10
+"""Bytes free on the disk, below which a failed write is for want of space."""
 CHECKSUM = 4
 """Bytes before each value's content."""
 
+_DAMAGE = (
+    lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError, lmdb.IncompatibleError,
+    lmdb.CursorFullError, lmdb.BadTxnError, lmdb.BadValsizeError,
+)  # fmt: skip
 _META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
 _TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE)
 
@@ -68,10 +80,12 @@ class Account:
     bytes: int = 0
     ring_bytes: int = 0
     commits: int = 0
+    entries: int = 0
+    """Alerts that the outbox's table holds: counted when the account is asked for, and not kept with it."""
 
     @property
     def depth(self) -> int:
-        """Alerts without a receipt, as the table holds them (``Store.account`` checks it against the counts)."""
+        """Alerts without a receipt, by the counts: as many as ``entries``, or the account is broken."""
         return self.made - self.receipted
 
 
@@ -94,18 +108,29 @@ class StoredAlert(NamedTuple):
     receipted: bool
 
 
+class Damaged(ValueError):
+    """What is read from the store is not what was written to it."""
+
+
 class Store:
     """See the module's text. Methods raise OSError when the disk or the map is full or cannot be read, and
     ValueError, naming table and key, when a value fails its checksum."""
 
-    def __init__(self, env: lmdb.Environment, folder: Path, tables: dict[bytes, Any], owner: int | None) -> None:
+    def __init__(
+        self, env: lmdb.Environment, folder: Path, tables: dict[bytes, Any], owner: int | None, map_bytes: int
+    ) -> None:
         self._env, self._folder, self._tables, self._owner = env, folder, tables, owner
+        self._map_bytes = map_bytes
+        self._gate = threading.Lock()
+        """Held while reading, and while the environment is opened again."""
+        self._unusable = False
+        """LMDB could not write its first page, and takes no more until it is opened again."""
         self._state_bytes = 0
         """Of deltas since the state was last merged, or since the store was opened."""
 
     @classmethod
-    def open(cls, folder: Path, *, readonly: bool = False, map_bytes: int = 1 << 30) -> Store:
-        """The store in ``folder``, made when it is not there.
+    def open(cls, folder: Path, *, readonly: bool = False, map_bytes: int = 1 << 30, owner: int | None = None) -> Store:
+        """The store in ``folder``, made when it is not there. ``owner``: what ``own`` gave; the store's from here on.
 
         Raises FileNotFoundError for a readonly store that is not there, BlockingIOError when another agent has it
         open, OSError or ValueError when it cannot be used.
@@ -113,18 +138,12 @@ class Store:
         if readonly and not (folder / "data.mdb").exists():
             raise FileNotFoundError(errno.ENOENT, "no store here: has the agent run with this data_dir?", str(folder))
         with ExitStack() as undo, _translated(folder):
-            owner = None
             if not readonly:
-                owner = _own(folder)
+                owner = own(folder) if owner is None else owner
                 undo.callback(os.close, owner)
-            env = lmdb.open(
-                str(folder), map_size=map_bytes, max_dbs=len(_TABLES), readonly=readonly, create=not readonly,
-                readahead=False, metasync=True, sync=True, mode=0o600,
-            )  # fmt: skip
+            env, tables = _environment(folder, map_bytes, readonly)
             undo.callback(env.close)
-            env.reader_check()
-            tables = {name: env.open_db(name, create=not readonly) for name in _TABLES}
-            store = cls(env, folder, tables, owner)
+            store = cls(env, folder, tables, owner, map_bytes)
             if not readonly:
                 store._found()
             undo.pop_all()
@@ -139,6 +158,47 @@ class Store:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def next_seq(self) -> int:
+        """The lowest seq that no alert has."""
+        with self._read() as txn:
+            return self._account(txn).next_seq
+
+    def verify(self) -> None:
+        """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
+        damaged store may as well kill the process, or keep it for ever."""
+        with self._read() as txn:
+            for name, table in self._tables.items():
+                entries, found = txn.stat(table)["entries"], 0
+                for key, value in _entries(txn.cursor(table).iternext()):
+                    self._content(name, key, value)
+                    found += 1
+                if found != entries:
+                    raise ValueError(f"{self._folder}: {name.decode()} has {found} entries, not {entries}")
+        self.account()
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with _translated(self._folder):
+                self._env.copyfd(nowhere, compact=True)
+        finally:
+            os.close(nowhere)
+
+    def restart(
+        self,
+        cursor: Cursor | None,
+        counters: Mapping[str, Any] | None,
+        positions: Iterable[FilePosition],
+        next_seq: int,
+    ) -> None:
+        """Make a new store go on where a lost one is known to have been, all its alerts receipted."""
+        made = int((counters or {}).get("totals", {}).get("alerts_made", 0))
+        with self._write() as txn:
+            if cursor is not None:
+                self._put(txn, _META, b"cursor", msgpack.packb(tuple(cursor)))
+                self._put(txn, _META, b"counters", msgpack.packb(counters))
+            for position in positions:
+                self._put_position(txn, position, 0)
+            self._put_account(txn, replace(self._account(txn), next_seq=next_seq, made=made, receipted=made))
 
     def load(self) -> Saved:
         """What the last commit left."""
@@ -182,9 +242,7 @@ class Store:
             self._put(txn, _META, b"cursor", msgpack.packb(tuple(cursor)))
             self._put(txn, _META, b"counters", msgpack.packb(dict(counters)))
             for position in positions:
-                path = os.fsencode(position.path)
-                record = (path, position.inode, position.fingerprint, position.position, account.commits)
-                self._put(txn, _FILES, _file_key(path, position.inode), msgpack.packb(record))
+                self._put_position(txn, position, account.commits)
             self._trim_files(txn)
             if state:
                 self._append_state(txn, state)
@@ -268,14 +326,7 @@ class Store:
     def account(self) -> Account:
         """The outbox in figures, all of one moment."""
         with self._read() as txn:
-            account = self._account(txn)
-            entries = txn.stat(self._tables[_OUTBOX])["entries"]
-        if entries != account.depth:
-            raise ValueError(
-                f"{self._folder}: the outbox holds {entries} alerts, but {account.made} made"
-                f" - {account.receipted} receipted = {account.depth}"
-            )
-        return account
+            return replace(self._account(txn), entries=txn.stat(self._tables[_OUTBOX])["entries"])
 
     def tail(self, n: int) -> list[StoredAlert]:
         """The newest ``n`` alerts of outbox and ring, ascending by seq; damaged ones are left out."""
@@ -328,13 +379,37 @@ class Store:
 
     @contextmanager
     def _read(self) -> Iterator[lmdb.Transaction]:
-        with _translated(self._folder), self._env.begin() as txn:
+        with self._noticed(), _translated(self._folder), self._gate, self._env.begin() as txn:
             yield txn
 
     @contextmanager
     def _write(self) -> Iterator[lmdb.Transaction]:
-        with _translated(self._folder), self._env.begin(write=True) as txn:
-            yield txn
+        if self._unusable:
+            self._open_again()
+        try:
+            with self._noticed(), _translated(self._folder), self._env.begin(write=True) as txn:
+                yield txn
+        except OSError as error:
+            self._unusable = isinstance(error.__cause__, lmdb.PanicError)
+            raise
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        """Leave word of damage that is found at work: the check at the next start may not see it."""
+        try:
+            yield
+        except Damaged as error:
+            if self._owner is not None:
+                with suppress(OSError):
+                    (self._folder / DAMAGED).write_text(str(error), "utf-8")
+            raise
+
+    def _open_again(self) -> None:
+        """After a write of LMDB's own that failed: what it has in memory may not be what is on disk."""
+        with _translated(self._folder), self._gate:
+            self._env.close()
+            self._env, self._tables = _environment(self._folder, self._map_bytes, False)
+        self._unusable = False
 
     def _get(self, txn: lmdb.Transaction, table: bytes, key: bytes) -> bytes | None:
         value = txn.get(key, db=self._tables[table])
@@ -342,7 +417,7 @@ class Store:
 
     def _content(self, table: bytes, key: bytes, value: bytes) -> bytes:
         if int.from_bytes(value[:CHECKSUM], "big") != crc32(value[CHECKSUM:], crc32(key)):
-            raise ValueError(f"{self._folder}: {table.decode()} {key!r} fails its checksum: the store is damaged")
+            raise Damaged(f"{self._folder}: {table.decode()} {key!r} fails its checksum: the store is damaged")
         return value[CHECKSUM:]
 
     def _put(self, txn: lmdb.Transaction, table: bytes, key: bytes, content: bytes) -> None:
@@ -355,7 +430,7 @@ class Store:
         return Account(**msgpack.unpackb(data))
 
     def _put_account(self, txn: lmdb.Transaction, account: Account) -> None:
-        figures = {name: getattr(account, name) for name in Account.__slots__}
+        figures = {name: getattr(account, name) for name in Account.__slots__ if name != "entries"}
         self._put(txn, _META, b"outbox", msgpack.packb(figures))
 
     def _stored(self, table: bytes, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[StoredAlert]:
@@ -368,6 +443,11 @@ class Store:
         for key, value in _entries(txn.cursor(self._tables[_FILES]).iternext()):
             path, inode, fingerprint, position, commit = msgpack.unpackb(self._content(_FILES, key, value))
             yield commit, key, FilePosition(os.fsdecode(path), inode, fingerprint, position)
+
+    def _put_position(self, txn: lmdb.Transaction, position: FilePosition, commit: int) -> None:
+        path = os.fsencode(position.path)
+        record = (path, position.inode, position.fingerprint, position.position, commit)
+        self._put(txn, _FILES, _file_key(path, position.inode), msgpack.packb(record))
 
     def _trim_files(self, txn: lmdb.Transaction) -> None:
         excess = txn.stat(self._tables[_FILES])["entries"] - MAX_FILES
@@ -402,8 +482,50 @@ def _file_key(path: bytes, inode: int) -> bytes:
     return blake2b(path + b"\0%d" % inode, digest_size=16).digest()
 
 
-def _own(folder: Path) -> int:
-    """The descriptor that holds the lock of the one writer; the kernel drops it with the process."""
+def _environment(folder: Path, map_bytes: int, readonly: bool) -> tuple[lmdb.Environment, dict[bytes, Any]]:
+    """LMDB's environment and its tables, made when they are not there."""
+    env = lmdb.open(
+        str(folder), map_size=map_bytes, max_dbs=len(_TABLES), readonly=readonly, create=not readonly,
+        readahead=False, metasync=True, sync=True, mode=0o600,
+    )  # fmt: skip
+    try:
+        env.reader_check()
+        return env, {name: env.open_db(name, create=not readonly) for name in _TABLES}
+    except BaseException:
+        env.close()
+        raise
+
+
+def rehearse(folder: Path) -> None:
+    """A write transaction that takes pages and is then given up, so that nothing of the store changes: whether the list
+    of free pages can be used. Raises OSError or ValueError; a damaged store may as well kill the process."""
+    size = (folder / "data.mdb").stat().st_size
+    with _translated(folder):
+        env = lmdb.open(str(folder), map_size=size + (64 << 20), max_dbs=len(_TABLES), create=False, mode=0o600)
+        try:
+            with env.begin(write=True) as txn:
+                for name in _TABLES:
+                    table, size = env.open_db(name, txn, create=False), 0
+                    cursor = txn.cursor(table)
+                    for step in (cursor.last, cursor.first):
+                        found = step()
+                        while found and size < REHEARSED_BYTES:
+                            size += len(cursor.value())
+                            txn.put(cursor.key(), cursor.value(), db=table)
+                            found = cursor.next()
+                    for number in range(64):
+                        txn.put(b"\xffrehearsal%d" % number, bytes(8000), db=table)
+                    if cursor.first():
+                        cursor.delete()
+                txn.abort()
+        finally:
+            env.close()
+
+
+def own(folder: Path) -> int:
+    """The descriptor that holds the lock of the one writer, whose the folder is; the kernel drops it with the process.
+
+    Raises BlockingIOError when another process holds it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(folder / "owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -423,9 +545,16 @@ def _translated(folder: Path) -> Iterator[None]:
         yield
     except lmdb.MapFullError as error:
         raise OSError(
-            errno.ENOSPC, "the store has reached its size limit: is the uplink receipting alerts?", str(folder)
+            errno.EDQUOT, "the store has reached its size limit: is the uplink receipting alerts?", str(folder)
         ) from error
-    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.VersionMismatchError) as error:
-        raise ValueError(f"{folder}: the store is damaged or not one: {error}; move it away to start anew") from error
+    except _DAMAGE as error:
+        raise Damaged(f"{folder}: the store is damaged or not one: {error}; move it away to start anew") from error
     except lmdb.Error as error:
-        raise OSError(errno.EIO, f"the store cannot be used: {error}", str(folder)) from error
+        number = errno.EIO
+        with suppress(OSError):
+            room = os.statvfs(folder)
+            if room.f_bavail * room.f_frsize < LEAST_ROOM:  # LMDB calls a full disk an input/output error
+                number = errno.ENOSPC
+            elif room.f_flag & os.ST_RDONLY:
+                number = errno.EROFS
+        raise OSError(number, f"the store cannot be used: {error}", str(folder)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vedette.compiler import build, explain, reach, sigma
+from vedette.compiler.build import cost_of
 from vedette.compiler.ruleset import RuleSet
 from vedette.engine.match import Engine
 from vedette.event import LogSource
@@ -42,7 +43,18 @@ def test_what_a_rule_is_made_of() -> None:
     text = "\n".join(explain.rule(engine, 0))
     assert "predicate 0: message begins with 'failed' [group 0 bit 0]" in text
     assert "predicate 3: src_ip is in 127.0.0.0/8 [group 2 bit 0]" in text
-    assert "'failed'" in text.splitlines()[-1]
+    assert "one of which is in every event it matches: 'failed" in text
+    assert "and one of these, as those are common: 'admin', 'root'" in text
+
+
+def test_what_could_be_searched_for() -> None:
+    """Every clause with its share, guessed or of a sample; those that are searched for are marked."""
+    engine, rules = engine_of(RULE)
+    guessed = list(explain.choice(engine.plan, 0))
+    assert [line.split(",")[0].strip() for line in guessed] == ["searched", "searched"]
+    assert all("guessed in 30.00% of events" in line or "60.00%" in line for line in guessed)
+    shares = list(explain.choice(engine.plan, 0, cost_of(rules, b"Failed for root\nx\nfailed\nadmin failed\n")))
+    assert any("in 75.00% of the sample: 'failed" in line for line in shares)
 
 
 def test_why_it_fires() -> None:

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
-from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Leaf, Not, Op, Or, Predicate
+from vedette.compiler.ir import ANY, FIELD_OPS, KEYWORDS, STAR, And, Leaf, Not, Op, Or, Predicate
 from vedette.compiler.literals import (
+    BARE_NUMBER,
     GUARDS,
     MAX_LITERALS,
     NUMBER_GUARDS,
     candidates,
+    choose,
     guess,
     is_numeric,
     pieces,
@@ -54,7 +56,9 @@ def test_string_predicates(op: Op) -> None:
     assert of(op, "a long<er>st") == {b"a long"}
     assert of(op, "Mimikatz", cased=True) == {b"mimikatz"}
     assert of(op, "") is None
-    assert of(op, "\u65e5\u672c") is None
+    assert of(op, "\u65e5\u672c\ufffd") == {"\u65e5\u672c".encode()}
+    assert of(op, "\u00e9t\u00e9") == {"\u00e9".encode(), "\u00c9".encode()}
+    assert of(op, "\u017f\ufffd\u212a") is None
     assert of(op, "mimikatz", field=KEYWORDS) == {b"mimikatz"}
 
 
@@ -69,8 +73,46 @@ def test_synthetic_fields_have_none(field: str) -> None:
     "op", [Op.NULL, Op.EXISTS, Op.LT, Op.LTE, Op.GT, Op.GTE, Op.CIDR, Op.FIELD_EXACT, Op.FIELD_CONTAINS, Op.TIME_PART]
 )
 def test_operators_without_literals(op: Op) -> None:
-    """What is not a search of a text proves nothing about the bytes."""
-    assert of(op, "10.0.0.0/8") is None
+    """What is not a search of a text proves nothing about the bytes but that the field is there."""
+    assert of(op, "10.0.0.0/8" if op not in FIELD_OPS else "g") is None
+    assert of(op, "10.0.0.0/8" if op not in FIELD_OPS else "g", field="user") is None
+    assert of(op, "10.0.0.0/8", field="CustomName") == (None if op is Op.NULL else {b"customname"})
+
+
+def test_names_of_fields() -> None:
+    """A field that is given under its own name needs that, or one of its other names; of a path the last part."""
+    assert of(Op.EXISTS, None, field="Image") == {b"image", b"executable", b"newprocessname"}
+    assert of(Op.EXACT, "", field="outer.CustomName") == {b"customname"}
+    assert of(Op.EXACT, "mimikatz", field="CustomName") == {b"mimikatz"}  # a name is common
+    assert of(Op.FIELD_EXACT, "OtherName", field="user") == {b"othername"}
+    for made in ("src_ip", "pam_service", "cs-uri-query", "process.name", "EventID", "deviceCustomString1", "value"):
+        assert of(Op.EXISTS, None, field=made) is None
+
+
+def test_what_a_negation_needs() -> None:
+    """NOT null: the field's name, also through the laws of De Morgan; nothing else."""
+    predicates = [
+        Predicate("CustomName", Op.NULL),
+        Predicate("OtherName", Op.NULL),
+        Predicate("f", Op.CONTAINS, "word"),
+    ]
+    one, other, word = map(Leaf, range(3))
+    assert required(Not(one), predicates) == {b"customname"}
+    assert required(Not(And((one, other))), predicates) == {b"customname", b"othername"}
+    assert required(Not(And((one, word))), predicates) is None
+    assert required(Not(Or((other, word))), predicates) == {b"othername"}
+    assert required(Not(Not(word)), predicates) == {b"word"}
+
+
+def test_a_hot_rule_has_two_clauses() -> None:
+    """A second clause is taken when it spares more than its hits cost, and only for a rule whose first is hot."""
+    predicates = [Predicate("f", Op.CONTAINS, text) for text in ("powershell", "service", "mimikatz")]
+    hot, warm, rare = map(Leaf, range(3))
+    shares = {b"powershell": 0.4, b"service": 0.5, b"mimikatz": 0.0001}
+    assert choose(And((hot, warm)), predicates, shares.__getitem__) == ({b"powershell"}, {b"service"})
+    assert choose(And((hot, rare)), predicates, shares.__getitem__) == ({b"mimikatz"}, None)
+    assert choose(hot, predicates, shares.__getitem__) == ({b"powershell"}, None)
+    assert choose(Not(hot), predicates, shares.__getitem__) == (None, None)
 
 
 def test_globs_and_numbers() -> None:
@@ -112,8 +154,15 @@ def test_globs_and_numbers() -> None:
         (r"[[:alpha:]]foobar", None),
         (r"[a[:digit:]]foobar", None),
         (r"\Qfoo.bar\E", None),
-        ("(?i)foobar", None),
+        ("(?i)foobar", {b"foobar"}),
+        ("x(?i)foobar", None),
+        ("(?x)foo bar", None),
+        ("(?i:foobar)x", {b"foobar"}),
         ("(?=foobar)x", None),
+        ("food(?!bar)baz", {b"food"}),
+        ("fo[Oo]bar", {b"foobar"}),
+        ("fo[^o]bar", {b"bar"}),
+        ("^`", {b"`"}),
         ("(?P<name>foobar)", None),
         ("[a&&b]foobar", {b"foobar"}),
         (r"\dfoo\w\sbars", {b"bars"}),
@@ -236,11 +285,14 @@ def test_guards_leave_ordinary_events_alone(raw: bytes) -> None:
     [b"1e5", b"1E+5", b"4.72e3", b"12345678.1234567896", b"123456789012345.678", b"9007199254740993", b"0.00001"],
 )
 def test_number_guards(raw: bytes) -> None:
-    """Numbers that Python does not print as they are written."""
-    assert any(re.search(guard, raw, re.IGNORECASE) for guard in NUMBER_GUARDS)
+    """Numbers that Python does not print as they are written, in JSON or as a whole event."""
+    assert any(re.search(guard, b'{"a":' + raw + b"}", re.IGNORECASE) for guard in NUMBER_GUARDS)
+    assert BARE_NUMBER.match(raw) or any(re.search(guard, raw, re.IGNORECASE) for guard in NUMBER_GUARDS)
 
 
-@pytest.mark.parametrize("raw", [b"4720", b"10.20.30.40:8080", b"1732156800.123", b"0.001", b"2025-01-01T10:00:00"])
+@pytest.mark.parametrize(
+    "raw", [b"4720", b"10.20.30.40:8080", b"1732156800.123", b"0.001", b"2025-01-01T10:00:00", b"a1e5", b"c3d4e5f6"]
+)
 def test_number_guards_leave_ordinary_numbers_alone(raw: bytes) -> None:
     """Addresses, times and plain numbers make nothing a candidate."""
     assert not any(re.search(guard, raw, re.IGNORECASE) for guard in NUMBER_GUARDS)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,17 +66,27 @@ def vedette(*arguments: object, stdin: bytes = b"", code: int | None = 0) -> sub
 class Process:
     """A ``vedette`` process that logs JSON lines into ``log``."""
 
+    program: Sequence[str] = VEDETTE
+    """What is started; a test may put a program of its own that ends in ``vedette.cli.main()``."""
+
     def __init__(self, log: Path, *arguments: object) -> None:
         self.log = log
-        self._arguments = [*VEDETTE, *map(str, arguments)]
+        self.environment: dict[str, str] = {}
+        """Beside the test's own."""
+        self._arguments = [*map(str, arguments)]
         self._from = 0
+        self.stderr: int | None = None
+        """A descriptor in place of the log."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it, without waiting for anything."""
         self._from = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            command, environment = [*self.program, *self._arguments], {**os.environ, **self.environment}
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=self.stderr or log, env=environment
+            )
 
     def text(self, *, all: bool = False) -> str:
         """What it has logged since its last start, or in all its lives."""
@@ -135,13 +145,13 @@ class Agent(Process):
         self.landing = self.data / "alerts-landing"
         self.port = port or free_port()
         self.config = folder / "vedette.toml"
-        self._rules = rules
+        self.rules = rules
         self.configure(settings)
         super().__init__(folder / "agent.log", "run", "-c", self.config)
 
     def configure(self, settings: str) -> None:
         """Write the configuration anew; in force at the next start."""
-        rules = f'[rules]\npaths = ["{self._rules}"]\npoll = "200ms"\n' if self._rules else ""
+        rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "200ms"\n' if self.rules else ""
         self.config.write_text(
             f'[agent]\nid = "edge-1"\nsite = "s1"\nfleet = "f1"\ndata_dir = "{self.data}"\n'
             f'{rules}{settings}\n[log]\nformat = "json"\n'
@@ -246,15 +256,15 @@ def scan(file: Path, codec: str = "syslog", product: str = "linux", rules: Path 
 
 
 def assert_as_scanned(agent: Agent, *, name: str = "in", landing: Path | None = None, codec: str = "syslog") -> int:
-    """The alerts in the landing are those of ``scan`` over what the raw log holds: none missing, none doubled.
+    """The input's alerts in the landing are those of ``scan`` over what the raw log holds: none missing, none doubled.
 
     Returns how many there are.
     """
     stored = agent.stored(name)
     file = agent.folder / "stored.log"
     file.write_bytes(b"".join(event.raw + b"\n" for event in stored))
-    alerts = by_line(agent.alerts(landing), stored)
-    expected = scan(file, codec)
+    alerts = by_line((alert for alert in agent.alerts(landing) if alert["source"] == name), stored)
+    expected = scan(file, codec, rules=agent.rules or RULES)
     assert alerts == expected, f"missing {expected - alerts}, too many {alerts - expected}"
     return alerts.total()
 

@@ -35,9 +35,12 @@ FRAGMENTS = st.lists(
     min_size=1,
     max_size=4,
 )
+OWN = ("OwnName", "outer.inner_task", "task/list", "outer", "x")
+"""Names that no decoder knows."""
 FIELDS = (
     *("a", "b", "user", "message", "n.x", "s@1.p", "topic", "hostname", "program", "src_ip", "cs-uri-query"),
     *("value", "peer", "severity", "command", "type", "a1", "name", "proctitle", "SYSCALL", "CommandLine", "Image"),
+    *("OwnName", "outer.inner_task", "task/list", "x.OwnName"),
     *("process.command_line", "source.ip", "msg", "cs-user-agent", "cs-uri-stem", "mnemonic", "deviceVendor", "Data"),
     *("repeated", "host", "event.code", "cisco_tag", "host.name"),
 )
@@ -207,13 +210,17 @@ def json_value(fragments: list[str], depth: int = 0) -> st.SearchStrategy[str]:
         scalar,
         st.lists(inner, max_size=3).map(lambda items: "[" + ", ".join(items) + "]"),
         inner.map(lambda value: '{"x":' + value + "}"),
+        inner.map(lambda value: '{"inner_task" : ' + value + ', "OwnName":1}'),
     )
 
 
 @st.composite
 def json_object(draw: st.DrawFn, fragments: list[str]) -> str:
-    names = draw(st.lists(st.sampled_from(["a", "b", "user", "message", "n", "n.x", "hostname", "a"]), max_size=4))
-    return "{" + ",".join([f'"{name}": {draw(json_value(fragments))}' for name in names]) + "}"
+    names = draw(
+        st.lists(st.sampled_from(["a", "b", "user", "message", "n", "n.x", "hostname", "a", *OWN]), max_size=4)
+    )
+    keys = [draw(json_string(name)) if draw(st.integers(0, 3)) == 0 else f'"{name}"' for name in names]
+    return "{" + ",".join([f"{key}: {draw(json_value(fragments))}" for key in keys]) + "}"
 
 
 def _sd(text: str) -> str:
@@ -313,9 +320,9 @@ CISCO = (
 def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
     """An event in any of the shapes that decoders know; sometimes with bytes that are no UTF-8 in it."""
     text = draw(event_text(fragments))
-    kind = draw(st.integers(0, 16))
+    kind = draw(st.integers(0, 17))
     codec, origin, line = "auto", draw(st.sampled_from(["", "10.1.2.3", "web1"])), text
-    if kind > 11:
+    if 11 < kind < 17:
         codec, line = draw(made(fragments))
     elif kind == 11:
         text = draw(st.one_of(st.just(text), json_object(fragments)))
@@ -342,11 +349,14 @@ def event(draw: st.DrawFn, fragments: list[str]) -> Drawn:
         line = f'10.1.2.3 - a [10/Oct/2025:13:55:36 +0200] "GET /x?{text} HTTP/1.1" 200 15 "-" '
         line += f'"{draw(event_text(fragments))}"'
     elif kind == 8:
-        line = f'<38>Nov 20 10:00:00 web1 app: a={text} b="{draw(event_text(fragments))}" user={text}'
+        line = f'<38>Nov 20 10:00:00 web1 app: a={text} b="{draw(event_text(fragments))}" user={text} OwnName={text}'
     elif kind == 9:
         line = f"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {text} from 203.0.113.9 port 22 ssh2"
-    else:
+    elif kind == 10:
         codec = draw(st.sampled_from(["text", "auto", "syslog"]))
+    else:
+        codec = draw(st.sampled_from(["auto", "mosquitto", "fail2ban", "named"]))
+        line = f"1763672400: New connection from 10.1.2.3:5 on port {text}"
     raw = line.encode() or b"\n"  # no event is empty
     if draw(st.integers(0, 7)) == 0:
         at = draw(st.integers(0, len(raw)))

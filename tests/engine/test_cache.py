@@ -17,7 +17,7 @@ from vedette.compiler import plan as plans
 from vedette.compiler.ir import And, Leaf, Not, Op, Predicate
 from vedette.compiler.plan import Plan
 from vedette.engine import cache as caches
-from vedette.engine import evaluate
+from vedette.engine import evaluate, group
 from vedette.engine.cache import KEY, SET, SLOT, WAYS, Cache, Part, Store
 from vedette.engine.match import Context, Engine
 from vedette.event import Chunk
@@ -213,10 +213,9 @@ def test_the_same_matches_with_and_without(data: st.DataObject) -> None:
     filtered = data.draw(st.booleans())
     expected = found(Engine(plan, route=False, prefilter=filtered, cache=Cache(0)), batch)
     cache = Cache(data.draw(st.sampled_from([1, 2000, 20_000, 1 << 20])), data.draw(st.sampled_from([0, 0.5, 1])))
-    everything = {"DEAR_TIMES": data.draw(st.sampled_from([0, 2])), "DEAR_HITS": -1, "WARM": -1}
-    everything["SCAN_FROM"] = data.draw(st.sampled_from([1, 8]))
-    everything["FEW"] = data.draw(st.sampled_from([0, 2, 12]))
-    with mock.patch.multiple(evaluate, **everything):
+    dear = {"DEAR_TIMES": data.draw(st.sampled_from([0, 2])), "FEW": data.draw(st.sampled_from([0, 2, 12]))}
+    groups = {"DEAR_HITS": -1, "WARM": -1, "SCAN_FROM": data.draw(st.sampled_from([1, 8]))}
+    with mock.patch.multiple(evaluate, **dear), mock.patch.multiple(group, **groups):
         engine = Engine(plan, route=False, prefilter=filtered, cache=cache)
         for _ in range(3):
             assert found(engine, batch) == expected
@@ -233,7 +232,7 @@ def test_keys_that_collide_are_found_out(data: st.DataObject) -> None:
     batch = chunks(data.draw(repeated(fragments)), False)
     expected = found(Engine(plan, route=False, cache=Cache(0)), batch)
     cache = Cache(1 << 20, 1.0, seed=lambda data: Weak(data, 0))
-    with mock.patch.multiple(evaluate, DEAR_TIMES=0, DEAR_HITS=-1, WARM=-1, FEW=0):
+    with mock.patch.multiple(evaluate, DEAR_TIMES=0, FEW=0), mock.patch.multiple(group, DEAR_HITS=-1, WARM=-1):
         engine = Engine(plan, route=False, cache=cache)
         assert found(engine, batch) == expected
         assert found(engine, batch) == expected

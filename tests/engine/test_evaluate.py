@@ -12,8 +12,9 @@ from tests import reference
 from tests.engine.test_property import rule
 from vedette.compiler.ir import ANY, KEYWORDS, MAX_DEPTH, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
 from vedette.compiler.plan import Plan
-from vedette.engine import evaluate
-from vedette.engine.evaluate import SCAN_FROM, Evaluator, addresses, as_number, in_network
+from vedette.engine import evaluate, group
+from vedette.engine.evaluate import Evaluator
+from vedette.engine.group import SCAN_FROM, addresses, as_number, in_network
 from vedette.engine.match import Engine
 from vedette.engine.patterns import fallback, search
 from vedette.engine.scan import refused
@@ -30,7 +31,7 @@ def true(predicates: list[Predicate], event: Record, *exprs: Expr) -> list[int]:
     plan = plan_of(predicates, *exprs)
     expected = reference.matches(plan, event)
     for scan_from in (1, SCAN_FROM, 1000):
-        with mock.patch.object(evaluate, "SCAN_FROM", scan_from):
+        with mock.patch.object(group, "SCAN_FROM", scan_from):
             assert Engine(plan, route=False).true(event) == expected
     return expected
 

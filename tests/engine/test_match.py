@@ -88,6 +88,32 @@ def test_a_rule_that_no_input_can_feed() -> None:
     assert engine.reaches(web, "access", LogSource())
 
 
+def test_rules_without_literals_are_told_by_their_source() -> None:
+    """Where the source stands in the event, other events are no candidates; where the input gives it, all are."""
+    plan = from_text(
+        "title: t\nlogsource: {product: linux, service: sudo}\ndetection: {s: {nothing: null}, condition: s}"
+    )
+    for logsource, candidates in ((LogSource(), 1), (LogSource("linux"), 1), (LogSource(service="sudo"), 3)):
+        engine = Engine(plan)
+        chunk, context = lines(SSH, SUDO, WEB), Context(None, logsource)
+        found = [(m.start, m.rule) for m in engine.judge(chunk, context)]
+        assert found == [(m.start, m.rule) for m in Engine(plan, prefilter=False).judge(chunk, context)]
+        assert engine.tally.candidates == candidates
+    assert len(list(Engine(plan, route=False).judge(lines(SSH, SUDO, WEB)))) == 3
+
+
+def test_an_input_that_few_rules_can_meet_has_a_scan_of_its_own() -> None:
+    """The same matches, with and without; an input that many can meet has none."""
+    engine = Engine(PLAN)
+    engine.prepare([("access", LogSource()), ("auto", LogSource()), ("text", LogSource())])
+    for codec in ("access", "auto", "text"):
+        chunk = lines(SSH, SUDO, WEB, codec=codec)
+        found = [(m.start, m.rule) for m in engine.judge(chunk)]
+        assert found == [(m.start, m.rule) for m in Engine(PLAN).judge(chunk)]
+    scans = [engine._at_input(codec, LogSource())[2] for codec in ("access", "auto", "text")]
+    assert [scan is engine.prefilter for scan in scans] == [False, True, False]
+
+
 def test_origins_reach_the_record() -> None:
     """Each event has its own topic, also where chunks hold several and events are newlines only."""
     ends, data = array("I"), b""

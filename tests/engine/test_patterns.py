@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.engine.test_evaluate import plan_of
 from tests.engine.test_property import cases
 from vedette.compiler.ir import ANY, STAR, Op, Predicate
-from vedette.engine.evaluate import SCAN_FROM
+from vedette.engine.group import SCAN_FROM
 from vedette.engine.match import Engine
 from vedette.engine.patterns import End, counts, fallback, search
 from vedette.inputs.decode import from_mapping

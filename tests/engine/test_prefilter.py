@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.test_property import rule
-from vedette.compiler.ir import Leaf, Not, Op, Predicate
+from vedette.compiler.ir import And, Leaf, Not, Op, Predicate
 from vedette.compiler.plan import Plan, build
 from vedette.engine import prefilter
 from vedette.engine.match import Engine
@@ -136,6 +136,71 @@ def test_events_are_named_exactly(events: list[bytes]) -> None:
         assert wanted <= {i for hit in hits if hit.start == start for i in hit.rules}
 
 
+def conjunction() -> Plan:
+    """A rule that needs two literals, one that needs one, both in ``message``."""
+    predicates = [Predicate("message", Op.CONTAINS, text) for text in ("alpha", "beta", "gamma")]
+    shares = {b"alpha": 0.4, b"beta": 0.5, b"gamma": 0.5}
+    plan = build([rule(0, And((Leaf(0), Leaf(1)))), rule(1, Leaf(2))], predicates, cost=shares.__getitem__)
+    assert (plan.literals[0], plan.further) == ({b"alpha"}, ({b"beta"}, None))
+    return plan
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_hot_rule_needs_two_literals(dense: bool) -> None:
+    """Both in one event, in any order; hits in two events, or in a straddled one, are not together."""
+    filtered = Prefilter(conjunction())
+    for chunk in (lines, datagrams):
+        events = chunk(b"alpha", b"beta", b"xbeta alpha", b"gamma", b"alpha gamma", rb'{"a":"\u0061lpha beta"}')
+        filtered._dense[events.codec] = dense
+        assert named(list(filtered.hits(events)), events) == [
+            (b"xbeta alpha", [0]),
+            (b"gamma", [1]),
+            (b"alpha gamma", [1]),
+            (rb'{"a":"\u0061lpha beta"}', [0]),
+        ]
+
+
+def test_records_that_may_be_joined_need_one() -> None:
+    """The second literal may be in another record of the same audit event."""
+    records = b"type=EXECVE msg=audit(1.5:7): a0=alpha", b"type=PATH msg=audit(1.5:7): name=beta"
+    chunk = Chunk("in", "auditd", 0, b"\n".join((*records, b"")))
+    assert named(list(Prefilter(conjunction()).hits(chunk)), chunk) == [(records[0], [0])]
+    assert len(list(Engine(conjunction(), route=False).judge(chunk))) == 1
+
+
+def test_only_rules_within_are_named() -> None:
+    """Hits of rules that an input's events cannot meet name no event."""
+    filtered = Prefilter(plan_of("alpha", "beta"))
+    chunk = lines(b"alpha", b"beta", b"alpha beta")
+    assert named(list(filtered.hits(chunk, 0b10)), chunk) == [(b"beta", [1]), (b"alpha beta", [1])]
+    assert list(filtered.hits(chunk, 0)) == []
+    assert named(list(Prefilter(plan_of("alpha", "beta"), rules=frozenset({1})).hits(chunk)), chunk) == [
+        (b"beta", [1]),
+        (b"alpha beta", [1]),
+    ]
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_a_number_that_is_a_whole_event(dense: bool) -> None:
+    """It has nothing before it: not the line before it, nor a datagram that ends in a letter."""
+    filtered = Prefilter(build([rule(0, Leaf(0))], [Predicate("value", Op.NUMBER, 100000)]))
+    filtered._dense["text"] = dense
+    for chunk in (lines(b"1e5", b"x", b"1e5"), datagrams(b"1e5", b"x", b"1e5"), datagrams(b"x", b" 1e5")):
+        assert len(list(filtered.hits(chunk))) == len(chunk) - 1
+    assert list(filtered.hits(lines(b"a1e5", b"c0ffee1e5"))) == []
+
+
+def test_dense_chunks_are_scanned_event_by_event() -> None:
+    """After a chunk of many hits, until they are few; what is named is the same."""
+    filtered = Prefilter(plan_of("alpha", "beta"))
+    many, few = lines(b"alpha" * 20, b"x", b"beta alpha"), lines(*[b"x"] * 20, b"beta")
+    expected = [(b"alpha" * 20, [0]), (b"beta alpha", [0, 1])]
+    for chunk, dense in ((many, True), (many, False), (few, False), (few, False), (many, True)):
+        hits = named(list(filtered.hits(chunk)), chunk)
+        assert hits == (expected if chunk is many else [(b"beta", [1])])
+        assert filtered._dense["text"] is dense
+
+
 def test_databases_are_used() -> None:
     """A dumped scan loads and names the same; a damaged one is a ValueError."""
     plan = plan_of("alpha", "beta")
@@ -163,3 +228,12 @@ def test_a_negated_literal_is_not_required() -> None:
     predicates = [Predicate("message", Op.CONTAINS, "alpha")]
     plan = build([rule(0, Not(Leaf(0)))], predicates)
     assert [m.start for m in Engine(plan, route=False).judge(lines(b"alpha", b"x"))] == [6]
+
+
+def test_databases_of_other_patterns_are_left_aside() -> None:
+    """What another version's decoders made of the same plan is compiled anew."""
+    plan, chunk = plan_of("alpha", "beta"), lines(b"alpha", b"beta")
+    other = Prefilter(plan_of("beta", "gamma", "alpha")).databases()
+    again = Prefilter(plan, other)
+    assert named(list(again.hits(chunk)), chunk) == [(b"alpha", [0]), (b"beta", [1])]
+    assert again.databases() == Prefilter(plan).databases()

@@ -1,7 +1,7 @@
 """The fast paths against the naive one: prefilter on, prefilter off and ``tests/reference.py`` give the same matches.
 
-``VEDETTE_DEEP=1`` draws 20,000 examples for each of the six claims (each of several rules and events) instead of some
-hundred: most of an hour.
+``VEDETTE_DEEP=1`` draws 20,000 examples for each of the eight claims (each of several rules and events) instead of some
+hundred, 160,000 in all: some three hours of CPU time. ``VEDETTE_DEEP=N`` draws N of each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from unittest import mock
@@ -26,20 +27,23 @@ from vedette.compiler import plan as plans
 from vedette.compiler import sigma
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule, fold, leaves, text
 from vedette.compiler.plan import Plan
-from vedette.engine import evaluate
-from vedette.engine.match import Engine
+from vedette.engine import group, prefilter
+from vedette.engine.match import Context, Engine
 from vedette.engine.patterns import End, fallback, search
 from vedette.engine.scan import refused
 from vedette.event import Chunk, LogSource
-from vedette.inputs.decode import record
+from vedette.inputs.decode import CODECS, possible_source, record
+from vedette.inputs.formats.base import union
 
-DEEP = os.environ.get("VEDETTE_DEEP") == "1"
+_ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
+DEEP = 20_000 if _ASKED == 1 else _ASKED
+"""Examples of each claim; 0: as many as each has by default."""
 
 
 def cases(default: int) -> settings:
     """The profile of a property test: ``default`` examples, or those of a deep run."""
     return settings(
-        max_examples=20_000 if DEEP else default,
+        max_examples=DEEP or default,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
     )
@@ -65,12 +69,14 @@ def chunks(events: Iterable[drawn.Drawn], ends_wanted: bool) -> list[tuple[Chunk
     return made
 
 
-def found(engine: Engine, batch: Iterable[tuple[Chunk, list[int]]]) -> set[tuple[int, int]]:
+def found(
+    engine: Engine, batch: Iterable[tuple[Chunk, list[int]]], context: Context = Context()
+) -> set[tuple[int, int]]:
     """(event, rule) of every match; each match once, those of one event together and in order."""
     result: list[tuple[int, int]] = []
     for chunk, numbers in batch:
         spans, matches = list(chunk.spans()), []
-        for m in engine.judge(chunk):
+        for m in engine.judge(chunk, context):
             number = chunk.index(m.start)
             assert spans[number] == (m.start, m.end)
             matches.append((number, m.rule))
@@ -94,6 +100,9 @@ def agree(plan: Plan, events: list[drawn.Drawn], *, ends: bool = False, reloaded
     on, off = Engine(plan, route=False), Engine(plan, route=False, prefilter=False)
     assert found(off, batch) == expected
     assert found(on, batch) == expected
+    with mock.patch.object(prefilter, "DENSE", -1):  # every chunk but the first of a codec: event by event
+        assert found(on, batch) == expected
+        assert found(on, batch) == expected
     assert not on.tally.undecided
     if reloaded:
         again = Plan.from_bytes(plan.to_bytes())
@@ -117,7 +126,7 @@ def test_prefilter_on_off_and_reference_agree_on_random_plans(data: st.DataObjec
     salt = data.draw(st.integers(0, 3)).to_bytes(1, "big")
     plan = plans.build(rules, predicates, cost=lambda literal: zlib.crc32(salt + literal) / 2**32)
     events = data.draw(st.lists(drawn.event(fragments), min_size=1, max_size=6))
-    with mock.patch.object(evaluate, "SCAN_FROM", data.draw(st.sampled_from([1, 8, 1000]))):
+    with mock.patch.object(group, "SCAN_FROM", data.draw(st.sampled_from([1, 8, 1000]))):
         matches = agree(plan, events, ends=data.draw(st.booleans()), reloaded=data.draw(st.booleans()))
     note(f"{len(matches)} matches")
 
@@ -142,7 +151,9 @@ def cut_from(draw: st.DrawFn, event: drawn.Drawn) -> Predicate | None:
     start = draw(st.integers(0, len(own)))
     stop = draw(st.integers(start, len(own)))
     part = own[start:stop]
-    match draw(st.integers(0, 6)):
+    match draw(st.integers(0, 7)):
+        case 7 if name != KEYWORDS:
+            return Predicate(name, Op.EXISTS)
         case 0 if name != KEYWORDS:
             return Predicate(name, Op.EXACT, own, cased)
         case 1 if name != KEYWORDS:
@@ -353,7 +364,40 @@ def test_sigma_rules_mean_the_same_on_every_path(data: st.DataObject) -> None:
     agree(plan, events, ends=data.draw(st.booleans()), reloaded=data.draw(st.booleans()))
 
 
-@settings(max_examples=20_000 if DEEP else 300, deadline=None)
+PARTS = [sorted(part) for part in union(*(possible_source(codec, LogSource()) for codec in CODECS))]
+LOG_SOURCES = st.builds(LogSource, *(st.sampled_from(["", "", "other", *values]) for values in PARTS))
+
+
+@cases(100)
+@given(data=st.data())
+def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
+    """Rules of any log source over any input's events: the same matches with the prefilter on and off."""
+    fragments = data.draw(drawn.FRAGMENTS)
+    predicates = data.draw(st.lists(drawn.predicate(fragments), min_size=1, max_size=4, unique=True))
+    predicates.append(Predicate("nothing", Op.NULL))
+    events = data.draw(st.lists(drawn.event(fragments), min_size=1, max_size=5))
+    events = [event._replace(raw=event.raw.replace(drawn.SERIAL, b"%d" % i)) for i, event in enumerate(events)]
+    own = data.draw(st.one_of(st.just(LogSource()), LOG_SOURCES))
+    sources = [record(event.raw, event.codec, origin=event.origin, logsource=own).source for event in events]
+    rules = []
+    for i, expr in enumerate(data.draw(st.lists(drawn.exprs(len(predicates)), min_size=1, max_size=6))):
+        source = data.draw(st.sampled_from(sources))  # often a rule fits an event
+        near = LogSource(*(data.draw(st.sampled_from(["", *sorted(part)])) for part in source))
+        rules.append(replace(rule(i, expr), logsource=near if data.draw(st.booleans()) else data.draw(LOG_SOURCES)))
+    plan = plans.build(rules, predicates)
+    batch, context = chunks(events, data.draw(st.booleans())), Context(None, own)
+    off = found(Engine(plan, prefilter=False), batch, context)
+    on = Engine(plan)
+    assert found(on, batch, context) == off
+    assert off == {
+        (number, i)
+        for number, event in enumerate(events)
+        for i in reference.matches(plan, record(event.raw, event.codec, origin=event.origin))
+        if rules[i].logsource.fits(sources[number])
+    }
+
+
+@settings(max_examples=DEEP or 300, deadline=None)
 @given(st.text(drawn.CHARS))
 def test_fold_is_per_character(text: str) -> None:
     """Folding a text is folding its characters; folding twice changes nothing."""

@@ -103,4 +103,8 @@ def rsyslogd(folder: Path, action: str) -> Iterator[Path]:
         yield socket
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        try:
+            process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:  # it does not give up messages that it cannot deliver
+            process.kill()
+            process.communicate()

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,8 @@ from vedette.event import Chunk, LogSource
 from vedette.inputs.aliases import ALIASES, ECS
 from vedette.inputs.codecs import CODECS
 from vedette.inputs.decode import ABSENT, Provenance, Record, from_mapping, guards, possible_source, provenance, record
-from vedette.inputs.formats.table import FORMATS, SHAPES
+from vedette.inputs.formats.base import Format
+from vedette.inputs.formats.table import FIRST, FORMATS, SHAPES
 
 NOW = 1_795_600_000_000_000
 AUDIT = "type={} msg=audit(1795168800.250:77): {}"
@@ -530,3 +532,17 @@ def test_documented() -> None:
     """``docs/fields.md`` names every codec's format, make of JSON and alias."""
     page = (Path(__file__).parents[2] / "docs" / "fields.md").read_text("utf-8")
     assert all(f"`{name}`" in page for name in (*FORMATS, *SHAPES, *ECS))
+
+
+@pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
+def test_formats_begin_with_what_is_looked_for(form: Format) -> None:
+    """No format begins with a byte at which none is tried."""
+    pattern = re.compile(form.starts)
+    possible = {b"%c" % code for code in range(256) if may_begin(pattern, b"%c" % code)}
+    assert possible
+    assert possible <= FIRST
+
+
+def may_begin(pattern: re.Pattern[bytes], first: bytes) -> bool:
+    """Whether a match of ``pattern`` may begin with ``first``: as the second engine tells by a partial match."""
+    return regex.compile(pattern.pattern).match(first, partial=True) is not None

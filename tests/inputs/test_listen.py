@@ -54,6 +54,14 @@ async def closed(reader: asyncio.StreamReader) -> None:
         assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
+async def refused(port: int) -> None:
+    """A connection that the listener resets, maybe before it is known to be made."""
+    with contextlib.suppress(ConnectionError):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        await closed(reader)
+        writer.close()
+
+
 async def command(*arguments: str | Path) -> None:
     process = await asyncio.create_subprocess_exec(*map(str, arguments))
     assert await process.wait() == 0
@@ -233,9 +241,7 @@ def test_too_many_connections() -> None:
             await until(lambda: len(bin.events) == 1)
             with capture_logs() as logs:
                 for _ in range(2):
-                    reader, second = await asyncio.open_connection("127.0.0.1", port)
-                    await closed(reader)
-                    second.close()
+                    await refused(port)
             first.close()
             await first.wait_closed()
             await asyncio.sleep(0.05)

@@ -53,8 +53,8 @@ def test_segment_header_bytes() -> None:
     """A segment's header and name are read back; a changed bit or a short one is refused."""
     header = SegmentHeader(LOG, 3, 1 << 40, 9, -5, 77)
     data = format.encode_segment(header)
-    assert len(data) == 68
-    assert data[:8] == b"VEDSEG1\n"
+    assert len(data) == 80
+    assert data[:8] == b"VEDSEG2\n"
     assert format.decode_segment(data + b"frames") == header
     for i in range(len(data)):
         with pytest.raises(ValueError, match="segment"):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.state.drawn import made
 from vedette.compiler.relation import Kind
-from vedette.state.windows import Window, longest_chain, meta, metric, number_of, percentile
+from vedette.state.measure import longest_chain, metric, percentile
+from vedette.state.windows import Window, meta, number_of
 
 
 @pytest.mark.parametrize(

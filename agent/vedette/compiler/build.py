@@ -9,7 +9,7 @@ from vedette.compiler import plan as plans
 from vedette.compiler import sigma
 from vedette.compiler.cases import is_test
 from vedette.compiler.ir import And, Expr, Rule
-from vedette.compiler.literals import Cost, candidates, guess
+from vedette.compiler.literals import Cost, Measured, candidates, guess
 from vedette.compiler.pipelines import NONE, Pipelines
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation
@@ -57,13 +57,16 @@ def from_text(text: str, *, sample: bytes = b"", pipelines: Pipelines = NONE) ->
 def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     """The plan of parsed rules, with their filters."""
     sigma.finish(rules)
-    cost: Cost = guess
-    if sample:
-        literals: set[bytes] = set()
-        for rule in rules.rules:
-            literals |= candidates(rule.expr, rules.predicates)
-        cost = measured(literals, sample[:MAX_SAMPLE])
+    cost: Cost | Measured = cost_of(rules, sample) if sample else guess
     return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations)
+
+
+def cost_of(rules: RuleSet, sample: bytes) -> Measured:
+    """How common in ``sample`` all is that the prefilter could search for."""
+    literals: set[bytes] = set()
+    for rule in rules.rules:
+        literals |= candidates(rule.expr, rules.predicates)
+    return measured(literals, sample[:MAX_SAMPLE])
 
 
 def filters_of(rules: RuleSet, rule_id: str) -> list[Filter]:

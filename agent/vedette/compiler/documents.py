@@ -24,6 +24,8 @@ from typing import Any
 import yaml
 from sigma.rule.base import SigmaYAMLLoader
 
+from vedette.compiler.limits import MAX_FILE, MAX_FILE_NODES, MAX_NESTING, MAX_NODES
+
 
 class RuleLoader(SigmaYAMLLoader):
     """Loads the core schema of YAML 1.2; a key that its mapping has already is an error."""
@@ -59,6 +61,53 @@ def _float(loader: Any, node: Any) -> float:
 
 RuleLoader.add_constructor("tag:yaml.org,2002:int", _int)
 RuleLoader.add_constructor("tag:yaml.org,2002:float", _float)
+
+
+def check_shape(content: bytes | str) -> None:
+    """Raises ValueError, naming line and bound, for a file that is larger than rules are or stands for more than it
+    shows; the parser's own errors pass through. Goes over the parser's events: no recursion, no values made."""
+    if len(content) > MAX_FILE:
+        raise ValueError(f"a rule file of more than {MAX_FILE} bytes: split it, and put lists of values into lookups")
+    anchors: dict[str, tuple[int, int]] = {}
+    open_: list[list[Any]] = []  # of each open list or mapping: its nodes so far, its height so far, its anchor
+    documents: list[int] = []
+    inherited = 0
+    action = False
+    for event in yaml.parse(content, Loader=RuleLoader):
+        if isinstance(event, yaml.DocumentStartEvent):
+            anchors, open_, action = {}, [[0, 0, None]], False
+            continue
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_.append([1, 1, event.anchor])
+            nodes, height = 0, 0
+            _within(event, "nested deeper than", len(open_) - 1, MAX_NESTING)
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes, height = 1, 0
+            action = action or event.value == "action"
+            if event.anchor:
+                anchors[event.anchor] = (1, 0)
+        elif isinstance(event, yaml.AliasEvent):
+            nodes, height = anchors.get(str(event.anchor), (1, 0))  # one of itself: refused when it is composed
+        elif isinstance(event, yaml.CollectionEndEvent):
+            nodes, height, anchor = open_.pop()
+            if anchor:
+                anchors[anchor] = (nodes, height)
+        else:
+            if isinstance(event, yaml.DocumentEndEvent):
+                documents.append(open_[0][0])
+                inherited += open_[0][0] if action else 0
+            continue
+        open_[-1][0] += nodes
+        open_[-1][1] = max(open_[-1][1], height + 1)
+        _within(event, "aliases nest deeper than", len(open_) - 1 + height, MAX_NESTING)
+        _within(event, "a document of more keys and values (aliases expanded) than", open_[-1][0], MAX_NODES)
+    if sum(documents) + inherited * len(documents) > MAX_FILE_NODES:
+        raise ValueError(f"a file of more than {MAX_FILE_NODES} keys and values, actions expanded: split it")
+
+
+def _within(event: Any, what: str, size: int, bound: int) -> None:
+    if size > bound:
+        raise ValueError(f"line {event.start_mark.line + 1}: {what} {bound}: split it, or use lookups")
 
 
 class UnknownAction(ValueError):

@@ -6,8 +6,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, Rule, as_shown, tests
+from vedette.compiler.literals import Measured, Names, clauses, guess
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation, Kind
+from vedette.compiler.witness import witness
 from vedette.engine.match import Engine
 from vedette.event import Chunk, LogSource
 from vedette.inputs.decode import ABSENT, Record, record
@@ -60,9 +62,10 @@ def described(p: Predicate) -> str:
     return f"{name} {_WORDS[p.op]} {value}" + (" (case matters)" if p.cased and p.op is not Op.REGEX else "")
 
 
-def rule(engine: Engine, number: int, filters: Iterable[str] = ()) -> Iterator[str]:
+def rule(engine: Engine, number: int, filters: Iterable[str] = (), cost: Measured | None = None) -> Iterator[str]:
     """What a rule is made of: its predicates with group and bit, the ``filters`` joined to it (a name each), the
-    prefilter's literals, and the correlations that look at it."""
+    prefilter's literals with what it could search for (``cost``: see ``choice``), and the correlations that look at it.
+    """
     plan = engine.plan
     one, chosen = plan.rules[number], plan.literals[number]
     yield f"{one.title} ({one.id}), level {one.level}"
@@ -77,10 +80,33 @@ def rule(engine: Engine, number: int, filters: Iterable[str] = ()) -> Iterator[s
         yield f"  predicate {index}: {described(predicate)} [{where}{by}]"
     if chosen is None:
         yield "  literals: none can be proved, so it is looked at on every event of its log source"
+        if (found := witness(one.logsource)) is not None:
+            part = one.logsource._fields[found.part]
+            told = _several(found.literals)
+            yield f"  where an input does not say its {part}, an event of it holds one of: {told}"
     else:
-        told = ", ".join(map(_quoted, sorted(chosen)))
-        yield f"  literals, one of which is in every event it matches: {told}"
+        yield f"  literals, one of which is in every event it matches: {_several(chosen)}"
+    if plan.further and (second := plan.further[number]) is not None:
+        yield f"  and one of these, as those are common: {_several(second)}"
+    yield from choice(plan, number, cost)
     yield from _looked_at(plan, one.id)
+
+
+def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[str]:
+    """What the prefilter could search for, the cheapest first, and in what share of events that is.
+
+    ``cost``: of a sample; None: guessed.
+    """
+    chosen = (plan.literals[number], plan.further[number] if plan.further else None)
+    for clause in clauses(plan.rules[number].expr, plan.predicates, cost or guess):
+        if cost is not None:
+            share = f"in {cost.share([clause]):.2%} of the sample"
+        elif isinstance(clause, Names):
+            share = "a field's name"
+        else:
+            share = f"guessed in {min(1.0, sum(map(guess, clause))):.2%} of events"
+        mark = "searched" if clause in chosen else "not used"
+        yield f"    {mark}, {share}: {_several(clause)}"
 
 
 def filter_(name: str, rules: Sequence[Rule]) -> Iterator[str]:
@@ -227,4 +253,13 @@ def _shown(name: str, event: Record) -> str:
 
 
 def _quoted(item: bytes) -> str:
-    return repr(item.decode("ascii", "backslashreplace"))
+    return repr(item.decode("utf-8", "backslashreplace"))
+
+
+MAX_LISTED = 24
+"""Literals of one clause."""
+
+
+def _several(literals: frozenset[bytes]) -> str:
+    told = ", ".join(map(_quoted, sorted(literals)[:MAX_LISTED]))
+    return told if len(literals) <= MAX_LISTED else f"{told} and {len(literals) - MAX_LISTED} more"

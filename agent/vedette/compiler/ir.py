@@ -215,6 +215,22 @@ def fold(text: str) -> str:
 _ASCII_FOLDING = {code: chr(code + 32) for code in range(0x41, 0x5B)}
 
 
+def variants(char: str) -> list[str]:
+    """Every character that folds to what ``char`` folds to, in order; ASCII among them."""
+    folded = fold(char)
+    found = {folded, *(chr(code) for code in _unfolding().get(folded, ()))}
+    return sorted(found | ({folded.upper()} if folded.isascii() else set()))
+
+
+@functools.cache
+def _unfolding() -> dict[str, list[int]]:
+    """What ``_folding`` changes, by what it gives under ``fold``."""
+    table: dict[str, list[int]] = {}
+    for code in _folding():
+        table.setdefault(fold(chr(code)), []).append(code)
+    return table
+
+
 def text(value: object) -> str | None:
     """The text of one scalar field value; None when it has none."""
     if type(value) is str:

@@ -3,21 +3,29 @@
 *Sound before selective*: a rule for which no such set can be proved has none (``None``: the rule is always a
 candidate). The proof, bottom up:
 
-* a predicate on a **synthetic** field has none, nor have nulls, existence, comparisons, networks, field references;
+* a **clause** is a set of literals of which one is in every event that a part of the rule holds for;
+* a predicate on a **synthetic** field has none, nor has the absence of a field. Any other that holds needs its field:
+  where no decoder makes up its name (``inputs/names.py``), the names that it may stand under are a clause;
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
   its codec: a backslash before ``" / \\ ] | =`` (JSON, RFC 5424, CEF) or ``&quot;`` (XML), which
   ``engine/prefilter.py`` tolerates, or any character as ``\\u0041`` (JSON) or ``&#65;`` (XML), so that an event with
   such an escape of a character that literals are made of is searched once more, ``unescaped`` and ``folded``
   (``GUARDS``). A field that a decoder transforms has guards of its own (``inputs/provenance.py``). Texts are split at
   characters that are often escaped so (``< > & '``), at controls and outside ASCII;
+* a run outside ASCII is a clause of its own, in all its cases, as UTF-8; escapes of such characters are not undone but
+  guards of such pieces alone (``FOREIGN_GUARDS``);
 * folding is ASCII's in the scan. U+017F and U+212A fold to ``s`` and ``k``: they are guards too;
 * a piece that could be part of a number is compared with the number as Python prints it; numbers written in a way
   that prints otherwise are guards of such pieces alone (``NUMBER_GUARDS``);
 * a regex needs what every alternative of it needs, read from Python's own parse of it; where that parse may differ
   from PCRE's, nothing is concluded;
-* AND: the cheapest child; OR: the union, none if one child has none; NOT: none.
+* AND: the clauses of all children; OR: unions of one clause of each child, none if one child has none; NOT: none,
+  but for what the negation of "null or absent" needs.
 
-Literals are lower-case ASCII bytes and are searched without regard to case.
+Of a rule's clauses one or two are searched for (``choose``): the cheapest, and where that one is hot a second, so that
+an event is a candidate only if it has a literal of both.
+
+Literals are lower-case bytes and are searched without regard to the case of ASCII.
 """
 
 from __future__ import annotations
@@ -28,14 +36,41 @@ import re._constants as sre
 import re._parser as sre_parse
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from vedette.compiler.ir import ANY, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
+from vedette.compiler.ir import ANY, FIELD_OPS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
 from vedette.inputs.decode import Provenance, provenance
+from vedette.inputs.names import stands_as
 
 Literals = frozenset[bytes]
+"""A clause: one of them is in every event that matches."""
+
 Cost = Callable[[bytes], float]
 """Expected share of events that hold a literal, from 0 to 1."""
+
+
+class Names(frozenset[bytes]):
+    """A clause with names of fields in it: common where such events are, whatever their words look like."""
+
+    __slots__ = ()
+
+
+class Measured(Protocol):
+    """A ``Cost`` that has seen traffic."""
+
+    def __call__(self, literal: bytes) -> float: ...
+
+    def share(self, clauses: Sequence[Literals]) -> float:
+        """The share of events that hold a literal of each of ``clauses``."""
+
+
+class Choice(NamedTuple):
+    """What of a rule is searched for."""
+
+    first: Literals | None
+    """None: the rule is always a candidate."""
+    second: Literals | None = None
+
 
 _SAFE = re.compile(r"[A-Za-z0-9 _.,:;()\[\]{}!?@$*+=|^~`\"/\\#%-]+")
 _ESCAPED_SAFE = b"|".join(b"%02x" % code for code in range(128) if _SAFE.fullmatch(chr(code)))
@@ -54,14 +89,26 @@ _ESCAPE = re.compile(rb"\\(?:u00([0-7][0-9a-fA-F])|u(017[fF]|212[aA])|[\x00-\x7f
 
 _ENTITY = re.compile(rb"&#(?:[xX]([0-9a-fA-F]{1,6})|([0-9]{1,7}));")
 
-NUMBER_GUARDS: tuple[bytes, ...] = (rb"[0-9][eE][-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
+NUMBER_GUARDS: tuple[bytes, ...] = (rb"[:,\[\s\x00\xbf]-?[0-9]+(?:\.[0-9]+)?e[-+0-9]", rb"[0-9.]{16}", rb"0\.0000")
 """An event that holds one is a candidate of every rule with a literal made of digits: it may hold a number that
-Python does not print as it is written."""
+Python does not print as it is written. Such a number is one of JSON, so behind one of these characters, or it is all of
+an event (``BARE_NUMBER``): then the first guard stands for that."""
+
+BARE_NUMBER = re.compile(rb"-?[0-9][0-9.]*[eE][-+]?[0-9]")
+
+FOREIGN_GUARDS: tuple[bytes, ...] = (rb"\\u[0-9a-f]{4}", rb"&#")
+"""An event that holds one is a candidate of every rule with a literal outside ASCII."""
 
 MIN_LENGTH = 3
-"""Bytes; a shorter piece is no literal."""
+"""Bytes; a shorter piece is no literal, but for two that are not both letters or digits, and one of ``_RARE``."""
 
-MAX_LITERALS = 512
+_RARE = frozenset(b"%c" % code for code in b"`^~|$!+*{}?@#%")
+"""Characters that are rare enough in logs to be searched for when there is nothing better."""
+
+MAX_CLAUSES = 8
+"""Of one part of a rule that are considered."""
+
+MAX_LITERALS = 2048
 """Of one rule. A set beyond this is no set: such a rule is always a candidate."""
 
 _COMMON = (
@@ -130,116 +177,236 @@ def is_numeric(literal: bytes) -> bool:
 def pieces(text: str) -> list[bytes]:
     """The runs of ``text`` that every escape leaves as they are, lower-case, long enough to search for."""
     found = (match[0].lower().encode() for match in _SAFE.finditer(text))
-    return [piece for piece in found if len(piece) >= MIN_LENGTH and not piece.isspace()]
+    return [piece for piece in found if not piece.isspace() and _long_enough(piece)]
+
+
+def _long_enough(piece: bytes) -> bool:
+    if len(piece) >= MIN_LENGTH:
+        return True
+    return piece in _RARE if len(piece) == 1 else not piece.isalnum() and not is_numeric(piece)
+
+
+def is_foreign(literal: bytes) -> bool:
+    """True when ``literal`` is outside ASCII."""
+    return not literal.isascii()
 
 
 def required(expr: Expr, predicates: Sequence[Predicate], cost: Cost = guess) -> Literals | None:
     """The cheapest provable set of literals for ``expr``; None when there is none. See the module's text."""
+    return next(iter(clauses(expr, predicates, cost)), None)
+
+
+def clauses(expr: Expr, predicates: Sequence[Predicate], cost: Cost = guess) -> list[Literals]:
+    """Clauses that every event needs for which ``expr`` is true, the cheapest first, at most ``MAX_CLAUSES``."""
     match expr:
         case Leaf(number):
-            return _of_predicate(predicates[number], cost)
+            return _ranked(clauses_of(predicates[number], cost), cost)
         case And(args):
-            sets = [found for arg in args if (found := required(arg, predicates, cost)) is not None]
-            return min(sets, key=lambda found: sum(map(cost, found)), default=None)
+            return _ranked([clause for arg in args for clause in clauses(arg, predicates, cost)], cost)
         case Or(args):
-            union: set[bytes] = set()
-            for arg in args:
-                found = required(arg, predicates, cost)
-                if found is None:
-                    return None
-                union |= found
-                if len(union) > MAX_LITERALS:
-                    return None
-            return frozenset(union)
-        case Not():
-            return None
+            return _ranked(_unions([clauses(arg, predicates, cost) for arg in args]), cost)
+        case Not(arg):
+            return _ranked(_of_negation(arg, predicates, cost), cost)
+
+
+def _of_negation(expr: Expr, predicates: Sequence[Predicate], cost: Cost) -> list[Literals]:
+    """Clauses that every event needs for which ``expr`` is false: a field that is neither null nor absent is there."""
+    match expr:
+        case Leaf(number):
+            predicate = predicates[number]
+            return [names] if predicate.op is Op.NULL and (names := _name_of(predicate.field)) else []
+        case And(args):
+            return _unions([_ranked(_of_negation(arg, predicates, cost), cost) for arg in args])
+        case Or(args):
+            return [clause for arg in args for clause in _of_negation(arg, predicates, cost)]
+        case Not(arg):
+            return clauses(arg, predicates, cost)
+
+
+def _unions(children: Sequence[Sequence[Literals]]) -> list[Literals]:
+    """Clauses of an OR: the first of each child, the second of each …; none when one child has none."""
+    if not all(children):
+        return []
+    unions = []
+    for rank in range(max(map(len, children), default=0)):
+        taken = [child[min(rank, len(child) - 1)] for child in children]
+        union = frozenset().union(*taken)
+        if len(union) <= MAX_LITERALS:
+            unions.append(Names(union) if any(isinstance(one, Names) for one in taken) else union)
+    return unions
+
+
+def _ranked(found: Sequence[Literals], cost: Cost) -> list[Literals]:
+    def price(clause: Literals) -> tuple[float, int, list[bytes]]:
+        return _price(clause, cost), -sum(map(len, clause)), sorted(clause)
+
+    return sorted(set(found), key=price)[:MAX_CLAUSES]
+
+
+NAME = 0.3
+"""Share of events that hold a clause of names, where no traffic was measured."""
+
+
+def _price(clause: Literals, cost: Cost | Measured) -> float:
+    """What the hits of ``clause`` cost. Unmeasured, any other comes before one of names."""
+    price = sum(map(cost, sorted(clause)))
+    return price + MAX_LITERALS if isinstance(clause, Names) and not hasattr(cost, "share") else price
+
+
+CALL, LOOK = 1.0, 8.0
+"""What a hit costs, and what it costs to look at a rule for a candidate: measured, by their ratio."""
+
+
+def choose(expr: Expr, predicates: Sequence[Predicate], cost: Cost | Measured = guess) -> Choice:
+    """The cheapest clause, and a second when its hits cost less than what it spares.
+
+    Without a measured ``cost`` clauses count as independent of each other.
+    """
+    found = clauses(expr, predicates, cost)
+    if not found:
+        return Choice(None)
+
+    def hits(clause: Literals) -> float:
+        price = _price(clause, cost)
+        return price if price < MAX_LITERALS else NAME
+
+    def independent(several: Sequence[Literals]) -> float:
+        return math.prod(min(1.0, hits(one)) for one in several)
+
+    first, *others = found
+    share: Callable[[Sequence[Literals]], float] = getattr(cost, "share", independent)
+    alone = share([first])
+    best, gain = None, 0.0
+    for other in others:
+        spared = LOOK * (alone - share([first, other])) - CALL * hits(other)
+        if spared > gain:
+            best, gain = other, spared
+    return Choice(first, best if gain > LOOK * 0.001 else None)
 
 
 def candidates(expr: Expr, predicates: Sequence[Predicate]) -> set[bytes]:
-    """Every literal that ``required`` could choose for ``expr``: what to measure in a sample."""
+    """Every literal that ``choose`` could take for ``expr``: what to measure in a sample."""
     seen: set[bytes] = set()
 
     def note(literal: bytes) -> float:
         seen.add(literal)
         return guess(literal)
 
-    required(expr, predicates, note)
+    clauses(expr, predicates, note)
     return seen
 
 
-def _cheapest(found: Sequence[bytes], cost: Cost) -> Literals | None:
-    return frozenset({min(found, key=lambda piece: (cost(piece), -len(piece), piece))}) if found else None
-
-
-def _of_predicate(predicate: Predicate, cost: Cost) -> Literals | None:
-    if provenance(predicate.field) is Provenance.SYNTHETIC:
-        return None
+def clauses_of(predicate: Predicate, cost: Cost = guess) -> list[Literals]:
+    if provenance(predicate.field) is Provenance.SYNTHETIC or predicate.op is Op.NULL:
+        return []
     value = predicate.value
+    found = [names] if (names := _name_of(predicate.field)) else []
     match predicate.op:
         case Op.EXACT | Op.PREFIX | Op.SUFFIX | Op.CONTAINS:
-            return _cheapest(pieces(str(value)), cost)
+            found += _of_text(str(value))
         case Op.GLOB if isinstance(value, tuple):
-            return _cheapest([p for part in value if part not in (STAR, ANY) for p in pieces(part)], cost)
+            found += [clause for part in value if part not in (STAR, ANY) for clause in _of_text(part)]
         case Op.NUMBER if isinstance(value, int):
-            return _cheapest(pieces(str(value)), cost)
+            found += _of_text(str(value))
         case Op.REGEX:
-            return _of_regex(str(value), predicate.option, cost)
-    return None
+            found += _of_regex(str(value), predicate.option, cost)
+        case op if op in FIELD_OPS and (names := _name_of(str(value))):
+            found.append(names)
+    return found
 
 
-_READ_OTHERWISE = re.compile(r"\[[\[:.=]|\\Q")
+def _name_of(field: str) -> Literals | None:
+    """The names that ``field`` may stand under. Of a path only the last part is for sure a name in the event."""
+    if provenance(field) is Provenance.SYNTHETIC or (names := stands_as(field)) is None:
+        return None
+    found = set()
+    for name in names:
+        parts = pieces(name.rpartition(".")[2])
+        if not parts:
+            return None
+        found.add(max(parts, key=len))
+    return Names(found)
 
 
-def _of_regex(pattern: str, flags: str, cost: Cost) -> Literals | None:
+def _of_text(text: str) -> list[Literals]:
+    found = [frozenset({piece}) for piece in pieces(text)]
+    if not text.isascii():
+        found += [clause for run in _FOREIGN.findall(text) if (clause := _of_foreign(run))]
+    return found
+
+
+_FOREIGN = re.compile("[^\0-\x7f\ud800-\udfff\ufffd]+")
+_MAX_VARIANTS = 16
+
+
+def _of_foreign(run: str) -> Literals | None:
+    """The first characters of ``run``, in all cases of each; None when one of these is in ASCII."""
+    forms = [""]
+    for char in run[:4]:
+        more = [form + other for form in forms for other in variants(char)]
+        if len(more) > _MAX_VARIANTS:
+            break
+        forms = more
+    whole = forms != [""] and not any(char.isascii() for form in forms for char in form)
+    return frozenset(form.encode() for form in forms) if whole else None
+
+
+_READ_OTHERWISE = re.compile(r"\[[\[:.=]|\\Q|\(\?(?!:|=|!|<=|<!|[ims]+:)")
+_FLAGS = re.compile(r"\(\?[ims]+\)")
+
+
+def _of_regex(pattern: str, flags: str, cost: Cost) -> list[Literals]:
     number = sum({"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL}[flag] for flag in flags)
-    if "(?" in pattern.replace("(?:", "") or _READ_OTHERWISE.search(pattern) or not pattern.isascii():
-        return None  # inline flags, look-around, classes and quotes that Python and PCRE read differently
+    if leading := _FLAGS.match(pattern):
+        pattern = pattern[leading.end() :]  # they change what ``.`` and anchors match, and the case: no literal
+    if _READ_OTHERWISE.search(pattern) or not pattern.isascii():
+        return []  # what Python and PCRE read differently, or may
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # what Python may once read as a set operation
             parsed = sre_parse.parse(pattern, number)
         return _of_sequence(list(parsed), cost)
     except (re.error, RecursionError, OverflowError):
-        return None
+        return []
 
 
-def _of_sequence(nodes: list[Any], cost: Cost) -> Literals | None:
-    """What a concatenation needs: the cheapest of its literal runs and of what its parts need."""
-    choices: list[Literals] = []
+def _of_sequence(nodes: list[Any], cost: Cost) -> list[Literals]:
+    """The clauses of a concatenation: its literal runs, and what its parts need."""
+    found: list[Literals] = []
     run = ""
 
     def close() -> None:
         nonlocal run
-        best = _cheapest(pieces(run), cost)
-        if best is not None:
-            choices.append(best)
+        found.extend(frozenset({piece}) for piece in pieces(run))
         run = ""
 
     for op, argument in nodes:
-        if op is sre.LITERAL and argument < 128:
-            run += chr(argument)
+        if (char := _character_of(op, argument)) is not None:
+            run += char
             continue
         if op is sre.AT:
             continue  # anchors and word boundaries take no characters
         close()
-        found = _of_node(op, argument, cost)
-        if found is not None:
-            choices.append(found)
+        found += _of_node(op, argument, cost)
     close()
-    return min(choices, key=lambda found: sum(map(cost, found)), default=None)
+    return _ranked(found, cost)
 
 
-def _of_node(op: Any, argument: Any, cost: Cost) -> Literals | None:
+def _character_of(op: Any, argument: Any) -> str | None:
+    """The one character that a node matches, but for its case."""
+    if op is sre.LITERAL and argument < 128:
+        return chr(argument)
+    if op is sre.IN and all(inner is sre.LITERAL and code < 128 for inner, code in argument):
+        chars = {chr(code).lower() for _, code in argument}
+        return chars.pop() if len(chars) == 1 else None
+    return None
+
+
+def _of_node(op: Any, argument: Any, cost: Cost) -> list[Literals]:
     if op is sre.SUBPATTERN:
         return _of_sequence(list(argument[3]), cost)
     if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT) and argument[0] >= 1:
         return _of_sequence(list(argument[2]), cost)
     if op is sre.BRANCH:
-        union: set[bytes] = set()
-        for branch in argument[1]:
-            found = _of_sequence(list(branch), cost)
-            if found is None:
-                return None
-            union |= found
-        return frozenset(union)
-    return None
+        return _unions([_of_sequence(list(branch), cost) for branch in argument[1]])
+    return []  # among them look-around, which takes no characters

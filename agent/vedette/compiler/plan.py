@@ -4,7 +4,7 @@ A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and
 ``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
 digest give the same matches, however they search.
 
-Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations]``.
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``.
 """
 
 from __future__ import annotations
@@ -14,28 +14,37 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import msgpack
 
-from vedette.compiler import relation
-from vedette.compiler.ir import Expr, Op, Predicate, Refusal, Rule, dump, load, tests
-from vedette.compiler.literals import Cost, guess, required
+from vedette.compiler import limits, relation
+from vedette.compiler.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
+from vedette.compiler.literals import Cost, Measured, choose, guess
 from vedette.compiler.relation import Correlation, suppress_of
 from vedette.event import LogSource
+from vedette.inputs import names
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
 class Plan:
-    """``literals[i]`` belongs to ``rules[i]``: None when that rule is always a candidate."""
+    """``literals[i]`` and ``further[i]`` belong to ``rules[i]``: an event is a candidate when it holds one of the first
+    and, where there are further, one of these. ``literals[i]`` None: the rule is always a candidate.
+
+    ``further`` may be empty: then no rule has any.
+    """
 
     predicates: tuple[Predicate, ...]
     rules: tuple[Rule, ...]
     literals: tuple[frozenset[bytes] | None, ...]
     refused: tuple[Refusal, ...] = ()
     correlations: tuple[Correlation, ...] = ()
+    further: tuple[frozenset[bytes] | None, ...] = ()
+    names: str = ""
+    """What the decoders for which literals were chosen say of its fields (``_names``); ``fitted``: for others."""
 
     @cached_property
     def digest(self) -> str:
@@ -56,7 +65,11 @@ class Plan:
 
     @cached_property
     def literal_digest(self) -> str:
-        chosen = sorted([r.id, sorted(x) if x else None] for r, x in zip(self.rules, self.literals, strict=True))
+        chosen: list[list[Any]] = sorted(
+            [r.id, sorted(x) if x else None] for r, x in zip(self.rules, self.literals, strict=True)
+        )
+        if self.further:
+            chosen.append([sorted(x) if x else None for x in self.further])
         return hashlib.blake2b(msgpack.packb(chosen), digest_size=16).hexdigest()
 
     @cached_property
@@ -81,6 +94,8 @@ class Plan:
                     [sorted(x) if x is not None else None for x in self.literals],
                     [list(x) for x in self.refused],
                     [relation.to_row(c) for c in self.correlations],
+                    [sorted(x) if x is not None else None for x in self.further],
+                    self.names,
                 ]
             )
         )
@@ -92,36 +107,55 @@ class Plan:
             form, *parts = msgpack.unpackb(data, use_list=True, strict_map_key=True)
             if form != FORMAT:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
-            predicates, rules, literals, refused, correlations = parts
+            predicates, rules, literals, refused, correlations, further, made_for = parts
+            _all(str, [made_for])
+            if len(rules) + len(correlations) > limits.MAX_RULES:
+                raise ValueError(f"more than {limits.MAX_RULES} rules")
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
                 tuple(_rule(row) for row in rules),
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in literals),
                 tuple(Refusal(*x) for x in refused),
                 tuple(relation.from_row(row) for row in correlations),
+                tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
+                made_for,
             )
             relation.ordered(plan.correlations)
+            limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
             raise ValueError(f"not a plan that this version can run: {error}") from error
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
         ids = {rule.id for rule in plan.rules}
         bad += [c.id for c in plan.correlations if any(not s.correlation and s.rule_id not in ids for s in c.slots)]
-        if bad or len(plan.literals) != len(plan.rules):
+        if bad or len(plan.literals) != len(plan.rules) or len(plan.further) not in (0, len(plan.rules)):
             raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
         return plan
+
+    def fitted(self) -> Plan:
+        """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
+        if self.names == _names(self.predicates):
+            return self
+        return build(self.rules, self.predicates, self.refused, guess, self.correlations)
 
 
 def build(
     rules: Iterable[Rule],
     predicates: Iterable[Predicate],
     refused: Iterable[Refusal] = (),
-    cost: Cost = guess,
+    cost: Cost | Measured = guess,
     correlations: Iterable[Correlation] = (),
 ) -> Plan:
     """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
     rules, predicates = tuple(rules), tuple(predicates)
-    literals = tuple(required(rule.expr, predicates, cost) for rule in rules)
-    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations))
+    chosen = [choose(rule.expr, predicates, cost) for rule in rules]
+    literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
+    further = further if any(further) else ()
+    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates))
+
+
+def _names(predicates: Iterable[Predicate]) -> str:
+    pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
+    return names.digest(chain.from_iterable(pairs))
 
 
 def _suppressed(rule: Rule | Correlation) -> list[Any]:

@@ -17,6 +17,7 @@ from vedette.compiler.ir import (
     Refusal,
     Rule,
 )
+from vedette.compiler.limits import Tally
 from vedette.compiler.pipelines import NONE, Pipelines
 from vedette.compiler.relation import Correlation
 from vedette.event import LogSource
@@ -75,9 +76,23 @@ class RuleSet:
     correlations: list[Correlation] = field(default_factory=list)
     correlations_refused: list[Refusal] = field(default_factory=list)
     _index: dict[Predicate, int] = field(default_factory=dict)
+    _tally: Tally = field(default_factory=Tally)
 
     def leaf(self, predicate: Predicate) -> Leaf:
-        number = self._index.setdefault(predicate, len(self.predicates))
-        if number == len(self.predicates):
+        """Raises Unsupported when the set would be beyond a bound with it (``limits.py``)."""
+        number = self._index.get(predicate)
+        if number is None:
+            try:
+                self._tally.add(predicate)
+            except ValueError as error:
+                raise Unsupported(str(error)) from error
+            number = self._index[predicate] = len(self.predicates)
             self.predicates.append(predicate)
         return Leaf(number)
+
+    def forget(self, first: int) -> None:
+        """Take the predicates from ``first`` on out again: those of a rule that is refused."""
+        for predicate in self.predicates[first:]:
+            del self._index[predicate]
+            self._tally.remove(predicate)
+        del self.predicates[first:]

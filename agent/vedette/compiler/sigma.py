@@ -28,8 +28,8 @@ from sigma.rule import SigmaRule
 from sigma.rule.attributes import SigmaStatus
 
 from vedette.compiler import legacy
-from vedette.compiler.documents import RuleLoader, collected, texts_too
-from vedette.compiler.expression import check_modifiers, expression
+from vedette.compiler.documents import RuleLoader, check_shape, collected, texts_too
+from vedette.compiler.expression import MAX_DEPTH, check_modifiers, expression
 from vedette.compiler.faults import not_yaml, place_at_fault, repeated_key
 from vedette.compiler.ir import (
     And,
@@ -39,7 +39,9 @@ from vedette.compiler.ir import (
     Refusal,
     Rule,
     dump,
+    tests,
 )
+from vedette.compiler.limits import MAX_CONDITION, MAX_FILE, MAX_RULES, MAX_TESTS
 from vedette.compiler.pipelines import NONE, POLICY, Pipelines
 from vedette.compiler.relation import MAX_SPAN, Suppress
 from vedette.compiler.ruleset import Document, Filter, RuleSet, Unsupported
@@ -74,7 +76,8 @@ def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
     for path in rule_files(paths):
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
-            content = path.read_bytes()
+            with path.open("rb") as file:
+                content = file.read(MAX_FILE + 1)
         except OSError as error:
             rules.refused.append(Refusal(name, 1, "", "", f"cannot be read: {error.strerror}"))
             continue
@@ -89,6 +92,7 @@ _KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
 def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
     """Compile every document of one rule file into ``rules``."""
     try:
+        check_shape(content)
         loader = RuleLoader(content)
         nodes: list[Any] = []
         while loader.check_node():
@@ -130,6 +134,8 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             # pySigma lets builtin errors out on values of an unexpected type.
             at, column = place_at_fault(node, document, error) or (line, column)
             reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
+            if isinstance(error, RecursionError):
+                reason = f"it is nested too deep: {MAX_DEPTH} levels of a condition at most"
             if isinstance(error, AttributeError) and "no attribute 'split'" in str(error):
                 reason = "not a valid Sigma rule: a field's name is a text: put it in quotes"
             rules.refused.append(Refusal(path, at, rule_id, title, reason[:300], column))
@@ -146,6 +152,10 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
     parsed = SigmaRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     if not parsed.title:
         raise Unsupported("title is missing")
+    if len(rules.rules) >= MAX_RULES:
+        raise Unsupported(f"the rule set has {MAX_RULES} rules before this one, and no more are taken")
+    if sum(map(len, map(str, parsed.detection.condition))) > MAX_CONDITION:
+        raise Unsupported(f"the condition is longer than {MAX_CONDITION} characters", "condition")
     if parsed.status is SigmaStatus.UNSUPPORTED:
         raise Unsupported("its status is 'unsupported': by its author's word it cannot be used as it is", "status")
     rule_id = str(parsed.id) if parsed.id else derived_id(document)
@@ -206,11 +216,14 @@ def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
     first = len(rules.predicates)
     try:
         rules.pipelines.apply(parsed)
-        conditions = [expression(rules, condition.parsed) for condition in parsed.detection.parsed_condition]
+        conditions, left = [], MAX_TESTS
+        for condition in parsed.detection.parsed_condition:
+            conditions.append(expression(rules, condition.parsed))
+            left -= sum(1 for _ in tests(conditions[-1]))
+            if left < 0:
+                raise Unsupported(f"more than {MAX_TESTS} tests in one rule", "condition")
     except Exception:
-        for predicate in rules.predicates[first:]:  # a refused rule leaves no predicate behind
-            del rules._index[predicate]
-        del rules.predicates[first:]
+        rules.forget(first)  # a refused rule leaves no predicate behind
         raise
     return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 

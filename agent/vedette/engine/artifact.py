@@ -1,7 +1,8 @@
 """A built rule set as bytes: the plan and its serialized Hyperscan databases.
 
 What ``vedette.compiler`` builds in a process of its own, bundles carry and the agent's cache keeps. The databases fit
-one exact library version only; under another one they are left aside and compiled again from the plan.
+one exact library version only; under another one they are left aside and compiled again from the plan, and so are
+those of the prefilter under decoders of which it holds something else (``Prefilter``).
 
 Bytes: BLAKE2b-128 of the rest; msgpack map ``{"library", "plan", "databases": {name: bytes}}``. The digest tells
 damage, not tampering: load it only from the agent's own folder.
@@ -34,7 +35,8 @@ class Artifact(NamedTuple):
 
     def engine(self, *, route: bool = True) -> Engine:
         """Raises ValueError when the plan or its databases cannot be used."""
-        return Engine(Plan.from_bytes(self.plan), self.databases if self.library == LIBRARY else None, route=route)
+        plan = Plan.from_bytes(self.plan).fitted()
+        return Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
 
     def to_bytes(self) -> bytes:
         packed = msgpack.packb({"library": self.library, "plan": self.plan, "databases": dict(self.databases)})

@@ -29,13 +29,16 @@ from vedette.compiler.plan import Plan
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import Joined, Joiner
-from vedette.engine.prefilter import Prefilter
+from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.event import Chunk, Frame, LogSource, Source
 from vedette.inputs.aliases import ALIASES
-from vedette.inputs.codecs import KINDS
-from vedette.inputs.decode import Record, possible_source, record
+from vedette.inputs.codecs import CODECS, KINDS
+from vedette.inputs.decode import Record, possible_source
 from vedette.inputs.formats.base import NOWHERE
 from vedette.inputs.syslog import timeless
+
+NARROW = 4
+"""An input that at most one in so many rules can meet is given a scan of its own (``prepare``)."""
 
 MAX_ROUTES = 4096
 """Log sources whose fitting rules are remembered; sources are few, so this only bounds an attack."""
@@ -143,9 +146,11 @@ class Engine:
         self.prefilter = Prefilter(plan, databases)
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
+        self._filtered = prefilter
         self._always = self.prefilter.always if prefilter else everything
         self._routes: dict[Source, frozenset[int]] = {}
-        self._always_of: dict[tuple[str, LogSource], frozenset[int]] = {}
+        self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
+        self._narrow: dict[frozenset[int], Prefilter] = {}
         self._fitting_of: dict[tuple[frozenset[int], Source], Among] = {}
         self._scopes_ever = 0
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
@@ -180,7 +185,8 @@ class Engine:
         ``judge``. See ``Joiner.events``."""
         chunk = frame.chunk
         self.tally.events += len(chunk)
-        candidates = self.prefilter.candidates(chunk, self._always_at(chunk.codec, context.logsource))
+        always, within, prefilter = self._at_input(chunk.codec, context.logsource)
+        candidates = prefilter.candidates(chunk, always, within)
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first)
 
     def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, rest: bool = False) -> Joined | None:
@@ -191,8 +197,8 @@ class Engine:
         return joiner.due(lambda held: self._rules_of(held, contexts.get(held.input, Context())), rest=rest)
 
     def _rules_of(self, chunk: Chunk, context: Context) -> frozenset[int]:
-        always = self._always_at(chunk.codec, context.logsource)
-        return always.union(*(hit.rules for hit in self.prefilter.hits(chunk)))
+        always, within, prefilter = self._at_input(chunk.codec, context.logsource)
+        return always.union(*(hit.rules for hit in prefilter.hits(chunk, within)))
 
     def matches(self, chunk: Chunk, candidate: Joined, context: Context = Context()) -> list[Match]:
         """The matches of one candidate, whose first record is in ``chunk``: the second half."""
@@ -241,14 +247,8 @@ class Engine:
 
     @staticmethod
     def _record(chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:
-        return record(
-            raw,
-            chunk.codec,
-            origin=chunk.origin(start),
-            received_at=chunk.received_at,
-            zone=context.zone,
-            logsource=context.logsource,
-        )
+        origin, zone, logsource = chunk.origin(start), context.zone, context.logsource
+        return Record(raw, CODECS[chunk.codec], origin, chunk.received_at, zone, logsource, None)
 
     def _view_of(self, codec: str, context: Context) -> tuple[Part, _Scopes]:
         self._context, self._codec = context, codec
@@ -307,12 +307,30 @@ class Engine:
         """False when no event of an input with this codec and log source can be of the rule's log source."""
         return not self.route or self.plan.rules[rule].logsource.fits(possible_source(codec, logsource))
 
-    def _always_at(self, codec: str, logsource: LogSource) -> frozenset[int]:
-        """The rules without literals that can meet an event of such an input."""
-        known = self._always_of.get((codec, logsource))
+    def prepare(self, inputs: Iterable[tuple[str, LogSource]]) -> None:
+        """Compile scans of their own for those of these inputs (codec, log source) that few rules can meet.
+
+        Without it their chunks are searched for the literals of all rules, to the same end.
+        """
+        for codec, logsource in inputs:
+            rules = self._reaching(codec, logsource)
+            if self._filtered and rules not in self._narrow and len(rules) * NARROW <= len(self.plan.rules):
+                self._narrow[rules] = Prefilter(self.plan, rules=rules)
+        self._inputs.clear()
+
+    def _reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
+        return frozenset(i for i in range(len(self.plan.rules)) if self.reaches(i, codec, logsource))
+
+    def _at_input(self, codec: str, logsource: LogSource) -> tuple[frozenset[int], int, Prefilter]:
+        """The rules that can meet an event of such an input: those without literals, the bits of all, their scan."""
+        known = self._inputs.get((codec, logsource))
         if known is None:
-            known = frozenset(rule for rule in self._always if self.reaches(rule, codec, logsource))
-            self._always_of[codec, logsource] = known
+            rules = self._reaching(codec, logsource)
+            always = rules & self._always
+            if self.route and self._filtered:
+                always -= self.prefilter.excused(codec, logsource)
+            known = always, bits_of(rules), self._narrow.get(rules, self.prefilter)
+            self._inputs[codec, logsource] = known
         return known
 
     def _fitting(self, source: Source) -> frozenset[int]:
@@ -342,8 +360,14 @@ class Engine:
         aside, self._aside = self._aside, []
         return aside
 
+    def release(self) -> None:
+        """Ask the rules in quarantine again, as if nothing had been."""
+        self._set_quarantined(frozenset())
+        for counts in (self.tally.undecided, self.tally.skipped, self.tally.reasons):
+            counts.clear()
+
     def quarantine(self, digests: Collection[str]) -> None:
-        """Ask the rules of these meanings no more: they were in quarantine under the plan before."""
+        """Ask the rules of these meanings no more: they were in quarantine before."""
         self._set_quarantined(
             self.quarantined | {i for i, rule in enumerate(self.plan.rules) if rule.digest in digests}
         )

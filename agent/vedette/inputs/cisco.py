@@ -16,7 +16,7 @@ _TAG = re.compile(
     re.ASCII,
 )
 
-_KEYS: Mapping[str, str] = {
+FACILITIES: Mapping[str, str] = {
     **dict.fromkeys(("asa", "pix", "ftd", "fwsm"), "%asa"),
     **dict.fromkeys(("bgp", "ip-tcp", "tcp"), "%bgp"),
     "ldp": "%ldp",
@@ -32,7 +32,7 @@ def program_key(app: str) -> str:
     if found is None:
         return ""
     facility = found["cisco_facility"].lower()
-    return next((_KEYS[part] for part in (facility, *facility.split("-")) if part in _KEYS), "%cisco")
+    return next((FACILITIES[part] for part in (facility, *facility.split("-")) if part in FACILITIES), "%cisco")
 
 
 def tag(app: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """One UDP socket: a datagram is one event, without one trailing newline; an empty one is a newline.
 
-The socket is drained in bursts into one buffer, which is copied out as a chunk's data at CHUNK_BYTES or when the
-owner calls ``flush``. Per datagram there is one system call and no object but its end position.
+The socket is drained in bursts (``bursts.py``), which become a chunk at CHUNK_BYTES or when the owner calls ``flush``.
+No object is made for a datagram but its bytes.
 
 Nothing can ask a UDP sender to wait. While the raw log takes nothing, datagrams are read, dropped and counted as
 DISK_FULL; those that the kernel dropped because the socket's buffer was full are counted as KERNEL, from the ``drops``
@@ -13,20 +13,22 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from array import array
 from collections.abc import Callable
+from itertools import accumulate, islice, repeat
 
 from vedette.event import CHUNK_BYTES
+from vedette.inputs.bursts import Received, Receiver, receiver
 from vedette.inputs.framing import Run
 from vedette.report import Counters, Dropped
 
-BURST = 512
-"""Datagrams read per turn of the event loop."""
+READ_SECONDS = 0.004
+"""Longest stretch of reading before the event loop gets its turn, but for the burst under way."""
 CHUNK_EVENTS = 65535
 """Events, and so origins, of a chunk at most."""
-_DATAGRAM = 65536
 _SO_RCVBUFFORCE = 33
-_NEWLINE = 10
+_NEWLINE = b"\n"
 
 Give = Callable[[Run, tuple[str, ...], "array[int] | None"], None]
 """Takes a run, its table of origins, and per event the index there (None: all of the first)."""
@@ -57,8 +59,8 @@ class Datagrams:
         self._counters = counters
         self._accepting = accepting
         self._give = give
-        self._buffer = bytearray(CHUNK_BYTES + _DATAGRAM)
-        self._view = memoryview(self._buffer)
+        self._receiver: Receiver = receiver(sock)
+        self._parts: list[bytes] = []
         self._ends = array("I")
         self._origins: dict[str, int] = {}
         self._origin_of = array("H")
@@ -71,38 +73,59 @@ class Datagrams:
         return len(self._ends)
 
     def read(self) -> int:
-        """Read up to BURST datagrams, without waiting; returns how many there were."""
-        accepting = self._accepting()
-        buffer, view, receive = self._buffer, self._view, self.sock.recvfrom_into
-        ends, origins, origin_of = self._ends, self._origins, self._origin_of
-        position = ends[-1] if ends else 0
-        for count in range(BURST):
-            try:
-                size, address = receive(view[position:])
-            except OSError:  # drained; an error of another kind concerns one datagram, and the next turn goes on
-                return count
-            if not accepting:
-                self._counters.drop(self._name, Dropped.DISK_FULL)
-                continue
-            if not size:
-                buffer[position], size = _NEWLINE, 1
-            elif size > 1 and buffer[position + size - 1] == _NEWLINE:
-                size -= 1
-            position += size
-            ends.append(position)
-            origin_of.append(origins.setdefault(address[0], len(origins)))
-            if position >= CHUNK_BYTES or len(ends) == CHUNK_EVENTS:
+        """Read what waits, for READ_SECONDS at most; returns how many datagrams there were: 0 when none waited."""
+        until, count = time.perf_counter() + READ_SECONDS, 0
+        accepting, source = self._accepting(), self._receiver
+        while (received := source.receive()) is not None:
+            count += len(received.lengths)
+            if accepting:
+                self._add(received)
+            else:
+                self._counters.drop(self._name, Dropped.DISK_FULL, len(received.lengths))
+            if not source.full or time.perf_counter() >= until:
+                break
+        return count
+
+    def _add(self, received: Received) -> None:
+        data, lengths, peers = received
+        if 0 in lengths or _NEWLINE in data or len(data) > CHUNK_BYTES:
+            self._add_each(received)
+            return
+        if len(self._ends) + len(lengths) > CHUNK_EVENTS:
+            self.flush()
+        start = self._ends[-1] if self._ends else 0
+        self._parts.append(data)
+        self._ends.extend(islice(accumulate(lengths, initial=start), 1, None))
+        origins = self._origins
+        if len(peers) == 1:
+            self._origin_of.extend(repeat(origins.setdefault(peers[0], len(origins)), len(lengths)))
+        else:
+            self._origin_of.extend([origins.setdefault(peer, len(origins)) for peer in peers])
+        if self._ends[-1] >= CHUNK_BYTES:
+            self.flush()
+
+    def _add_each(self, received: Received) -> None:
+        """The same where a datagram may end in a newline, be empty, or all of them be too long for one chunk."""
+        data, lengths, peers = received
+        start = 0
+        for i, length in enumerate(lengths):
+            event = data[start : start + length]
+            start += length
+            event = event.removesuffix(_NEWLINE) or _NEWLINE
+            self._parts.append(event)
+            self._ends.append((self._ends[-1] if self._ends else 0) + len(event))
+            peer = peers[i if len(peers) > 1 else 0]
+            self._origin_of.append(self._origins.setdefault(peer, len(self._origins)))
+            if self._ends[-1] >= CHUNK_BYTES or len(self._ends) == CHUNK_EVENTS:
                 self.flush()
-                ends, origins, origin_of, position = self._ends, self._origins, self._origin_of, 0
-        return BURST
 
     def flush(self) -> None:
         """Give what was read."""
         if not self._ends:
             return
-        run = Run(bytes(self._view[: self._ends[-1]]), self._ends, ())
+        run = Run(b"".join(self._parts), self._ends, ())
         origins, origin_of = tuple(map(host, self._origins)), self._origin_of
-        self._ends, self._origins, self._origin_of = array("I"), {}, array("H")
+        self._parts, self._ends, self._origins, self._origin_of = [], array("I"), {}, array("H")
         self._give(run, origins, origin_of if len(origins) > 1 else None)
 
     def count_kernel_drops(self) -> None:

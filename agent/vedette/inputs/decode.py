@@ -302,7 +302,8 @@ class Record:
             return _NO_FIELDS
         if shape is Kind.SYSLOG:
             header = self.header
-            at = _JSON_MESSAGE.match(data, 0 if header is None else header.message_start)
+            start = 0 if header is None else header.message_start
+            at = _JSON_MESSAGE.match(data, start) if data[start : start + 1] in _JSON_FIRST else None
             if at is None:
                 return _NO_FIELDS
             data = data[at.end() - 1 : None if header is None else header.message_end]
@@ -337,7 +338,7 @@ class Record:
             fields.update(self._more())
             fields.update(event)
         else:
-            journal = {name: event[key] for name, key in _JOURNAL.items() if key in event and "MESSAGE" in event}
+            journal = {name: event[key] for name, key in _JOURNAL.items() if key in event} if "MESSAGE" in event else {}
             if isinstance(text := journal.get("message"), str):
                 fields.update(_read(kind, self._program(), text))
             fields.update(journal)
@@ -376,6 +377,8 @@ def _read(kind: Kind, program: str, message: str) -> Mapping[str, Any]:
 
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
+_JSON_FIRST = frozenset((b" ", b"\t", b"\n", b"\v", b"\f", b"\r", b"@", b"{"))
+"""What ``_JSON_MESSAGE`` may begin with."""
 _JOURNAL = {"message": "MESSAGE", "program": "SYSLOG_IDENTIFIER", "hostname": "_HOSTNAME", "pid": "_PID"}
 """systemd's journal as JSON: the generic names of its fields."""
 

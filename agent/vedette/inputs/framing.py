@@ -187,6 +187,11 @@ class StreamFramer:
         """Bytes that are kept in all."""
         return self.size + self.unfinished
 
+    @property
+    def within(self) -> bool:
+        """Whether the stream is within a message, also one whose rest is discarded."""
+        return bool(self._held or self._skip or self._in_line or self._lines.within)
+
     def feed(self, data: bytes | bytearray, size: int | None = None) -> None:
         """Take in the first ``size`` bytes of ``data``; the buffer may be reused afterwards.
 

@@ -1,4 +1,4 @@
-"""Syslog over TCP and UDP: the sockets of one ``syslog`` input.
+"""Syslog over UDP, TCP and TLS (RFC 5425): the sockets of one ``syslog`` input.
 
 Delivery: what was read from a socket is in the raw log within CHUNK_SECONDS. Neither transport has an
 acknowledgement, so what lies in socket buffers when the process dies is lost in transport.
@@ -8,8 +8,13 @@ unfinished message. All together keep HELD_BYTES at most: beyond that the longes
 and flagged, as one beyond MAX_EVENT would be.
 
 A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
-become one chunk together. How messages are told apart is in ``framing.py``; UDP is in ``datagrams.py``. While the raw
-log takes nothing no connection is read, and TCP slows the senders.
+become one chunk together. How messages are told apart is in ``framing.py``; UDP is in ``datagrams.py``; who may
+connect, and the TLS handshake, in ``accept.py``. While the raw log takes nothing no connection is read, and TCP slows
+the senders.
+
+A connection that within ``message_timeout`` ends no message that it has begun is closed, told and counted
+(``connections_stalled``); what came of the message is an event, flagged as cut. One that is silent between messages may
+stay.
 
 Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
 messages; then the sockets close. When the raw log cannot be written the listener stops reading and ``wait`` raises.
@@ -18,23 +23,26 @@ messages; then the sockets close. When the raw log cannot be written the listene
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 import socket
 import time
 from array import array
 from collections.abc import Callable
+from functools import partial
+from ssl import SSLContext
 from typing import cast
 
 import structlog
 
 from vedette.config import SyslogInput, split_address
 from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
-from vedette.inputs.datagrams import BURST, CHUNK_EVENTS, Datagrams, host, set_receive_buffer
+from vedette.inputs.accept import Acceptor, Gate, Place
+from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.framing import Run, StreamFramer, merge
 from vedette.report import Counters, Dropped, Log
+from vedette.tls import Renewed, server_context
 
 log = structlog.get_logger()
 
@@ -49,6 +57,8 @@ DRAIN_BYTES = 8 << 20
 DRAIN_DATAGRAMS = 65536
 """Read of one UDP socket at stop."""
 KERNEL_DROPS_SECONDS = 1.0
+STALL_LOOKS = 4
+"""Looks for stalled connections per ``message_timeout``."""
 LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
 
@@ -68,18 +78,25 @@ def now() -> int:
 class _Connection(asyncio.BufferedProtocol):
     """One TCP peer; the listener does the work."""
 
-    def __init__(self, listener: SyslogListener) -> None:
+    def __init__(self, listener: SyslogListener, tls: bool, place: Place) -> None:
         self.listener = listener
+        self.tls = tls
+        self.place = place
+        self.peer = place.peer
         self.framer = StreamFramer()
         self.held = 0
         """What the listener has counted of the framer's ``held``."""
-        self.peer = ""
+        self.bytes = 0
+        """Received."""
+        self.whole = False
+        """A message ended since ``began``."""
+        self.began = 0.0
+        """When a message was seen unfinished that still is (of the loop's clock); 0: none."""
         self.ended = False
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.peer = host((transport.get_extra_info("peername") or ("",))[0])
         self.listener._connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -105,27 +122,32 @@ class SyslogListener:
         self._clock = clock
         self._buffer = bytearray(CHUNK_BYTES)
         self._view = memoryview(self._buffer)
-        self._servers: list[asyncio.Server] = []
+        self._gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, counters)
+        self._acceptors: list[Acceptor] = []
         self._datagrams: list[Datagrams] = []
         self._connections: set[_Connection] = set()
         self._waiting: dict[_Connection, None] = {}
         self._held = 0
         self._flush_timer: asyncio.TimerHandle | None = None
         self._drops_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
-        self._refusing = False
         self._stopping = False
         self._done = asyncio.Event()
         self._failure: OSError | None = None
         self.addresses: list[tuple[str, str, int]] = []
-        """Bound: ``("tcp" or "udp", host, port)``."""
+        """Bound: ``("tcp", "tls" or "udp", host, port)``."""
 
     async def start(self) -> None:
         """Bind and listen. Raises OSError naming the input, the address and what to do; nothing stays open then."""
         loop = asyncio.get_running_loop()
         try:
             for sock in await self._bind("tcp", self._settings.tcp):
-                self._servers.append(await loop.create_server(lambda: _Connection(self), sock=sock, backlog=1024))
+                self._acceptors.append(Acceptor(sock, self._gate, partial(_Connection, self, False)))
+            if (tls := self._settings.tls) is not None:
+                context = self._context()
+                for sock in await self._bind("tls", tls.address):
+                    self._acceptors.append(Acceptor(sock, self._gate, partial(_Connection, self, True), context))
             for sock in await self._bind("udp", self._settings.udp):
                 datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give)
                 self._datagrams.append(datagrams)
@@ -135,6 +157,19 @@ class SyslogListener:
             raise
         if self._datagrams:
             self._count_kernel_drops()
+        if self._acceptors:
+            self._stall_timer = loop.call_later(self._settings.message_timeout / STALL_LOOKS, self._close_stalled)
+
+    def _context(self) -> Renewed[SSLContext]:
+        """Certificate and key, read; raises OSError naming the input and the file."""
+        tls = self._settings.tls
+        assert tls is not None
+        context = Renewed(partial(server_context, tls.cert, tls.key, tls.client_ca), (tls.cert, tls.key, tls.client_ca))
+        try:
+            context.get()
+        except (OSError, ValueError) as error:
+            raise OSError(f"input {self._name!r}: tls: {error}") from error
+        return context
 
     async def wait(self) -> None:
         """Returns after ``stop``; raises OSError when the raw log could not be written."""
@@ -145,28 +180,31 @@ class SyslogListener:
     async def stop(self) -> None:
         """Stop accepting, hand over what has arrived, close. May be called again."""
         self._stopping = True
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         if self._resuming is not None:
             self._resuming.cancel()
-        if self._drops_timer is not None:
-            self._drops_timer.cancel()
+        for timer in (self._drops_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
         for datagrams in self._datagrams:
             asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
-            for _ in range(DRAIN_DATAGRAMS // BURST):
-                if self._failure or datagrams.read() < BURST:
-                    break
+            read = 0
+            while read < DRAIN_DATAGRAMS and not self._failure and (found := datagrams.read()):
+                read += found
                 await asyncio.sleep(0)
             datagrams.count_kernel_drops()
         for connection in list(self._connections):
-            await self._drain(connection)
+            await (self._drain_tls(connection) if connection.tls else self._drain(connection))
             self._end(connection)
+            if connection.tls:
+                connection.transport.abort()  # all is read; the peer need not say goodbye
         self._flush()
         for datagrams in self._datagrams:
             datagrams.sock.close()
         while self._connections:  # each leaves when the loop calls its connection_lost
             await asyncio.sleep(0)
-        self._servers.clear()
+        self._acceptors.clear()
         self._datagrams.clear()
         self._done.set()
 
@@ -175,7 +213,7 @@ class SyslogListener:
         if not address:
             return []
         name, port = split_address(address)
-        socktype = socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM
+        socktype = socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM
         bound: list[socket.socket] = []
         missing: OSError | None = None
         try:
@@ -187,10 +225,10 @@ class SyslogListener:
                     sock.setblocking(False)
                     if family == socket.AF_INET6:
                         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, name != "::")
-                    if kind == "tcp":
+                    if kind != "udp":
                         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                     sock.bind(where)
-                    if kind == "tcp":
+                    if kind != "udp":
                         sock.listen(1024)
                 except OSError as error:
                     if error.errno not in _FAMILY_MISSING:
@@ -215,17 +253,11 @@ class SyslogListener:
         return bound
 
     def _connected(self, connection: _Connection) -> None:
-        if self._stopping or len(self._connections) >= self._settings.max_connections:
-            if not self._refusing and not self._stopping:
-                reason = f"max_connections = {self._settings.max_connections} are open: raise it, or close some"
-                log.warning(Log.CONNECTION_REFUSED, input=self._name, peer=connection.peer, reason=reason)
-            self._refusing = connection.ended = True
+        if self._stopping:
+            connection.ended = True
             connection.transport.abort()
             return
-        self._refusing = False
         self._connections.add(connection)
-        with contextlib.suppress(OSError):  # a vanished peer must not hold its place for ever
-            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._intake.accepting():
             self._pause()
 
@@ -234,14 +266,17 @@ class SyslogListener:
         if connection.ended:
             return
         framer = connection.framer
+        connection.bytes += size
         try:
             framer.feed(self._buffer, size)
         except ValueError as error:
             self._malformed(connection, error)
         if framer.size >= HAND_OVER:
+            connection.whole = True
             self._waiting.pop(connection, None)
             self._give_runs(connection)
         elif framer.size:
+            connection.whole = True
             self._wait_for_flush(connection)
         self._count_held(connection)
         if self._held > HELD_BYTES:
@@ -277,7 +312,30 @@ class SyslogListener:
         reason = f"{error}; the connection is closed: let the sender use newlines or octet counts (RFC 6587)"
         log.warning(Log.FRAMING_ERROR, input=self._name, peer=connection.peer, reason=reason)
 
+    def _close_stalled(self) -> None:
+        """Close what has been within one message for ``message_timeout``; while nothing is read nobody is to blame."""
+        loop = asyncio.get_running_loop()
+        now, timeout = loop.time(), self._settings.message_timeout
+        self._stall_timer = loop.call_later(timeout / STALL_LOOKS, self._close_stalled)
+        for connection in list(self._connections):
+            if connection.whole or self._resuming is not None or connection.ended or not connection.framer.within:
+                connection.began = now if connection.framer.within else 0.0
+                connection.whole = False
+            elif not connection.began:
+                connection.began = now
+            elif now - connection.began >= timeout:
+                self._counters.totals["connections_stalled"] += 1
+                reason = f"a message was begun and not ended within message_timeout = {timeout:g} s"
+                log.warning(Log.CONNECTION_STALLED, input=self._name, peer=connection.peer, reason=reason)
+                try:
+                    connection.framer.cut()
+                except ValueError as error:
+                    self._malformed(connection, error)
+                self._end(connection)
+                connection.transport.abort()
+
     def _lost(self, connection: _Connection) -> None:
+        connection.place.leave()
         if connection in self._connections:
             self._connections.remove(connection)
             self._end(connection)
@@ -309,6 +367,18 @@ class SyslogListener:
             read += size
             self._received(connection, size)
             await asyncio.sleep(0)
+
+    async def _drain_tls(self, connection: _Connection) -> None:
+        """Let the loop read what the kernel holds for a connection: until a turn brings nothing."""
+        connection.transport.resume_reading()
+        read = 0
+        while not connection.ended and not self._failure and self._intake.accepting() and read < DRAIN_BYTES:
+            before = connection.bytes
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            if connection.bytes == before:
+                return
+            read += connection.bytes - before
 
     def _pause(self) -> None:
         for connection in self._connections:

@@ -28,7 +28,7 @@ _TIME = re.compile(
     rb")\]?:?(?: +|\r?\n?\Z)"
 )
 
-_BY_WORDS = {
+BY_WORDS = {
     "mosquitto": re.compile(
         rb"(?:\d{10}|" + _ISO + rb"): (?:New (?:connection|client connected) from \S{1,256}:\d{1,5} (?:on port|as) "
         rb"|Client .{1,512}? (?:disconnected|closed its connection|already connected, closing|has exceeded timeout)"
@@ -41,7 +41,7 @@ _BY_WORDS = {
 
 def program_of(raw: bytes) -> str:
     """The program whose own log ``raw`` is a line of, as its words tell; empty for none."""
-    return next((name for name, words in _BY_WORDS.items() if words.match(raw)), "")
+    return next((name for name, words in BY_WORDS.items() if words.match(raw)), "")
 
 
 def header(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Header | None:

@@ -22,6 +22,8 @@ _BY_KIND: Mapping[Kind, Source] = {
     Kind.ACCESS: Source(categories=frozenset({"webserver"})),
     Kind.MQTT: Source(frozenset(), frozenset({"iot"}), frozenset({"mqtt"})),
 }
+OUTER = union(*_BY_KIND.values(), Source(services=frozenset(_BY_FACILITY.values())))
+"""What an event belongs to by its outermost layer alone."""
 
 
 def _own(logsource: LogSource) -> Source:

@@ -109,13 +109,13 @@ class DirectoryUplink:
         if not pending:
             return False
         now = self._clock()
-        await asyncio.to_thread(_write, folder, *self._rows(pending, now), now)
+        await asyncio.to_thread(self._write, folder, pending, now)
         self._counters.totals["alerts_sent"] += len(pending)
         self._counters.totals["bytes_sent"] += sum(len(data) for _, data in pending)
         await self._outbox.receipt(ranges([seq for seq, _ in pending]))
         return True
 
-    def _rows(self, pending: list[tuple[int, bytes]], now: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _write(self, folder: LandingFolder, pending: list[tuple[int, bytes]], now: int) -> None:
         alerts, bad = [], []
         for seq, data in pending:
             try:
@@ -123,7 +123,8 @@ class DirectoryUplink:
             except ValueError as error:
                 log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, reason=str(error), action="kept in the table bad")
                 bad.append(bad_row(data, topic="", reason=str(error), received_at=now))
-        return alerts, bad
+        _write_table(folder, "bad", bad, now)
+        _write_table(folder, "alerts", alerts, now)
 
     async def _beat(self, folder: LandingFolder) -> None:
         now = self._clock()
@@ -140,11 +141,6 @@ class DirectoryUplink:
 
 class _Unwritable(OSError):
     """The landing folder (not the store) failed."""
-
-
-def _write(folder: LandingFolder, alerts: list[dict[str, Any]], bad: list[dict[str, Any]], now: int) -> None:
-    _write_table(folder, "bad", bad, now)
-    _write_table(folder, "alerts", alerts, now)
 
 
 def _write_table(folder: LandingFolder, table: str, rows: list[dict[str, Any]], now: int) -> None:

@@ -8,7 +8,7 @@
   then ``decode_row`` for each.
 * A **receipt** is a msgpack map ``{"log_id": str, "ranges": [[first seq, last seq], ...]}``, both ends included.
   ``log_id`` in both is ``Outbox.log_id``: it names the numbering that ``seq`` belongs to.
-* The **landing** has three tables: ``LANDED_ALERT`` (``ALERT`` and who received it when), ``STATUS``, ``BAD``.
+* The **landing** has four tables: ``LANDED_ALERT`` (``ALERT`` and who received it when), ``STATUS``, ``BAD``, ``SEQS``.
 
 Bounds hold when an alert is encoded: ``raw`` 2 KiB, a field's value 1 KiB, 64 fields, 32 entities, 20 contributing
 events; text is cut at a character, and what UTF-8 cannot encode becomes ``?``.
@@ -110,6 +110,17 @@ BAD: Schema = (
     Column("received_at", TIMESTAMP, True),
 )
 """What came in and could not be read, and why."""
+
+SEQS: Schema = (
+    Column("agent_id", STRING, True),
+    Column("fleet", STRING, True),
+    Column("log_id", STRING, True),
+    Column("first", INT64, True),
+    Column("last", INT64, True),
+    Column("received_at", TIMESTAMP, True),
+)
+"""A run of seqs that are on the region's disk, in ``alerts`` or ``bad``: what is in no run is missing. ``log_id`` is
+the numbering's (``Outbox.log_id``)."""
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 ::
 
-    {folder}/{alerts,status,bad}/dt=YYYY-MM-DD/hh=HH/{ulid}.parquet      UTC of received_at
+    {folder}/{alerts,status,bad,seqs}/dt=YYYY-MM-DD/hh=HH/{ulid}.parquet      UTC of received_at
     {folder}/.tmp/{writer}-{ulid}                                        being written
 
 A file is written under ``.tmp``, synced, renamed into place, and the folder synced: after ``write`` returns it survives
@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from vedette.outbox.columns import Schema
-from vedette.outbox.envelope import BAD, LANDED_ALERT, STATUS
+from vedette.outbox.envelope import BAD, LANDED_ALERT, SEQS, STATUS
 from vedette.outbox.parquet import write
 
-TABLES: dict[str, Schema] = {"alerts": LANDED_ALERT, "status": STATUS, "bad": BAD}
+TABLES: dict[str, Schema] = {"alerts": LANDED_ALERT, "status": STATUS, "bad": BAD, "seqs": SEQS}
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

@@ -20,6 +20,7 @@ import structlog
 
 from vedette.report import Counters, Log
 from vedette.store import Account, Store, StoredAlert
+from vedette.trouble import RETRY_SECONDS, STORE, Trouble
 
 log = structlog.get_logger()
 
@@ -27,7 +28,9 @@ log = structlog.get_logger()
 class Outbox:
     """Read in the event loop; written in ``writer``, the one thread that holds write transactions."""
 
-    def __init__(self, store: Store, writer: Executor, counters: Counters) -> None:
+    def __init__(self, store: Store, writer: Executor, counters: Counters, trouble: Trouble | None = None) -> None:
+        """``trouble``: where a disk that does not take receipts is told, and they are tried again; None: raises."""
+        self._trouble = trouble
         self._store, self._writer, self._counters = store, writer, counters
         self._more = asyncio.Event()
         self._damaged: set[int] = set()
@@ -52,13 +55,25 @@ class Outbox:
     async def receipt(self, ranges: Sequence[tuple[int, int]], log_id: str | None = None) -> int:
         """The region has the alerts of ``ranges`` (first and last seq) on disk; returns how many left the queue.
 
-        On disk when it returns. ``log_id`` is the receipt's: another numbering's is logged and does nothing. Raises
-        OSError when the store cannot be written; nothing has then changed.
+        On disk when it returns. ``log_id`` is the receipt's: another numbering's is logged and does nothing. While the
+        store cannot be written it is tried again; without ``trouble`` that raises OSError, and nothing has changed.
         """
         if log_id is not None and log_id != self.log_id:
             log.warning(Log.RECEIPT_INVALID, log_id=log_id, expected=self.log_id, reason="another outbox's numbering")
             return 0
-        moved = await asyncio.get_running_loop().run_in_executor(self._writer, self._store.receipt, tuple(ranges))
+        while True:
+            try:
+                moved = await asyncio.get_running_loop().run_in_executor(
+                    self._writer, self._store.receipt, tuple(ranges)
+                )
+                break
+            except OSError as error:
+                if self._trouble is None:
+                    raise
+                self._trouble.failed(STORE, error)
+            await asyncio.sleep(RETRY_SECONDS)
+        if self._trouble is not None:
+            self._trouble.well(STORE)
         self.account()
         return moved
 

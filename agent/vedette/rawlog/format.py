@@ -4,8 +4,9 @@ A log is a run of **segments**, each one file named ``GENERATION-BASE-LOGID.seg`
 rises with every new log in a folder, the base (decimal, 20 digits) is the raw offset of the segment's first byte, so
 names sort by age. A segment is one header and then frames, back to back. Integers are little-endian.
 
-Segment header, 68 bytes: magic ``VEDSEG1\\n`` · log_id 16 B · generation u64 · base u64 · first_event u64 ·
-created_at i64 · durable u64 · CRC32 of all before it.
+Segment header, 80 bytes: magic ``VEDSEG2\\n`` · log_id 16 B · generation u64 · base u64 · first_event u64 ·
+created_at i64 · durable u64 · packed u32 · note_size u32 · CRC32 of the note · CRC32 of all before it. Then the
+**note** (``note.py``): what a store that is lost is made again from.
 
 Frame, 68 bytes of header, then metadata, then body:
 magic ``FE 'V' 'F' 01`` · meta_size u32 · meta_raw u32 · body_size u32 · raw_size u32 · events u32 · offset u64 ·
@@ -19,7 +20,11 @@ first_event u64 · durable u64 · received_at i64 · CRC32 of the metadata · CR
 * ``first_event`` numbers the log's events from 0: the difference across a hole tells how many were in it.
 * ``durable`` is the offset up to which the log was known to be on disk when the frame was written: a hole below it is
   damage to what was once safe, a hole above it is a write that never finished (see ``recover.py``).
-* No length is believed before it is checked against MAX_RAW, MAX_META and MAX_BODY.
+* A **pack** (magic ``FE 'V' 'P' 01``, header as above) holds neighbouring frames as one: their events' bytes, one after
+  the other, are one body, and its metadata is a msgpack map of columns (``sizes events times durables metas meta_of``),
+  a row for each frame. Offsets stay what they were, and a pack has no holes. Sealed segments of small frames are
+  written again as packs (``repack.py``); their header says ``packed`` 1.
+* No length is believed before it is checked against MAX_RAW, MAX_META, MAX_BODY and MAX_NOTE.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ import re
 import struct
 import sys
 from array import array
+from collections.abc import Sequence
 from itertools import accumulate, chain
 from operator import sub
 from typing import Any, NamedTuple
@@ -46,11 +52,16 @@ MAX_BODY = MAX_RAW + (MAX_RAW >> 8) + 64
 """Bytes of a body: what zstd may make of MAX_RAW bytes that do not compress."""
 META_PLAIN = 512
 """Bytes up to which metadata is stored as it is."""
+MAX_NOTE = 16 << 20
+"""Bytes of a segment's note."""
 LEVEL = 1
+PACK_LEVEL = 6
+"""Of packs, which are made once and at leisure."""
 
-SEGMENT_MAGIC = b"VEDSEG1\n"
+SEGMENT_MAGIC = b"VEDSEG2\n"
 FRAME_MAGIC = b"\xfeVF\x01"
-_SEGMENT = struct.Struct("<8s16sQQQqQI")
+PACK_MAGIC = b"\xfeVP\x01"
+_SEGMENT = struct.Struct("<8s16sQQQqQIIII")
 _FRAME = struct.Struct("<4s5IQQQqIII")
 SEGMENT_HEADER = _SEGMENT.size
 FRAME_HEADER = _FRAME.size
@@ -58,7 +69,10 @@ _NAME = re.compile(r"(\d{8})-(\d{20})-([0-9a-f]{32})\.seg")
 
 
 class SegmentHeader(NamedTuple):
-    """The start of a segment. ``created_at`` is not before the ``received_at`` of any frame of an earlier segment."""
+    """The start of a segment. ``created_at`` is not before the ``received_at`` of any frame of an earlier segment.
+
+    ``packed``: 1 when it was written again as packs. ``note_size``, ``note_crc``: see ``encode_segment``.
+    """
 
     log_id: str
     generation: int
@@ -66,10 +80,18 @@ class SegmentHeader(NamedTuple):
     first_event: int
     created_at: int
     durable: int
+    packed: int = 0
+    note_size: int = 0
+    note_crc: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes before the first frame."""
+        return SEGMENT_HEADER + self.note_size
 
 
 class FrameHeader(NamedTuple):
-    """The start of a frame; sizes in bytes."""
+    """The start of a frame or a pack; sizes in bytes. A pack's ``raw_size`` and ``events`` are those of its frames."""
 
     meta_size: int
     meta_raw: int
@@ -82,6 +104,7 @@ class FrameHeader(NamedTuple):
     received_at: int
     meta_crc: int
     body_crc: int
+    pack: bool = False
 
     @property
     def size(self) -> int:
@@ -107,6 +130,16 @@ class Meta(NamedTuple):
     file: FilePosition | None
 
 
+class Part(NamedTuple):
+    """A frame as it goes into a pack and comes out of it. ``meta``: its metadata, msgpack, not compressed."""
+
+    raw_size: int
+    events: int
+    received_at: int
+    durable: int
+    meta: bytes
+
+
 def segment_name(generation: int, base: int, log_id: str) -> str:
     """The file name of a segment."""
     return f"{generation:08d}-{base:020d}-{log_id}.seg"
@@ -118,11 +151,13 @@ def parse_segment_name(name: str) -> tuple[int, int, str] | None:
     return (int(match[1]), int(match[2]), match[3]) if match else None
 
 
-def encode_segment(header: SegmentHeader) -> bytes:
-    """SEGMENT_HEADER bytes."""
-    log_id, *rest = header
+def encode_segment(header: SegmentHeader, note: bytes = b"") -> bytes:
+    """The header, which gets the ``note``'s size and checksum, and the note. Raises ValueError over MAX_NOTE."""
+    if len(note) > MAX_NOTE:
+        raise ValueError(f"a segment's note has at most {MAX_NOTE} bytes, not {len(note)}")
+    log_id, *rest = header._replace(note_size=len(note), note_crc=crc32(note))
     packed = _SEGMENT.pack(SEGMENT_MAGIC, bytes.fromhex(log_id), *rest, 0)[:-4]
-    return packed + crc32(packed).to_bytes(4, "little")
+    return packed + crc32(packed).to_bytes(4, "little") + note
 
 
 def decode_segment(data: bytes) -> SegmentHeader:
@@ -134,7 +169,16 @@ def decode_segment(data: bytes) -> SegmentHeader:
         raise ValueError("not a raw log segment")
     if crc32(data[: SEGMENT_HEADER - 4]) != crc:
         raise ValueError("segment header fails its checksum")
-    return SegmentHeader(log_id.hex(), *rest)
+    header = SegmentHeader(log_id.hex(), *rest)
+    if header.note_size > MAX_NOTE:
+        raise ValueError("segment header has a size out of bounds")
+    return header
+
+
+def verify_note(header: SegmentHeader, note: bytes) -> None:
+    """Raises ValueError when ``note`` is not the one that was written."""
+    if len(note) != header.note_size or crc32(note) != header.note_crc:
+        raise ValueError("segment note fails its checksum")
 
 
 def _pack(items: array[int]) -> bytes:
@@ -194,11 +238,12 @@ def _meta(chunk: Chunk) -> bytes:
 class Coder:
     """Frames of one log, to bytes and back. Not for use by two threads at once (it keeps the zstd contexts)."""
 
-    __slots__ = ("_compress", "_decompress", "_seed")
+    __slots__ = ("_compress", "_decompress", "_press", "_seed")
 
     def __init__(self, log_id: str) -> None:
         self._seed = crc32(bytes.fromhex(log_id))
         self._compress = zstandard.ZstdCompressor(level=LEVEL)
+        self._press: zstandard.ZstdCompressor | None = None
         self._decompress = zstandard.ZstdDecompressor()
 
     def encode(
@@ -219,25 +264,61 @@ class Coder:
                 raise ValueError(f"input {chunk.input!r}: {len(meta)} bytes of metadata are over {MAX_META}")
             meta, meta_raw = self._compress.compress(meta), len(meta)
         body = self._compress.compress(chunk.data)
+        return self._framed(
+            FRAME_MAGIC, meta, meta_raw, body, (raw, events, offset, first_event, durable, chunk.received_at)
+        )
+
+    def encode_pack(
+        self, parts: Sequence[Part], data: bytes, offset: int, first_event: int
+    ) -> tuple[bytes, bytes, bytes]:
+        """Header, metadata and body of a pack of neighbouring frames; ``data``: the bytes of their events.
+
+        Raises ValueError when there are none, or too much.
+        """
+        if not parts or len(data) > MAX_RAW or len(data) != sum(part.raw_size for part in parts):
+            raise ValueError(f"a pack holds frames of 1 to {MAX_RAW} bytes together, not {len(data)}")
+        table: dict[bytes, int] = {}
+        columns = {
+            "sizes": [part.raw_size for part in parts],
+            "events": [part.events for part in parts],
+            "times": list(map(sub, (part.received_at for part in parts), chain((0,), (p.received_at for p in parts)))),
+            "durables": list(map(sub, (part.durable for part in parts), chain((0,), (p.durable for p in parts)))),
+            "meta_of": [table.setdefault(part.meta, len(table)) for part in parts],
+            "metas": list(table),
+        }
+        plain = bytes(msgpack.packb(columns))
+        if len(plain) > MAX_META:
+            raise ValueError(f"{len(plain)} bytes of metadata are over {MAX_META}")
+        if self._press is None:
+            self._press = zstandard.ZstdCompressor(level=PACK_LEVEL)
+        meta, body = self._press.compress(plain), self._press.compress(data)
+        events, newest = sum(part.events for part in parts), max(part.received_at for part in parts)
+        figures = len(data), events, offset, first_event, parts[-1].durable, newest
+        return self._framed(PACK_MAGIC, meta, len(plain), body, figures)
+
+    def _framed(
+        self, magic: bytes, meta: bytes, meta_raw: int, body: bytes, figures: tuple[int, ...]
+    ) -> tuple[bytes, bytes, bytes]:
         seed = self._seed
         # fmt: off
         header = _FRAME.pack(
-            FRAME_MAGIC, len(meta), meta_raw, len(body), raw, events, offset, first_event, durable, chunk.received_at,
-            crc32(meta, seed), crc32(body, seed), 0,
+            magic, len(meta), meta_raw, len(body), *figures, crc32(meta, seed), crc32(body, seed), 0,
         )[:-4]
         # fmt: on
         return header + crc32(header, seed).to_bytes(4, "little"), meta, body
 
     def header(self, data: bytes) -> FrameHeader:
-        """The frame header at the start of ``data``; raises ValueError with the reason."""
+        """The header of the frame or pack at the start of ``data``; raises ValueError with the reason."""
         if len(data) < FRAME_HEADER:
             raise ValueError("frame header is cut short")
         magic, *rest, crc = _FRAME.unpack_from(data)
-        if magic != FRAME_MAGIC:
+        if magic != FRAME_MAGIC and magic != PACK_MAGIC:
             raise ValueError("no frame begins here")
         if crc32(data[: FRAME_HEADER - 4], self._seed) != crc:
             raise ValueError("frame header fails its checksum")
         header = FrameHeader(*rest)
+        if magic == PACK_MAGIC:
+            header = header._replace(pack=True)
         if not (
             0 < header.raw_size <= MAX_RAW
             and 0 < header.events <= MAX_RAW
@@ -248,16 +329,45 @@ class Coder:
             raise ValueError("frame header has a size out of bounds")
         return header
 
-    def meta(self, header: FrameHeader, data: bytes) -> Meta:
-        """The metadata ``data`` (``header.meta_size`` bytes); raises ValueError with the reason."""
+    def verify_meta(self, header: FrameHeader, data: bytes) -> None:
+        """Raises ValueError when ``data`` is not the metadata that was written."""
         if len(data) != header.meta_size or crc32(data, self._seed) != header.meta_crc:
             raise ValueError("frame metadata fails its checksum")
-        if header.meta_raw:
-            data = self._inflate(data, header.meta_raw, "metadata")
+
+    def plain_meta(self, header: FrameHeader, data: bytes) -> bytes:
+        """The metadata ``data`` as msgpack; raises ValueError with the reason."""
+        return self._inflate(data, header.meta_raw, "metadata") if header.meta_raw else data
+
+    def meta(self, header: FrameHeader, data: bytes) -> Meta:
+        """The metadata ``data`` (``header.meta_size`` bytes); raises ValueError with the reason."""
+        self.verify_meta(header, data)
+        return self._read_meta(header, self.plain_meta(header, data))
+
+    def _read_meta(self, header: FrameHeader, data: bytes) -> Meta:
         try:
             return self._parse(header, msgpack.unpackb(data, unicode_errors="surrogateescape", use_list=False))
         except (AttributeError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
             raise ValueError(f"frame metadata cannot be read: {error!r}") from error
+
+    def unpack(self, header: FrameHeader, data: bytes) -> list[tuple[FrameHeader, Meta]]:
+        """The frames of a pack, whose metadata is ``data``; raises ValueError with the reason.
+
+        Their headers have no sizes and no checksums of their own.
+        """
+        try:
+            columns = msgpack.unpackb(self.plain_meta(header, data), use_list=False)
+            sizes, events, metas, meta_of = (columns[name] for name in ("sizes", "events", "metas", "meta_of"))
+            times, durables = accumulate(columns["times"]), accumulate(columns["durables"])
+            if (sum(sizes), sum(events)) != (header.raw_size, header.events) or min(sizes) <= 0 or min(events) <= 0:
+                raise ValueError("the frames of a pack do not add up")
+            offset, first, found = header.offset, header.first_event, []
+            for size, count, time, durable, number in zip(sizes, events, times, durables, meta_of, strict=True):
+                one = FrameHeader(0, 0, 0, size, count, offset, first, durable, time, 0, 0)
+                found.append((one, self._read_meta(one, metas[number])))
+                offset, first = offset + size, first + count
+        except (AttributeError, IndexError, KeyError, TypeError, msgpack.UnpackException) as error:
+            raise ValueError(f"pack metadata cannot be read: {error!r}") from error
+        return found
 
     @staticmethod
     def _parse(header: FrameHeader, fields: dict[str, Any]) -> Meta:
@@ -285,9 +395,17 @@ class Coder:
 
     def chunk(self, header: FrameHeader, meta: Meta, body: bytes) -> Chunk:
         """The chunk that was encoded; raises ValueError with the reason."""
+        return self.chunk_of(header, meta, self.events(header, body))
+
+    def events(self, header: FrameHeader, body: bytes) -> bytes:
+        """The bytes of a frame's or pack's events; raises ValueError with the reason."""
         self.verify(header, body)
-        data = self._inflate(body, header.raw_size, "body")
-        return Chunk(
+        return self._inflate(body, header.raw_size, "body")
+
+    @staticmethod
+    def chunk_of(header: FrameHeader, meta: Meta, data: bytes) -> Chunk:
+        """The chunk of a frame, by its events' bytes."""
+        chunk = Chunk(
             input=meta.input,
             codec=meta.codec,
             received_at=header.received_at,
@@ -299,6 +417,8 @@ class Coder:
             message_ids=meta.message_ids,
             file=meta.file,
         )
+        chunk.know(header.events)
+        return chunk
 
     def _inflate(self, data: bytes, size: int, what: str) -> bytes:
         """Decompressed ``data``, which must give ``size`` bytes; allocates no more than that."""

@@ -25,7 +25,6 @@ from typing import NamedTuple
 import structlog
 
 from vedette.event import Chunk, FilePosition, Flag, Frame, RawRef
-from vedette.rawlog import format
 from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
 from vedette.report import UNKNOWN, Log
 
@@ -132,17 +131,18 @@ def entries(
     """
     first = max(0, bisect_right([segment.base for segment in parts], start) - 1)
     offset, event, damage = -1, None, None  # what the next frame should have; -1: whatever comes
-    for segment in parts[first:]:
+    for number, segment in enumerate(parts[first:], first + 1):
         if end is not None and segment.base >= end[0]:
             break
+        over = parts[number].base if number < len(parts) else None  # from there on the next segment tells
         try:
             file = SegmentFile(segment) if window is None else SegmentFile(segment, window)
         except FileNotFoundError:
             offset = -1  # retention was here
             continue
         with file:
-            position = format.SEGMENT_HEADER
-            if mark is not None and mark[2] == segment.base:
+            position = file.begin()
+            if mark is not None and mark[2] == segment.base and _stands(file, mark):
                 offset, event, _, position = mark
             elif offset < 0:
                 offset, event = segment.base, None
@@ -155,7 +155,7 @@ def entries(
                     damage = damage or item
                     continue
                 header = item.header
-                if end is not None and header.offset >= end[0]:
+                if (end is not None and header.offset >= end[0]) or (over is not None and header.offset >= over):
                     break
                 if header.offset > offset and header.offset > start:
                     lost = 0 if event is None else max(0, header.first_event - event)
@@ -165,6 +165,14 @@ def entries(
                     yield file, item
     if end is not None and end[1] is not None and event is not None and offset < end[0]:
         on_gap(_gap(parts[-1], offset, end[0], end[1] - event, damage))
+
+
+def _stands(file: SegmentFile, mark: Mark) -> bool:
+    """Whether ``mark`` is of the file as it is: packing may have put another in its place."""
+    try:
+        return file.unit(mark[3]).header.offset == mark[0]
+    except ValueError:
+        return False
 
 
 def _gap(segment: Segment, offset: int, end: int, events: int, damage: Damage | None) -> Gap:

@@ -21,9 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from vedette.rawlog import format
 from vedette.rawlog.read import Mark
-from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile
+from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
 
 QUARANTINE_BYTES = 64 << 20
 """What quarantine/ holds at most; also at most an eighth of the log's own budget."""
@@ -50,6 +49,8 @@ class Ending(NamedTuple):
     marks: list[Mark]
     cut_bytes: int
     reason: str
+    frames: int = 0
+    """In the last segment."""
 
 
 def sync_path(path: Path) -> None:
@@ -61,14 +62,14 @@ def sync_path(path: Path) -> None:
         os.close(fd)
 
 
-def set_aside(folder: Path, path: Path, position: int, budget: int, now: int) -> str:
-    """Keep the bytes of ``path`` from ``position`` on, at most ``budget``; returns the reason when that fails."""
+def set_aside(folder: Path, path: Path, position: int, budget: int, now: int, size: int = 1 << 62) -> str:
+    """Keep ``size`` bytes of ``path`` from ``position`` on, at most ``budget``; returns the reason when that fails."""
     quarantine = folder / "quarantine"
     target = quarantine / f"{path.name}.{position}.{now}.cut"
     temporary = target.with_suffix(".tmp")
     try:
         quarantine.mkdir(mode=0o750, exist_ok=True)
-        kept = min(path.stat().st_size - position, budget)
+        kept = min(path.stat().st_size - position, budget, size)
         files = sorted((f for f in quarantine.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns)
         while files and sum(f.stat().st_size for f in files) + kept > budget:
             files.pop(0).unlink()
@@ -105,8 +106,8 @@ def _safe(parts: list[Segment], committed: int) -> tuple[int, int]:
         with SegmentFile(parts[i]) as file:
             with suppress(ValueError):  # a frame of the segment tells as much
                 safe = max(safe, file.header().durable)
-            for item in file.walk(format.SEGMENT_HEADER, parts[i].base):
-                if isinstance(item, Located):
+            for item in file.units(file.begin(), parts[i].base):
+                if isinstance(item, Unit):
                     safe = max(safe, item.header.durable)
         if parts[i].base <= safe:
             return safe, i
@@ -119,13 +120,20 @@ class _Check:
     def __init__(self, safe: int, segment: Segment) -> None:
         self.safe = safe
         self.end, self.events, self.newest = segment.base, 0, 0
+        self.frames = 0
+        """In the newest segment."""
         self.marks: list[Mark] = []
         self.reason = ""
 
-    def segment(self, segment: Segment) -> int | None:
-        """Takes in one segment. Returns None when it is good to its end, else the position to cut it at."""
-        good, marked, damage = format.SEGMENT_HEADER, -MARK_BYTES, None
+    def segment(self, segment: Segment, follower: Segment | None) -> int | None:
+        """Takes in one segment. Returns None when it is good to its end, else the position to cut it at.
+
+        What lies in it from the ``follower``'s base on was written again there, after a sync that failed.
+        """
+        marked, damage = -MARK_BYTES, None
+        limit = None if follower is None else follower.base
         with SegmentFile(segment, 256 << 10) as file:
+            good = file.begin()
             try:
                 header = file.header()
                 self.newest = max(self.newest, header.created_at)
@@ -133,11 +141,13 @@ class _Check:
                     self.events = header.first_event
             except ValueError:
                 self.newest = max(self.newest, int(segment.path.stat().st_mtime * 1e6))
-            for item in file.walk(good, self.end):
+            for item in file.units(good, self.end):
                 if isinstance(item, Damage):
                     damage = item
                     continue
                 frame = item.header
+                if limit is not None and frame.offset >= limit:
+                    break
                 if frame.offset > self.end >= self.safe:
                     return self._cut(good, damage.reason if damage else "frames are missing")
                 try:
@@ -149,9 +159,12 @@ class _Check:
                     self.marks.append((frame.offset, frame.first_event, segment.base, item.position))
                     marked = item.position
                 self.end, self.events = frame.end, frame.first_event + frame.events
+                self.frames = self.frames + 1 if follower is None else 0
                 self.newest = max(self.newest, frame.received_at)
                 good, damage = item.after, None
-        return None if damage is None else self._cut(good, damage.reason)
+        if damage is None or self.end == limit:  # a write that was taken up again in the next segment misses nothing
+            return None
+        return self._cut(good, damage.reason)
 
     def _cut(self, position: int, reason: str) -> int:
         self.reason = reason
@@ -191,7 +204,8 @@ def recover(folder: Path, parts: list[Segment], committed: int, budget: int, now
         if parts[i].base > check.end >= safe:
             position, here, why = None, i, "frames before this segment are missing"
         else:
-            position, here = check.segment(parts[i]), i + 1
+            follower = None if last else parts[i + 1]
+            position, here = check.segment(parts[i], follower), i + 1
             why = check.reason
             # What is no frame at the end of an earlier segment is damage when it was safe, like any hole.
             if position is None or (not last and check.end < safe):
@@ -206,4 +220,4 @@ def recover(folder: Path, parts: list[Segment], committed: int, budget: int, now
     for segment in parts[first:]:
         sync_path(segment.path)
     sync_path(folder)
-    return Ending(parts, check.end, check.events, check.newest, check.marks, cut_bytes, reason)
+    return Ending(parts, check.end, check.events, check.newest, check.marks, cut_bytes, reason, check.frames)

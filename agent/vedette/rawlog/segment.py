@@ -2,8 +2,11 @@
 
 A segment is read only as far as its file reached when it was opened. Linux makes bytes visible before it moves a
 file's end over them, so within that length only the last frame can be unfinished; it is reported like damage that
-nothing follows. Anything else that is no frame is damage: ``walk`` says where it begins and looks for the next frame
+nothing follows. Anything else that is no frame is damage: ``units`` says where it begins and looks for the next frame
 of the same log (magic, CRC seeded by the log_id, offset not below the expected one). Nothing here writes.
+
+``units`` reads headers and checksums alone, which is what recovery needs, at some 3 µs a frame; ``walk`` reads the
+metadata, too, and opens packs.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from vedette.rawlog import format
 WINDOW = 4 << 10
 """Bytes read at a time while walking headers: one frame's header and metadata, as a rule."""
 _SCAN = 1 << 20
+_MAGIC = re.compile(b"|".join(map(re.escape, (format.FRAME_MAGIC, format.PACK_MAGIC))))
 
 
 class Segment(NamedTuple):
@@ -31,17 +35,35 @@ class Segment(NamedTuple):
     path: Path
 
 
-class Located(NamedTuple):
-    """A frame in its segment; ``position`` is that of its header in the file."""
+class Unit(NamedTuple):
+    """A frame or a pack in its segment, its checksums right but for the body's; ``position`` is that of its header."""
 
     header: format.FrameHeader
-    meta: format.Meta
     position: int
 
     @property
     def after(self) -> int:
-        """Position after the frame."""
+        """Position after it."""
         return self.position + self.header.size
+
+
+class Located(NamedTuple):
+    """A frame in its segment: ``unit``, or a part of it at ``start`` of the events of a pack."""
+
+    header: format.FrameHeader
+    meta: format.Meta
+    unit: Unit
+    start: int = 0
+
+    @property
+    def position(self) -> int:
+        """In the file, of the unit's header."""
+        return self.unit.position
+
+    @property
+    def after(self) -> int:
+        """Position after the unit."""
+        return self.unit.after
 
 
 class Damage(NamedTuple):
@@ -73,6 +95,7 @@ class SegmentFile:
         self.size = os.fstat(self._fd).st_size
         self._window = window
         self._buffer, self._start = b"", 0
+        self._events: tuple[int, bytes] = -1, b""  # of the pack read last, by its position
 
     def __enter__(self) -> Self:
         return self
@@ -101,32 +124,67 @@ class SegmentFile:
             raise ValueError("segment header and file name disagree")
         return header
 
-    def locate(self, position: int) -> Located:
-        """The frame whose header is at ``position``; raises ValueError with the reason. Its body is not checked."""
+    def note(self) -> bytes:
+        """The segment's note; raises ValueError when it or the header is damaged."""
+        header = self.header()
+        note = self.read(format.SEGMENT_HEADER, header.note_size)
+        format.verify_note(header, note)
+        return note
+
+    def begin(self) -> int:
+        """Position of the first frame, or where to look for it when the header is damaged."""
+        try:
+            return self.header().size
+        except ValueError:
+            return format.SEGMENT_HEADER
+
+    def unit(self, position: int) -> Unit:
+        """The frame or pack whose header is at ``position``; raises ValueError with the reason. Its body is not
+        checked."""
         header = self._coder.header(self.read(position, format.FRAME_HEADER))
         if position + header.size > self.size:
             raise ValueError("frame is cut short")
-        meta = self._coder.meta(header, self.read(position + format.FRAME_HEADER, header.meta_size))
-        return Located(header, meta, position)
+        self._coder.verify_meta(header, self.read(position + format.FRAME_HEADER, header.meta_size))
+        return Unit(header, position)
 
-    def _body(self, at: Located) -> bytes:
-        return self.read(at.position + format.FRAME_HEADER + at.header.meta_size, at.header.body_size)
+    def frames(self, unit: Unit) -> list[Located]:
+        """The frames of a unit; raises ValueError when its metadata cannot be read."""
+        data = self.meta(unit)
+        if not unit.header.pack:
+            return [Located(unit.header, self._coder.meta(unit.header, data), unit)]
+        first = unit.header.offset
+        return [
+            Located(header, meta, unit, header.offset - first) for header, meta in self._coder.unpack(unit.header, data)
+        ]
 
-    def verify(self, at: Located) -> None:
-        """Raises ValueError when the body of the frame is damaged; decompresses nothing."""
-        self._coder.verify(at.header, self._body(at))
+    def meta(self, unit: Unit) -> bytes:
+        """A unit's metadata as it is stored."""
+        return self.read(unit.position + format.FRAME_HEADER, unit.header.meta_size)
+
+    def body(self, unit: Unit) -> bytes:
+        """A unit's body as it is stored."""
+        return self.read(unit.position + format.FRAME_HEADER + unit.header.meta_size, unit.header.body_size)
+
+    def verify(self, unit: Unit) -> None:
+        """Raises ValueError when the body of the unit is damaged; decompresses nothing."""
+        self._coder.verify(unit.header, self.body(unit))
 
     def chunk(self, at: Located) -> Chunk:
         """The frame's chunk; raises ValueError when its body is damaged."""
-        return self._coder.chunk(at.header, at.meta, self._body(at))
+        unit = at.unit
+        if not unit.header.pack:
+            return self._coder.chunk(at.header, at.meta, self.body(unit))
+        if self._events[0] != unit.position:
+            self._events = unit.position, self._coder.events(unit.header, self.body(unit))
+        return self._coder.chunk_of(at.header, at.meta, self._events[1][at.start : at.start + at.header.raw_size])
 
-    def find(self, position: int, offset: int) -> Located | None:
-        """The first frame of this log at or after ``position`` whose raw offset is ``offset`` or more."""
+    def find(self, position: int, offset: int) -> Unit | None:
+        """The first frame or pack of this log at or after ``position`` whose raw offset is ``offset`` or more."""
         while position < self.size:
             block = os.pread(self._fd, min(_SCAN, self.size - position), position)
-            for match in re.finditer(re.escape(format.FRAME_MAGIC), block):
+            for match in _MAGIC.finditer(block):
                 try:
-                    at = self.locate(position + match.start())
+                    at = self.unit(position + match.start())
                 except ValueError:
                     continue
                 if at.header.offset >= offset:
@@ -134,14 +192,14 @@ class SegmentFile:
             position += max(1, len(block) - len(format.FRAME_MAGIC) + 1)
         return None
 
-    def walk(self, position: int, offset: int) -> Iterator[Located | Damage]:
-        """Frames from the one at ``position`` on, whose raw offset should be ``offset``.
+    def units(self, position: int, offset: int) -> Iterator[Unit | Damage]:
+        """Frames and packs from the one at ``position`` on, whose raw offset should be ``offset``.
 
         A Damage tells where bytes were skipped; nothing after it: no frame follows in this segment.
         """
         while position < self.size:
             try:
-                at = self.locate(position)
+                at = self.unit(position)
                 if at.header.offset < offset:
                     raise ValueError("frame does not follow the one before it")
             except ValueError as error:
@@ -152,3 +210,16 @@ class SegmentFile:
                 at = found
             yield at
             position, offset = at.after, at.header.end
+
+    def walk(self, position: int, offset: int) -> Iterator[Located | Damage]:
+        """The single frames of ``units``, with their metadata."""
+        for unit in self.units(position, offset):
+            if isinstance(unit, Damage):
+                yield unit
+                continue
+            try:
+                found = self.frames(unit)
+            except ValueError as error:
+                yield Damage(self.segment.path, unit.position, str(error))
+            else:
+                yield from found

@@ -12,9 +12,10 @@ from pathlib import Path
 import click
 
 from vedette.config import MqttSettings
-from vedette.console import fail, pipeline_options, safe
+from vedette.console import fail, json_line, pipeline_options, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
+from vedette.region.enroll import DAYS, ROLES, Region
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -173,10 +174,56 @@ def sign(path: Path, key: Path, output: Path | None) -> None:
 
 @click.group()
 def region() -> None:
-    """The centre: publish bundles, land alerts.
+    """The centre: enroll agents, publish bundles, land alerts.
 
     Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
     """
+
+
+@region.command()
+@click.argument("name", metavar="AGENT")
+@click.option("--folder", type=click.Path(path_type=Path), required=True,
+              help="The region's authority, members and access list; made when it is not there.")  # fmt: skip
+@click.option("--fleet", metavar="NAME", default="default", show_default=True, help="The agent's agent.fleet.")
+@click.option("--role", type=click.Choice(ROLES), default="agent", show_default=True,
+              help="What AGENT is: an agent, a landing, an operator who publishes bundles, the broker.")  # fmt: skip
+@click.option("--broker", metavar="URL", help="The region's broker, for agents' configuration: once, it is remembered.")
+@click.option("--host", "hosts", metavar="NAME", multiple=True, help="Name or address of the broker; may be repeated.")
+@click.option("--days", default=DAYS, show_default=True, type=click.IntRange(1, 3650), help="Days until it expires.")
+@click.option("--renew", is_flag=True, help="A new key and certificate, though the old one is good for longer.")
+@click.option("--revoke", is_flag=True, help="Take AGENT out: rights and certificate.")
+def enroll(
+    name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int, renew: bool,
+    revoke: bool,
+) -> None:  # fmt: skip
+    """Make AGENT a member of the region: certificate, key, access to its own topics, configuration.
+
+    Run again it changes nothing, but for a certificate with less than 30 days left, which is renewed.
+
+    Example: vedette region enroll web-1 --folder region-ca --broker mqtts://region.example:8883
+    """
+    try:
+        if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
+            raise ValueError(f"--broker {broker}: expects mqtts://host:port")
+        with Region.open(folder) as known:
+            known.broker = broker or known.broker
+            if revoke:
+                known.revoke(name)
+                click.echo(
+                    f"{name} is revoked. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the broker: its"
+                    " rights end with a reload (SIGHUP), new connections with a restart"
+                )
+                return
+            done = known.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days, renew=renew)
+            until = time.strftime("%Y-%m-%d", time.gmtime(done.member.ends))
+            what = "new certificate" if done.renewed else "as it was"
+            click.echo(f"{name}: {role} of fleet {fleet}, {what}, good until {until}")
+            click.echo(f"for its host: {done.folder}/")
+            click.echo(f"for the broker: {folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
+            if role == "landing":
+                click.echo(f"vedette region land --client-id {name} --group {known.group} …")
+    except (OSError, ValueError) as error:
+        fail(error)
 
 
 @region.command()
@@ -190,8 +237,8 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
 
     Example: vedette region publish starter-1.vbundle --broker mqtt://region:1883 --fleet plants
     """
-    from vedette.app import configure_logging
     from vedette.config import LogSettings
+    from vedette.logs import configure_logging
     from vedette.region.publish import publish as publish_bundle
 
     configure_logging(LogSettings(level="warning"))
@@ -210,15 +257,17 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
 @click.option("--folder", type=click.Path(path_type=Path), required=True, help="The landing folder.")
 @click.option("--client-id", metavar="NAME", default="vedette-landing", show_default=True,
               help="Its session at the broker: keep it over restarts.")  # fmt: skip
+@click.option("--group", metavar="NAME", default="landing", show_default=True,
+              help="All landings of one group share the alerts.")  # fmt: skip
 @click.option("--seconds", default=5.0, show_default=True, help="Write a file after so many seconds at the latest.")
 @click.option("--rows", default=10_000, show_default=True, help="And after so many rows at the latest.")
-def land(folder: Path, client_id: str, seconds: float, rows: int, **broker: object) -> None:
+def land(folder: Path, client_id: str, group: str, seconds: float, rows: int, **broker: object) -> None:
     """Land alerts and heartbeats as Parquet files, then send receipts; until SIGTERM or SIGINT.
 
     Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
     """
-    from vedette.app import configure_logging
     from vedette.config import LogSettings
+    from vedette.logs import configure_logging
     from vedette.region.land import LandingSettings
     from vedette.region.land import land as run_landing
 
@@ -229,9 +278,48 @@ def land(folder: Path, client_id: str, seconds: float, rows: int, **broker: obje
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings = MqttSettings(**broker)  # type: ignore[arg-type]
-        await run_landing(LandingSettings(settings, folder, client_id, max_rows=rows, max_seconds=seconds), stop)
+        wanted = LandingSettings(settings, folder, client_id, group, max_rows=rows, max_seconds=seconds)
+        await run_landing(wanted, stop)
 
     try:
         asyncio.run(main())
     except (OSError, ValueError) as error:
         fail(error)
+
+
+@region.command()
+@click.option("--folder", type=click.Path(path_type=Path), required=True, help="The landing folder.")
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1), help="How far back to look.")
+@click.option("--settle", default=900.0, show_default=True, help="Seconds for which a gap may be on its way.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per agent and numbering.")
+def status(folder: Path, days: int, settle: float, as_json: bool) -> None:
+    """Show what the landing has of each agent's alerts: the numbers that came, and those that are missing.
+
+    Exit code 1 when alerts are missing.
+
+    Example: vedette region status --folder /srv/landing
+    """
+    from vedette.region.gaps import find
+
+    try:
+        found = find(folder, time.time_ns() // 1000, days=days, settle=settle)
+    except ModuleNotFoundError as error:
+        fail(f"region status reads Parquet ({error}): pip install 'vedette[region]'")
+    except (OSError, ValueError) as error:
+        fail(error)
+    if not as_json:
+        click.echo(f"{'fleet':<12}{'agent':<20}{'state':<12}{'seqs':<18}{'landed':>9}{'on its way':>12}{'missing':>9}")
+    for one in found:
+        if as_json:
+            click.echo(json_line(one._asdict()))
+            continue
+        seqs = f"{one.first}-{one.last}"
+        told = f"{one.fleet:<12}{one.agent_id:<20}{one.state:<12}{seqs:<18}"
+        click.echo(safe(f"{told}{one.landed:>9}{one.on_the_way:>12}{one.missing:>9}"))
+        for first, last in one.gaps:
+            click.echo(f"    gap {first}-{last}")
+        if one.unlanded:
+            click.echo(f"    {one.unlanded} after {one.last} left the agent's outbox and did not land")
+    if not found:
+        click.echo(f"no alerts in the last {days} days", err=True)
+    raise SystemExit(1 if any(one.missing for one in found) else 0)

@@ -7,6 +7,9 @@ Delivery, in this order for every message:
 3. all rows written, synced and renamed into place (``outbox/landing.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
 
+With each batch goes a row of ``seqs`` for each run of seqs in it, after the alerts themselves: by them
+``region/gaps.py`` finds what no landing has, also when several share an agent's alerts.
+
 Killed anywhere, the broker or the agent sends again what lacks its acknowledgement: rows may be landed twice, under
 the same ``alert_id``, but never lost. Fleet and agent are the topic's, which the broker's access list has checked.
 
@@ -22,7 +25,7 @@ reconnect when the folder works again. Several landings may share the folder and
 from __future__ import annotations
 
 import asyncio
-import time
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,13 +38,15 @@ import structlog
 from vedette.config import MqttSettings
 from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient
 from vedette.outbox.envelope import bad_row, decode_row, landed, pack_receipt, ranges, split_batch, status_row
-from vedette.outbox.landing import LandingFolder
+from vedette.outbox.landing import TABLES, LandingFolder
 from vedette.outbox.topics import ROOT, agent_topic, parse
 from vedette.report import Log
+from vedette.wallclock import WallClock
 
 log = structlog.get_logger()
 
-SUBSCRIPTIONS = (f"$share/landing/{ROOT}/+/+/alerts", f"$share/landing/{ROOT}/+/+/status")
+SHARED = (f"{ROOT}/+/+/alerts", f"{ROOT}/+/+/status")
+"""What all landings of a group share."""
 HELD_BYTES = 64 << 20
 """Of payloads in memory, at most."""
 BATCH_BYTES = 16 << 20
@@ -59,6 +64,8 @@ class LandingSettings:
     folder: Path
     client_id: str = "vedette-landing"
     """Also ``ingest.collector_id``."""
+    group: str = "landing"
+    """Of the shared subscription: letters, digits, ``. _ -``."""
     max_rows: int = 10_000
     max_seconds: float = 5.0
     session_expiry: float = 14 * 86400.0
@@ -70,10 +77,10 @@ class LandingSettings:
 class _Batch:
     """Rows on their way to disk, and whom to tell then."""
 
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {"alerts": [], "status": [], "bad": []})
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {table: [] for table in TABLES})
     messages: list[Message] = field(default_factory=list)
-    seqs: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """By receipts topic and log_id."""
+    seqs: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
+    """By fleet, agent and log_id."""
     bytes: int = 0
     first_bad: str = ""
 
@@ -84,10 +91,13 @@ class _Batch:
 class Landing:
     """One landing service; ``run`` until ``stop``. ``landed`` counts rows on disk by table."""
 
-    def __init__(self, settings: LandingSettings, *, clock: Callable[[], int] = lambda: time.time_ns() // 1000) -> None:
+    def __init__(self, settings: LandingSettings, *, clock: Callable[[], int] | None = None) -> None:
+        """Raises ValueError for a group that cannot stand in a subscription."""
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", settings.group):
+            raise ValueError(f"group: expects letters, digits, '.', '_' or '-', not {settings.group!r}")
         self.settings = settings
-        self.landed = {"alerts": 0, "status": 0, "bad": 0}
-        self._clock = clock
+        self.landed = dict.fromkeys(TABLES, 0)
+        self._clock = clock or WallClock()  # what Spark takes for the time of receipt does not run backwards
         self._batch = _Batch()
         self._held = 0
         self._came = asyncio.Event()
@@ -101,7 +111,7 @@ class Landing:
         self.client = MqttClient(
             settings.broker,
             settings.client_id,
-            subscriptions=SUBSCRIPTIONS,
+            subscriptions=[f"$share/{settings.group}/{topic}" for topic in SHARED],
             on_message=self._received,
             session_expiry=settings.session_expiry,
             receive_maximum=settings.receive_maximum,
@@ -151,7 +161,7 @@ class Landing:
     def _alerts(self, message: Message, fleet: str, agent_id: str) -> None:
         """The alerts of one message; raises ValueError when it is no batch."""
         log_id, alerts = split_batch(message.payload)
-        seqs = self._batch.seqs.setdefault((agent_topic(fleet, agent_id, "receipts"), log_id), [])
+        seqs = self._batch.seqs.setdefault((fleet, agent_id, log_id), [])
         for data in alerts:
             try:
                 row = decode_row(data)
@@ -199,6 +209,9 @@ class Landing:
 
     async def _until_landed(self, folder: LandingFolder, batch: _Batch) -> None:
         delay, failing = self.settings.backoff[0], False
+        for (fleet, agent_id, log_id), seqs in batch.seqs.items():
+            about = {"agent_id": agent_id, "fleet": fleet, "log_id": log_id}
+            batch.rows["seqs"] += [{**about, "first": first, "last": last} for first, last in ranges(seqs)]
         rows = dict(batch.rows)
         while True:
             try:
@@ -229,7 +242,8 @@ class Landing:
             )
 
     def _owe(self, batch: _Batch) -> None:
-        for key, seqs in batch.seqs.items():
+        for (fleet, agent_id, log_id), seqs in batch.seqs.items():
+            key = agent_topic(fleet, agent_id, "receipts"), log_id
             self._receipts.setdefault(key, set()).update(seqs)
         while len(self._receipts) > 1 and sum(map(len, self._receipts.values())) > MAX_RECEIPTS:
             del self._receipts[next(iter(self._receipts))]

@@ -48,6 +48,8 @@ class Clock:
         self._next = 1
         self._changed: dict[tuple[str, str], None] = {}
         """The last touched last."""
+        self._latest: tuple[tuple[str, str], int] | None = None
+        """The source touched last and its number, unless it was written or has gone since."""
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -74,11 +76,13 @@ class Clock:
             floor, last, at = self._state.get(number, (now, now, self.running))
             if max(floor + self.lateness, last + self.running - at) > now + MAX_SKEW:
                 self._state[number] = (now - self.lateness, now, self.running)
-                self._changed[key] = None
+                self._changed[key] = self._latest = None
 
     def source(self, input: str, host: str) -> int:
         """The number of a source, the same as long as it is kept."""
         key = (input, host)
+        if self._latest is not None and self._latest[0] == key:  # lines come in batches
+            return self._latest[1]
         number = self._ids.get(key)
         if number is None:
             number = self._ids[key] = self._next
@@ -91,6 +95,7 @@ class Clock:
             self._ids.move_to_end(key)
         self._changed.pop(key, None)
         self._changed[key] = None
+        self._latest = (key, number)
         return number
 
     def observe(self, source: int, time: int) -> bool:
@@ -100,10 +105,14 @@ class Clock:
             self._state[source] = (time - self.lateness, time, self.running)
             return True
         floor, last, at = known
-        floor = max(floor, last + self.running - at - self.lateness)
+        lateness, running = self.lateness, self.running
+        mark = last + running - at - lateness
+        if mark > floor:
+            floor = mark
         if time < floor:
             return False
-        self._state[source] = (max(floor, time - self.lateness), time, self.running)
+        mark = time - lateness
+        self._state[source] = (mark if mark > floor else floor, time, running)
         return True
 
     def watermark(self, source: int) -> int | None:
@@ -117,16 +126,18 @@ class Clock:
     def dump(self) -> list[Any]:
         """All of it, for msgpack."""
         self._changed.clear()
+        self._latest = None
         return [self.received_at, self.running, self._next, [self._row(key) for key in self._ids]]
 
     def delta(self) -> list[Any]:
         """What changed since the last ``dump`` or ``delta``, for msgpack."""
-        changed, self._changed = self._changed, {}
+        changed, self._changed, self._latest = self._changed, {}, None
         return [self.received_at, self.running, self._next, [self._row(key) for key in changed]]
 
     def load(self, data: list[Any]) -> None:
         """Take over what ``dump`` or ``delta`` gave."""
         self.received_at, self.running, self._next, rows = data
+        self._latest = None
         for input, host, number, *state in rows:
             if number:
                 self._ids[input, host] = number

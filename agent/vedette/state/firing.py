@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from vedette.compiler.ir import as_shown
-from vedette.compiler.relation import NUMERIC, Correlation
+from vedette.compiler.relation import NUMERIC, Correlation, Kind
 from vedette.state.graph import key_of, scalar
-from vedette.state.windows import Window, metric
+from vedette.state.measure import metric
+from vedette.state.windows import Window
 
 MAX_CONTRIBUTING = 20
 
@@ -42,18 +43,25 @@ class Firing:
 
 
 def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, start: int, stop: int) -> Firing:
-    measured = None if c.clauses else metric(c, window, start, stop)
-    events = [index for index in range(start, stop) if not _forbidden(c, window.slot(index))]
-    slots = len({window.slot(index) for index in events})
-    counts = slots if c.clauses else measured
-    picked: dict[int, int] = {}
-    for index in reversed(events):  # the newest of each slot, then the newest
-        picked.setdefault(window.slot(index), index)
-    chosen = set(sorted(picked.values())[-MAX_CONTRIBUTING:])
+    if c.kind is Kind.TEMPORAL_ORDERED and c.prompt and not c.clauses and c.least == len(c.slots):
+        measured: int | float | None = c.least  # there are no more
+    else:
+        measured = None if c.clauses else metric(c, window, start, stop)
+    events: Sequence[int] = range(start, stop)
+    newest = {0: stop - 1}
+    if len(c.slots) > 1:
+        slots = window.slots(start, stop)
+        if c.clauses:
+            wanted = {slot for clause in c.clauses for slot in clause.wanted}
+            events = [index for index in events if slots[index - start] in wanted]
+        newest = {slots[index - start]: index for index in events}
+    # The newest of each slot, then the newest.
+    chosen = set(sorted(newest.values())[-MAX_CONTRIBUTING:])
     for index in reversed(events):
         if len(chosen) >= MAX_CONTRIBUTING:
             break
         chosen.add(index)
+    counts = len(newest) if c.clauses else measured
 
     def contributor(index: int) -> Contributor:
         rule_id = c.slots[window.slot(index)].rule_id
@@ -70,10 +78,6 @@ def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, s
         last_time=window.time(events[-1]),
         contributing=tuple(contributor(index) for index in sorted(chosen)),
     )
-
-
-def _forbidden(c: Correlation, slot: int) -> bool:
-    return bool(c.clauses) and not any(slot in clause.wanted for clause in c.clauses)
 
 
 def shown_group(firing: Firing, get: Callable[[str], Any]) -> dict[str, str]:

@@ -10,13 +10,17 @@ text ``5`` are one value.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from vedette.compiler.ir import as_shown, fold, leaves
 from vedette.compiler.relation import NUMERIC, Correlation, Kind, ordered
 from vedette.inputs.decode import ABSENT, Record
+from vedette.state.slides import SLIDE_BYTES, Links
 from vedette.state.windows import Window, number_of
+
+_ENTRIES = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
 
 MAX_TEXT = 256
 """Characters of a value that is grouped by or counted; of a longer one the rest goes by its hash."""
@@ -35,6 +39,9 @@ class Item(NamedTuple):
 class Node:
     """A correlation with its place among the others, and its counts."""
 
+    tag = b""
+    """What the keys of its groups begin with in this process."""
+
     def __init__(self, correlation: Correlation, depth: int, settle: bool) -> None:
         self.c = correlation
         self.depth = depth
@@ -47,7 +54,42 @@ class Node:
         """Fields that correlations above want to know of its events."""
         self.own = tuple(i for i, slot in enumerate(correlation.slots) if not slot.correlation)
         """The slots that are detections."""
+        self.needs = max(self.least, 0) if correlation.kind in _ENTRIES else 0
+        """Fewer entries can never make it true; of a prompt one."""
+        self.tracks: list[Sequence[int]] = []
+        """Of a prompt ``temporal_ordered`` that asks for whole chains: their slots."""
+        if correlation.prompt and correlation.kind is Kind.TEMPORAL_ORDERED:
+            if correlation.clauses:
+                self.tracks = [clause.wanted for clause in correlation.clauses]
+            elif self.least == len(correlation.slots):
+                self.tracks = [range(self.least)]
+        self.links: Links | None = None
+        """For stretches that are looked at anew."""
+        self.share = SLIDE_BYTES.get(correlation.kind, 0)
+        self.single = len(correlation.group_by) == 1
+        self.packs = False
+        """Its groups are bytes (``packed.py``)."""
+        self.dirty: dict[bytes, Window | bytes | None] = {}
+        """Its groups that have changed since they were last written; None: that one is gone."""
         self.fired = self.late = self.ungrouped = self.groups = 0
+        self.failed = 0
+        """Times that it raised."""
+        self.muted = False
+        """In quarantine: matches mean nothing to it."""
+
+    def text(self, values: tuple[str, ...]) -> bytes:
+        """A group's values as one text; ``values_of`` is the inverse."""
+        if self.single:
+            return values[0].encode()
+        text = "\0".join(values)
+        n = len(self.c.group_by)
+        return (text if text.count("\0") == max(n - 1, 0) else "\0" * n + json.dumps(values)).encode()
+
+    def values_of(self, found: bytes) -> tuple[str, ...]:
+        text, n = found.decode(), len(self.c.group_by)
+        if n <= 1:
+            return (text,)[:n]
+        return tuple(text.split("\0")) if text.count("\0") == n - 1 else tuple(json.loads(text[n:]))
 
 
 def prefix(correlation: Correlation) -> bytes:
@@ -77,6 +119,13 @@ class Graph:
             wanted += [name for above, _ in node.parents for name in above.carry]
             node.carry = tuple(sorted(set(wanted) - set(node.c.group_by)))
         self.by_prefix = {node.prefix: node for node in self.nodes}
+        self.tag_size = 1 if len(self.nodes) <= 256 else 4
+        self.by_tag: dict[bytes, Node] = {}
+        for number, node in enumerate(self.nodes):
+            node.tag = number.to_bytes(self.tag_size, "big")
+            node.packs = node.prompt and node.least > 1 and node.c.kind is Kind.EVENT_COUNT
+            node.packs = node.packs and not node.carry and len(node.own) == len(node.c.slots)
+            self.by_tag[node.tag] = node
 
     def wants(self, rule_id: str) -> bool:
         """True when a correlation looks at this rule."""
@@ -96,6 +145,8 @@ class Graph:
         """What a match of ``rule_id`` means; one that lacks a value to group by is counted and means nothing."""
         items = []
         for node, i in self._feeds.get(rule_id, ()):
+            if node.muted:
+                continue
             c, slot = node.c, node.c.slots[i]
             values = tuple(key_of(scalar(event.get(slot.field(name)))) for name in c.group_by)
             if None in values:

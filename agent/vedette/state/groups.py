@@ -1,142 +1,235 @@
-"""The windows of all groups, by key, and what has changed among them since it was last written.
+"""The groups of all correlations, by key, and what has changed among them since it was last written.
 
-A key is its correlation's prefix (id and digest) and the group's values. The group least recently touched stands
-first; ``bytes`` is what all take. ``delta`` gives the rows that changed, ``restore`` takes them over; a row is key,
-whether the group was touched (False: only decided), and the window, None for one that is gone.
+A key is its correlation's tag (of this process) and the group's values; what is written has the prefix (id and digest)
+in place of the tag. A group is a ``Window``, or bytes where ``packed.py`` will do. ``bytes`` is what all take. Which
+was touched least recently follows from the groups themselves (``recency.py``).
+
+``delta`` gives what changed, ``restore`` takes it over: ``[evicted, cut, counts of each correlation, parts]``, a part
+being ``[prefix, n, key of each group, row of each]``; the first ``n`` bytes of its keys say nothing. A row is None for
+a group that is gone, its bytes, or what ``Window.row`` gives: of a large window only what is new. Either costs as much
+as there is written, whatever else is in memory.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
-import msgpack
-
 from vedette.state.graph import Graph, Node
+from vedette.state.packed import MAX, packed, size, touched, unpacked
+from vedette.state.recency import Recency
 from vedette.state.windows import Window
 
+Group = Window | bytes
 
-class Groups(OrderedDict[bytes, Window]):
+
+class Groups:
     """See the module's text. ``evicted``: groups forgotten for want of room; ``cut``: entries of groups too large."""
 
     def __init__(self, graph: Graph) -> None:
-        super().__init__()
         self.graph = graph
+        self.table: dict[bytes, Group] = {}
+        self.recency = Recency(self._stamp)
         self.bytes = self.evicted = self.cut = 0
-        self._changed: dict[bytes, bool | None] = {}
-        """The last touched last: True touched, False only decided, None gone."""
+        self._carried: dict[Node, tuple[str, ...]] = {}
+        """What was kept of the events of groups that are being restored."""
+        self._foreign: list[list[Any]] = []
+        """Parts about groups of correlations that are not here any more."""
 
-    @staticmethod
-    def key(node: Node, values: tuple[str, ...]) -> bytes:
-        return node.prefix + bytes(msgpack.packb(values))
+    def __len__(self) -> int:
+        return len(self.table)
 
-    @staticmethod
-    def values_of(key: bytes) -> tuple[str, ...]:
-        """What the group of ``key`` is grouped by."""
-        return tuple(msgpack.unpackb(key[8:]))
+    def __iter__(self) -> Iterator[bytes]:
+        """Prefix and values of each group, the least recently touched first."""
+        for key in sorted(self.table, key=lambda key: (self._stamp(key), key)):
+            yield self.node(key).prefix + key[self.graph.tag_size :]
+
+    def values(self) -> Iterator[Window]:
+        """The groups, in no order; those that are bytes as windows of that size."""
+        for key, group in self.table.items():
+            window = unpacked(group, len(key)) if isinstance(group, bytes) else group
+            window.size = self.size(key)
+            yield window
+
+    def _stamp(self, key: bytes) -> int | None:
+        group = self.table.get(key)
+        return None if group is None else touched(group) if isinstance(group, bytes) else group.touched
 
     def node(self, key: bytes) -> Node:
         """The correlation whose group this is."""
-        return self.graph.by_prefix[key[:8]]
+        return self.graph.by_tag[key[: self.graph.tag_size]]
 
-    def put(self, key: bytes, window: Window) -> Window:
-        """A group that was not there."""
-        self[key] = window
-        self.bytes += window.size
-        self.node(key).groups += 1
-        return window
+    def values_of(self, key: bytes) -> tuple[str, ...]:
+        """What the group of ``key`` is grouped by."""
+        return self.node(key).values_of(key[self.graph.tag_size :])
 
-    def drop(self, key: bytes) -> None:
-        """Take a group out, and its bytes."""
-        self.bytes -= self.pop(key).size
-        self.node(key).groups -= 1
+    def size(self, key: bytes) -> int:
+        """Bytes of memory that a group takes, about."""
+        group = self.table[key]
+        return size(group, key) if isinstance(group, bytes) else group.size
 
-    def touch(self, key: bytes, grown: int) -> None:
-        """An event came in, by which its window takes ``grown`` more bytes."""
-        self.bytes += grown
-        self._note(key, True)
+    def window(self, key: bytes) -> Window | None:
+        """A group as a window, from now on; None when it is not there."""
+        group = self.table.get(key)
+        if isinstance(group, bytes):
+            self.bytes -= size(group, key)
+            group = self.table[key] = unpacked(group, len(key))
+            self.bytes += group.size
+            dirty = self.node(key).dirty
+            if key in dirty:
+                dirty[key] = group
+        return group
 
-    def decided(self, key: bytes) -> None:
-        """Events that were there were decided."""
-        self._changed.setdefault(key, False)
+    def put(self, node: Node, key: bytes, group: Group, stamp: int) -> None:
+        """A group that was not there; ``stamp`` is the offset of the event that makes it."""
+        self.table[key] = group
+        self.bytes += self.size(key)
+        node.groups += 1
+        self.recency.put(key, stamp)
+
+    def resize(self, key: bytes, value: bytes) -> None:
+        """Put ``value`` in place of a group of bytes that has another size."""
+        before = self.table[key]
+        assert isinstance(before, bytes)
+        self.bytes += len(value) - len(before)
+        self.table[key] = value
+
+    def repack(self, node: Node, key: bytes) -> None:
+        """Make bytes of a group that can be."""
+        group = self.table[key]
+        if type(group) is Window and len(group.entries) <= 3 * MAX and (made := packed(group)) is not None:
+            self.table[key] = made
+            if key in node.dirty:
+                node.dirty[key] = made
+            self.bytes += size(made, key) - group.size
 
     def forget(self, key: bytes) -> None:
-        self.drop(key)
-        self._note(key, None)
+        """Only what ``recency`` has just given: it knows the key no more."""
+        self._take(key)
+        self.node(key).dirty[key] = None
 
-    def _note(self, key: bytes, what: bool | None) -> None:
-        self._changed.pop(key, None)
-        self._changed[key] = what
+    def _take(self, key: bytes) -> None:
+        self.bytes -= self.size(key)
+        del self.table[key]
+        self.node(key).groups -= 1
 
     @property
     def changed(self) -> bool:
         """True when a group has changed since the last ``delta`` or ``dump``."""
-        return bool(self._changed)
+        return bool(self._foreign) or any(node.dirty for node in self.graph.nodes)
 
     def delta(self) -> list[Any]:
-        """Counts, and the groups that changed since the last ``delta`` or ``dump``; for msgpack."""
-        changed, self._changed = self._changed, {}
-        rows = [[key, touched, None if touched is None else self[key].pack()] for key, touched in changed.items()]
-        return [self._counts(), rows]
+        """What changed since the last ``delta`` or ``dump``; for msgpack."""
+        foreign, self._foreign = self._foreign, []
+        return [*self._counts(), [*foreign, *(self._part(node) for node in self.graph.nodes if node.dirty)]]
 
     def dump(self) -> list[Any]:
         """All of it, as one delta."""
-        self._changed = {}
-        return [self._counts(), [[key, True, window.pack()] for key, window in self.items()]]
+        for node in self.graph.nodes:
+            node.dirty = {}
+        for key, group in self.table.items():
+            self.node(key).dirty[key] = group
+            if not isinstance(group, bytes):
+                group.clean = 0
+        self._foreign = []
+        return self.delta()
+
+    def _part(self, node: Node) -> list[Any]:
+        dirty, node.dirty = node.dirty, {}
+        rows = [group.row() if type(group) is Window else group for group in dirty.values()]
+        return [node.prefix, self.graph.tag_size, list(dirty), rows]
 
     def _counts(self) -> list[Any]:
         rows = [[n.prefix, n.c.id, n.fired, n.late, n.ungrouped, n.carry] for n in self.graph.nodes]
         return [self.evicted, self.cut, rows]
 
     def restore(self, data: list[Any]) -> set[str]:
-        """Take over one ``delta`` or ``dump``, in the order in which they were made.
+        """Take over one ``delta`` or ``dump``, in the order in which they were made; then ``resume``.
 
         Returns the ids of correlations that had another digest then, and so start empty.
         """
-        (self.evicted, self.cut, counts), rows = data
-        ids, changed, carried = {node.c.id for node in self.graph.nodes}, set(), {}
+        self.evicted, self.cut, counts, parts = data
+        ids, started = {node.c.id for node in self.graph.nodes}, set()
         for found, rule_id, fired, late, ungrouped, carry in counts:
-            carried[found] = tuple(carry)
             if (node := self.graph.by_prefix.get(found)) is not None:
                 node.fired, node.late, node.ungrouped = fired, late, ungrouped
+                self._carried[node] = tuple(carry)
             elif rule_id in ids:
-                changed.add(rule_id)
-        for key, touched, row in rows:
-            if key[:8] not in self.graph.by_prefix:
-                continue
-            place = key in self and not touched
-            if key in self and (row is None or not place):
-                self.drop(key)
-            if row is None:
-                continue
-            window = Window.unpack(row, len(key))
-            window.recarry(carried.get(key[:8], ()), self.node(key).carry)
-            if place:
-                self.bytes += window.size - self[key].size
-                self[key] = window
-            else:
-                self.put(key, window)
-        self._changed = {}
-        return changed
+                started.add(rule_id)
+        for prefix, tag_size, keys, rows in parts:
+            if (node := self.graph.by_prefix.get(prefix)) is not None:
+                for key, row in zip(keys, rows, strict=True):
+                    self._restore(node, node.tag + key[tag_size:], row)
+        return started
+
+    def _restore(self, node: Node, key: bytes, row: Any) -> None:
+        """A group as it was written; ``resume`` puts it in the form that it has here."""
+        group = self.table.pop(key, None)
+        if group is not None:
+            self.bytes -= size(group, key) if isinstance(group, bytes) else group.size
+            node.groups -= 1
+        if row is None:
+            return
+        if isinstance(row, bytes):
+            group = row
+        else:
+            group = unpacked(group, len(key)) if isinstance(group, bytes) else group or Window(len(key), node.share)
+            group.apply(row)
+        self.table[key] = group
+        self.bytes += self.size(key)
+        node.groups += 1
+
+    def resume(self) -> None:
+        """After the last ``restore``."""
+        for key in list(self.table):
+            node = self.node(key)
+            self._fit(node, key, self._carried.get(node, node.carry))
+        self._carried = {}
+        self.recency.fill(self.table)
+
+    def _fit(self, node: Node, key: bytes, carried: tuple[str, ...]) -> None:
+        """Give a group of elsewhere, of whose events ``carried`` was kept, the form that it has here. When something
+        else is kept here, all of it is to be written: what is written next says so of all groups."""
+        if node.packs and isinstance(self.table[key], bytes):
+            return
+        window = self.window(key)
+        assert window is not None
+        self.bytes -= window.size
+        window.recarry(carried, node.carry)
+        self.bytes += window.size
+        if carried != node.carry:
+            node.dirty[key] = window
+        if node.packs:
+            self.repack(node, key)
 
     def adopt(self, other: Groups) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.
 
         Returns the ids of those that were there and have changed, and so start empty.
         """
-        old = {node.prefix: node for node in other.graph.nodes}
-        self.evicted, self.cut, self._changed = other.evicted, other.cut, other._changed
-        for node in self.graph.nodes:
-            if (same := old.get(node.prefix)) is not None:
-                node.fired, node.late, node.ungrouped = same.fired, same.late, same.ungrouped
-        for key, window in other.items():
-            if key[:8] not in self.graph.by_prefix:
-                self._note(key, None)
+        old, tag_size = {node.prefix: node for node in other.graph.nodes}, other.graph.tag_size
+        self.evicted, self.cut, self._foreign = other.evicted, other.cut, other._foreign
+        gone: dict[bytes, dict[bytes, None]] = {}
+        for prefix, before in old.items():
+            texts = {key[tag_size:]: None for key in before.dirty}
+            if (node := self.graph.by_prefix.get(prefix)) is None:
+                gone[prefix] = texts
+            else:
+                node.fired, node.late, node.ungrouped = before.fired, before.late, before.ungrouped
+                node.dirty = {node.tag + text: None for text in texts}  # what is there still: below
+        for old_key, group in other.table.items():
+            before, text = other.node(old_key), old_key[tag_size:]
+            if (node := self.graph.by_prefix.get(before.prefix)) is None:
+                gone[before.prefix][text] = None
                 continue
-            was, node = old[key[:8]].carry, self.node(key)
-            if was != node.carry:
-                window.recarry(was, node.carry)
-                self._changed.setdefault(key, False)
-            self.put(key, window)
-        before = {node.c.id for node in other.graph.nodes}
-        return sorted(n.c.id for n in self.graph.nodes if n.prefix not in old and n.c.id in before)
+            key = node.tag + text
+            self.table[key] = group
+            self.bytes += self.size(key)
+            node.groups += 1
+            if key in node.dirty:
+                node.dirty[key] = group
+            self._fit(node, key, before.carry)
+        self._foreign += [[prefix, 0, list(texts), [None] * len(texts)] for prefix, texts in gone.items() if texts]
+        self.recency.fill(self.table)
+        ids = {node.c.id for node in other.graph.nodes}
+        return sorted(n.c.id for n in self.graph.nodes if n.prefix not in old and n.c.id in ids)

@@ -24,12 +24,16 @@ from vedette.inputs.decode import Record
 from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
+from vedette.state.packed import unpacked
 from vedette.state.suppress import Fold, Suppressor
+from vedette.state.windows import Window
 
-FORMAT = 1
+FORMAT = 2
 
 PART_BYTES = 1 << 20
 """Of groups in one part of what ``merged`` gives."""
+_ROWS = 64
+"""Groups put into a part at once."""
 
 
 class Memory:
@@ -122,14 +126,19 @@ class Memory:
         return bytes(msgpack.packb(parts))
 
     def restore(self, parts: Iterable[bytes]) -> None:
-        """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read."""
+        """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read, or when
+        another version has written the last of it."""
         changed: set[str] = set()  # as the newest part knows it
+        other: Any = None  # the format of the newest part, when it is not ours
         try:
             for part in parts:
-                form, log_id, (self_late, clock), groups, folds, *audit = msgpack.unpackb(part)
-                if form != FORMAT or log_id != self.log_id:
+                form, log_id, *rest = msgpack.unpackb(part)
+                if log_id != self.log_id:
                     continue
-                self.late = self_late
+                other = form if form != FORMAT else None
+                if other is not None:
+                    continue
+                (self.late, clock), groups, folds, *audit = rest
                 self.clock.load(clock)
                 changed = self.correlator.restore(groups)
                 self.suppressor.restore(folds)
@@ -137,6 +146,8 @@ class Memory:
                     self.joiner.load(one)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise ValueError(f"what judging remembered cannot be read: {error}") from error
+        if other is not None:
+            raise ValueError(f"what judging remembered is of format {other}; this version reads format {FORMAT} only")
         self.started_empty = sorted(changed)
         self.correlator.resume()
 
@@ -144,31 +155,40 @@ class Memory:
 def merged(parts: Sequence[bytes]) -> list[bytes]:
     """Fewer bytes of the same meaning, in parts of about ``PART_BYTES``; parts of another log than the last's go."""
     sources: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
-    groups: OrderedDict[bytes, Any] = OrderedDict()
+    groups: dict[bytes, dict[bytes, Any]] = {}
     folds: OrderedDict[bytes, Any] = OrderedDict()
     joined: dict[int, Any] = {}
     waited: Any = [0, 0, 0]
     late: Any = 0
     head: list[Any] = [0, 0, 1]
-    counts: list[Any] = [0, [0, 0, []]]
+    counts: list[Any] = [0, 0, 0, []]
     folded: list[Any] = [0, 0]
     last = msgpack.unpackb(parts[-1])[1] if parts else ""
     for part in parts:
-        _, log_id, (late, clock), correlations, suppression, *audit = msgpack.unpackb(part)
-        if log_id != last:
+        form, log_id, *rest = msgpack.unpackb(part)
+        if form != FORMAT or log_id != last:
             continue
-        head, counts, folded = clock[:3], correlations[:2], suppression[:2]
+        (late, clock), correlations, suppression, *audit = rest
+        head, counts, folded = clock[:3], correlations[:4], suppression[:2]
         for row in clock[3]:
             sources.pop((row[0], row[1]), None)
             if row[2]:
                 sources[row[0], row[1]] = row
-        for key, touched, window in correlations[2]:
-            if window is None:
-                groups.pop(key, None)
+        for prefix, tag_size, keys, rows in correlations[4]:
+            known = groups.setdefault(prefix, {})
+            texts = [key[tag_size:] for key in keys] if tag_size else keys
+            if set(map(type, rows)) == {bytes}:  # as it is most
+                known.update(zip(texts, rows, strict=True))
                 continue
-            groups[key] = window
-            if touched:
-                groups.move_to_end(key)
+            for text, row in zip(texts, rows, strict=True):
+                if row is None:
+                    known.pop(text, None)
+                elif isinstance(row, bytes) or not row[1]:
+                    known[text] = row
+                elif (before := known.pop(text, None)) is not None:
+                    window = unpacked(before, 0) if isinstance(before, bytes) else before
+                    known[text] = window = window if isinstance(window, Window) else Window.unpack(window)
+                    window.apply(row)
         for key, fold in suppression[2]:
             folds.pop(key, None)
             if fold is not None:
@@ -180,19 +200,24 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
                 if event is not None:
                     joined[offset] = event
 
-    def part_of(rows: list[Any], first: bool) -> bytes:
-        clock = [*head, list(sources.values()) if first else []]
-        suppression = [*folded, [[key, row] for key, row in folds.items()] if first else []]
-        audit = [waited, [list(event) for event in sorted(joined.items())] if first else []]
-        return bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, rows], suppression, audit]))
-
     made: list[bytes] = []
-    rows: list[Any] = []
+
+    def write(pieces: list[list[Any]]) -> None:
+        clock = [*head, [] if made else list(sources.values())]
+        suppression = [*folded, [] if made else [[key, row] for key, row in folds.items()]]
+        audit = [waited, [] if made else [list(event) for event in sorted(joined.items())]]
+        made.append(bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, pieces], suppression, audit])))
+
+    pieces: list[list[Any]] = []
     size = 0
-    for key, window in groups.items():
-        rows.append([key, True, window])
-        size += len(window[0])
-        if size >= PART_BYTES:
-            made.append(part_of(rows, not made))
-            rows, size = [], 0
-    return [*made, part_of(rows, not made)]
+    for prefix, found in groups.items():
+        texts = list(found)
+        rows = [one.pack() if isinstance(one, Window) else one for one in found.values()]
+        for begin in range(0, len(rows), _ROWS):
+            pieces.append([prefix, 0, texts[begin : begin + _ROWS], rows[begin : begin + _ROWS]])
+            size += sum(len(row if isinstance(row, bytes) else row[2]) for row in pieces[-1][3])
+            if size >= PART_BYTES:
+                write(pieces)
+                pieces, size = [], 0
+    write(pieces)
+    return made

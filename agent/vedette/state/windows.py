@@ -1,4 +1,4 @@
-"""The events of one group, in the order of their times, and what a correlation measures over a stretch of them.
+"""The events of one group, in the order of their times.
 
 An entry is three integers in one array: event time, raw offset, and ``meta`` (bit 0: the condition held at it; bits 8
 to 15: its slot; from bit 16: the event's length in bytes). Entries of one time keep the order in which they came.
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from vedette.compiler.relation import Clause, Correlation, Kind
+from vedette.compiler.relation import Correlation, Kind
+from vedette.state.slides import MIN_SLIDE, Links, Number, Slide
 
 HELD = 1
 ENTRY_BYTES = 24
@@ -26,8 +28,9 @@ WINDOW_BYTES = 400
 
 MIN_LIMIT = 16
 """Entries below which a window is not compacted."""
-
-Number = int | float
+_ENTRY = struct.Struct("=qqq")
+STEP = 4096
+"""Entries that compaction takes from the front at once."""
 
 
 def meta(slot: int, length: int) -> int:
@@ -37,11 +40,16 @@ def meta(slot: int, length: int) -> int:
 class Window:
     """See the module's text."""
 
-    __slots__ = ("carried", "decided", "entries", "limit", "size", "sources", "values")
+    __slots__ = (
+        "carried", "clean", "decided", "entries", "gone", "hint", "limit", "links", "share", "size", "slides",
+        "sources", "values",
+    )  # fmt: skip
 
-    def __init__(self, key_bytes: int = 0) -> None:
+    def __init__(self, key_bytes: int = 0, share: int = 0) -> None:
+        """``share``: bytes that slides take for each entry beyond ``MIN_SLIDE``."""
         self.size = WINDOW_BYTES + key_bytes
         """Bytes of memory, about."""
+        self.share = share
         self.entries = array("q")
         self.values: list[Any] | None = None
         self.carried: list[tuple[Any, ...]] | None = None
@@ -50,13 +58,21 @@ class Window:
         """Of a correlation that is not prompt: matches up to this time are decided."""
         self.limit = MIN_LIMIT
         """Entries at which to compact."""
+        self.slides: list[Slide] | None = None
+        self.links: Links | None = None
+        self.hint = 0
+        """Where ``since`` has ended last."""
+        self.clean = self.gone = 0
+        """Since the last ``row``: how many of the first entries are as they were, and how many before them went."""
 
     def __len__(self) -> int:
         return len(self.entries) // 3
 
-    def _cost(self) -> int:
-        """Bytes of the entries."""
-        return ENTRY_BYTES * len(self) + sum(map(_bytes, self.values or ())) + sum(map(_bytes, self.carried or ()))
+    def _cost(self, start: int = 0) -> int:
+        """Bytes of the entries from ``start`` on."""
+        n = len(self)
+        shared = max(0, n - MIN_SLIDE) - max(0, start - MIN_SLIDE)
+        return ENTRY_BYTES * (n - start) + self.share * shared + _sum(self.values, start) + _sum(self.carried, start)
 
     def time(self, i: int) -> int:
         return self.entries[3 * i]
@@ -64,8 +80,17 @@ class Window:
     def offset(self, i: int) -> int:
         return self.entries[3 * i + 1]
 
+    @property
+    def touched(self) -> int:
+        """The greatest offset of its last entries; 0 when it is empty."""
+        return max(self.entries[max(1, len(self.entries) - 191) :: 3], default=0)
+
     def slot(self, i: int) -> int:
         return self.entries[3 * i + 2] >> 8 & 0xFF
+
+    def slots(self, start: int, stop: int) -> list[int]:
+        """Of the entries ``start`` to ``stop`` (exclusive)."""
+        return [mark >> 8 & 0xFF for mark in self.entries[3 * start + 2 : 3 * stop : 3]]
 
     def length(self, i: int) -> int:
         return self.entries[3 * i + 2] >> 16
@@ -75,6 +100,8 @@ class Window:
 
     def hold(self, i: int, last: int = -1) -> None:
         """Mark entry ``i``, or the entries ``i`` to ``last``."""
+        if i < self.clean:
+            self.clean = i
         for number in range(i, max(i, last) + 1):
             self.entries[3 * number + 2] |= HELD
 
@@ -103,25 +130,55 @@ class Window:
                 high = middle
         return low
 
+    def since(self, time: int) -> int:
+        """The same, quick when it is near to where it was asked for last."""
+        entries, n = self.entries, len(self.entries)
+        i = 3 * self.hint
+        if i > n or (i and entries[i - 3] >= time):
+            i = 3 * self.first(time)
+        else:
+            near = i + 24
+            while i < n and entries[i] < time:
+                i += 3
+                if i > near:
+                    i = 3 * self.first(time)
+                    break
+        self.hint = i // 3
+        return self.hint
+
     def insert(self, time: int, offset: int, mark: int, value: Any, carried: tuple[Any, ...] | None) -> int:
         """Put an entry in its place, after those of the same time; returns its index."""
-        entries = self.entries
+        entries, values, rows = self.entries, self.values, self.carried
         n = len(entries)
+        self.size += ENTRY_BYTES if n < 3 * MIN_SLIDE else ENTRY_BYTES + self.share
+        if value is not None:
+            self.size += 64 + len(value) if type(value) is str else _bytes(value)
+            if values is None:
+                values = self.values = [None] * (n // 3)
+                self.clean = 0
+        if carried is not None:
+            self.size += _bytes(carried)
+            if rows is None:
+                rows = self.carried = [()] * (n // 3)
+                self.clean = 0
         if not n or time >= entries[n - 3]:
-            entries.extend((time, offset, mark))
-            i = n // 3
-        else:
-            i = self.first(time + 1)
-            entries[3 * i : 3 * i] = array("q", (time, offset, mark))
-        self.size += ENTRY_BYTES + _bytes(value) + _bytes(carried)
-        if value is not None and self.values is None:
-            self.values = [None] * (n // 3)
-        if self.values is not None:
-            self.values.insert(i, value)
-        if carried is not None and self.carried is None:
-            self.carried = [()] * (n // 3)
-        if self.carried is not None:
-            self.carried.insert(i, carried or ())
+            entries.frombytes(_ENTRY.pack(time, offset, mark))
+            if values is not None:
+                values.append(value)
+            if rows is not None:
+                rows.append(carried or ())
+            return n // 3
+        i = self.first(time + 1)
+        entries[3 * i : 3 * i] = array("q", (time, offset, mark))
+        if values is not None:
+            values.insert(i, value)
+        if rows is not None:
+            rows.insert(i, carried or ())
+        self.clean = min(self.clean, i)
+        for slide in self.slides or ():
+            slide.inserted(self, i)
+        if self.links is not None:
+            self.links.inserted(self, i)
         return i
 
     def has(self, time: int, offset: int, value: Any, slots: tuple[int, ...]) -> bool:
@@ -141,6 +198,7 @@ class Window:
 
     def keep(self, indexes: list[int]) -> None:
         """Forget all entries but those at ``indexes``, ascending."""
+        base = self.size - self._cost()
         entries, kept = self.entries, array("q")
         for i in indexes:
             kept.extend(entries[3 * i : 3 * i + 3])
@@ -149,30 +207,44 @@ class Window:
             self.values = [self.values[i] for i in indexes]
         if self.carried is not None:
             self.carried = [self.carried[i] for i in indexes]
+        self.slides = self.links = None
+        self.clean = self.gone = 0
+        self.size = base + self._cost()
 
     def compact(self, c: Correlation, settled: int) -> None:
-        """See the module's text."""
-        base = self.size - self._cost()
-        self.drop(self.first(settled - c.span))
+        """See the module's text. At most ``STEP`` entries go from the front at once."""
+        old = self.first(settled - c.span)
+        self.drop(min(old, STEP))
         n = len(self)
         until = self.first(settled)
         if c.prompt and self.carried is None and until > 1 and c.kind in _DECIDING:
             deciding = _DECIDING[c.kind](c, self, until)
             if len(deciding) < until:
-                self.keep([*deciding, *range(until, n)])
-        self.limit = max(MIN_LIMIT, 2 * len(self))
-        self.size = base + self._cost()
+                if deciding == list(range(until - len(deciding), until)):
+                    self.drop(until - len(deciding))
+                else:
+                    self.keep([*deciding, *range(until, n)])
+        self.limit = len(self) + 1 if old > STEP else max(MIN_LIMIT, 2 * len(self))
 
     def drop(self, n: int) -> None:
         """Forget the first ``n`` entries."""
         if n:
-            base = self.size - self._cost()
+            for slide in self.slides or ():
+                slide.dropping(self, n)
+            if self.links is not None:
+                self.links.dropping(self, n)
+            before = len(self)
             del self.entries[: 3 * n]
+            self.size -= ENTRY_BYTES * n + self.share * (max(0, before - MIN_SLIDE) - max(0, before - n - MIN_SLIDE))
             if self.values is not None:
+                self.size -= _sum(self.values, 0, n)
                 del self.values[:n]
             if self.carried is not None:
+                self.size -= _sum(self.carried, 0, n)
                 del self.carried[:n]
-            self.size = base + self._cost()
+            self.gone += n
+            self.clean = max(0, self.clean - n)
+            self.hint = max(0, self.hint - n)
 
     def recarry(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
         """What correlations above want to know is no longer ``before`` but ``now``; what was not kept is not known."""
@@ -183,22 +255,54 @@ class Window:
         self.carried = [tuple(dict(zip(before, row, strict=False)).get(name) for name in now) for row in rows]
         if not now:
             self.carried = None
+        self.clean = 0
         self.size = base + self._cost()
 
     def pack(self) -> list[Any]:
-        """For msgpack; ``unpack`` is its inverse."""
-        return [self.entries.tobytes(), self.values, self.carried, self.sources, self.decided, self.limit]
+        """All of it as a row, for msgpack; ``unpack`` is its inverse."""
+        return self._row(0, 0)
+
+    def row(self) -> list[Any]:
+        """What has changed since the last ``row``, for msgpack; ``apply`` takes it over."""
+        made = self._row(self.gone if self.clean else 0, self.clean)
+        self.clean, self.gone = len(self), 0
+        return made
+
+    def _row(self, gone: int, clean: int) -> list[Any]:
+        values = None if self.values is None else self.values[clean:]
+        carried = None if self.carried is None else self.carried[clean:]
+        entries = self.entries[3 * clean :].tobytes()
+        return [gone, clean, entries, values, carried, self.sources, self.decided, self.limit]
+
+    def apply(self, row: list[Any]) -> None:
+        """Take over what ``row`` gave of a window that was like this one: as much work as the row is long.
+
+        Raises ValueError or TypeError when it cannot be read.
+        """
+        gone, clean, entries, values, carried, sources, decided, limit = row
+        if gone + clean > len(self):
+            raise ValueError("a part of a window is missing")
+        self.drop(gone if clean else len(self))
+        self.size -= self._cost(clean)
+        del self.entries[3 * clean :]
+        self.entries.frombytes(entries)
+        if not clean:
+            self.values = None if values is None else []
+            self.carried = None if carried is None else []
+        if self.values is not None:
+            self.values[clean:] = [tuple(v) if isinstance(v, list) else v for v in values]
+        if self.carried is not None:
+            self.carried[clean:] = [tuple(v) for v in carried]
+        self.size += self._cost(clean)
+        self.sources, self.decided, self.limit = tuple(sources), decided, limit
+        self.slides = self.links = None
+        self.clean, self.gone, self.hint = len(self), 0, 0
 
     @classmethod
-    def unpack(cls, row: list[Any], key_bytes: int = 0) -> Window:
+    def unpack(cls, row: list[Any], key_bytes: int = 0, share: int = 0) -> Window:
         """Raises ValueError or TypeError when ``row`` is not what ``pack`` gives."""
-        window = cls(key_bytes)
-        entries, values, carried, sources, decided, limit = row
-        window.entries.frombytes(entries)
-        window.values = None if values is None else [tuple(v) if isinstance(v, list) else v for v in values]
-        window.carried = None if carried is None else [tuple(v) for v in carried]
-        window.sources, window.decided, window.limit = tuple(sources), decided, limit
-        window.size += window._cost()
+        window = cls(key_bytes, share)
+        window.apply(row)
         return window
 
 
@@ -211,38 +315,43 @@ def _bytes(value: Any) -> int:
     return 64 + sum(map(_bytes, value)) if isinstance(value, tuple) else 40
 
 
+def _sum(values: list[Any] | None, start: int = 0, stop: int | None = None) -> int:
+    """Of ``_bytes``."""
+    return sum([64 + len(v) if type(v) is str else _bytes(v) for v in values[start:stop]]) if values else 0
+
+
 def _newest(c: Correlation, window: Window, until: int) -> list[int]:
     return list(range(max(0, until - max(c.least, 1)), until))
 
 
 def _one_each(c: Correlation, window: Window, until: int) -> list[int]:
     """The newest entry of each value (or slot), and the newest of all."""
-    seen: set[Any] = set()
-    kept = []
-    for i in range(until - 1, -1, -1):
-        what = window.slot(i) if c.kind is Kind.TEMPORAL else window.values[i] if window.values is not None else None
-        if i == until - 1 or (what is not None and what not in seen):
-            kept.append(i)
-        seen.add(what)
-    return kept[::-1]
+    things: Sequence[Any] = window.slots(0, until) if c.kind is Kind.TEMPORAL else (window.values or ())[:until]
+    newest = {what: i for i, what in enumerate(things)}
+    newest.pop(None, None)
+    return sorted({*newest.values(), until - 1})
 
 
 def _chain(c: Correlation, window: Window, until: int) -> list[int]:
     """Going back, the newest entry of each slot before any kept one of a later slot, of another event."""
     covered = [False] * len(c.slots)
     kept: list[int] = []
+    slots, offsets = window.slots(0, until), window.entries[1 : 3 * until : 3]
     i = until - 1
     while i >= 0:
-        offset, here = window.offset(i), []
-        while i >= 0 and window.offset(i) == offset:  # one event is one link at most
-            if not covered[window.slot(i)] or i == until - 1:
+        if covered[slots[i]] and (not i or offsets[i - 1] != offsets[i]):  # what there is most of
+            i -= 1
+            continue
+        offset, here = offsets[i], []
+        while i >= 0 and offsets[i] == offset:  # one event is one link at most
+            if not covered[slots[i]] or i == until - 1:
                 here.append(i)
             i -= 1
         kept += here
-        for slot in map(window.slot, here):
-            covered[slot] = True
-        for slot in map(window.slot, here):
-            covered[:slot] = [False] * slot
+        for n in here:
+            covered[slots[n]] = True
+        for n in here:
+            covered[: slots[n]] = [False] * slots[n]
     return kept[::-1]
 
 
@@ -252,102 +361,6 @@ _DECIDING: dict[Kind, Callable[[Correlation, Window, int], list[int]]] = {
     Kind.TEMPORAL: _one_each,
     Kind.TEMPORAL_ORDERED: _chain,
 }
-
-
-def metric(c: Correlation, window: Window, start: int, stop: int) -> Number | None:
-    """What ``c`` measures over the entries ``start`` to ``stop`` (exclusive)."""
-    match c.kind:
-        case Kind.EVENT_COUNT:
-            return stop - start
-        case Kind.TEMPORAL:
-            return len(_slots(c, window, start, stop))
-        case Kind.TEMPORAL_ORDERED:
-            return longest_chain(c, window, start, stop)
-    values = [] if window.values is None else [v for v in window.values[start:stop] if v is not None]
-    match c.kind:
-        case Kind.VALUE_COUNT:
-            return len(set(values))
-        case _ if not values:
-            return None
-        case Kind.VALUE_SUM:
-            return _total(values)
-        case Kind.VALUE_AVG:
-            return _total(values) / len(values)
-        case Kind.VALUE_MEDIAN:
-            return percentile(values, 50.0)
-        case Kind.VALUE_PERCENTILE:
-            return percentile(values, c.percentile)
-    raise ValueError(f"a correlation of kind {c.kind} needs an engine that this version lacks")
-
-
-def _total(values: list[Number]) -> Number:
-    """The exact sum, rounded once."""
-    total = sum(values)
-    if isinstance(total, int):
-        return total
-    try:
-        return math.fsum(values)
-    except OverflowError:
-        return total
-
-
-def percentile(values: list[Number], percent: float) -> float | int:
-    """By linear interpolation between the two nearest ranks (of n values, the first has rank 0, the last n - 1)."""
-    ranked = sorted(values)
-    position = (len(ranked) - 1) * percent / 100
-    low = math.floor(position)
-    if position == low:
-        return ranked[low]
-    return ranked[low] * (low + 1 - position) + ranked[low + 1] * (position - low)
-
-
-def _slots(c: Correlation, window: Window, start: int, stop: int) -> set[int]:
-    """The slots with an entry in the stretch."""
-    found: set[int] = set()
-    for i in range(stop - 1, start - 1, -1):
-        found.add(window.slot(i))
-        if len(found) == len(c.slots):
-            break
-    return found
-
-
-def longest_chain(c: Correlation, window: Window, start: int, stop: int) -> int:
-    """How many slots can be picked in ascending order, each from a later event than the one before."""
-    best = [0] * (len(c.slots) + 1)
-    """By slot, plus one: the longest chain that ends at this slot or a lower one."""
-    i = start
-    while i < stop:
-        offset, reached = window.offset(i), []
-        while i < stop and window.offset(i) == offset:  # one event is one link at most
-            slot = window.slot(i)
-            reached.append((slot, best[slot] + 1))
-            i += 1
-        for slot, size in reached:
-            for higher in range(slot + 1, len(best)):
-                best[higher] = max(best[higher], size)
-    return best[-1]
-
-
-def clause_holds(c: Correlation, clause: Clause, window: Window, start: int, stop: int) -> int | None:
-    """The index of the entry that completes ``clause``'s wanted slots in the stretch; None when it does not hold."""
-    if any(window.slot(i) in clause.forbidden for i in range(start, stop)):
-        return None
-    if c.kind is Kind.TEMPORAL_ORDERED:
-        wanted = list(clause.wanted)
-        last = None
-        for i in range(start, stop):
-            if window.slot(i) == wanted[0] and window.offset(i) != last:
-                del wanted[0]
-                last = window.offset(i)
-                if not wanted:
-                    return i
-        return None
-    missing = set(clause.wanted)
-    for i in range(start, stop):
-        missing.discard(window.slot(i))
-        if not missing:
-            return i
-    return None
 
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")

@@ -133,10 +133,14 @@ def is_process_audit(fields: Seen) -> bool:
     return str(fields.get("EventID")) == "4688" and str(fields.get("Channel", "")).lower() == "security"
 
 
+PLACED_BY = ("EventID", "Channel", "Provider_Name")
+"""What ``source_of`` asks for."""
+
+
 def source_of(fields: Seen) -> Source:
     """Where an event with ``EventID``, ``Channel`` and ``Provider_Name`` belongs."""
-    names = ("EventID", "Channel", "Provider_Name")
-    return _place(*(str(fields.get(name, ""))[:256] for name in names))
+    event_id, channel, provider = (fields.get(name, "") for name in PLACED_BY)
+    return _place(str(event_id)[:256], str(channel)[:256], str(provider)[:256])
 
 
 @lru_cache(maxsize=1024)

@@ -30,9 +30,13 @@ _PREFIXED = re.compile(rb"(?:\S{1,255} ){1,2}?(?:(?P<cef>%s)|(?P<leef>%s))" % (c
 """CEF and LEEF behind a date and a host that are no syslog header."""
 
 
+FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLadnt[0123456789")
+"""What a message in one of ``FORMATS`` may begin with: looked at before ``_STARTS``, as most messages are in none."""
+
+
 def format_at(raw: bytes, start: int) -> Format | None:
     """The format of the message of ``raw`` that begins at ``start``."""
-    found = _STARTS.match(raw, start)
+    found = _STARTS.match(raw, start) if raw[start : start + 1] in FIRST else None
     if found is None and raw.find(b"EF:", start, start + 520) >= 0:
         found = _PREFIXED.match(raw, start)
     return FORMATS[found.lastgroup] if found is not None and found.lastgroup is not None else None

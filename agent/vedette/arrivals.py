@@ -1,0 +1,81 @@
+"""Bundles that the region publishes: an announcement on the channel's manifest topic, then the blob it names.
+
+A manifest (retained JSON: ``sha256``, ``version``, ``size``) is compared with what runs; what is lacking is fetched
+from its own topic and handed to ``install``. Whether it is taken is for ``bundle/trust.py`` to say: nothing that comes
+from a broker is believed. A refusal changes nothing and is told (``bundle_refused``) and shown in the status.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import orjson
+import structlog
+
+from vedette.bundle.trust import MAX_BUNDLE
+from vedette.config import Config
+from vedette.mqtt import Message
+from vedette.outbox.topics import blob_topic, manifest_topic
+from vedette.outbox.uplink import MqttUplink
+from vedette.report import Log
+from vedette.rules import Rules
+
+log = structlog.get_logger()
+
+
+class Arrivals:
+    """One uplink's subscriptions to bundles; made anew with each uplink."""
+
+    def __init__(
+        self, config: Config, uplink: MqttUplink, rules: Rules, running: Callable[[], str | None],
+        install: Callable[[bytes], None],
+    ) -> None:  # fmt: skip
+        """``running`` gives the digest of the bundle that runs; ``install`` takes the bytes of one, in the
+        background."""
+        self._config, self._uplink, self._rules = config, uplink, rules
+        self._running, self._install = running, install
+        self._fetching: str | None = None
+        uplink.subscribe(manifest_topic(config.agent.fleet, config.bundles.channel), self._manifest)
+
+    def _manifest(self, message: Message) -> None:
+        """A bundle is announced: fetch it, unless it runs already."""
+        if not message.payload:
+            return
+        try:
+            announced = orjson.loads(message.payload)
+            sha256, version, size = str(announced["sha256"]), int(announced["version"]), int(announced["size"])
+            if len(bytes.fromhex(sha256)) != 32:
+                raise ValueError("sha256: expects 64 hex digits")
+            if size > MAX_BUNDLE:
+                raise ValueError(f"size: {size} is more than {MAX_BUNDLE}")
+        except (ValueError, TypeError, KeyError) as error:
+            self._refuse(message, f"not an announcement of a bundle: {error}")
+            return
+        if sha256 == self._running():
+            self._rules.error = self._rules.bundles.refused = None  # what the region wants runs
+            return
+        installed = self._rules.bundles.installed()
+        if installed is not None and version < installed.version:
+            self._refuse(message, f"version {version} is older than the installed version {installed.version}")
+            return
+        topic = blob_topic(self._config.agent.fleet, self._config.bundles.channel, sha256)
+        if self._fetching is not None:
+            self._uplink.unsubscribe(self._fetching)
+        self._fetching = topic
+        self._uplink.subscribe(topic, self._blob)
+
+    def _blob(self, message: Message) -> None:
+        """A bundle's bytes: install them."""
+        if not message.payload or message.topic != self._fetching:
+            return
+        self._uplink.unsubscribe(message.topic)
+        self._fetching = None
+        if hashlib.sha256(message.payload).hexdigest() != message.topic.rpartition("/")[2]:
+            self._refuse(message, "the blob is not what its topic's digest says")
+            return
+        self._install(message.payload)
+
+    def _refuse(self, message: Message, reason: str) -> None:
+        self._rules.error = f"{message.topic}: {reason}"
+        log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=reason)

@@ -1,0 +1,72 @@
+"""The agent's budgets: how much of each is used, and what happens at its end. One row each in the status."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from vedette.config import Config
+from vedette.rawlog.log import RawLog
+from vedette.store import Account
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Budget(NamedTuple):
+    """``used`` of ``max`` in ``unit``; ``reached``: its ``action`` is under way."""
+
+    name: str
+    unit: str
+    used: float
+    max: float
+    reached: bool
+    action: str
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * _PAGE
+
+
+def collect(
+    config: Config, now: int, log: RawLog, account: Account, memory: Mapping[str, Any], cache: Mapping[str, Any],
+    lean: bool,
+) -> list[Budget]:  # fmt: skip
+    """All of them. ``now`` in UTC microseconds; ``memory``, ``cache``: as in the status; ``lean``: memory is short."""
+    raw, most = config.raw_log, memory["max_bytes"]
+    days = round(max(0, now - log.oldest()) / 86400e6, 2)
+    return [
+        Budget("raw log", "bytes", log.size(), raw.max_bytes, log.full(),
+               "the oldest judged segments go; where none may go, inputs wait"),
+        Budget("raw log age", "days", days, round(raw.max_age / 86400, 2), days * 86400 >= raw.max_age,
+               "judged segments that are older go"),
+        Budget("outbox", "bytes", account.bytes, config.uplink.max_bytes, account.bytes >= config.uplink.max_bytes,
+               "judging waits, storing goes on"),
+        Budget("state", "bytes", memory["bytes"], most, memory["bytes"] >= 0.99 * most,
+               "the group that was touched least recently is forgotten"),
+        Budget("cache", "bytes", cache["bytes"], config.engine.cache_bytes, cache["bytes"] >= config.engine.cache_bytes,
+               "the oldest results give way"),
+        Budget("memory", "bytes", resident(), config.agent.max_memory, lean,
+               "the result cache is off, frames are judged from disk"),
+    ]  # fmt: skip
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit != "bytes":
+        return f"{value:g}"
+    for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= size:
+            return f"{value / size:.1f} {name}"
+    return f"{value:g} B"
+
+
+def render(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """For people: a line each."""
+    return [
+        f"budget   {row['name']}: {_amount(row['used'], row['unit'])} of {_amount(row['max'], row['unit'])}"
+        + (" days" if row["unit"] == "days" else "")
+        + (f"  REACHED: {row['action']}" if row["reached"] else "")
+        for row in rows
+    ]

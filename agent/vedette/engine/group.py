@@ -1,0 +1,342 @@
+"""The predicates of one field, as one test: a field value in, the truth of all of them out, as one integer.
+
+Bit *i* is the group's predicate *i* (``Group.bits``). Equality is one dictionary look-up; patterns (regexes, globs) are
+one Hyperscan scan, so their time is linear and their meaning the same in every group; plain searches join it, and
+without patterns it is worth while from ``SCAN_FROM`` of them (``patterns.py``). Patterns that Hyperscan refuses run in
+bounded time on another engine (``engine/fallback.py``). A timeout is never "no match": the predicate is *undecided*.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import regex
+
+from vedette.compiler.ir import ANY, STAR, Op, Predicate, fold, leaves, text
+from vedette.engine import timepart
+from vedette.engine.fallback import Undecided, Watch
+from vedette.engine.patterns import PAD, End, counts, fallback, search
+from vedette.engine.scan import Pattern, Scanner
+from vedette.inputs.decode import ABSENT, Record
+
+SCAN_FROM = 8
+"""Searches in a group from which one Hyperscan scan is cheaper than as many string operations."""
+
+DEAR_HITS = 4
+"""Hits of a group's scan, on average, from which its bits are worth keeping: each costs a call from Hyperscan."""
+
+PATTERNS = frozenset({Op.GLOB, Op.REGEX})
+SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+Test = Callable[[str, str], object]
+"""(text, folded text) -> truth."""
+
+
+class Group:
+    """The predicates of one field."""
+
+    __slots__ = (
+        "_absent",
+        "_begins",
+        "_costly",
+        "_ends",
+        "_exact",
+        "_exact_cased",
+        "_folded",
+        "_networks",
+        "_numbers",
+        "_others",
+        "_present",
+        "_raw",
+        "_watch",
+        "_within",
+        "field",
+        "size",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        predicates: Sequence[Predicate],
+        not_scanned: Collection[Predicate],
+        load: Callable[[str, list[Pattern]], Scanner] | None,
+        watch: Watch,
+        places: Sequence[int] | None = None,
+        size: int = 0,
+    ) -> None:
+        """``load(kind, patterns)`` gives the scanner of this group's ``folded`` or ``raw`` searches; None: no scans.
+
+        ``not_scanned``: the predicates whose pattern Hyperscan does not take. ``places``: of a part of a group, the
+        bits of its ``predicates`` in the whole, which has ``size``.
+        """
+        self.field = name
+        self.size = size or len(predicates)
+        self._watch = watch
+        self._costly = False
+        self._absent = self._present = 0
+        self._exact: dict[str, int] = {}
+        self._exact_cased: dict[str, int] = {}
+        self._numbers: dict[float, int] = {}
+        self._networks: list[tuple[int, Network]] = []
+        self._within: list[tuple[int, str]] = []
+        self._begins: list[tuple[int, str]] = []
+        self._ends: list[tuple[int, str]] = []
+        """Plain searches of the folded text, not scanned: without a call each."""
+        self._others: list[tuple[int, Test]] = []
+        folded: list[tuple[int, Predicate]] = []
+        raw: list[tuple[int, Predicate]] = []
+        for place, p in zip(places or range(len(predicates)), predicates, strict=True):
+            bit = 1 << place
+            match p.op:
+                case Op.NULL:
+                    self._absent |= bit
+                case Op.EXISTS:
+                    self._present |= bit
+                case Op.EXACT:
+                    table = self._exact_cased if p.cased else self._exact
+                    table[str(p.value)] = table.get(str(p.value), 0) | bit
+                case Op.NUMBER if isinstance(p.value, int | float):
+                    self._numbers[p.value] = self._numbers.get(p.value, 0) | bit
+                    self._exact_cased[repr(p.value)] = self._exact_cased.get(repr(p.value), 0) | bit
+                case Op.CIDR:
+                    self._costly = True
+                    self._networks.append((bit, ipaddress.ip_network(str(p.value))))
+                case _ if p.op in SEARCHES and p not in not_scanned:
+                    (raw if p.cased else folded).append((bit, p))
+                case _:
+                    self._costly |= p.op not in _COMPARE
+                    self._others.append((bit, _plain_test(p, watch)))
+        self._folded = self._searches(folded, "folded", load)
+        self._raw = self._searches(raw, "raw", load)
+
+    def _searches(
+        self, searches: list[tuple[int, Predicate]], kind: str, load: Callable[[str, list[Pattern]], Scanner] | None
+    ) -> _Scan | None:
+        """The scan of ``searches``; None when they are few and plain: then they are tests."""
+        if load is None or (len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches)):
+            plain = {Op.CONTAINS: self._within, Op.PREFIX: self._begins, Op.SUFFIX: self._ends}
+            for bit, p in searches:
+                if p.op in plain and not p.cased:
+                    plain[p.op].append((bit, str(p.value)))
+                else:
+                    self._others.append((bit, _plain_test(p, self._watch)))
+            return None
+        return _Scan(searches, load(kind, [search(p).pattern for _, p in searches]), self._watch)
+
+    @property
+    def costly(self) -> bool:
+        """Whether it has tests that are neither look-ups nor searches."""
+        return self._costly
+
+    @property
+    def scans(self) -> bool:
+        """Whether a value costs a scan."""
+        return self._folded is not None or self._raw is not None
+
+    @property
+    def dear(self) -> bool:
+        """Whether a value's bits are worth keeping: a lookup costs more than a scan without hits."""
+        return (
+            self._costly
+            or (self._folded is not None and self._folded.hits > DEAR_HITS * self._folded.runs + WARM)
+            or (self._raw is not None and self._raw.hits > DEAR_HITS * self._raw.runs + WARM)
+        )
+
+    def bits(self, value: Any) -> int:
+        """The truth of every predicate for a field value (``ABSENT`` when the event has no such field).
+
+        Above the ``size`` bits of truth stand as many for the predicates that are undecided.
+        """
+        if value is ABSENT:
+            return self._absent
+        if value is None:
+            return self._absent | self._present
+        if type(value) is str:
+            found = self._of_text(value, 0)
+            return self._present | (found if found < 1 << self.size else self._settled(found))
+        return self._present | self.any_bits(leaves(value))
+
+    def any_bits(self, values: Iterable[Any]) -> int:
+        """The same for several values: a predicate holds when it does for one of them."""
+        found = 0
+        for value in values:
+            value_text = text(value)
+            if value_text is not None:
+                found |= self._of_text(value_text, found)
+                if self._numbers and type(value) is not str and type(value) is not bool:
+                    found |= self._numbers.get(value, 0)
+        return self._settled(found)
+
+    def _settled(self, found: int) -> int:
+        """``found`` without what is undecided for one value and true for another."""
+        size = self.size
+        true = found & (1 << size) - 1
+        return true | (found >> size & ~true) << size
+
+    def _of_text(self, value: str, known: int) -> int:
+        """The bits of one text; what is ``known`` of other values is perhaps not asked again: one timeout per predicate
+        and event."""
+        folded = value.lower() if value.isascii() else fold(value)
+        bits = self._exact.get(folded, 0)
+        if self._exact_cased:
+            bits |= self._exact_cased.get(value, 0)
+        for bit, part in self._within:
+            if part in folded:
+                bits |= bit
+        for bit, part in self._begins:
+            if folded.startswith(part):
+                bits |= bit
+        for bit, part in self._ends:
+            if folded.endswith(part):
+                bits |= bit
+        undecided = 0
+        if self._folded is not None:
+            hits, undecided = self._folded.bits(folded)
+            bits |= hits
+        if self._raw is not None:
+            hits, open_ = self._raw.bits(value)
+            bits, undecided = bits | hits, undecided | open_
+        if self._networks:
+            own = addresses(value)
+            for bit, network in self._networks if own else ():
+                if in_network(own, network):
+                    bits |= bit
+        if self._others:
+            known |= known >> self.size
+            for bit, test in self._others:
+                if known & bit:
+                    continue
+                try:
+                    if test(value, folded):
+                        bits |= bit
+                except Undecided:
+                    undecided |= bit
+        return bits | undecided << self.size if undecided else bits
+
+
+WARM = 256
+"""Hits beyond the average before a group counts as dear."""
+
+
+class _Scan:
+    """Searches over the same text, in one pass."""
+
+    __slots__ = ("_scan", "_searches", "hits", "runs")
+
+    def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner, watch: Watch) -> None:
+        self._scan = scanner.scan
+        self.runs = self.hits = 0
+        self._searches: list[tuple[int, End, Test | None]] = []
+        for bit, p in searches:
+            try:
+                plain = _plain_test(p, watch)
+            except ValueError:  # the second engine cannot read it
+                plain = None
+            self._searches.append((bit, search(p).end, plain))
+
+    def bits(self, value: str) -> tuple[int, int]:
+        """The searches that hold for ``value``; those that are undecided."""
+        found: list[tuple[int, int]] = []
+        data = value.encode("utf-8", "replace")
+        self._scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
+        self.runs += 1
+        self.hits += len(found)
+        bits = undecided = 0
+        for i, to in found:
+            bit, end, plain = self._searches[i]
+            if counts(end, to, data):
+                bits |= bit
+            elif end is End.PERHAPS or end is End.WITHIN:  # of several hits the library may give one in the pad
+                try:
+                    if plain is None:
+                        raise Undecided("its only hit reaches behind the value, and the second engine cannot read it")
+                    if plain(value, value):
+                        bits |= bit
+                except Undecided:
+                    undecided |= bit
+        return bits, undecided
+
+
+def _plain_test(p: Predicate, watch: Watch) -> Test:
+    """A predicate on one text, without Hyperscan."""
+    value: Any = p.value
+    if p.op in (Op.PREFIX, Op.SUFFIX, Op.CONTAINS):
+        return _SEARCH[p.op, p.cased](value)
+    if p.op is Op.GLOB:
+        source = "".join(".*" if v == STAR else "." if v == ANY else re.escape(v) for v in value)
+        full = regex.compile(source, regex.DOTALL).fullmatch
+        return lambda plain, folded: watch.found(full, plain if p.cased else folded)
+    if p.op is Op.REGEX:
+        second = fallback(value, p.option).search
+        return lambda plain, folded: watch.found(second, plain)
+    if p.op in _COMPARE:
+        compare = _COMPARE[p.op]
+        return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
+    if p.op is Op.TIME_PART:
+        return lambda plain, folded: timepart.part(plain, p.option) == value
+    raise ValueError(f"operator {p.op} needs an engine that this version lacks")
+
+
+_SEARCH: dict[tuple[Op, bool], Callable[[str], Test]] = {
+    (Op.PREFIX, True): lambda value: lambda plain, folded: plain.startswith(value),
+    (Op.PREFIX, False): lambda value: lambda plain, folded: folded.startswith(value),
+    (Op.SUFFIX, True): lambda value: lambda plain, folded: plain.endswith(value),
+    (Op.SUFFIX, False): lambda value: lambda plain, folded: folded.endswith(value),
+    (Op.CONTAINS, True): lambda value: lambda plain, folded: value in plain,
+    (Op.CONTAINS, False): lambda value: lambda plain, folded: value in folded,
+}
+
+_COMPARE: dict[Op, Callable[[float, float], bool]] = {
+    Op.LT: lambda a, b: a < b,
+    Op.LTE: lambda a, b: a <= b,
+    Op.GT: lambda a, b: a > b,
+    Op.GTE: lambda a, b: a >= b,
+}
+
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+
+
+def as_number(value: str) -> int | float | None:
+    """The number that ``value`` is written as, in JSON's syntax (but for leading zeros); None when it is none."""
+    match = _NUMBER.fullmatch(value)
+    if match is None:
+        return None
+    return int(value) if len(value) <= 300 and match[1] is match[2] is None else float(value)
+
+
+def addresses(value: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, ...]:
+    """The address that ``value`` is written as, and with an IPv4-mapped v6 address its v4; none for what is none."""
+    try:
+        address = ipaddress.ip_address(value.strip())
+    except ValueError:
+        return ()
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (address,) if mapped is None else (address, mapped)
+
+
+def in_network(own: Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address], network: Network) -> bool:
+    """True when one of the ``addresses`` of a text is in ``network``."""
+    return any(address in network for address in own)
+
+
+def compare_fields(p: Predicate, record: Record) -> bool:
+    """The truth of a ``FIELD_*`` predicate: both fields present, one pair of their texts fits."""
+    own, other = _texts(record.get(p.field)), _texts(record.get(str(p.value)))
+    match p.op:
+        case Op.FIELD_EXACT:
+            return any(a == b for a in own for b in other)
+        case Op.FIELD_PREFIX:
+            return any(a.startswith(b) for a in own for b in other)
+        case Op.FIELD_SUFFIX:
+            return any(a.endswith(b) for a in own for b in other)
+    return any(b in a for a in own for b in other)
+
+
+def _texts(value: Any) -> list[str]:
+    return [fold(t) for item in leaves(value) if (t := text(item)) is not None]

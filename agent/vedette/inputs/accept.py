@@ -1,0 +1,238 @@
+"""Who may connect over TCP: accept, admit or refuse, shake hands.
+
+Promises:
+
+* At most ``max_connections`` in all, and ``max_connections_per_peer`` from one peer, are open at a time, those that
+  still shake hands among them. A peer is an IPv4 address, or an IPv6 network of 64 bits: who has one address of it has
+  all. A further connection is reset at once, before anything is made for it, and counted (``connections_refused``).
+  It is told once, and again only after there was room.
+* A turn of the event loop accepts ``TURN`` connections at most, so that a flood of attempts leaves others their turn.
+* A TLS handshake ends within ``HANDSHAKE_SECONDS``. One that fails is counted (``handshakes_failed``) and told with its
+  reason, once per peer until that peer gets through. Certificates are checked as ``tls.py`` says.
+* A peer that has vanished without a word is found by keep-alive probes: after ``KEEPALIVE`` of silence.
+
+One ``Gate`` per input, shared by its ``Acceptor`` for each listening socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+
+import structlog
+
+from vedette.inputs.datagrams import host
+from vedette.report import Counters, Log
+from vedette.tls import Renewed, reason
+
+log = structlog.get_logger()
+
+TURN = 64
+"""Connections accepted per turn of the event loop."""
+HANDSHAKE_SECONDS = 10.0
+GOODBYE_SECONDS = 1.0
+"""For a TLS peer to answer that we close."""
+KEEPALIVE = (60, 15, 4)
+"""Seconds of silence until the first probe, seconds between probes, probes without an answer: 2 minutes in all."""
+TOLD_PEERS = 1000
+"""Peers whose refusals are told one by one; those of further ones are only counted."""
+FULL_SECONDS = 1.0
+"""Pause when the process has no file descriptor left."""
+
+_OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_RESET = struct.pack("ii", 1, 0)
+
+
+def network(peer: str) -> str:
+    """What counts as one peer: an IPv4 address, the first 64 bits of an IPv6 address."""
+    if ":" not in peer:
+        return peer
+    return str(ipaddress.ip_network((peer.partition("%")[0], 64), strict=False))
+
+
+class Place:
+    """One connection's place; ``leave`` gives it back, and may be called again."""
+
+    __slots__ = ("_gate", "_network", "peer")
+
+    def __init__(self, gate: Gate, peer: str, network: str) -> None:
+        self.peer = peer
+        self._network = network
+        self._gate: Gate | None = gate
+
+    def leave(self) -> None:
+        if self._gate is not None:
+            gate, self._gate = self._gate, None
+            gate._leave(self._network)
+
+
+class Gate:
+    """How many connections of one input are open, in all and by peer."""
+
+    def __init__(self, name: str, limit: int, per_peer: int, counters: Counters) -> None:
+        self._name = name
+        self._limit = limit
+        self._per_peer = per_peer
+        self._counters = counters
+        self._open = 0
+        self._peers: dict[str, int] = {}
+        self._told: set[str] = set()
+        """Networks (``""``: all) whose refusal was told, since there was room last."""
+        self._strangers: set[str] = set()
+        """Networks whose failed handshake was told."""
+
+    @property
+    def open(self) -> int:
+        """Connections that are open."""
+        return self._open
+
+    def enter(self, peer: str) -> Place | None:
+        """Count a connection in; None when there is no room for it."""
+        key = network(peer)
+        of_peer = self._peers.get(key, 0)
+        if self._open >= self._limit:
+            self._refuse("", peer, f"max_connections = {self._limit} are open: raise it, or close some")
+            return None
+        if of_peer >= self._per_peer:
+            text = f"max_connections_per_peer = {self._per_peer} from {key} are open: raise it, or close some"
+            self._refuse(key, peer, text)
+            return None
+        self._open += 1
+        self._peers[key] = of_peer + 1
+        self._told.discard("")
+        self._told.discard(key)
+        return Place(self, peer, key)
+
+    def _leave(self, key: str) -> None:
+        self._open -= 1
+        self._peers[key] -= 1
+        if not self._peers[key]:
+            del self._peers[key]
+
+    def trusted(self, peer: str) -> None:
+        """A handshake was completed."""
+        self._strangers.discard(network(peer))
+
+    def stranger(self, peer: str, why: str) -> None:
+        """A handshake failed."""
+        self._counters.totals["handshakes_failed"] += 1
+        if network(peer) not in self._strangers and len(self._strangers) < TOLD_PEERS:
+            self._strangers.add(network(peer))
+            log.warning(Log.TLS_REFUSED, input=self._name, peer=peer, reason=why, action="further ones are counted")
+
+    def _refuse(self, key: str, peer: str, why: str) -> None:
+        self._counters.totals["connections_refused"] += 1
+        if key not in self._told and len(self._told) < TOLD_PEERS:
+            self._told.add(key)
+            log.warning(Log.CONNECTION_REFUSED, input=self._name, peer=peer, reason=why)
+
+
+class Acceptor:
+    """Accepts at one bound, listening, non-blocking socket, which it owns; with ``tls`` it shakes hands.
+
+    ``make(place)`` gives the protocol of a connection that is admitted, which leaves its place when ``connection_lost``
+    comes; for a connection that does not get as far this is done here.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        gate: Gate,
+        make: Callable[[Place], asyncio.BufferedProtocol],
+        tls: Renewed[ssl.SSLContext] | None = None,
+    ) -> None:
+        self._sock = sock
+        self._gate = gate
+        self._make = make
+        self._tls = tls
+        self._tls_fault = ""
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._loop.add_reader(sock.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Accept no more; connections that still shake hands end."""
+        if self._sock.fileno() < 0:
+            return
+        self._loop.remove_reader(self._sock.fileno())
+        if self._pause is not None:
+            self._pause.cancel()
+        self._sock.close()
+        for task in self._opening:
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(TURN):
+            try:
+                sock, address = self._sock.accept()
+            except OSError as error:
+                if error.errno in _OUT_OF_FILES:
+                    why = f"cannot accept: {error.strerror}: raise LimitNOFILE, or lower max_connections"
+                    log.error(Log.CONNECTION_REFUSED, peer="", reason=why)
+                    self._loop.remove_reader(self._sock.fileno())
+                    self._pause = self._loop.call_later(
+                        FULL_SECONDS, self._loop.add_reader, self._sock.fileno(), self._accept
+                    )
+                return  # none waits; an error of another kind concerns one connection, and the next turn goes on
+            place = self._gate.enter(host(address[0]))
+            if place is None:
+                with contextlib.suppress(OSError):  # a reset leaves nothing behind, here and there
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            task = self._loop.create_task(self._open(sock, place))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    async def _open(self, sock: socket.socket, place: Place) -> None:
+        idle, interval, probes = KEEPALIVE
+        try:
+            for level, option, value in (
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, probes),
+            ):
+                sock.setsockopt(level, option, value)
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(lambda: self._make(place), sock)
+                return
+            await self._loop.connect_accepted_socket(
+                lambda: self._make(place),
+                sock,
+                ssl=self._context(self._tls),
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=GOODBYE_SECONDS,
+            )
+            self._gate.trusted(place.peer)
+        except (OSError, ValueError) as error:
+            sock.close()
+            place.leave()
+            if self._tls is not None:
+                self._gate.stranger(place.peer, f"TLS handshake failed: {reason(error)}")
+        except asyncio.CancelledError:
+            sock.close()
+            place.leave()
+            raise
+
+    def _context(self, tls: Renewed[ssl.SSLContext]) -> ssl.SSLContext:
+        """The newest context; when the files went bad the last good one, and that is told."""
+        try:
+            context = tls.get()
+        except (OSError, ValueError) as error:
+            if tls.last is None:
+                raise
+            if str(error) != self._tls_fault:
+                self._tls_fault = str(error)
+                log.error(Log.CERTIFICATE_UNUSABLE, reason=str(error), action="the one before stays in use")
+            return tls.last
+        self._tls_fault = ""
+        return context

@@ -1,0 +1,147 @@
+"""Sealed segments of small frames, written again with many frames in one: a pack (``format.py``).
+
+A frame of one event takes more bytes than the event; packed, the same events take a fifth. Offsets, times, inputs and
+all else that a frame tells stay what they were, so references into the log go on to be good. A segment is packed in
+steps, in the writer thread: each makes one pack or copies STEP_BYTES of frames that are large anyway. The new file is
+written under another name (``.seg.pack``), synced and renamed over the old one: whenever the agent is killed, one of
+the two is there, whole. A reader that has the old file open reads it to its end.
+
+A segment with damage is left as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import suppress
+from typing import NamedTuple
+
+from vedette.rawlog import format
+from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
+
+PACKED = ".seg.pack"
+PACK_BYTES = 128 << 10
+"""Of events in one pack; a frame of half as many is copied as it is."""
+PACK_FRAMES = 4096
+STEP_BYTES = 1 << 20
+WORTH = 3.0
+"""Raw bytes for each byte of a segment, from which on packing would gain little."""
+LEAST = 16 << 10
+"""Bytes of a segment below which nothing is gained."""
+
+
+def is_small(raw: int, size: int) -> bool:
+    """Whether a segment of ``size`` bytes that holds ``raw`` bytes of events is worth packing."""
+    return size >= LEAST and raw < WORTH * size
+
+
+class Done(NamedTuple):
+    """A packed file, ready; ``size`` 0: there is none, the old one stays."""
+
+    repack: Repack
+    size: int
+
+    def take_place(self) -> bool:
+        """Renames it over the old one; False when that one stays. Raises OSError. The folder is not synced yet."""
+        if self.size:
+            self.repack.temporary.rename(self.repack.segment.path)
+        return bool(self.size)
+
+
+class Repack:
+    """One segment being packed; call ``step`` until it gives something."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+        self.temporary = segment.path.with_suffix(PACKED)
+        self._steps = self._work()
+
+    def step(self) -> Done | None:
+        """Goes on; None: there is more to do. Raises OSError, after which there is nothing to be gone on with."""
+        try:
+            return next(self._steps)
+        except OSError:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Give up."""
+        self._steps.close()
+        with suppress(OSError):
+            self.temporary.unlink()
+
+    def _work(self) -> Generator[Done | None, None, None]:
+        try:
+            with SegmentFile(self.segment, 256 << 10) as file, self.temporary.open("wb") as sink:
+                os.fchmod(sink.fileno(), 0o640)
+                header = file.header()
+                sink.write(format.encode_segment(header._replace(packed=1), file.note()))
+                copied, packs, pack = 0, 0, _Pack(self.segment.log_id)
+                for unit in file.units(file.begin(), self.segment.base):
+                    if isinstance(unit, Damage):
+                        raise ValueError(unit.reason)
+                    small = not unit.header.pack and unit.header.raw_size < PACK_BYTES // 2
+                    if pack.parts and not (small and pack.takes(unit)):
+                        sink.write(pack.bytes())
+                        packs += 1
+                        yield None
+                    if small:
+                        pack.add(file, unit)
+                        continue
+                    file.verify(unit)
+                    sink.write(file.read(unit.position, unit.header.size))
+                    copied += unit.header.size
+                    if copied >= STEP_BYTES:
+                        if not packs:
+                            raise ValueError("its frames are large")
+                        copied = 0
+                        yield None
+                if pack.parts:
+                    sink.write(pack.bytes())
+                sink.flush()
+                os.fsync(sink.fileno())
+                size = sink.tell()
+                gained = size < file.size
+        except (ValueError, FileNotFoundError):  # damaged, not worth it, or deleted by retention
+            size, gained = 0, False
+        if not gained:
+            with suppress(OSError):
+                self.temporary.unlink()
+        yield Done(self, size if gained else 0)
+
+
+class _Pack:
+    """Frames being gathered."""
+
+    def __init__(self, log_id: str) -> None:
+        self._coder = format.Coder(log_id)
+        self.parts: list[format.Part] = []
+        self._data: list[bytes] = []
+        self._first: format.FrameHeader
+        self._size = self._end = self._event = 0
+
+    def takes(self, unit: Unit) -> bool:
+        """Whether a frame fits, and follows."""
+        header = unit.header
+        return (
+            self._size + header.raw_size <= PACK_BYTES
+            and len(self.parts) < PACK_FRAMES
+            and (header.offset, header.first_event) == (self._end, self._event)
+        )
+
+    def add(self, file: SegmentFile, unit: Unit) -> None:
+        """Takes a frame; raises ValueError when it is damaged."""
+        header = unit.header
+        if not self.parts:
+            self._first, self._size = header, 0
+        meta = self._coder.plain_meta(header, file.meta(unit))
+        self.parts.append(format.Part(header.raw_size, header.events, header.received_at, header.durable, meta))
+        self._data.append(self._coder.events(header, file.body(unit)))
+        self._size += header.raw_size
+        self._end, self._event = header.end, header.first_event + header.events
+
+    def bytes(self) -> bytes:
+        """The pack of what was gathered, which then is empty again."""
+        parts, data = self.parts, b"".join(self._data)
+        self.parts, self._data = [], []
+        return b"".join(self._coder.encode_pack(parts, data, self._first.offset, self._first.first_event))

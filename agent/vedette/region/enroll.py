@@ -1,0 +1,300 @@
+"""Who belongs to the region: certificates and the broker's access list, in one folder.
+
+    FOLDER/
+      ca.pem  ca.key            the authority; the key (0600) does not leave this folder
+      members.json              who was enrolled: the one source of all that follows
+      mosquitto.acl             who may read and write which topics, a section per member
+      crl.pem                   the certificates that were revoked
+      members/NAME/             what goes to its host: agent.pem, agent.key (0600), region-ca.pem, and for an agent
+                                vedette.toml, its lines of configuration
+
+Promises:
+
+* The access list names every member by itself, with its fleet: an agent publishes only under its own id and reads only
+  what is sent to it, and no pattern lets it choose a fleet. The name of a member is the common name of its certificate.
+* Enrolled again, a member keeps key and certificate while the certificate is good for ``RENEW_DAYS`` more, and gets new
+  ones after that; the files that hang on ``members.json`` are written anew each time. Killed between two steps: run it
+  again.
+* A revoked member is out of the access list, and its certificates are in the list of revoked ones for good.
+* Landings share the alerts by a subscription group whose name is random: mosquitto 2.0 lets anybody subscribe to
+  anything, and only delivers nothing that the list forbids, so that a member who knew the group could make alerts
+  vanish into it (they would be sent again, later).
+
+One process at a time: the folder is locked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from vedette.outbox.landing import sync_folder
+from vedette.outbox.topics import ROOT, agent_topic
+from vedette.region.authority import MAX_NAME, Authority, key_pem, new_key
+
+DAYS = 365
+RENEW_DAYS = 30
+ROLES = ("agent", "landing", "operator", "broker")
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
+_RESERVED = ("bundles",)
+"""Names that topics give another meaning."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One enrolled name; times are seconds since 1970, serials decimal texts."""
+
+    name: str
+    role: str = "agent"
+    fleet: str = "default"
+    hosts: list[str] = field(default_factory=list)
+    serial: str = ""
+    ends: int = 0
+    revoked: list[tuple[str, int]] = field(default_factory=list)
+    """Serials of certificates that hold no longer, and since when."""
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolled:
+    """What ``Region.enroll`` did: the member's folder, and whether it has a new certificate."""
+
+    folder: Path
+    member: Member
+    renewed: bool
+
+
+class Region:
+    """The folder, open and locked: ``with Region.open(folder) as region``."""
+
+    def __init__(self, folder: Path, authority: Authority, broker: str, group: str, members: dict[str, Member]) -> None:
+        self.folder = folder
+        self.authority = authority
+        self.broker = broker
+        self.group = group
+        self.members = members
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, *, now: datetime | None = None) -> Iterator[Region]:
+        """Take the authority that is there, or make one where there is none.
+
+        Raises PermissionError for a key that others may reach, BlockingIOError while another process is at work,
+        ValueError when a file is not what it should be, OSError.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BlockingIOError(f"{folder}: another `vedette region enroll` is at work here") from error
+            authority = _authority(folder, now or datetime.now(UTC))
+            known = _members(folder / "members.json")
+            yield cls(folder, authority, known["broker"], known["group"], known["members"])
+        finally:
+            os.close(descriptor)
+
+    def enroll(
+        self,
+        name: str,
+        *,
+        role: str = "agent",
+        fleet: str = "default",
+        hosts: Sequence[str] = (),
+        days: int = DAYS,
+        renew: bool = False,
+        now: datetime | None = None,
+    ) -> Enrolled:
+        """Give ``name`` its certificate, its section of the access list and its files.
+
+        Raises ValueError for a name that cannot be used, or that is enrolled for something else; OSError.
+        """
+        now = now or datetime.now(UTC)
+        self._check(name, role, fleet, hosts)
+        member = self.members.get(name) or Member(name)
+        if member.serial and member.active and (member.role, member.fleet) != (role, fleet):
+            raise ValueError(
+                f"{name} is enrolled as {member.role} of fleet {member.fleet}: revoke it first, or choose another name"
+            )
+        folder = self.folder / "members" / name
+        cert, key = folder / "agent.pem", folder / "agent.key"
+        due = now + timedelta(days=RENEW_DAYS) >= datetime.fromtimestamp(member.ends, UTC)
+        whole = _serial(cert, key) == member.serial
+        anew = renew or due or not whole or not member.active or (role == "broker" and list(hosts) != member.hosts)
+        member.role, member.fleet, member.hosts, member.active = role, fleet, list(hosts), True
+        _make(folder)
+        if anew:
+            private = new_key()
+            certificate = self.authority.issue(name, private.public_key(), now, days, hosts)
+            _write(key, key_pem(private), 0o600)
+            _write(cert, certificate.public_bytes(Encoding.PEM), 0o644)
+            member.serial = str(certificate.serial_number)
+            member.ends = int(certificate.not_valid_after_utc.timestamp())
+        self.members[name] = member
+        _write(folder / "region-ca.pem", self.authority.pem(), 0o644)
+        if role == "agent":
+            _write(folder / "vedette.toml", self._configuration(member).encode(), 0o644)
+        self._save(now)
+        return Enrolled(folder, member, anew)
+
+    def revoke(self, name: str, *, now: datetime | None = None) -> Member:
+        """Take ``name`` out: its certificate is revoked, its rights are gone. Raises ValueError for an unknown name."""
+        now = now or datetime.now(UTC)
+        member = self.members.get(name)
+        if member is None:
+            raise ValueError(f"{name} is not enrolled in {self.folder}")
+        if member.active:
+            member.active = False
+            member.revoked.append((member.serial, int(now.timestamp())))
+        self._save(now)
+        return member
+
+    def access(self) -> str:
+        """The text of mosquitto.acl."""
+        lines = [
+            '# Written by "vedette region enroll": who may read and write which topics. "user" is a common name.',
+            "# No line stands before the first user: whoever is not named here may nothing.",
+        ]
+        for member in sorted(self.members.values(), key=lambda one: one.name):
+            rights = _rights(member) if member.active else []
+            if rights:
+                lines += ["", f"# {member.role} of fleet {member.fleet}", f"user {member.name}"]
+                lines += [f"topic {how} {topic}" for how, topic in rights]
+        return "\n".join(lines) + "\n"
+
+    def _check(self, name: str, role: str, fleet: str, hosts: Sequence[str]) -> None:
+        for what, text in (("name", name), ("fleet", fleet)):
+            if not _NAME.fullmatch(text) or text in _RESERVED:
+                raise ValueError(
+                    f"{what} {text!r}: expects 1 to {MAX_NAME} letters, digits, '.', '_' or '-', not {_RESERVED[0]!r}"
+                )
+        if role not in ROLES:
+            raise ValueError(f"role {role!r}: expects one of {', '.join(ROLES)}")
+        if (role == "broker") != bool(hosts):
+            raise ValueError("a broker needs the host names under which it is reached, and nobody else has any")
+        if role == "agent" and not self.broker:
+            raise ValueError("where is the region's broker? Give its address once, such as mqtts://region.example:8883")
+
+    def _configuration(self, member: Member) -> str:
+        return (
+            f'[agent]\nid = "{member.name}"\nfleet = "{member.fleet}"\n\n'
+            f'[uplink]\ntype = "mqtt"\nurl = "{self.broker}"\n'
+            'ca_file = "/etc/vedette/region-ca.pem"\n'
+            'cert_file = "/etc/vedette/agent.pem"\n'
+            'key_file = "/etc/vedette/agent.key"\n'
+        )
+
+    def _save(self, now: datetime) -> None:
+        known = {"broker": self.broker, "group": self.group, "members": [asdict(m) for m in self.members.values()]}
+        _write(self.folder / "members.json", json.dumps(known, indent=1).encode() + b"\n", 0o600)
+        _write(self.folder / "mosquitto.acl", self.access().encode(), 0o640)
+        revoked = [
+            (int(serial), datetime.fromtimestamp(since, UTC))
+            for member in self.members.values()
+            for serial, since in member.revoked
+        ]
+        _write(self.folder / "crl.pem", self.authority.revoked(revoked, now), 0o644)
+
+
+def _rights(member: Member) -> list[tuple[str, str]]:
+    """What a member may: "read", "write" or "readwrite", and the topic filter."""
+    fleet, name = member.fleet, member.name
+    match member.role:
+        case "agent":
+            return [
+                *(("write", agent_topic(fleet, name, leaf)) for leaf in ("alerts", "status", "replies")),
+                *(("read", agent_topic(fleet, name, leaf)) for leaf in ("receipts", "commands")),
+                ("read", f"{ROOT}/{fleet}/bundles/#"),
+            ]
+        case "landing":
+            return [
+                ("read", f"{ROOT}/+/+/alerts"),
+                ("read", f"{ROOT}/+/+/status"),
+                ("write", f"{ROOT}/+/+/receipts"),
+            ]
+        case "operator":
+            return [
+                ("readwrite", f"{ROOT}/+/bundles/#"),
+                ("write", f"{ROOT}/+/+/commands"),
+                ("read", f"{ROOT}/+/+/replies"),
+                ("read", f"{ROOT}/+/+/status"),
+            ]
+        case _:
+            return []
+
+
+def _authority(folder: Path, now: datetime) -> Authority:
+    key, cert = folder / "ca.key", folder / "ca.pem"
+    if not key.exists() and not cert.exists():
+        made = Authority.create(f"vedette region {secrets.token_hex(4)}", now)
+        _write(cert, made.pem(), 0o644)
+        _write(key, key_pem(made.key), 0o600)
+        return made
+    with key.open("rb") as file:
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise PermissionError(f"{key}: others may reach the authority's key: chmod 600 {key}")
+        try:
+            return Authority.from_pem(file.read(), cert.read_bytes())
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{key} and {cert} are no authority's key and certificate: {error}") from error
+
+
+def _members(path: Path) -> dict[str, Any]:
+    """What ``members.json`` holds; a new group's name and nobody when there is none. Raises ValueError."""
+    if not path.exists():
+        return {"broker": "", "group": f"landing-{secrets.token_hex(8)}", "members": {}}
+    try:
+        known = json.loads(path.read_bytes())
+        members = [Member(**row) for row in known["members"]]
+        for member in members:
+            member.revoked = [(str(int(serial)), int(since)) for serial, since in member.revoked]
+        return {
+            "broker": str(known["broker"]),
+            "group": str(known["group"]),
+            "members": {member.name: member for member in members},
+        }
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): restore it; certificates and access hang on it") from error
+
+
+def _serial(cert: Path, key: Path) -> str:
+    """The serial number of a certificate whose key is there; empty when one lacks or they do not fit."""
+    try:
+        certificate = x509.load_pem_x509_certificate(cert.read_bytes())
+        private = load_pem_private_key(key.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError):
+        return ""
+    return str(certificate.serial_number) if private.public_key() == certificate.public_key() else ""
+
+
+def _make(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    sync_folder(folder.parent)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Replace ``path`` by ``data``, whole and durably, with ``mode`` from the first byte on."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    sync_folder(path.parent)

@@ -1,0 +1,201 @@
+"""When a condition holds: of the entries of a window, at which it does and which of those begin a run.
+
+An **occurrence** is an event at which the condition holds; those that follow each other within the span, with none
+between at which it does not hold, are a **run**, and its first fires. ``HELD`` marks the entries at which it held. The
+entries of one event are decided as one.
+
+``arrived`` decides a prompt correlation at a new entry and at those after it that this may have made true; ``passed``
+decides any at a time of which all entries are known. Both are as much work as there are entries to decide, times what
+it costs to measure one stretch (``measure.py``): of ``event_count`` one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vedette.compiler.relation import Clause, Correlation, Kind
+from vedette.state.measure import chained, counted, distinct, metric
+from vedette.state.windows import HELD, Window
+
+if TYPE_CHECKING:
+    from vedette.state.graph import Node
+
+MAX_AFTER = 256
+"""Entries that a match which arrives out of order makes ``arrived`` look at."""
+
+
+class Occurrence(NamedTuple):
+    """``at``: the entry that completes it; ``time``: of the end of its window, the entries ``start`` to ``stop``."""
+
+    at: int
+    time: int
+    start: int
+    stop: int
+    fires: bool
+
+
+def arrived(node: Node, window: Window, at: int) -> Sequence[Occurrence]:
+    """Decide a prompt correlation at the event of the new entry ``at``, and at those after it."""
+    entries, span = window.entries, node.c.span
+    last = len(entries) - 3
+    if 3 * at != last or (at and entries[last - 2] == entries[last + 1]):
+        return _inserted(node, window, at)
+    if not holds(node, window, at):  # as it comes most: an event of one entry, and the newest
+        return ()
+    time = entries[last]
+    known = at > 0 and entries[last - 1] & HELD and time - entries[last - 3] <= span
+    entries[last + 2] |= HELD
+    if at < window.clean:
+        window.clean = at
+    if known and not node.parents:
+        return ()
+    return (Occurrence(at, time, window.since(time - span), at + 1, not known),)
+
+
+def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
+    c, n = node.c, len(window)
+    end, stop = window.time(at) + c.span, _reach(node, window, at)
+    new: list[tuple[int, int]] = []
+    first, i = window.begins(at), at
+    while i < stop and window.time(i) <= end:
+        last = window.ends(i)
+        if first < at <= last and window.held(first):
+            window.hold(at)  # another match of an event at which it held already
+        elif not window.held(first) and holds(node, window, last):
+            window.hold(first, last)
+            new.append((first, last))
+        first = i = last + 1
+    found, begin = [], 0
+    while begin < len(new):
+        done = begin
+        while done + 1 < len(new) and new[done + 1][0] == new[done][1] + 1 and _near(c, window, *_between(new, done)):
+            done += 1
+        first, last = new[begin][0], new[done][1]
+        known = _goes_on(c, window, first) or (
+            last + 1 < n and window.held(last + 1) and _near(c, window, last, last + 1)
+        )
+        found += [ending(c, window, new[i][1], i == begin and not known) for i in range(begin, done + 1)]
+        begin = done + 1
+    return found
+
+
+def _reach(node: Node, window: Window, at: int) -> int:
+    """The first entry after ``at`` whose window, and those of all after it, say the same as without ``at``."""
+    stop = min(len(window), at + MAX_AFTER)
+    if node.c.kind is Kind.EVENT_COUNT:
+        return min(stop, at + max(node.least, 1))
+    things: Sequence[Any] = ()
+    if node.c.kind is Kind.TEMPORAL:
+        things = window.slots(at, stop)
+    elif node.c.kind is Kind.VALUE_COUNT:
+        things = window.values[at:stop] if window.values is not None else [None]
+        if things[0] is None:
+            return at + 1
+    return next((at + i for i in range(1, len(things)) if things[i] == things[0]), stop)
+
+
+def _between(new: list[tuple[int, int]], i: int) -> tuple[int, int]:
+    return new[i][1], new[i + 1][0]
+
+
+def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
+    """Decide at all entries of one ``time``: of ``Correlation.forward`` the window that begins there, else those that
+    end there."""
+    c, first, after = node.c, window.first(time), window.first(time + 1)
+    if c.forward:
+        return _looking_forward(c, window, first, after)
+    if not node.c.prompt:
+        start = window.since(time - c.span)
+        if not c.holds(metric(c, window, start, after)):
+            return []
+        window.hold(first, after - 1)
+        return [Occurrence(after - 1, time, start, after, not _goes_on(c, window, first))]
+    found, i = [], first
+    while i < after:  # as if decided at once: event by event
+        last = window.ends(i)
+        if not window.held(i) and holds(node, window, last):
+            window.hold(i, last)
+            found.append(ending(c, window, last, not _goes_on(c, window, i)))
+        i = last + 1
+    return found
+
+
+def _looking_forward(c: Correlation, window: Window, first: int, after: int) -> list[Occurrence]:
+    """The window that begins at the entries ``first`` to ``after``."""
+    end = window.time(first) + c.span
+    stop = window.first(end + 1)
+    here = {window.slot(i) for i in range(first, after)}
+    done = [
+        at
+        for clause in c.clauses
+        if here.intersection(clause.wanted) and (at := completed(c, clause, window, first, stop)) is not None
+    ]
+    if not done:
+        return []
+    wanted = {slot for clause in c.clauses for slot in clause.wanted}
+    window.hold(first, after - 1)
+    before = first - 1
+    while before >= 0 and window.slot(before) not in wanted:
+        before -= 1
+    known = before >= 0 and window.held(before) and _near(c, window, before, first)
+    return [Occurrence(min(done), end, first, stop, not known)]
+
+
+def ending(c: Correlation, window: Window, at: int, fires: bool) -> Occurrence:
+    """The occurrence at entry ``at``."""
+    time = window.time(at)
+    return Occurrence(at, time, window.since(time - c.span), at + 1, fires)
+
+
+def _near(c: Correlation, window: Window, i: int, j: int) -> bool:
+    return window.time(j) - window.time(i) <= c.span
+
+
+def _goes_on(c: Correlation, window: Window, first: int) -> bool:
+    """True when it held at the entry before ``first``, near enough to be of the same run."""
+    return first > 0 and window.held(first - 1) and _near(c, window, first - 1, first)
+
+
+def holds(node: Node, window: Window, i: int) -> bool:
+    """The truth of a prompt condition at entry ``i``."""
+    if i + 1 < node.needs:
+        return False
+    c, entries = node.c, window.entries
+    begin = entries[3 * i] - c.span
+    if c.kind is Kind.EVENT_COUNT:
+        return node.least <= 0 or entries[3 * (i + 1 - node.least)] >= begin
+    start = window.since(begin)
+    if i + 1 - start < node.needs:
+        return False
+    if node.tracks:
+        return chained(node, window, start, i + 1)
+    if c.clauses:
+        here = counted(c, window, start, i + 1)
+        return any(all(slot in here for slot in clause.wanted) for clause in c.clauses)
+    if c.kind is Kind.VALUE_COUNT:
+        return distinct(c, window, start, i + 1) >= node.least
+    return c.holds(metric(c, window, start, i + 1))
+
+
+def completed(c: Correlation, clause: Clause, window: Window, start: int, stop: int) -> int | None:
+    """The index of the entry that completes ``clause``'s wanted slots in the stretch; None when it does not hold."""
+    here = counted(c, window, start, stop)
+    if not all(slot in here for slot in clause.wanted) or any(slot in here for slot in clause.forbidden):
+        return None
+    if c.kind is Kind.TEMPORAL_ORDERED:
+        wanted = list(clause.wanted)
+        last = None
+        for i in range(start, stop):
+            if window.slot(i) == wanted[0] and window.offset(i) != last:
+                del wanted[0]
+                last = window.offset(i)
+                if not wanted:
+                    return i
+        return None
+    missing = set(clause.wanted)
+    for i in range(start, stop):
+        missing.discard(window.slot(i))
+        if not missing:
+            return i
+    return None

@@ -1,0 +1,216 @@
+"""The real agent's own check of its account: a stage that miscounts is an alarm; the metrics are the status."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench import traffic
+from bench.send import tcp
+from tests.broker import free_port
+from tests.e2e.agent import Agent, until, vedette
+from vedette.metrics import ROWS, TWICE, families, walk
+from vedette.store import Store
+
+pytestmark = pytest.mark.door
+
+MISCOUNTS = """
+import sys
+from vedette import pipeline, store
+from vedette.cli import main
+from vedette.rawlog import log
+stage = sys.argv.pop(1)
+if stage == "stored":
+    append = log.RawLog.append
+    def wrong(self, chunk):
+        frame = append(self, chunk)
+        self._counters.stored[chunk.input] -= 1
+        return frame
+    log.RawLog.append = wrong
+elif stage == "judged":
+    advance = pipeline.Pipeline._advance
+    def wrong(self, frame, position):
+        advance(self, frame, position)
+        self._counters.judged[frame.chunk.input] -= 1
+    pipeline.Pipeline._advance = wrong
+elif stage == "backlog":
+    append = pipeline.Pipeline.store
+    def wrong(self, chunk):
+        self.backlog[chunk.input] += 1
+        self._counters.stored[chunk.input] += 1
+        self._counters.received[chunk.input] += 1
+        return append(self, chunk)
+    pipeline.Pipeline.store = wrong
+elif stage == "outbox":
+    commit = store.Store.commit
+    store.Store.commit = lambda self, cursor, counters, positions, alerts, *more: commit(
+        self, cursor, counters, positions, alerts[1:], *more
+    )
+main()
+"""
+"""The agent with one stage that does not count, or loses, what it should."""
+EQUATION = {
+    "stored": "!= stored",
+    "judged": "!= judged",
+    "backlog": "but the log is judged to its end",
+    "outbox": "alerts: made",
+}
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    made = Agent(tmp_path / "a")
+    made.configure(SETTINGS.format(port=made.port, metrics=free_port()))
+    yield made
+    made.kill()
+
+
+SETTINGS = """
+[[input]]
+name = "in"
+type = "syslog"
+tcp = "127.0.0.1:{port}"
+[[input]]
+name = "web"
+type = "syslog"
+udp = "127.0.0.1:{port}"
+[metrics]
+listen = "127.0.0.1:{metrics}"
+"""
+
+
+@pytest.mark.parametrize("stage", EQUATION)
+def test_a_stage_that_miscounts(agent: Agent, stage: str) -> None:
+    """Whichever stage it is, the agent says so by itself: in its log, in the status (exit code 1), in the metrics. The
+    alarm is counted, and the count outlives the restart after which the stage counts again."""
+    agent.program = (sys.executable, "-c", MISCOUNTS, stage)
+    agent.up()
+    assert agent.status()["identity_broken"] == []
+    tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(3, 5000, attack_rate=0.02)))
+    until("the alarm", lambda: agent.alive() and agent.said("identity_broken"))
+    told = agent.said("identity_broken")[0]["reasons"]
+    assert any(EQUATION[stage] in reason for reason in told), told
+    until("the status", lambda: agent.status()["identity_broken"])
+    shown = vedette("status", "-c", agent.config, code=1).stdout
+    assert "BROKEN " in shown
+    assert scrape(agent)["vedette_identity_broken_present", ()] >= 1
+    assert agent.stop() == 0
+    agent.program = Agent.program
+    agent.up()
+    assert agent.status()["totals"]["identity_alarms"] >= 1
+
+
+def test_a_damaged_count_in_the_store(agent: Agent) -> None:
+    """A store whose count of receipts is not what its outbox holds: alarm at once, and the agent runs on."""
+    agent.up()
+    tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(3, 5000, attack_rate=0.02)))
+    made = agent.settled(5000)["alerts"]["made"]
+    assert made > 10
+    agent.stop()
+    with Store.open(agent.data / "store") as store, store._write() as txn:
+        account = store._account(txn)
+        store._put_account(txn, type(account)(**{**_figures(account), "receipted": account.receipted - 3}))
+    agent.up()
+    until("the alarm", lambda: agent.alive() and agent.said("identity_broken"))
+    (told,) = agent.status()["identity_broken"]
+    assert told == f"alerts: made {made} != receipted {made - 3} + in outbox 0"
+    tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(4, 5000, attack_rate=0.02)))
+    until("more alerts", lambda: agent.alive() and agent.status()["alerts"]["made"] > made)
+
+
+def _figures(account: Any) -> dict[str, Any]:
+    return {name: getattr(account, name) for name in type(account).__slots__ if name != "entries"}
+
+
+def scrape(agent: Agent) -> dict[tuple[str, tuple[str, ...]], float]:
+    """The samples of the agent's metrics by name and label values."""
+    port = agent.config.read_text().rpartition("127.0.0.1:")[2].partition('"')[0]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=")
+        text = answer.read().decode()
+    return {
+        (sample.name, labels(sample)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def labels(sample: Any) -> tuple[str, ...]:
+    """The values of a sample's labels, by the order of their names."""
+    return tuple(value for _, value in sorted(sample.labels.items()))
+
+
+def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of a status with its path; members of lists go under the star."""
+    if isinstance(value, bool | int | float):
+        yield path, float(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from numbers(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from numbers(item, f"{path}.[rule_id]")
+
+
+def test_every_number_of_the_status_is_a_metric(agent: Agent) -> None:
+    """Of an agent that has judged, dropped and quarantined, each number of ``status --json`` has a row, and the metric
+    served over HTTP has its value."""
+    slow = agent.folder / "rules"
+    slow.mkdir()
+    (slow / "slow.yml").write_text(SLOW)
+    agent.config.write_text(agent.config.read_text().replace('paths = ["', f'paths = ["{slow}", "'))
+    agent.up()
+    tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(3, 5000, attack_rate=0.02)))
+    tcp(("127.0.0.1", agent.port), (b"<13>Nov 20 10:00:00 web1 app: marker x" + b"a" * 60 + b"!\n") * 20)
+    tcp(("127.0.0.1", agent.port), b"5 <13>a12x broken")  # RFC 6587: one message, then a count that is none
+    status = agent.settled(5021)
+    assert status["rules"]["quarantined"]
+    assert status["inputs"]["in"]["dropped"]
+    paths = [row.path for row in ROWS]
+    for path, _ in numbers(status):
+        assert path in TWICE or any(_covers(row, path) for row in paths), path
+    known, served = {}, scrape(agent)
+    again = agent.status()
+    for family in families(again):
+        for sample in family.samples:
+            known[sample.name, labels(sample)] = sample.value
+    assert set(served) == set(known)
+    moving = {"vedette_status_timestamp_us", "vedette_commits_total", "vedette_clock_ahead_seconds"}
+    assert {k: v for k, v in served.items() if k[0] not in moving} == {
+        k: v for k, v in known.items() if k[0] not in moving
+    }
+    assert served["vedette_input_received_events_total", ("in",)] == again["inputs"]["in"]["received"] > 5000
+    assert served["vedette_agent", ("edge-1", "", "f1", again["plan_digest"], "s1", again["version"])] == 1
+    for path, other in TWICE.items():
+        assert list(walk(status, tuple(path.split(".")))) == list(walk(status, tuple(other.split(".")))), path
+
+
+SLOW = """title: Slow
+id: 6a1f0000-0000-4000-8000-000000000001
+logsource: {product: linux}
+detection: {s: {message|re: 'x(?=a)(a|aa)+$'}, condition: s}
+"""
+
+
+def _covers(row: str, path: str) -> bool:
+    mine, its = row.split("."), path.split(".")
+    return len(mine) == len(its) and all(a in ("*", b) for a, b in zip(mine, its, strict=True))
+
+
+def test_what_is_not_a_scrape(agent: Agent) -> None:
+    """Another path, another method, an endless head: told or closed, and the agent goes on."""
+    agent.up()
+    port = int(agent.config.read_text().rpartition("127.0.0.1:")[2].partition('"')[0])
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10)
+    with pytest.raises(urllib.error.HTTPError, match="405"):
+        urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/metrics", method="DELETE"), timeout=10)
+    tcp(("127.0.0.1", port), b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000)
+    assert scrape(agent)["vedette_lag_events", ()] == 0

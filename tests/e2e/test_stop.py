@@ -1,0 +1,143 @@
+"""Stopping the real agent while everything comes at once: nothing is lost, and it ends in time."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bench import traffic
+from bench.send import Sent, mqtt
+from tests.broker import Broker, running
+from tests.e2e.agent import Agent, assert_as_scanned, say, split, until
+
+pytestmark = pytest.mark.door
+
+LINES = 60_000
+STOPS = 3
+
+
+class Load:
+    """Three senders: lines over TCP, into a file and as MQTT QoS 1 messages."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.file = folder / "app.log"
+        self.broker = broker
+        self.agent = Agent(folder / "a")
+        common = 'format = "syslog"\nlogsource = {product = "linux"}\n'
+        self.agent.configure(
+            f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\n'
+            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\npoll = "20ms"\n{common}'
+            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n{common}'
+        )
+        self.sent = 0
+        """Lines that TCP's peer has taken into its socket buffer."""
+
+    def tcp(self, data: bytes) -> list[bytes]:
+        """The lines whose last byte the kernel took before the agent closed."""
+        done = 0
+        try:
+            with socket.create_connection(("127.0.0.1", self.agent.port)) as connection:
+                for start in range(0, len(data), 16384):
+                    done += connection.send(data[start : start + 16384])
+                    if done < start + 16384 and done < len(data):
+                        connection.sendall(data[done : start + 16384])
+                        done = min(start + 16384, len(data))
+                    time.sleep(0.0005)
+        except OSError:
+            pass
+        return data[:done].split(b"\n")[:-1]
+
+    def write(self, data: bytes) -> None:
+        with self.file.open("ab", buffering=0) as file:
+            for start in range(0, len(data), 16384):
+                file.write(data[start : start + 16384])
+                time.sleep(0.001)
+
+    def publish(self, data: bytes) -> Sent:
+        return mqtt(("127.0.0.1", self.broker.port), data, topic="plant/log")
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    with running(tmp_path / "broker") as broker:
+        made = Load(tmp_path, broker)
+        yield made
+        made.agent.kill()
+
+
+def test_sigterm_under_load(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped again and again in the middle of three streams: each line of the file is stored once, in order, each
+    MQTT message that the broker acknowledged is stored, once or marked as come again, and what TCP delivered is a
+    beginning of what was sent; the shortfall is printed. The alerts are those of ``scan`` over the raw log."""
+    agent = load.agent
+    parts = [split(b"".join(traffic.blocks(seed, LINES, attack_rate=0.004)), STOPS) for seed in (41, 42, 43)]
+    agent.up()
+    short = 0
+    for tcp, file, messages in zip(*parts, strict=True):
+        with ThreadPoolExecutor(3) as senders:
+            before = {name: agent.input(name)["stored"] for name in ("tcp", "file", "mqtt")}
+            sent, written = senders.submit(load.tcp, tcp), senders.submit(load.write, file)
+            published = senders.submit(load.publish, messages)
+            until("all three", lambda old=before: all(agent.input(name)["stored"] > n for name, n in old.items()))
+            began = time.monotonic()
+            assert agent.stop() == 0
+            assert time.monotonic() - began < 12
+            delivered = sent.result()
+            written.result()
+            assert published.result().complete
+        stored = [event.raw for event in agent.stored("tcp")][before["tcp"] :]
+        assert stored[: len(delivered)] == delivered[: len(stored)]
+        short += len(delivered) - min(len(delivered), len(stored))
+        agent.up()
+    messages = Counter(b"".join(parts[2]).splitlines())
+    until("the file", lambda: agent.alive() and agent.input("file")["stored"] >= LINES)
+    until("the messages", lambda: not messages - Counter(event.raw for event in agent.stored("mqtt")), pause=0.2)
+    status = agent.settled(name="file", stored=LINES)
+    assert status["identity_broken"] == []
+    assert agent.stop() == 0
+    (told,) = agent.said("agent_stopped")
+    assert (told["unjudged"], told["in_outbox"]) == (0, 0)
+    assert [event.raw for event in agent.stored("file")] == b"".join(parts[1]).splitlines()
+    again = Counter(event.raw for event in agent.stored("mqtt")) - messages
+    counts = status["inputs"]["mqtt"]
+    say(
+        capsys,
+        f"{STOPS} stops under load: file {LINES} of {LINES} once; mqtt {LINES} of {LINES}, {again.total()} twice"
+        f" ({counts['dropped']}); tcp {short} lines taken by the kernel after the last read",
+    )
+
+
+def test_the_second_signal_hurries(load: Load) -> None:
+    """With a deadline of a minute and a full outbox, so that judging stands still, the first SIGTERM waits for it and
+    the second ends it in seconds; what was not judged is judged by the next life, and the account adds up."""
+    agent = load.agent
+    text = agent.config.read_text().replace("[agent]\n", '[agent]\nstop_within = "60s"\n')
+    agent.config.write_text(text + '[uplink]\nmax_bytes = "1MiB"\n')
+    stuck = agent.landing / "alerts"
+    stuck.parent.mkdir(parents=True)
+    stuck.write_bytes(b"")  # a file where the folder should be: alerts cannot leave
+    agent.up()
+    load.tcp(b"".join(traffic.blocks(44, LINES, attack_rate=0.05)))
+    until("the outbox to fill up", lambda: agent.status()["alerts"]["outbox_bytes"] > 1 << 20)
+    agent.signal(signal.SIGTERM)
+    time.sleep(3)
+    assert agent.running()
+    began = time.monotonic()
+    agent.signal(signal.SIGTERM)
+    assert agent.ended(30) == 0
+    assert time.monotonic() - began < 8
+    (told,) = agent.said("agent_stopped")
+    assert told["unjudged"] > 0 < told["in_outbox"]
+    assert {"judging"} <= {one["stage"] for one in agent.said("stop_unfinished")}
+    stuck.unlink()
+    agent.up()
+    status = agent.settled(name="tcp")
+    assert status["inputs"]["tcp"]["judged"] == status["inputs"]["tcp"]["stored"]
+    assert_as_scanned(agent, name="tcp")

@@ -1,0 +1,331 @@
+"""Who may connect: real sockets in numbers, slow and endless senders, peers that vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from tests.inputs.doors import Bin, account, until
+from vedette.config import SyslogInput
+from vedette.event import MAX_EVENT
+from vedette.inputs import accept
+from vedette.inputs.accept import Gate, Place, network
+from vedette.inputs.listen import SyslogListener
+from vedette.report import Counters, Log
+
+ATTEMPTS = int(os.environ.get("VEDETTE_FLOOD", "3000"))
+"""Connections of a flood; ``VEDETTE_FLOOD=100000`` is the long form."""
+
+
+@asynccontextmanager
+async def listening(bin: Bin, counters: Counters, **settings: object) -> AsyncIterator[tuple[SyslogListener, int]]:
+    """A started TCP listener and its port; stopped afterwards, and the account checked."""
+    listener = SyslogListener(SyslogInput("in", tcp="127.0.0.1:0", **settings), bin, counters)  # type: ignore[arg-type]
+    await listener.start()
+    try:
+        yield listener, listener.addresses[0][2]
+    finally:
+        await listener.stop()
+    account(counters, bin, "in")
+
+
+def connect(port: int, source: str = "127.0.0.2") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 5, source_address=(source, 0))
+
+
+FLOOD = """
+import socket, sys, time
+refused = 0
+for i in range(int(sys.argv[2])):
+    with socket.socket() as peer:
+        peer.settimeout(5)
+        try:
+            peer.connect(("127.0.0.1", int(sys.argv[1])))
+            peer.sendall(b"<13>flood")
+            refused += peer.recv(1) == b""
+        except ConnectionError:
+            refused += 1
+print(refused)
+"""
+
+
+def test_a_flood_of_connections_from_one_peer() -> None:
+    """While one peer holds all the connections that it may have and tries again and again, each attempt is reset and
+    counted, it is told once, memory stays, and the lines of another peer come through without delay."""
+
+    async def scenario() -> float:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, max_connections=20, max_connections_per_peer=5) as (listener, port):
+            held = [connect(port, "127.0.0.1") for _ in range(5)]
+            await until(lambda: listener._gate.open == 5)
+            other = connect(port, "127.0.0.3")
+            await until(lambda: listener._gate.open == 6)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            slowest = 0.0
+            with capture_logs() as logs:
+                flood = await asyncio.create_subprocess_exec(
+                    sys.executable, "-c", FLOOD, str(port), str(ATTEMPTS), stdout=subprocess.PIPE
+                )
+                ended = asyncio.create_task(flood.communicate())
+                sent = 0
+                while not ended.done():
+                    other.sendall(b"<13>calm\n")
+                    sent += 1
+                    began = time.monotonic()
+                    await until(lambda sent=sent: len(bin.events) == sent)  # type: ignore[misc]
+                    slowest = max(slowest, time.monotonic() - began)
+                    await asyncio.sleep(0.02)
+            out, _ = await ended
+            assert int(out) == ATTEMPTS == counters.totals["connections_refused"]
+            assert set(bin.events) == {b"<13>calm"}
+            assert len([entry for entry in logs if entry["event"] == Log.CONNECTION_REFUSED]) == 1
+            assert "max_connections_per_peer = 5 from 127.0.0.1" in logs[0]["reason"]
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 << 10  # KiB
+            assert listener._gate.open == 6
+            for peer in (*held, other):
+                peer.close()
+            await until(lambda: listener._gate.open == 0)
+            with connect(port, "127.0.0.1") as again:  # there is room again
+                again.sendall(b"<13>again\n")
+                await until(lambda: bin.events[-1] == b"<13>again")
+        return slowest
+
+    assert asyncio.run(scenario()) < 2.0
+
+
+def test_all_connections_together_are_bounded() -> None:
+    """Beyond ``max_connections`` nobody gets in, whoever it is; the file descriptors stay bounded, too."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, max_connections=30, max_connections_per_peer=10) as (listener, port):
+            files = len(os.listdir("/proc/self/fd"))
+            peers = [connect(port, f"127.0.0.{2 + i // 10}") for i in range(60)]
+            await until(lambda: listener._gate.open == 30 and counters.totals["connections_refused"] == 30)
+            assert len(os.listdir("/proc/self/fd")) - files <= 60 + 30
+            for peer in peers:
+                peer.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("sends", "kept"),
+    [
+        (b"<13>half a mess", [b"<13>half a mess"]),
+        (b"100 <13>half", [b"<13>half"]),
+        (b"17", [b"17"]),
+        (b"<13>" + b"x" * (2 * MAX_EVENT), [b"<13>" + b"x" * (MAX_EVENT - 4)]),
+    ],
+    ids=["a line", "counted", "a count", "a line without end"],
+)
+def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> None:
+    """A connection that begins a message and does not end it is closed in time, told and counted, and what came is an
+    event; trickling does not help it. One that is silent between messages, or slow but sure, stays."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, message_timeout=0.6) as (listener, port):
+            silent, sure, stuck = connect(port), connect(port), connect(port)
+            silent.sendall(b"<13>whole\n")
+            await until(lambda: bin.events == [b"<13>whole"])
+            with capture_logs() as logs:
+                await asyncio.to_thread(stuck.sendall, sends)
+                deadline = time.monotonic() + 3
+                while counters.totals["connections_stalled"] == 0:
+                    assert time.monotonic() < deadline
+                    sure.sendall(b"<13>sure\n<13>and the next\n<13>be")
+                    await asyncio.sleep(0.1)
+                    sure.sendall(b"gun\n")
+                    if sends.endswith(b"x"):
+                        with contextlib.suppress(ConnectionError):
+                            stuck.sendall(b"x")
+            await until(lambda: listener._gate.open == 2)
+            silent.sendall(b"<13>still here\n")
+            await until(lambda: b"<13>still here" in bin.events)
+            for peer in (silent, sure, stuck):
+                peer.close()
+        told = [entry["peer"] for entry in logs if entry["event"] == Log.CONNECTION_STALLED]
+        assert told == ["127.0.0.2"]
+        assert counters.totals["connections_stalled"] == 1
+        rest = [event for event in bin.events if event not in (b"<13>whole", b"<13>still here")]
+        assert [event for event in rest if event not in (b"<13>sure", b"<13>and the next", b"<13>begun")] == kept
+
+    asyncio.run(scenario())
+
+
+def test_no_one_is_stalled_while_nothing_is_read() -> None:
+    """A message that waits because the raw log takes nothing is not its sender's fault."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, message_timeout=0.2) as (_, port):
+            with connect(port) as peer:
+                peer.sendall(b"<13>one\n")
+                await until(lambda: bin.events == [b"<13>one"])
+                bin.close()
+                peer.sendall(b"<13>tw")
+                await asyncio.sleep(0.1)
+                peer.sendall(b"o\n")
+                await asyncio.sleep(0.8)
+                bin.reopen()
+                await until(lambda: bin.events == [b"<13>one", b"<13>two"])
+        assert not counters.totals["connections_stalled"]
+
+    asyncio.run(scenario())
+
+
+VANISH = """
+import asyncio, subprocess, sys
+from tests.inputs.doors import Bin, until
+from vedette.config import SyslogInput
+from vedette.inputs import accept
+from vedette.inputs.listen import SyslogListener
+from vedette.report import Counters
+
+accept.KEEPALIVE = (1, 1, 2)
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+async def main():
+    ip("link", "set", "lo", "up")
+    ip("link", "add", "near", "type", "veth", "peer", "name", "far")
+    peer = subprocess.Popen(["unshare", "-n", "sleep", "60"])
+    await asyncio.sleep(0.3)
+    ip("link", "set", "far", "netns", str(peer.pid))
+    ip("addr", "add", "192.0.2.1/24", "dev", "near")
+    ip("link", "set", "near", "up")
+    inside = ["nsenter", "-t", str(peer.pid), "-n"]
+    subprocess.run([*inside, "ip", "addr", "add", "192.0.2.2/24", "dev", "far"], check=True)
+    subprocess.run([*inside, "ip", "link", "set", "far", "up"], check=True)
+    bin, counters = Bin(), Counters()
+    listener = SyslogListener(SyslogInput("in", tcp="192.0.2.1:0"), bin, counters)
+    await listener.start()
+    port = listener.addresses[0][2]
+    program = "import socket, sys, time; s = socket.create_connection(('192.0.2.1', int(sys.argv[1])));"
+    program += "s.sendall(b'<13>here\\\\n<13>ha'); time.sleep(60)"
+    sender = subprocess.Popen([*inside, sys.executable, "-c", program, str(port)])
+    try:
+        await until(lambda: listener._gate.open == 1 and bin.events == [b"<13>here"], 10)
+        shown = subprocess.run(["ss", "-tnoH", "sport", f"= :{port}"], capture_output=True, text=True).stdout
+        assert "timer:(keepalive" in shown, shown
+        ip("link", "set", "near", "down")  # from here on nothing passes, and nobody says so
+        await until(lambda: listener._gate.open == 0, 20)
+        await until(lambda: bin.events == [b"<13>here", b"<13>ha"])
+        print("cleaned up")
+    finally:
+        sender.kill(); peer.kill(); sender.wait(); peer.wait()
+        await listener.stop()
+
+asyncio.run(main())
+"""
+
+
+def _namespaces() -> bool:
+    tools = all(map(shutil.which, ("unshare", "nsenter", "ip", "ss")))
+    return bool(tools) and subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.door
+@pytest.mark.skipif(not _namespaces(), reason="needs root, unshare, nsenter, ip and ss")
+def test_a_peer_that_vanishes(tmp_path: Path) -> None:
+    """In a network whose link goes down without a word, keep-alive probes find the half-open connection: its place is
+    free again, and what it had sent is stored."""
+    program = tmp_path / "vanish.py"
+    program.write_text(textwrap.dedent(VANISH))
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, str(program)],
+        env={**os.environ, "PYTHONPATH": f"{root / 'agent'}:{root}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "cleaned up" in done.stdout, done.stderr
+
+
+def test_keep_alive_is_set() -> None:
+    """Every accepted connection has the probes of KEEPALIVE."""
+
+    async def scenario() -> None:
+        async with listening(Bin(), Counters()) as (listener, port):
+            with connect(port):
+                await until(lambda: listener._connections)
+                (connection,) = listener._connections
+                sock = connection.transport.get_extra_info("socket")
+                options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert tuple(sock.getsockopt(socket.IPPROTO_TCP, option) for option in options) == accept.KEEPALIVE
+
+    asyncio.run(scenario())
+
+
+def test_64_kb_datagrams() -> None:
+    """The largest datagrams that there are arrive whole, in chunks that stay bounded."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        settings = SyslogInput("in", udp="127.0.0.1:0", receive_buffer=64 << 20)
+        listener = SyslogListener(settings, bin, counters)
+        await listener.start()
+        data = [b"<13>" + bytes([65 + i % 26]) * 65_503 for i in range(40)]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for datagram in data:
+                sender.sendto(datagram, ("127.0.0.1", listener.addresses[0][2]))
+                await asyncio.sleep(0)
+        await until(lambda: counters.received["in"] == 40)
+        await listener.stop()
+        assert bin.events == data
+        assert max(len(chunk.data) for chunk in bin.chunks) < 400_000
+
+    asyncio.run(scenario())
+
+
+def test_networks() -> None:
+    """An IPv4 address is a peer of its own; of IPv6, 64 bits are one peer, with or without a scope."""
+    assert network("192.0.2.7") == "192.0.2.7"
+    assert network("2001:db8:1:2:3::4") == network("2001:db8:1:2::") == "2001:db8:1:2::/64"
+    assert network("fe80::1%eth0") == network("fe80::2")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2"]), st.booleans())))
+def test_the_gate_counts(steps: list[tuple[str, bool]]) -> None:
+    """Whatever comes and goes, also twice: never more than the bounds are open, and none is refused without need."""
+    gate, counters = Gate("in", 5, 3, Counters()), Counters()
+    gate = Gate("in", 5, 3, counters)
+    places: list[Place] = []
+    refused = 0
+    with capture_logs():
+        for peer, comes in steps:
+            of_peer = sum(network(place.peer) == network(peer) for place in places)
+            if comes:
+                place = gate.enter(peer)
+                assert (place is None) == (len(places) >= 5 or of_peer >= 3)
+                if place is None:
+                    refused += 1
+                else:
+                    places.append(place)
+            elif places:
+                place = places.pop(0)
+                place.leave()
+                place.leave()
+            assert gate.open == len(places)
+    assert counters.totals["connections_refused"] == refused

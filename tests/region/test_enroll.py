@@ -1,0 +1,417 @@
+"""``vedette region enroll``: the folder, and what a real mosquitto makes of its certificates and access list."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
+
+from tests.broker import Broker
+from tests.outbox.kit import alert
+from vedette.cli import main as cli
+from vedette.config import MqttSettings, parse
+from vedette.mqtt import Message, MqttClient
+from vedette.outbox.envelope import encode, pack_batch, unpack_receipt
+from vedette.region import enroll
+from vedette.region.enroll import Region
+from vedette.region.land import Landing, LandingSettings
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+URL = "mqtts://region.example:8883"
+QUICK = (0.05, 0.2)
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(cli, ["region", "enroll", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
+    """One command makes authority, key, certificate, access and configuration; again, nothing changes; what lacks or
+    does not fit is made anew; the modes are those promised."""
+    folder = tmp_path / "region"
+    said = run("web-1", "--folder", folder, "--fleet", "plants", "--broker", URL)
+    home = folder / "members" / "web-1"
+    assert f"{home}/" in said
+    assert "new certificate" in said
+    files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in files}
+    assert modes["agent.key"] == modes["ca.key"] == modes["members.json"] == 0o600
+    assert not any(mode & 0o022 for mode in modes.values())
+    assert stat.S_IMODE(home.stat().st_mode) == stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    certificate = x509.load_pem_x509_certificate((home / "agent.pem").read_bytes())
+    assert certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == "web-1"
+    with pytest.raises(x509.ExtensionNotFound):
+        certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    config = parse((home / "vedette.toml").read_text() + '[[input]]\ntype = "file"\nname = "f"\npaths = ["/x"]\n')
+    assert (config.agent.id, config.agent.fleet, config.uplink.url) == ("web-1", "plants", URL)
+
+    assert "as it was" in run("web-1", "--folder", folder, "--fleet", "plants")
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "crl.pem"}
+    assert kept == {path: data for path, data in files.items() if path.name != "crl.pem"}
+    (home / "agent.key").write_bytes((folder / "ca.key").read_bytes())  # of another certificate
+    assert "new certificate" in run("web-1", "--folder", folder, "--fleet", "plants")
+    (home / "agent.pem").unlink()
+    assert "new certificate" in run("web-1", "--folder", folder, "--fleet", "plants")
+    assert "new certificate" in run("web-1", "--folder", folder, "--fleet", "plants", "--renew")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("a/b",), "'a/b': expects"),
+        (("+",), "'+': expects"),
+        (("#",), "'#': expects"),
+        (("a" * 65,), "1 to 64"),
+        (("bundles",), "not 'bundles'"),
+        (("a\nuser root",), "expects"),
+        (("web-1", "--fleet", "+"), "fleet '+'"),
+        (("web-1", "--role", "landing"), "enrolled as agent of fleet default: revoke it first"),
+        (("web-1", "--fleet", "other"), "enrolled as agent of fleet default"),
+        (("web-1", "--host", "x"), "a broker needs the host names"),
+        (("broker", "--role", "broker"), "a broker needs the host names"),
+        (("gone", "--revoke"), "gone is not enrolled"),
+        (("web-2", "--broker", 'mqtts://x"\nid = "y'), "expects mqtts://host:port"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    """Names that topics, certificates or access lists would read as something else, and roles that do not fit."""
+    run("web-1", "--folder", tmp_path, "--broker", URL)
+    acl = (tmp_path / "mosquitto.acl").read_bytes()
+    assert says.replace("\n", "\\n") in run(*arguments, "--folder", tmp_path, code=2)
+    assert (tmp_path / "mosquitto.acl").read_bytes() == acl
+
+
+def test_the_broker_is_asked_for_once(tmp_path: Path) -> None:
+    """The first agent needs the broker's address; further ones take it from the folder."""
+    assert "Give its address once" in run("web-1", "--folder", tmp_path, code=2)
+    run("web-1", "--folder", tmp_path, "--broker", URL)
+    run("web-2", "--folder", tmp_path)
+    assert URL in (tmp_path / "members/web-2/vedette.toml").read_text()
+
+
+def test_renewal_is_by_time(tmp_path: Path) -> None:
+    """A certificate with more than 30 days left stays; with less it is renewed; none outlives its authority."""
+    with Region.open(tmp_path, now=NOW) as region:
+        region.broker = URL
+        first = region.enroll("a", now=NOW)
+        assert not region.enroll("a", now=NOW + timedelta(days=334)).renewed
+        later = region.enroll("a", now=NOW + timedelta(days=336))
+        assert later.renewed
+        assert first.member.ends == later.member.ends  # one object: the newest
+        end = NOW + timedelta(days=3650)
+        assert region.enroll("b", now=end - timedelta(days=40)).member.ends == int(end.timestamp())
+        with pytest.raises(ValueError, match="the authority ended"):
+            region.enroll("c", now=end + timedelta(days=1))
+
+
+def test_keys_and_files_that_are_not_right(tmp_path: Path) -> None:
+    """An authority's key that others can reach, a foreign one, and a damaged list of members are refused by name; two
+    at a time, too."""
+    folder = tmp_path / "region"
+    run("web-1", "--folder", folder, "--broker", URL)
+    (folder / "ca.key").chmod(0o640)
+    assert f"chmod 600 {folder}/ca.key" in run("web-2", "--folder", folder, code=2)
+    (folder / "ca.key").chmod(0o600)
+    with Region.open(folder):
+        assert "another `vedette region enroll` is at work" in run("web-2", "--folder", folder, code=2)
+    good = (folder / "members.json").read_bytes()
+    (folder / "members.json").write_bytes(good[:-20])
+    assert "members.json cannot be read" in run("web-2", "--folder", folder, code=2)
+    (folder / "members.json").write_bytes(good)
+    run("x", "--folder", tmp_path / "other", "--broker", URL)
+    (folder / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
+    assert "not the one of the certificate" in run("web-2", "--folder", folder, code=2)
+
+
+@pytest.mark.parametrize("step", range(1, 8))
+def test_killed_between_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Wherever it is killed, the next run ends with a key and a certificate that fit, and a member in the list."""
+    with Region.open(tmp_path) as region:
+        region.broker = URL
+        region.enroll("a")
+    write, count = enroll._write, 0
+
+    def killed(path: Path, data: bytes, mode: int) -> None:
+        nonlocal count
+        count += 1
+        if count == step:
+            raise KeyboardInterrupt
+        write(path, data, mode)
+
+    monkeypatch.setattr(enroll, "_write", killed)
+    with Region.open(tmp_path) as region, suppress(KeyboardInterrupt):
+        region.enroll("a", renew=True)
+        assert step == 8
+    monkeypatch.undo()
+    with Region.open(tmp_path) as region:
+        done = region.enroll("a")
+        assert enroll._serial(done.folder / "agent.pem", done.folder / "agent.key") == done.member.serial
+    assert "user a\n" in (tmp_path / "mosquitto.acl").read_text()
+
+
+# --- with a real broker
+
+
+class Site:
+    """A region's folder and a mosquitto that runs by it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.broker = Broker(folder / "broker")
+        self.broker.url = self.broker.url.replace("mqtt:", "mqtts:")
+        with self.region() as region:
+            region.broker = self.broker.url
+            home = region.enroll("broker", role="broker", hosts=["127.0.0.1"]).folder
+            self.group = region.group
+        text = self.broker.config.read_text().replace("allow_anonymous true\n", "")
+        lines = (
+            "require_certificate true",
+            "use_identity_as_username true",
+            "use_username_as_clientid true",
+            "allow_anonymous false",
+            f"cafile {home}/region-ca.pem",
+            f"certfile {home}/agent.pem",
+            f"keyfile {home}/agent.key",
+            f"crlfile {folder}/region/crl.pem",
+            f"acl_file {folder}/region/mosquitto.acl",
+        )
+        self.broker.config.write_text(text + "\n".join(lines) + "\n")
+
+    def region(self) -> object:
+        return Region.open(self.folder / "region")
+
+    def enroll(self, *names: str, role: str = "agent", fleet: str = "f1") -> None:
+        with self.region() as region:  # type: ignore[attr-defined]
+            for name in names:
+                region.enroll(name, role=role, fleet=fleet)
+
+    def settings(self, name: str) -> MqttSettings:
+        home = self.folder / "region" / "members" / name
+        return MqttSettings(
+            url=self.broker.url,
+            ca_file=home / "region-ca.pem",
+            cert_file=home / "agent.pem",
+            key_file=home / "agent.key",
+        )
+
+    @asynccontextmanager
+    async def client(self, name: str, client_id: str = "", **options: object) -> AsyncIterator[MqttClient]:
+        made = MqttClient(self.settings(name), client_id or name, backoff=QUICK, **options)  # type: ignore[arg-type]
+        task = asyncio.create_task(made.run())
+        try:
+            await asyncio.wait_for(made.connected.wait(), 10)
+            yield made
+        finally:
+            await made.close()
+            await asyncio.wait_for(task, 5)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    made = Site(tmp_path)
+    made.enroll("a1", "a2")
+    made.enroll("b1", fleet="f2")
+    made.enroll("land-1", role="landing")
+    made.enroll("op", role="operator")
+    return made
+
+
+async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def denied(client: MqttClient, topic: str) -> None:
+    """The broker refuses a publication (2.0.11 ends the connection after it)."""
+    await asyncio.wait_for(client.connected.wait(), 5)
+    with pytest.raises(PermissionError):
+        await client.publish(topic, b"not mine", retain="retain" in topic)
+    await asyncio.sleep(0.05)
+
+
+@pytest.mark.door
+def test_an_agent_only_as_itself(site: Site) -> None:
+    """A member publishes under its own id and fleet and nowhere else, and gets what is its own and nothing else,
+    whatever it subscribes to and under whatever client id it comes; the one it tries to be is not disturbed."""
+    site.broker.start()
+
+    async def scenario() -> None:
+        mine: list[Message] = []
+        stolen: list[Message] = []
+        seen: list[Message] = []
+        wide = ["#", "vedette/#", "vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/commands", "vedette/v1/+/+/#",
+                "$share/x/vedette/v1/+/+/alerts", "$SYS/#", "vedette/v1/f2/bundles/#"]  # fmt: skip
+        async with (
+            site.client("op", subscriptions=["vedette/v1/+/+/status", "vedette/v1/+/+/replies"], on_message=seen.append)
+            as op,
+            site.client("land-1") as land,
+            site.client("a1", "vedette-f1-a1", on_message=mine.append,
+                        subscriptions=["vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/commands"]) as a1,
+            site.client("a2", "vedette-f1-a1", on_message=stolen.append, subscriptions=wide) as a2,  # the same id
+            site.client("b1", subscriptions=wide, on_message=stolen.append) as b1,
+        ):  # fmt: skip
+            await a1.publish("vedette/v1/f1/a1/alerts", b"alert")
+            await a1.publish("vedette/v1/f1/a1/status", b"status", retain=True)
+            await a1.publish("vedette/v1/f1/a1/replies", b"reply")
+            await land.publish("vedette/v1/f1/a1/receipts", b"receipt")
+            await op.publish("vedette/v1/f1/a1/commands", b"command")
+            await op.publish("vedette/v1/f2/bundles/stable/manifest", b"of f2", retain=True)
+            await until(lambda: len(mine) == 2 and len(seen) == 2)
+            assert {message.payload for message in mine} == {b"receipt", b"command"}
+            await until(lambda: stolen)
+            for topic in (
+                "f1/a1/alerts", "f1/a1/status", "f1/a1/replies", "f1/a1/receipts", "f1/a2/receipts", "f2/a2/alerts",
+                "f1/a2/commands", "f1/bundles/stable/manifest", "f1/a2", "f1/a2/alerts/x",
+            ):  # fmt: skip
+                await denied(a2, f"vedette/v1/{topic}")
+            await denied(a2, "other")
+            await denied(a2, "plant/retain")
+            await denied(b1, "vedette/v1/f1/b1/alerts")
+            await denied(land, "vedette/v1/f1/bundles/stable/manifest")
+            await denied(op, "vedette/v1/f1/a1/receipts")
+            await asyncio.sleep(0.2)
+            assert {(message.topic, message.payload) for message in stolen} == {
+                ("vedette/v1/f2/bundles/stable/manifest", b"of f2")  # to b1, whose fleet it is
+            }
+            assert (a1.connected.is_set(), a1._number) == (True, 1)
+
+    try:
+        with capture_logs():
+            asyncio.run(scenario())
+    finally:
+        site.broker.kill()
+
+
+@pytest.mark.door
+def test_revoked(site: Site) -> None:
+    """A revoked member loses its rights when the broker reloads, though it stays connected, and may not connect any
+    more when the broker has the list; enrolled anew it may."""
+    site.broker.start()
+
+    async def scenario() -> None:
+        async with site.client("a1") as a1:
+            await a1.publish("vedette/v1/f1/a1/alerts", b"x")
+            with site.region() as region:  # type: ignore[attr-defined]
+                region.revoke("a1")
+                region.revoke("a1")
+            assert site.broker.process is not None
+            site.broker.process.send_signal(signal.SIGHUP)
+            await asyncio.sleep(0.3)
+            await denied(a1, "vedette/v1/f1/a1/alerts")
+        site.broker.restart()
+        stranger = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
+        task = asyncio.create_task(stranger.run())
+        await asyncio.sleep(0.5)
+        assert not stranger.connected.is_set()
+        assert "certificate revoked" in stranger.outage or "accept our certificate?" in stranger.outage
+        async with site.client("a2") as a2:
+            await a2.publish("vedette/v1/f1/a2/alerts", b"x")
+        site.enroll("a1")
+        site.broker.restart()
+        await asyncio.wait_for(stranger.connected.wait(), 10)  # the renewed files are taken up
+        await stranger.publish("vedette/v1/f1/a1/alerts", b"x")
+        await stranger.close()
+        await task
+
+    try:
+        with capture_logs():
+            asyncio.run(scenario())
+    finally:
+        site.broker.kill()
+
+
+@pytest.mark.door
+def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
+    """A server that shows an agent's certificate is refused: it is good for a client only."""
+    home = tmp_path / "region" / "members"
+    fake = Broker(tmp_path / "fake", tls=(home / "a2/region-ca.pem", home / "a2/agent.pem", home / "a2/agent.key"))
+    fake.start()
+    site.broker.url = fake.url
+
+    async def scenario() -> str:
+        client = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
+        task = asyncio.create_task(client.run())
+        await asyncio.sleep(0.5)
+        assert not client.connected.is_set()
+        await client.close()
+        await asyncio.wait_for(task, 5)
+        return client.outage
+
+    try:
+        with capture_logs():
+            assert asyncio.run(scenario()).startswith("certificate verify failed: unsuitable certificate purpose")
+    finally:
+        fake.kill()
+
+
+@pytest.mark.door
+def test_landings_of_the_random_group(site: Site, tmp_path: Path) -> None:
+    """A landing with the folder's group lands and receipts while a member sits in the default group and takes nothing
+    away from it."""
+    site.broker.start()
+
+    async def scenario() -> None:
+        landing = Landing(
+            LandingSettings(site.settings("land-1"), tmp_path / "landing", "land-1", site.group, max_seconds=0.05)
+        )
+        task = asyncio.create_task(landing.run())
+        await asyncio.wait_for(landing.client.connected.wait(), 10)
+        receipts: list[Message] = []
+        greedy = ["$share/landing/vedette/v1/+/+/alerts"]
+        async with (
+            site.client("a2", subscriptions=greedy),
+            site.client("a1", subscriptions=["vedette/v1/f1/a1/receipts"], on_message=receipts.append) as a1,
+        ):
+            for seq in range(1, 21):
+                await a1.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(seq))]))
+            await until(lambda: landing.landed["alerts"] == 20)
+            await until(lambda: receipts)
+        await landing.stop()
+        await task
+        landed = {seq for m in receipts for a, b in unpack_receipt(m.payload)[1] for seq in range(a, b + 1)}
+        assert landed <= set(range(1, 21))
+
+    try:
+        with capture_logs():
+            asyncio.run(scenario())
+    finally:
+        site.broker.kill()
+
+
+def test_openssl_accepts_the_chain(tmp_path: Path) -> None:
+    """``openssl verify``, strictly: agents as clients, the broker as a server, nobody as the other, no one revoked."""
+    with Region.open(tmp_path) as region:
+        region.broker = URL
+        region.enroll("a1")
+        region.enroll("gone")
+        region.revoke("gone")
+        region.enroll("broker", role="broker", hosts=["region.example", "192.0.2.1"])
+    command = ["openssl", "verify", "-x509_strict", "-crl_check", "-CAfile", tmp_path / "ca.pem", "-CRLfile",
+               tmp_path / "crl.pem"]  # fmt: skip
+
+    def verified(name: str, purpose: str, *more: str) -> bool:
+        words = [*command, "-purpose", purpose, *more, tmp_path / "members" / name / "agent.pem"]
+        return subprocess.run(list(map(os.fspath, words)), capture_output=True, check=False).returncode == 0
+
+    assert verified("a1", "sslclient")
+    assert not verified("a1", "sslserver")
+    assert verified("broker", "sslserver", "-verify_hostname", "region.example")
+    assert verified("broker", "sslserver", "-verify_ip", "192.0.2.1")
+    assert not verified("broker", "sslserver", "-verify_hostname", "other.example")
+    assert not verified("gone", "sslclient")

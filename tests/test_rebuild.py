@@ -1,0 +1,210 @@
+"""The store at start: checked by a child, set aside when damaged, made again from the raw log's notes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.e2e.agent import KILLS
+from tests.rawlog.samples import NOW, lines, noise
+from vedette.config import RawLogSettings
+from vedette.event import Cursor, FilePosition
+from vedette.rawlog import note
+from vedette.rawlog.log import RawLog
+from vedette.rawlog.note import Note
+from vedette.rawlog.segment import segments
+from vedette.rebuild import KEPT, Opened, newest_note, open_store
+from vedette.report import Counters
+from vedette.store import Store
+from vedette.storecheck import examine
+
+POSITION = FilePosition("/var/log/\udcff", 7, "ab" * 16, 100)
+COUNTS = {"inputs": {}, "totals": {"alerts_made": 5}}
+
+
+def opened(folder: Path) -> Opened:
+    return open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW)
+
+
+def filled(folder: Path) -> None:
+    """A store with history: freed pages, overflow pages, every table in use."""
+    with Store.open(folder, map_bytes=1 << 24) as store:
+        for batch in range(40):
+            seqs = range(1 + 5 * batch, 6 + 5 * batch)
+            alerts = [(seq, b"%d" % seq * (5 if seq % 3 else 900)) for seq in seqs]
+            store.commit(Cursor("ab" * 16, 100 * batch), COUNTS, [POSITION], alerts, b"state" * 50)
+            if batch % 4 == 3:
+                store.receipt([(1, seqs[0])])
+
+
+def raw_log(folder: Path) -> tuple[str, list[Note]]:
+    """Segments with a note each; returns the log_id and the notes."""
+    log = RawLog.open(folder, RawLogSettings(segment_bytes=10_000), Counters(), clock=lambda: NOW)
+    notes: list[Note] = []
+
+    def describe() -> bytes:
+        notes.append(Note(Cursor(log.log_id, 10 * len(notes)), COUNTS, (POSITION,), 1 + len(notes)))
+        return note.encode(notes[-1])
+
+    log.describe = describe
+    for i in range(30):
+        log.append(lines(noise(i)))
+    log.close()
+    assert len(notes) >= 4
+    return log.log_id, notes
+
+
+def test_notes_come_back() -> None:
+    """A note holds what it was given, also paths that are no UTF-8; other bytes are refused."""
+    told = Note(Cursor("ab" * 16, 1 << 40), COUNTS, (POSITION, POSITION), 77)
+    assert note.decode(note.encode(told)) == told
+    assert note.decode(b"") == Note()
+    for data in (b"x", note.encode(told)[:-3], note.encode(told)[5:]):
+        with pytest.raises(ValueError, match="note"):
+            note.decode(data)
+
+
+def test_a_whole_store_is_opened(tmp_path: Path) -> None:
+    """A store without damage, and none at all, are just opened; the check changes no byte of it."""
+    filled(tmp_path / "store")
+    before = (tmp_path / "store" / "data.mdb").read_bytes()
+    assert examine(tmp_path / "store") == ("", 201)
+    assert (tmp_path / "store" / "data.mdb").read_bytes() == before
+    found = opened(tmp_path)
+    assert not found.anew
+    assert found.store.load().next_seq == 201
+    with pytest.raises(BlockingIOError, match="another agent"):
+        opened(tmp_path)
+    found.store.close()
+    assert not opened(tmp_path / "new").anew
+
+
+def test_made_again_from_the_newest_note(tmp_path: Path) -> None:
+    """A damaged store is set aside whole and made again with the newest note's cursor, counters and positions, all its
+    alerts receipted, another numbering, and seq above what was known."""
+    _, notes = raw_log(tmp_path / "raw")
+    filled(tmp_path / "store")
+    with Store.open(tmp_path / "store", readonly=True) as store:
+        numbering = store.load().log_id
+    data = tmp_path / "store" / "data.mdb"
+    os.truncate(data, data.stat().st_size - 3 * 4096)
+    damaged = data.read_bytes()
+    found = opened(tmp_path)
+    assert found.anew
+    saved, account, told = found.store.load(), found.store.account(), found.store.get("rebuilt")
+    assert (saved.cursor, saved.counters, saved.positions) == (notes[-1].cursor, COUNTS, [POSITION])
+    assert saved.log_id != numbering
+    assert saved.next_seq >= notes[-1].next_seq
+    assert (account.made, account.receipted, account.depth) == (5, 5, 0)
+    assert told["at"] == NOW
+    assert told["reason"]
+    assert Path(told["set_aside"]).joinpath("data.mdb").read_bytes() == damaged
+    found.store.close()
+
+
+def test_damaged_notes_are_passed_over(tmp_path: Path) -> None:
+    """Where the newest note is damaged the one before it counts; without any, judging begins at the oldest frame."""
+    _, notes = raw_log(tmp_path)
+    for number in range(1, len(notes) + 1):
+        path = segments(tmp_path)[-number].path
+        with path.open("r+b") as file:
+            file.seek(90)
+            file.write(b"damage")
+        assert newest_note(tmp_path).cursor == (notes[-number - 1].cursor if number < len(notes) else None)
+    assert newest_note(tmp_path / "none") == Note()
+
+
+def test_seq_goes_on_above_what_the_store_told(tmp_path: Path) -> None:
+    """What could still be read of the damaged store's numbering counts."""
+    raw_log(tmp_path / "raw")
+    filled(tmp_path / "store")
+    with Store.open(tmp_path / "store") as store, store._write() as txn:
+        txn.put((150).to_bytes(8, "big"), b"no checksum", db=store._tables[b"outbox"])
+    found = opened(tmp_path)
+    assert found.anew
+    assert found.store.load().next_seq == 201
+    found.store.close()
+
+
+def test_few_damaged_stores_are_kept(tmp_path: Path) -> None:
+    """The newest KEPT of the stores set aside stay."""
+    for number in range(KEPT + 2):
+        (tmp_path / "store").mkdir(exist_ok=True)
+        (tmp_path / "store" / "data.mdb").write_bytes(b"%d" % number * 9000)
+        found = open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda n=number: NOW + n)
+        found.store.close()
+    kept = sorted(tmp_path.glob("store.damaged-*"))
+    assert [path.joinpath("data.mdb").read_bytes()[:1] for path in kept] == [b"2", b"3"]
+
+
+USE = """
+import sys, time
+from pathlib import Path
+from vedette.event import Cursor
+from vedette.rebuild import open_store
+folder = Path(sys.argv[1])
+found = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: time.time_ns() // 1000)
+store = found.store
+saved = store.load()
+seq = saved.next_seq
+for batch in range(30):
+    alerts = [(seq + i, bytes(900 * (i % 3))) for i in range(4)]
+    store.commit(Cursor("cd" * 16, batch), {"totals": {}}, [], alerts, b"s" * 300)
+    store.receipt([(seq, seq + 1)])
+    seq += 4
+store.verify()
+print("anew" if found.anew else "as it was", sum(map(len, store.state())))
+"""
+
+
+def used(folder: Path) -> tuple[int, str]:
+    """A process that opens the store and works with it for a while."""
+    done = subprocess.run([sys.executable, "-c", USE, str(folder)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout.strip().rpartition("\n")[2] or done.stderr[-500:]
+
+
+@pytest.mark.crash
+def test_any_page_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bit flipped or a page lost anywhere in the file, or its end cut off: what is opened can be worked with.
+
+    What the check does not see shows at work, as an error and not as the death of the process, and the next start makes
+    the store again.
+    """
+    filled(tmp_path / "store")
+    data = tmp_path / "store" / "data.mdb"
+    shutil.copy(data, tmp_path / "whole")
+    size, rng = data.stat().st_size, Random(3)
+    anew = late = 0
+    count = max(6, min(KILLS, 200))
+    for case in range(count):
+        shutil.rmtree(tmp_path / "store")
+        (tmp_path / "store").mkdir()
+        shutil.copy(tmp_path / "whole", data)
+        page = case % (size // 4096) if case % 4 else rng.randrange(size // 4096)
+        with data.open("r+b") as file:
+            if case % 6 == 5:
+                file.truncate(4096 * page + rng.choice((0, 0, 17)))
+            elif case % 6 == 4:
+                file.seek(4096 * page)
+                file.write(bytes(4096))
+            else:
+                position = 4096 * page + rng.choice((rng.randrange(48), rng.randrange(4096)))
+                file.seek(position)
+                byte = file.read(1)[0]
+                file.seek(position)
+                file.write(bytes([byte ^ (1 << rng.randrange(8))]))
+        code, said = used(tmp_path)
+        if code:  # found at work: loudly, and the next start knows
+            assert code == 1, (case, page, code)
+            late += 1
+            code, said = used(tmp_path)
+        assert code == 0, (case, page, said)
+        anew += said.startswith("anew")
+    with capsys.disabled():
+        sys.stdout.write(f"\ndamaged store: {count} cases, {anew} made again, {late} found only at work\n")
