@@ -2,7 +2,8 @@
 
 Exit codes: 0 done, 1 failed, 2 asked for wrongly. What happens goes to stderr, the result to stdout. A job is a module
 with ``HELP``, ``arguments(parser)``, ``check(parser, given)`` and ``run(spark, tables, given, stop) -> str``, which
-gives what is printed; ``JOBS`` lists them.
+gives what is printed; ``JOBS`` lists them. One that says ``WITHOUT_SPARK`` gets None for a session where the tables are
+in the backend ``delta``, and no JVM is started.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from types import ModuleType
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import given, ingest, landing, summary
+from spark_jobs import export, given, ingest, landing, report
 from spark_jobs.session import DELTA, open_session
 from spark_jobs.tables import BACKENDS, open_tables
 
 JOBS: Mapping[str, ModuleType] = {
     "ingest": ingest,
-    "summary": summary,
+    "report": report,
+    "export": export,
 }
 
 _EXAMPLES = """examples:
   python -m spark_jobs ingest  --landing landing --tables tables
   python -m spark_jobs ingest  --landing landing --tables tables --every 1m
-  python -m spark_jobs summary --tables tables --date yesterday --html summary.html
+  python -m spark_jobs report  --tables tables --date yesterday --days 7 --html week.html
   spark-submit --master spark://spark:7077 --py-files spark_jobs.zip spark_jobs/__main__.py ingest \\
       --landing hdfs:///vedette/landing --tables hdfs:///vedette/tables
 """
@@ -43,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     said = parse(arguments)
     stop = Event()
     try:
+        if said.backend == "delta" and getattr(JOBS[said.job], "WITHOUT_SPARK", False):
+            print(work(None, said, stop))
+            return 0
         needed = DELTA if said.backend == "delta-spark" else {}
         spark = open_session(said.job, master=said.master, settings={**needed, **dict(said.conf)})
         # Set after the session is there, because that sets a handler of its own, which raises.
@@ -61,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def work(spark: SparkSession, said: argparse.Namespace, stop: Event) -> str:
+def work(spark: SparkSession | None, said: argparse.Namespace, stop: Event) -> str:
     """Do the job that ``said`` (of ``parse``) asks for; what it has to say. Raises what the job raises."""
     result: str = JOBS[said.job].run(spark, open_tables(said.tables, said.backend, spark=spark), said, stop)
     return result

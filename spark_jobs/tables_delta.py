@@ -104,21 +104,24 @@ class DeltaTables(Tables):
         since: str | None = None,
         until: str | None = None,
     ) -> pa.Table:
+        return self.dataset(table, since, until).to_table(columns=list(columns or table.names))
+
+    def dataset(self, table: Table, since: str | None = None, until: str | None = None) -> ds.Dataset:
+        """The rows of partitions from ``since`` to ``until`` as they are now, for whoever reads them piece by piece."""
         schema = arrow_schema(table.columns)
         files = self._files(table, since, until, None, None)
         if not files:
-            return schema.empty_table().select(columns or table.names)
+            return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
         filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
         paths = [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
-        whole = ds.FileSystemDataset.from_paths(
+        return ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
             format=ds.ParquetFileFormat(),
             filesystem=filesystem,
             partitions=[_expression(table, path) for path in paths] if table.partition else None,
         )
-        return whole.to_table(columns=list(columns or table.names))
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
         def work(there: DeltaTable | None) -> None:

@@ -15,6 +15,7 @@ need ss iproute2
 find /usr/lib /usr/lib64 -name lmnsd_ossl.so 2>/dev/null | grep -q . || missing="$missing rsyslog-openssl"
 need java default-jre-headless
 need faketime faketime
+need chromium chromium
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -17,7 +17,7 @@ from tests.spark_jobs.landed import alert, land
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "ingest|summary"),
+        ("", "ingest|report"),
         ("ingests --tables t", "invalid choice"),
         ("ingest --tables t", "ingest needs --landing DIR"),
         ("ingest --tables t --source kafka", "--source kafka needs --brokers"),
@@ -26,7 +26,9 @@ from tests.spark_jobs.landed import alert, land
         ("ingest --landing l --tables t --every 0s", "expects a time"),
         ("ingest --landing l --tables t --bytes-per-batch 0", "expects a number from 1, not '0'"),
         ("ingest --landing l --tables t --conf memory=2g", "expects spark.KEY=VALUE, not 'memory=2g'"),
-        ("summary --tables t --date 20.11.2026", "expects YYYY-MM-DD, today or yesterday, not '20.11.2026'"),
+        ("report --tables t --date 20.11.2026", "expects YYYY-MM-DD, today or yesterday, not '20.11.2026'"),
+        ("report --tables t --days 40", "at most 31, not 40"),
+        ("export --tables t --out o", "--format"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,18 +44,18 @@ def test_arguments_are_understood() -> None:
     given = parse(["ingest", "--landing=l/", "--tables=t", "--every=1.5m", "--conf=spark.a=b=c"])
     assert (given.landing, given.every, given.conf) == ("l", 90.0, [("spark.a", "b=c")])
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date()
-    assert parse(["summary", "--tables=t", "--date=yesterday"]).date == yesterday
+    assert parse(["report", "--tables=t", "--date=yesterday"]).date == yesterday
 
 
 @pytest.mark.spark
-def test_ingest_then_summary(spark: SparkSession, tmp_path: Path) -> None:
-    """Ingest says its account; summary gives text and leaves one whole page."""
+def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
+    """Ingest says its account; the report gives text and leaves one whole page."""
     landing, tables, page = tmp_path / "landing", f"--tables={tmp_path / 'tables'}", tmp_path / "day.html"
     land(landing, [alert(1), alert(2), alert(1)])
     said = work(spark, parse(["ingest", f"--landing={landing}", tables]), Event())
     assert said == "ingest: alerts: 1 files, 3 rows: 2 new, 1 duplicates"
     assert work(spark, parse(["ingest", f"--landing={landing}", tables]), Event()) == "ingest: nothing new"
-    said = work(spark, parse(["summary", tables, "--date=2026-11-20", f"--html={page}"]), Event())
+    said = work(spark, parse(["report", tables, "--date=2026-11-20", f"--html={page}"]), Event())
     assert "2 alerts standing for 2 matches" in said
     assert page.read_text().endswith("</html>\n")
     assert sorted(os.listdir(tmp_path)) == ["day.html", "landing", "tables"]

@@ -1,0 +1,139 @@
+"""A report's first screen, in words: the headline, the numbers, and what to look at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_jobs.accounts import Accounts
+from spark_jobs.figures import Counts, Sums
+from spark_jobs.findings import Findings
+from spark_jobs.period import Period
+from spark_jobs.plain import many
+
+MAX_FIRST = 9
+MAX_OF_A_KIND = 3
+LOUD = 0.3
+"""A rule with a larger share of all matches is worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a report shows."""
+
+    period: Period
+    counts: Counts
+    findings: Findings
+    accounts: Accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A number, what it counts, how it compares, and the section that tells more."""
+
+    number: int
+    name: str
+    note: str
+    anchor: str
+    grave: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A sentence about something to look at, and where it is told."""
+
+    level: str
+    text: str
+    anchor: str
+
+
+def span(period: Period) -> str:
+    """The period in words."""
+    if period.first == period.last:
+        return f"{period.first:%A, %d %B %Y}"
+    return f"{period.first:%d %B} to {period.last:%d %B %Y}"
+
+
+def sentence(counts: Counts) -> str:
+    """The period in a sentence."""
+    now = counts.now
+    if not now.alerts and not now.matches:
+        return "No alerts."
+    return (
+        f"{many(now.alerts, 'alert')} standing for {many(now.matches, 'match', 'matches')}, by "
+        f"{many(now.rules, 'rule')}, on {many(now.hosts, 'host')} at {many(now.sites, 'site')}."
+    )
+
+
+def cards(report: Report) -> list[Card]:
+    """The numbers of the first screen."""
+    now, before = report.counts.now, report.counts.before
+    critical = sum(one.alerts for one in report.counts.levels if one.level == "critical")
+    campaigns, fleet = report.findings.campaigns, report.accounts.fleet
+    growing = sum(one.state == "open" for one in campaigns.items)
+    anomalies = report.findings.anomalies.of
+    kinds = ", ".join(f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in report.findings.by_kind.items())
+    return [
+        Card(now.alerts, "alerts", _change(now, before, "alerts"), "timeline"),
+        Card(critical, "critical", f"of {now.alerts:,} alerts", "gravest", critical > 0),
+        Card(now.rules, "rules alerted", _change(now, before, "rules"), "rules"),
+        Card(now.sites, "sites", _change(now, before, "sites"), "sites"),
+        Card(now.hosts, "hosts", _change(now, before, "hosts"), "hosts"),
+        Card(campaigns.of, "campaigns", f"{growing:,} still open", "campaigns", growing > 0),
+        Card(anomalies, "anomalies", kinds, "anomalies", "silence" in report.findings.by_kind),
+        Card(fleet.agents, "agents", f"{fleet.troubled:,} in trouble", "agents", fleet.lost + fleet.silent > 0),
+        Card(fleet.missing, "alerts missing", "gaps in what landed", "agents", fleet.missing > 0),
+    ]
+
+
+_KINDS = {"burst": "bursts", "silence": "silences", "new_rule": "new rules", "new_entity": "new entities"}
+
+
+def _change(now: Sums, before: Sums, name: str) -> str:
+    """How a sum compares with the days before."""
+    number, past = getattr(now, name), getattr(before, name)
+    if not past:
+        return "none before"
+    if number == past:
+        return "as before"
+    share = (number - past) / past
+    return f"{share:+.0%} vs. before" if abs(share) < 10 else f"{number / past:,.0f} times before"
+
+
+def look_first(report: Report) -> list[Pointer]:
+    """What an analyst should look at first, the gravest kind first."""
+    found: list[Pointer] = []
+    findings, fleet = report.findings, report.accounts.fleet
+    for number, one in enumerate(findings.campaigns.items[:MAX_OF_A_KIND], 1):
+        stage = f", reached {one.stage}" if one.stage else ""
+        text = f"Campaign: {one.kind} {one.value} at {many(len(one.sites), 'site')}{stage}, score {one.score:.0f}"
+        found.append(Pointer(one.level, text, f"campaign-{number}"))
+    for kind, words in (("silence", "Gone quiet"), ("burst", "Burst")):
+        for anomaly in [one for one in findings.anomalies.items if one.kind == kind][:MAX_OF_A_KIND]:
+            rule = report.counts.known.get(anomaly.rule_id)
+            what = f", {rule.rule_title if rule else anomaly.rule_id}" if anomaly.rule_id else ""
+            usual = "" if anomaly.observed is None else f": {anomaly.observed:,.0f}, usually {anomaly.median or 0:,.0f}"
+            text = f"{words}: {anomaly.fleet}/{anomaly.site}{what}{usual}"
+            found.append(Pointer(anomaly.level or "medium", text, "anomalies"))
+    critical = [one for one in report.counts.gravest if one.level == "critical"]
+    if critical:
+        number = sum(one.alerts for one in report.counts.levels if one.level == "critical")
+        text = (
+            f"{many(number, 'critical alert')}, the newest: {critical[0].rule_title} on {critical[0].host or 'a host'}"
+        )
+        found.append(Pointer("critical", text, "gravest"))
+    if fleet.lost or fleet.silent:
+        text = f"{many(fleet.lost, 'agent')} with the connection lost, {fleet.silent:,} silent"
+        found.append(Pointer("high", text, "agents"))
+    if fleet.missing:
+        found.append(Pointer("high", f"{many(fleet.missing, 'alert')} missing between those that landed", "agents"))
+    gone = [f"{many(n, 'event')} {what}" for n, what in ((fleet.events_lost, "lost"), (fleet.dropped, "dropped")) if n]
+    if gone:
+        found.append(Pointer("medium", f"By the agents' own account: {', '.join(gone)}", "agents"))
+    if report.accounts.letters.of:
+        number = sum(letter.letters for letter in report.accounts.letters.items)
+        found.append(Pointer("medium", f"{many(number, 'dead letter')}: landed, and could not be read", "letters"))
+    loud = report.counts.rules.items[0] if report.counts.rules.items else None
+    if loud and loud.matches > LOUD * report.counts.now.matches and report.counts.now.rules > 1:
+        share = loud.matches / report.counts.now.matches
+        found.append(Pointer("low", f"{share:.0%} of all matches are of one rule: {loud.rule_title}", "noise"))
+    return found[:MAX_FIRST]
