@@ -1,4 +1,4 @@
-"""What becomes of one micro-batch of alerts, of heartbeats, or of dead letters: into the tables, once.
+"""What becomes of one micro-batch of alerts, of heartbeats, or of what else has landed: into the tables.
 
 A batch of alerts, in this order:
 
@@ -40,6 +40,7 @@ from spark_jobs.schema import (
     HOST_1H,
     RULES,
     SCHEMA_VERSION,
+    SEQS,
     WIN_5M,
     Table,
 )
@@ -153,16 +154,27 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
 
 def heartbeats(work: Work, batch: Batch) -> Account:
     """A micro-batch of heartbeats: kept as they came, and each agent's account by its newest."""
-    tables = work.tables
-    rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble("agent_id", "received_at")))
+    account, good = _keep(work, batch, HEARTBEATS, "agent_id", "received_at")
+    work.tables.upsert(AGENTS, frames.agents(good), work.txn)
+    return account
+
+
+def seqs(work: Work, batch: Batch) -> Account:
+    """A micro-batch of runs of alert numbers: kept as they came."""
+    account, _ = _keep(work, batch, SEQS, "agent_id", "log_id", "received_at")
+    return account
+
+
+def _keep(work: Work, batch: Batch, table: Table, *needed: str) -> tuple[Account, DataFrame]:
+    """Append the rows that have what is ``needed`` to ``table``, and bury the others; those appended."""
+    rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*needed)))
     rows = rows.withColumn("batch", F.lit(work.label)).withColumn("date", F.date_format("received_at", "yyyy-MM-dd"))
     good, bad = rows.where("trouble IS NULL"), rows.where("trouble IS NOT NULL")
     account = _survey(work, rows.select("trouble", F.lit(0).alias("schema_version")))
-    tables.append(HEARTBEATS, good.select(*HEARTBEATS.names), work.txn)
-    tables.upsert(AGENTS, frames.agents(good), work.txn)
+    work.tables.append(table, good.select(*table.names), work.txn)
     account.new = account.rows - account.unusable
     _bury(work, batch, bad if account.unusable else None)
-    return account
+    return account, good
 
 
 def dead_letters(work: Work, batch: Batch) -> Account:
@@ -186,6 +198,7 @@ def _survey(work: Work, keys: DataFrame) -> Account:
             work.label,
             newest,
             SCHEMA_VERSION,
+            SEQS,
         )
     for row in met:
         if row.trouble:

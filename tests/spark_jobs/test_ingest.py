@@ -21,7 +21,18 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import ingest, storage
 from spark_jobs.batch import Account
-from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, ENTITY_SITE_5M, HEARTBEATS, HOST_1H, RULES, WIN_5M, Table
+from spark_jobs.schema import (
+    AGENTS,
+    ALERTS,
+    DEAD_LETTERS,
+    ENTITY_SITE_5M,
+    HEARTBEATS,
+    HOST_1H,
+    RULES,
+    SEQS,
+    WIN_5M,
+    Table,
+)
 from spark_jobs.tables import Txn, open_tables
 from spark_jobs.tables_delta import DeltaTables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
@@ -252,14 +263,19 @@ def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
     letters = [envelope.bad_row(b"\xff", topic="x/alerts", reason="is not msgpack", received_at=NOON)] * 2
     land(region.landing, letters, table="bad", schema=bad)
 
+    run = {"agent_id": "a", "fleet": "north", "log_id": "0", "first": 1, "last": 9, "received_at": NOON}
+    land(region.landing, [run], table="seqs", schema=arrow_schema(envelope.SEQS))
+
     accounts = region.run_all()
 
     assert {name: (one.new, one.unusable) for name, one in accounts.items()} == {
         "alerts": (0, 0),
         "status": (3, 1),
+        "seqs": (1, 0),
         "bad": (2, 0),
     }
     assert region.tables.arrow(HEARTBEATS).num_rows == 3
+    assert region.tables.arrow(SEQS, ["first", "last"]).to_pylist() == [{"first": 1, "last": 9}]
     agents = {row["agent_id"]: row for row in region.tables.arrow(AGENTS).to_pylist()}
     assert (agents["a"]["state"], agents["b"]["received"], agents["b"]["dropped"]) == ("lost", 7, 2)
     assert sorted((one["kind"], one["source"], one["reason"], one["rows"]) for one in region.letters()) == [
