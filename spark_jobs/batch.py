@@ -214,7 +214,6 @@ def _survey(work: Work, keys: DataFrame) -> Account:
             work.label,
             newest,
             SCHEMA_VERSION,
-            SEQS,
         )
     for row in met:
         if row.trouble:
