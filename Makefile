@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint bench dist test-crash clean
+.PHONY: help setup demo test lint bench dist jars test-crash clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (15 minutes)"
 	@echo "make dist        one zip that installs the agent on a bare Linux host"
+	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make test-crash  the crash tests in their long form"
 	@echo "make clean       remove what the other targets made"
 
@@ -30,7 +31,11 @@ lint: $(STAMP)
 	$(BIN)/mypy -p vedette
 	$(BIN)/mypy -p spark_jobs
 
-test: setup lint
+jars:
+	@mkdir -p build
+	@sh tools/jars.sh
+
+test: setup lint jars
 	$(BIN)/pytest -q --durations 15 tests
 
 test-crash: setup

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
@@ -45,20 +47,25 @@ def conform(table: Table, rows: pa.Table) -> pa.Table:
         raise ValueError(f"{table.name}: has no column {', '.join(unknown)}")
     columns = []
     for field in schema:
-        if field.name not in rows.column_names:
-            column: pa.ChunkedArray | pa.Array = pa.nulls(rows.num_rows, field.type)
-        else:
-            column = rows[field.name]
-            if column.type != field.type:
-                try:
-                    column = column.cast(field.type)
-                except pa.ArrowInvalid as error:
-                    raise ValueError(f"{table.name}.{field.name}: {error}") from error
-                except pa.ArrowNotImplementedError as error:
-                    raise ValueError(f"{table.name}.{field.name}: {error}") from error
+        there = field.name in rows.column_names
+        column = _cast(table, field, rows[field.name]) if there else pa.nulls(rows.num_rows, field.type)
         if field.name in (*table.keys, table.partition) and column.null_count:
             if field.type != pa.string():
                 raise ValueError(f"{table.name}.{field.name}: {column.null_count} rows without a value for the key")
             column = pc.fill_null(column, "")
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def select(table: Table, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The columns ``names`` of ``rows``, in the table's types."""
+    schema = arrow_schema(table.columns)
+    fields = [schema.field(name) for name in names]
+    return pa.Table.from_arrays([_cast(table, f, rows[f.name]) for f in fields], schema=pa.schema(fields))
+
+
+def _cast(table: Table, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return column if column.type == field.type else column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ValueError(f"{table.name}.{field.name}: {error}") from error

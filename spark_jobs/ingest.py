@@ -1,4 +1,4 @@
-"""The job ``ingest``: three streams, of alerts, heartbeats and dead letters, from the landing or from Kafka."""
+"""The job ``ingest``: a stream of each table of the landing, from its folders or from Kafka, into the tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import batch, given, landing, storage
 from spark_jobs.enrich import Lookups
-from spark_jobs.schema import ALERTS, DEAD_LETTERS, HEARTBEATS, LANDED_ALERT, LANDED_BAD, LANDED_STATUS
+from spark_jobs.schema import (
+    ALERTS,
+    DEAD_LETTERS,
+    HEARTBEATS,
+    LANDED_ALERT,
+    LANDED_BAD,
+    LANDED_SEQS,
+    LANDED_STATUS,
+    SEQS,
+)
 from spark_jobs.sources import KafkaSource, LandingSource, Source
 from spark_jobs.stream import Stream, run_all
 from spark_jobs.tables import Tables
@@ -24,7 +33,13 @@ ROWS_PER_BATCH = 200_000
 """Of Kafka messages in one micro-batch."""
 TOPICS = "vedette"
 
-_LANDED = (("alerts", LANDED_ALERT, ALERTS), ("status", LANDED_STATUS, HEARTBEATS), ("bad", LANDED_BAD, DEAD_LETTERS))
+_LANDED = (
+    ("alerts", LANDED_ALERT, ALERTS),
+    ("status", LANDED_STATUS, HEARTBEATS),
+    ("seqs", LANDED_SEQS, SEQS),
+    ("bad", LANDED_BAD, DEAD_LETTERS),
+)
+"""Name of a stream, columns of its landed rows, and the table that gets these."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--landing", type=given.folder, metavar="DIR", help="folder that the landing writes")
     parser.add_argument("--brokers", metavar="HOST:PORT,…", help="of Kafka")
     parser.add_argument(
-        "--topics", default=TOPICS, metavar="NAME", help="NAME.alerts, NAME.status and NAME.bad are read"
+        "--topics", default=TOPICS, metavar="NAME", help="NAME.alerts, NAME.status, NAME.seqs, NAME.bad are read"
     )
     parser.add_argument(
         "--kafka-option", action="append", default=[], type=given.pair, metavar="KEY=VALUE", help="repeatable"
@@ -118,6 +133,7 @@ def take_over(
     takes = {
         "alerts": lambda work, one: batch.alerts(work, one, known),
         "status": batch.heartbeats,
+        "seqs": batch.seqs,
         "bad": batch.dead_letters,
     }
     streams = [Stream(name, given[name], takes[name], table) for name, _, table in _LANDED if name in given]

@@ -1,9 +1,9 @@
 """The one schema: columns of the landing, as agents and landing write them, and every table that the jobs make.
 
 Every read names its columns: Spark never infers them, so a file with columns of a later version is read by the columns
-known here, and a file without some of them gives nulls. Columns are only ever added, at the end, nullable; none changes
-its type or its meaning. ``LANDED_ALERT``, ``LANDED_STATUS`` and ``LANDED_BAD`` equal those of the agent's
-``outbox/envelope.py`` (``tests/spark_jobs/test_schema.py``). ``docs/tables.md`` tells the tables to their readers.
+known here, and a file without some of them gives nulls. Columns are only ever added, at the end, nullable; none
+changes its type or its meaning. Those of ``LANDED_…`` equal the agent's ``outbox/envelope.py``
+(``tests/spark_jobs/test_schema.py``). ``docs/tables.md`` tells the tables to their readers.
 """
 
 from __future__ import annotations
@@ -108,6 +108,9 @@ LANDED_STATUS = StructType(
 
 LANDED_BAD = _struct(topic=_STRING, reason=_STRING, payload=_BINARY, received_at=_TIME)
 """What the landing could not read."""
+
+LANDED_SEQS = _struct(agent_id=_STRING, fleet=_STRING, log_id=_STRING, first=_LONG, last=_LONG, received_at=_TIME)
+"""A run of an agent's alert numbers (``seq``) that are in the landing, in ``alerts`` or ``bad``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +303,14 @@ AGENTS = Table(
 """The agents' own accounts by their newest heartbeats; ``received`` to ``lost`` are summed over inputs and reasons.
 A last will carries no counters, so they are null while ``state`` is ``lost``: the last ones are in ``heartbeats``."""
 
+SEQS = Table(
+    "seqs",
+    _with(LANDED_SEQS, date=_STRING, batch=_STRING),
+    partition="date",
+)
+"""Runs of the numbers of agents' alerts that have landed, as landed: a number between two of one ``log_id`` that is in
+no run is missing. Runs may overlap. ``date`` is that of ``received_at``."""
+
 DEAD_LETTERS = Table(
     "dead_letters",
     _struct(
@@ -490,6 +501,7 @@ TABLES: Mapping[str, Table] = {
         RULES,
         HEARTBEATS,
         AGENTS,
+        SEQS,
         DEAD_LETTERS,
         CAMPAIGNS,
         SESSIONS,

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_jobs import storage
-from spark_jobs.arrow import conform
+from spark_jobs.arrow import select
 from spark_jobs.schema import Table
 from spark_jobs.tables import Ranges, Rows, Tables, Txn, as_frame, wanted
 
@@ -102,8 +102,8 @@ class ParquetTables(Tables):
         since: str | None = None,
         until: str | None = None,
     ) -> pa.Table:
-        rows = self.frame(self._spark, table, since, until)
-        return conform(table, rows.toArrow()).select(list(columns or table.names))
+        names = list(columns or table.names)
+        return select(table, self.frame(self._spark, table, since, until).select(*names).toArrow(), names)
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
         if table.partition is None:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import storage
-from spark_jobs.arrow import conform
+from spark_jobs.arrow import select
 from spark_jobs.schema import Table
 from spark_jobs.tables import Ranges, Rows, Tables, Txn, as_frame, merge_condition, merge_updates, texts
 
@@ -45,8 +45,10 @@ class SparkDeltaTables(Tables):
             frame.createOrReplaceTempView(view := f"upsert_{table.name}")
             updates = ", ".join(f"t.{name} = {value}" for name, value in merge_updates(table).items())
             names = ", ".join(table.names)
-            with self._conf({} if txn is None else {_TXN + "AppId": txn.app, _TXN + "Version": str(txn.version)}):
-                self._spark.sql(
+            session = frame.sparkSession  # of a streaming batch it is one of its own, and only that one knows the view
+            named = {} if txn is None else {_TXN + "AppId": txn.app, _TXN + "Version": str(txn.version)}
+            with _conf(session, named):
+                session.sql(
                     f"MERGE INTO {self._sql(table)} t USING {view} s ON {merge_condition(table, partitions)} "
                     f"WHEN MATCHED THEN UPDATE SET {updates} "
                     f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f's.{n}' for n in table.names)})"
@@ -115,8 +117,8 @@ class SparkDeltaTables(Tables):
         since: str | None = None,
         until: str | None = None,
     ) -> pa.Table:
-        rows = self.frame(self._spark, table, since, until).select(*(columns or table.names))
-        return conform(table, rows.toArrow()).select(list(columns or table.names))
+        names = list(columns or table.names)
+        return select(table, self.frame(self._spark, table, since, until).select(*names).toArrow(), names)
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
         if self._exists(table):
@@ -130,7 +132,7 @@ class SparkDeltaTables(Tables):
     def vacuum(self, table: Table, hours: int = 168) -> int:
         if not self._exists(table):
             return 0
-        with self._conf({"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+        with _conf(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
             stale = self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS DRY RUN").count()
             self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS")
         return stale
@@ -165,12 +167,14 @@ class SparkDeltaTables(Tables):
     def _sql(self, table: Table) -> str:
         return f"delta.`{self.path(table)}`"
 
-    @contextmanager
-    def _conf(self, settings: Mapping[str, str]) -> Iterator[None]:
-        for key, value in settings.items():
-            self._spark.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key in settings:
-                self._spark.conf.unset(key)
+
+@contextmanager
+def _conf(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """``settings`` in effect for a while."""
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in settings:
+            session.conf.unset(key)

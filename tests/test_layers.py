@@ -51,7 +51,7 @@ LAYERS: dict[int, str] = {
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.authority region.build region.cli region.gaps region.enroll region.land region.publish region.sign
+    region.authority region.build region.cli region.gaps region.enroll region.kafka region.land region.publish region.sign
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

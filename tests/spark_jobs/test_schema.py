@@ -40,6 +40,7 @@ def _spark(kind: columns.Type) -> T.DataType:
         (schema.LANDED_ALERT, envelope.LANDED_ALERT),
         (schema.LANDED_STATUS, envelope.STATUS),
         (schema.LANDED_BAD, envelope.BAD),
+        (schema.LANDED_SEQS, envelope.SEQS),
     ],
 )
 def test_columns_are_the_envelopes(ours: T.StructType, theirs: columns.Schema) -> None:

@@ -23,14 +23,14 @@ from tests.spark_jobs.conftest import JARS
 pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-BACKENDS = (
-    "delta",
-    "parquet",
-    pytest.param("delta-spark", marks=pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")),
+needs_jars = pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")
+everywhere = pytest.mark.parametrize(
+    "tables", ["delta", "parquet", pytest.param("delta-spark", marks=needs_jars)], indirect=True
 )
+"""Delta by Spark takes seconds for each write, so it runs the tests that say most."""
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=["delta", "parquet"])
 def tables(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tables:
     return open_tables(str(tmp_path / "tables"), request.param, spark=spark)
 
@@ -61,6 +61,7 @@ def found(tables: Tables, table: Table = WIN_5M, *columns: str, **asked: Any) ->
     return sorted(tuple(row.values()) for row in read)
 
 
+@everywhere
 def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession) -> None:
     """Sums are added, the first stays first and the last last, texts are of the newest, null keys are the empty text;
     Spark and Arrow read the same."""
@@ -81,6 +82,7 @@ def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession
     )
 
 
+@everywhere
 def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     """A number that is not above the application's last one changes nothing, whatever the kind of write; others do."""
     assert tables.version(WIN_5M, "q") is None
@@ -95,6 +97,7 @@ def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     assert found(tables, WIN_5M, "matches") == [(3,)]
 
 
+@everywhere
 def test_partitions_are_read_replaced_and_dropped(tables: Tables, spark: SparkSession) -> None:
     """A range is read without the rest; replacing one day leaves the others; a stranger among the rows is refused."""
     days = [f"2026-11-{day}" for day in (18, 19, 20)]
