@@ -1,8 +1,8 @@
 """How the agents fared in a period, by their own word and by what landed: health, and what was lost.
 
 An agent's word is its newest heartbeat (table ``agents``) and those of the period. Against it stands what landed: each
-alert has a number, ``seq``, and a number between two that landed which has not landed itself is missing: on its way, or
-lost. A list of agents begins with those in trouble.
+alert has a number, ``seq``, and a number below one that landed in the period which has not landed itself is missing:
+on its way, or lost. A list of agents begins with those in trouble.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from spark_jobs.ask import Reader, total
 from spark_jobs.figures import Listed
 from spark_jobs.period import Period
 from spark_jobs.plain import many
-from spark_jobs.schema import AGENTS, DEAD_LETTERS, HEARTBEATS
+from spark_jobs.schema import AGENTS, DEAD_LETTERS, HEARTBEATS, SEQS
 
 MAX_AGENTS = 200
 MAX_LETTERS = 50
+RUN_DAYS = 30
+"""Runs of numbers from so many days before the period on are looked at."""
 
 SILENT = timedelta(minutes=15)
 """An agent not heard for longer than this, when others were, is silent: heartbeats come every minute."""
@@ -114,7 +116,9 @@ def accounts(reader: Reader, period: Period) -> Accounts:
     reader.view("agents", AGENTS)
     reader.view("heartbeats", HEARTBEATS, period.since, period.until)
     reader.view("dead_letters", DEAD_LETTERS, period.since, period.until)
-    whole = _whole(period)
+    # What lands later closes gaps; what landed long before tells nothing of this period's.
+    reader.view("seqs", SEQS, (period.first - timedelta(days=RUN_DAYS)).isoformat())
+    whole = _whole(period, reader.only("SELECT count(*) AS n FROM seqs")["n"] > 0)
     fleet = reader.only(
         f"""SELECT count(*) AS agents, {total("CASE WHEN beats > 0 THEN 1 ELSE 0 END", "heard")},
         {total("CASE WHEN state = 'lost' THEN 1 ELSE 0 END", "lost")},
@@ -144,7 +148,7 @@ def accounts(reader: Reader, period: Period) -> Accounts:
     )
 
 
-def _whole(period: Period) -> str:
+def _whole(period: Period, runs: bool) -> str:
     """SQL: one row an agent, without what ``Agent.troubles`` words."""
     limit = f"INTERVAL '{int(SILENT.total_seconds())}' SECOND"
     return f"""SELECT *, CAST(
@@ -164,11 +168,24 @@ def _whole(period: Period) -> str:
         LEFT JOIN (SELECT fleet, agent_id, count(*) AS beats, max(received_at) AS last_beat
                    FROM heartbeats GROUP BY fleet, agent_id) b ON a.fleet = b.fleet AND a.agent_id = b.agent_id
         CROSS JOIN (SELECT max(received_at) AS newest FROM heartbeats) n
-        FULL OUTER JOIN ({_landed(period)}) r ON a.fleet = r.fleet AND a.agent_id = r.agent_id) x"""
+        FULL OUTER JOIN ({_landed(period, runs)}) r ON a.fleet = r.fleet AND a.agent_id = r.agent_id) x"""
 
 
-def _landed(period: Period) -> str:
-    """SQL: what landed of each agent, by the edge's day of receipt; and how many numbers are missing in between."""
-    return f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
+def _landed(period: Period, runs: bool) -> str:
+    """SQL: what landed of each agent; and how many numbers are missing, by the ``runs`` of numbers that landed, or
+    where no landing wrote any, by the alerts of the period."""
+    span = f"BETWEEN '{period.since}' AND '{period.until}'"
+    alerts = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
         max(seq) - min(seq) + 1 - count(DISTINCT seq) AS missing
-        FROM alerts WHERE received_date BETWEEN '{period.since}' AND '{period.until}' GROUP BY 1, 2"""
+        FROM alerts WHERE received_date {span} GROUP BY 1, 2"""
+    if not runs:
+        return alerts
+    gaps = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, {total("first - reached - 1", "missing")} FROM (
+            SELECT fleet, agent_id, date, first, max(last) OVER (
+                PARTITION BY fleet, agent_id, log_id ORDER BY first, last
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
+            FROM seqs) o
+        WHERE first > reached + 1 AND date {span} GROUP BY 1, 2"""
+    return f"""SELECT coalesce(l.fleet, g.fleet) AS fleet, coalesce(l.agent_id, g.agent_id) AS agent_id, landed,
+        g.missing AS missing
+        FROM ({alerts}) l FULL OUTER JOIN ({gaps}) g ON l.fleet = g.fleet AND l.agent_id = g.agent_id"""

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from threading import Event
@@ -262,6 +262,27 @@ def test_without_tables_there_are_sentences(browser: Browser, tmp_path: Path) ->
     assert browser.errors() == []
     said = browser.run("[...document.querySelectorAll('section[id] .none')].map((one) => one.closest('section').id)")
     assert set(said) == {anchor for anchor, _ in page.SECTIONS}
+
+
+@pytest.mark.spark
+def test_missing_alerts_by_runs_of_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    """Runs that overlap or come late leave only real gaps, by numbering; a gap that other days show is theirs."""
+    tables = open_tables(str(tmp_path / "tables"))
+    runs = [
+        ("agent-1", "a", 1, 10, 0), ("agent-1", "a", 5, 12, 0), ("agent-1", "a", 20, 30, 1), ("agent-1", "a", 15, 16, 30),
+        ("agent-1", "b", 1, 5, 2), ("agent-2", "a", 1, 3, 0), ("agent-2", "a", 8, 9, 30),
+    ]  # fmt: skip
+    for agent, numbering, first, last, hours in runs:
+        run = {"agent_id": agent, "fleet": "north", "log_id": numbering * 32, "first": first, "last": last}
+        row = {**run, "received_at": NOON + hours * HOUR}
+        land(tmp_path / "landing", [row], table="seqs", schema=arrow_schema(envelope.SEQS))
+    ingest.take_over(spark, tables, ingest.landing_sources(str(tmp_path / "landing")))
+    for day, missing in ((THE_DAY, {"agent-1": 3}), (THE_DAY + timedelta(days=1), {"agent-1": 2, "agent-2": 4})):
+        for reader in (open_reader(tables, None), Sparks(tables, spark)):
+            found = report(reader, period(day, 1)).accounts
+            reader.close()
+            assert {one.agent_id: one.missing for one in found.agents.items if one.missing} == missing
+            assert found.fleet.missing == sum(missing.values())
 
 
 @pytest.mark.spark
