@@ -269,8 +269,8 @@ def test_missing_alerts_by_runs_of_numbers(spark: SparkSession, tmp_path: Path) 
     """Runs that overlap or come late leave only real gaps, by numbering; a gap that other days show is theirs."""
     tables = open_tables(str(tmp_path / "tables"))
     runs = [
-        ("agent-1", "a", 1, 10, 0), ("agent-1", "a", 5, 12, 0), ("agent-1", "a", 20, 30, 1), ("agent-1", "a", 15, 16, 30),
-        ("agent-1", "b", 1, 5, 2), ("agent-2", "a", 1, 3, 0), ("agent-2", "a", 8, 9, 30),
+        ("agent-1", "a", 1, 10, 0), ("agent-1", "a", 5, 12, 0), ("agent-1", "a", 20, 30, 1),
+        ("agent-1", "a", 15, 16, 30), ("agent-1", "b", 1, 5, 2), ("agent-2", "a", 1, 3, 0), ("agent-2", "a", 8, 9, 30),
     ]  # fmt: skip
     for agent, numbering, first, last, hours in runs:
         run = {"agent_id": agent, "fleet": "north", "log_id": numbering * 32, "first": first, "last": last}
