@@ -10,8 +10,11 @@ from spark_jobs.findings import Findings
 from spark_jobs.period import Period
 from spark_jobs.plain import many
 
-MAX_FIRST = 9
-MAX_OF_A_KIND = 3
+MAX_FIRST = 12
+MAX_CAMPAIGNS = 3
+MAX_ANOMALIES = 2
+"""Of each kind."""
+
 LOUD = 0.3
 """A rule with a larger share of all matches is worth a word."""
 
@@ -93,9 +96,9 @@ def _change(now: Sums, before: Sums, name: str) -> str:
     number, past = getattr(now, name), getattr(before, name)
     if not past:
         return "none before"
-    if number == past:
-        return "as before"
     share = (number - past) / past
+    if abs(share) < 0.005:
+        return "as before"
     return f"{share:+.0%} vs. before" if abs(share) < 10 else f"{number / past:,.0f} times before"
 
 
@@ -103,12 +106,12 @@ def look_first(report: Report) -> list[Pointer]:
     """What an analyst should look at first, the gravest kind first."""
     found: list[Pointer] = []
     findings, fleet = report.findings, report.accounts.fleet
-    for number, one in enumerate(findings.campaigns.items[:MAX_OF_A_KIND], 1):
+    for number, one in enumerate(findings.campaigns.items[:MAX_CAMPAIGNS], 1):
         stage = f", reached {one.stage}" if one.stage else ""
         text = f"Campaign: {one.kind} {one.value} at {many(len(one.sites), 'site')}{stage}, score {one.score:.0f}"
         found.append(Pointer(one.level, text, f"campaign-{number}"))
     for kind, words in (("silence", "Gone quiet"), ("burst", "Burst")):
-        for anomaly in [one for one in findings.anomalies.items if one.kind == kind][:MAX_OF_A_KIND]:
+        for anomaly in [one for one in findings.anomalies.items if one.kind == kind][:MAX_ANOMALIES]:
             rule = report.counts.known.get(anomaly.rule_id)
             what = f", {rule.rule_title if rule else anomaly.rule_id}" if anomaly.rule_id else ""
             usual = "" if anomaly.observed is None else f": {anomaly.observed:,.0f}, usually {anomaly.median or 0:,.0f}"

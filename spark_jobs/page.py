@@ -198,7 +198,7 @@ def _final(value: Any) -> Any:
 def _number(value: float | int | None) -> str:
     if value is None:
         return ""
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 10 else f"{value:,.1f}"
+    return f"{value:,.1f}" if value % 1 and abs(value) < 10 else f"{value:,.0f}"
 
 
 def _clock(time: datetime | None) -> str:
