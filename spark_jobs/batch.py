@@ -9,8 +9,8 @@ A batch of alerts, in this order:
 4. append the rows that no table can hold to ``dead_letters``;
 5. return: only now is it synced, and noted as done in Spark's checkpoint (``stream``).
 
-Every write of a batch carries the same ``Txn`` (the query's id, the batch's number), so a batch that is replayed after
-a kill finishes what it had begun: tables that have it stay as they are. Because counts are made of what ``alerts``
+Every write of a batch carries a ``Txn`` (the query's id, the batch's number), so a batch that is replayed after a kill
+finishes what it had begun: tables that have it stay as they are. Because counts are made of what ``alerts``
 holds, they agree with it whatever happened in between.
 
 A copy is recognised after a minute, a month, a restart, or the loss of the checkpoint: a fresh one reads the whole
@@ -51,6 +51,10 @@ log = logging.getLogger(__name__)
 
 MAX_BUCKETS = 10_000
 """Different hours of event time in a batch, beyond which the table is searched without them."""
+
+PART_ROWS = 500_000
+"""Alerts that are written at a time: where rows are much alike, a few megabytes of files hold millions of them."""
+MAX_PARTS = 1000
 
 UNDATED = "0000-00-00"
 """Partition of dead letters that say no time."""
@@ -95,17 +99,26 @@ class Account:
 
 
 class Work(NamedTuple):
-    """Where a micro-batch goes."""
+    """Where a micro-batch goes: number ``number`` of the query ``query``."""
 
     spark: SparkSession
     tables: Tables
-    txn: Txn
-    label: str
-    """What the rows of the batch carry; made of ``txn``."""
+    query: str
+    number: int
 
-    @classmethod
-    def of(cls, spark: SparkSession, tables: Tables, query: str, number: int) -> Work:
-        return cls(spark, tables, Txn(query, number), f"{query.replace('-', '')[:12]}-{number:09d}")
+    @property
+    def txn(self) -> Txn:
+        """The name of the batch's writes."""
+        return self.part(0)
+
+    def part(self, number: int) -> Txn:
+        """The name of one of a table's writes, where a batch takes several."""
+        return Txn(self.query, self.number * MAX_PARTS + number)
+
+    @property
+    def label(self) -> str:
+        """What the rows of the batch carry."""
+        return f"{self.query.replace('-', '')[:12]}-{self.number:09d}"
 
 
 def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
@@ -126,16 +139,19 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
             dates = {row.received_date for row in met}
             near = {"event_time": frames.ranges(row.bucket for row in met)}
         if met:
-            done = tables.version(ALERTS, work.txn.app)
-            if done is None or done < work.txn.version:
+            parts = min(-(-account.rows // PART_ROWS), MAX_PARTS)
+            done = tables.version(ALERTS, work.query)
+            if done is None or done < work.part(parts - 1).version:
                 known = tables.frame(spark, ALERTS, only=dates, near=near).where(F.col("batch") != work.label)
                 copies = frames.later_copies(good).unionByName(frames.known_copies(good, known)).distinct()
                 fresh = rows.where("trouble IS NULL").join(F.broadcast(copies), frames.PLACE, "left_anti")
                 fresh = fresh.withColumn("counted_at", frames.counted_at()).withColumn("batch", F.lit(work.label))
                 if lookups is not None:
                     fresh = lookups.enrich(spark, fresh)
-                kept = [name for name in ALERTS.names if name in fresh.columns]
-                tables.append(ALERTS, fresh.select(*kept), work.txn)
+                fresh = fresh.select(*(name for name in ALERTS.names if name in fresh.columns))
+                for part in range(parts):
+                    mine = F.pmod(F.xxhash64("alert_id"), F.lit(parts)) == part
+                    tables.append(ALERTS, fresh if parts == 1 else fresh.where(mine), work.part(part))
             written = tables.frame(spark, ALERTS, only=dates, near={"batch": [(work.label, work.label)]})
             written = frames.counted(written.where(F.col("batch") == work.label))
             rules = frames.rules(written).toArrow()
@@ -198,7 +214,6 @@ def _survey(work: Work, keys: DataFrame) -> Account:
             work.label,
             newest,
             SCHEMA_VERSION,
-            SEQS,
         )
     for row in met:
         if row.trouble:

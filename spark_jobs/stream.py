@@ -74,7 +74,7 @@ def _start(
 
     def take(frame: DataFrame, number: int) -> None:
         try:
-            done = take_batch(Work.of(spark, tables, query_id.result(60), number), stream, frame, checkpoint)
+            done = take_batch(Work(spark, tables, query_id.result(60), number), stream, frame, checkpoint)
         except Exception as error:
             failure.append(error)
             raise
@@ -91,8 +91,9 @@ def _start(
 
 def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) -> Account:
     """One micro-batch, with the files that cannot be read set aside. A second time it changes nothing."""
-    batch = stream.source.batch(work.spark, frame, work.txn.version, checkpoint)
-    if work.tables.version(stream.main, work.txn.app) == work.txn.version:
+    batch = stream.source.batch(work.spark, frame, work.number, checkpoint)
+    done = work.tables.version(stream.main, work.query)
+    if done is not None and done >= work.txn.version:
         # Replayed, and its rows are there: they are not read again, so a bad file would not be found by them.
         batch = stream.source.mend(work.spark, batch) or batch
     try:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import ingest, storage
+from spark_jobs import batch, ingest, storage
 from spark_jobs.batch import Account
 from spark_jobs.schema import (
     AGENTS,
@@ -76,6 +76,10 @@ class Region:
     def letters(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.tables.arrow(DEAD_LETTERS).to_pylist()
         return found
+
+
+class Crash(Exception):
+    """Stands for a failure at one point of a batch."""
 
 
 @pytest.fixture
@@ -221,6 +225,30 @@ def test_an_absurd_event_time_is_counted_when_it_landed(region: Region) -> None:
     assert region.run().duplicates == 2
 
 
+def test_a_batch_of_any_size_is_written_in_parts(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than the driver takes at a time are written part by part; failed between two of them and started again,
+    every alert is there once, and so are copies within the batch."""
+    rows = [alert(n) for n in range(40)]
+    land(region.landing, [*rows, *rows[:10]])
+    monkeypatch.setattr(batch, "PART_ROWS", 20)
+    append, failed = DeltaTables.append, []
+
+    def fail_once(self: DeltaTables, table: Table, given: Any, txn: Txn | None = None) -> bool:
+        if table is ALERTS and txn is not None and txn.version == 1 and not failed:
+            failed.append(txn)
+            raise Crash
+        return append(self, table, given, txn)
+
+    monkeypatch.setattr(DeltaTables, "append", fail_once)
+    with pytest.raises(Crash):
+        region.run()
+    assert 0 < len(region.alerts()) < 40
+    account = region.run()
+    assert (account.new, account.duplicates) == (40, 10)
+    assert region.alerts() == keys(rows)
+    assert sum(region.windows().values()) == 40
+
+
 def test_a_failing_disk_is_no_bad_file(region: Region) -> None:
     """When the tables cannot be written the job fails, and takes the same files over once they can."""
     land(region.landing, [alert(1)])
@@ -310,10 +338,6 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-class Crash(Exception):
-    """Stands for a failure at one point of a batch."""
-
-
 @pytest.mark.parametrize("failing", ["alerts", "entity_site_5m", "dead_letters"])
 def test_a_failure_within_a_batch_leaves_no_trace(
     spark: SparkSession, calm: Calm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
@@ -324,7 +348,7 @@ def test_a_failure_within_a_batch_leaves_no_trace(
     write = DeltaTables._once
 
     def fail(self: DeltaTables, table: Table, txn: Txn | None, work: Callable[[Any], None]) -> bool:
-        if txn is not None and txn.version == 1 and table.name == failing:
+        if txn is not None and txn.version == batch.MAX_PARTS and table.name == failing:
             raise Crash
         return write(self, table, txn, work)
 

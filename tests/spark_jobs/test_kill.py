@@ -29,7 +29,7 @@ take = stream.take_batch
 
 def take_and_die(work, *rest):
     account = take(work, *rest)
-    if work.txn.version == 1:
+    if work.number == 1:
         os.killpg(0, signal.SIGKILL)
     return account
 
