@@ -1,9 +1,9 @@
-"""Five sites, one intruder, and what the region makes of it: real agents, then every Spark job that an analyst needs.
+"""Five sites, one intruder, and what the region makes of it: real agents, then the Spark jobs an analyst needs.
 
 Five agents, one after the other, each with its own site, store and raw log in ``build/fleet``, judge an hour of
-ordinary syslog and web traffic in which the same address tries a web server, guesses passwords and gets in; one site
-sees nothing of it. Their alerts land in one folder. Then: ingest with a lookup of the sites, campaigns, report, export; and the last
-step of an analyst's walk, from the campaign's gravest alert to its line in the raw log of its host, by ``raw_ref``.
+ordinary syslog and web traffic, in which one address tries a web server, guesses passwords and gets in; one site sees
+nothing of it. Their alerts land in one folder. Then: ingest with a lookup of the sites, campaigns, report, export; and
+the last step of an analyst's walk, from the gravest alert to its line in the raw log of its host, by ``raw_ref``.
 
 Ends with exit code 1 when the intruder is no campaign, or the raw line is not the one that was judged.
 """
@@ -150,9 +150,7 @@ def raw_line(alert: dict[str, Any]) -> str:
 def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     now = datetime.now(UTC).replace(microsecond=0)
-    say(
-        f"Five agents judge {LINES:,} syslog lines and {REQUESTS:,} web requests each; {INTRUDER} is at four of the sites"
-    )
+    say(f"Five agents judge {LINES:,} log lines and {REQUESTS:,} requests each; {INTRUDER} visits four of the sites")
     for number, (site, *_, minutes) in enumerate(SITES):
         (WORK / site).mkdir(parents=True)
         traffic(number, site, minutes, now)
@@ -187,9 +185,8 @@ def main() -> None:
     found = [json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()]
     mine = [one for one in found if INTRUDER in one.get("raw_data", "") and one["activity_id"] == 1]
     gravest = max(mine, key=lambda one: (one["severity_id"], one["time"]))
-    print(
-        f"{gravest['severity']}: {gravest['message']} on {gravest['device']['hostname']}, {gravest['unmapped']['raw_ref']}"
-    )
+    where = f"on {gravest['device']['hostname']}, {gravest['unmapped']['raw_ref']}"
+    print(f"{gravest['severity']}: {gravest['message']} {where}")
     line = raw_line(gravest)
     print(line)
     if line != gravest["raw_data"]:

@@ -18,19 +18,38 @@ from types import ModuleType
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import export, given, ingest, landing, report
+from spark_jobs import (
+    backtest,
+    baselines,
+    campaigns,
+    coverage,
+    export,
+    given,
+    ingest,
+    landing,
+    maintain,
+    noise,
+    report,
+)
 from spark_jobs.session import DELTA, open_session
 from spark_jobs.tables import BACKENDS, open_tables
 
 JOBS: Mapping[str, ModuleType] = {
     "ingest": ingest,
+    "campaigns": campaigns,
+    "baselines": baselines,
+    "noise": noise,
+    "coverage": coverage,
     "report": report,
     "export": export,
+    "backtest": backtest,
+    "maintain": maintain,
 }
 
 _EXAMPLES = """examples:
   python -m spark_jobs ingest  --landing landing --tables tables
   python -m spark_jobs ingest  --landing landing --tables tables --every 1m
+  python -m spark_jobs campaigns --tables tables --lookups lookups
   python -m spark_jobs report  --tables tables --date yesterday --days 7 --html week.html
   spark-submit --master spark://spark:7077 --py-files spark_jobs.zip spark_jobs/__main__.py ingest \\
       --landing hdfs:///vedette/landing --tables hdfs:///vedette/tables
@@ -68,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def work(spark: SparkSession | None, said: argparse.Namespace, stop: Event) -> str:
     """Do the job that ``said`` (of ``parse``) asks for; what it has to say. Raises what the job raises."""
-    result: str = JOBS[said.job].run(spark, open_tables(said.tables, said.backend, spark=spark), said, stop)
+    tables = open_tables(getattr(said, "tables", ""), said.backend, spark=spark)
+    result: str = JOBS[said.job].run(spark, tables, said, stop)
     return result
 
 
@@ -81,7 +101,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--tables", required=True, type=given.folder, metavar="DIR", help="folder of the tables")
     common.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="format of the tables")
     common.add_argument("--master", metavar="URL", help="Spark master (default: spark-submit's, or local[*])")
     common.add_argument(
@@ -96,6 +115,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parsers = {}
     for name, module in JOBS.items():
         parsers[name] = jobs.add_parser(name, parents=[common], help=module.HELP)
+        if name != "backtest":
+            parsers[name].add_argument(
+                "--tables", required=True, type=given.folder, metavar="DIR", help="folder of the tables"
+            )
         module.arguments(parsers[name])
     said = root.parse_args(arguments)
     JOBS[said.job].check(parsers[said.job], said)

@@ -60,6 +60,14 @@ class Lookups:
                 log.warning("%s/%s: %s; left out for this batch", self.folder, name, landing.reason(error))
         return rows
 
+    def table(self, spark: SparkSession, name: str) -> DataFrame | None:
+        """The lookup ``name`` as it is now; None when there is none, or none that can be read, which is said."""
+        try:
+            return _read(spark, f"{self.folder}/{name}", LOOKUPS[name])
+        except landing.FAILURES as error:
+            log.warning("%s/%s: %s; done without", self.folder, name, landing.reason(error))
+            return None
+
 
 def _read(spark: SparkSession, path: str, schema: T.StructType) -> DataFrame | None:
     """The lookup at ``path`` plus a suffix, in the columns of ``schema``; None when there is none."""

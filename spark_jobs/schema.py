@@ -424,13 +424,16 @@ ANOMALIES = Table(
         level=_STRING,
         reason=_STRING,
         updated_at=_TIME,
+        entity_kind=_STRING,
+        entity_value=_STRING,
     ),
     partition="date",
     keys=("date", "anomaly_id"),
     highs=("updated_at",),
     newest="updated_at",
 )
-"""What is unlike a site's past. ``kind``: ``burst``, ``silence``, ``new_rule``, ``new_entity``."""
+"""What is unlike a site's past. ``kind``: ``burst``, ``silence``, ``new_rule`` (``site`` empty: new in the fleet),
+``new_entity`` (``entity_kind``, ``entity_value``)."""
 
 FIRST_SEEN = Table(
     "first_seen",

@@ -51,6 +51,14 @@ def folders(spark: SparkSession, path: str) -> list[str]:
     return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isDirectory())
 
 
+def files(spark: SparkSession, path: str) -> list[str]:
+    """Names of the files right under ``path``, sorted; empty when it does not exist."""
+    system, target = _resolve(spark, path)
+    if not system.exists(target):
+        return []
+    return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isFile())
+
+
 def count(spark: SparkSession, path: str, pattern: str) -> int:
     """How many entries match the wildcard ``pattern`` under ``path``."""
     system, target = _resolve(spark, f"{literal(path)}/{pattern}")
