@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint bench dist jars test-crash clean
+.PHONY: help setup demo test lint bench dist jars test-crash soak fuzz clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
@@ -12,7 +12,9 @@ help:
 	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (15 minutes)"
 	@echo "make dist        one zip that installs the agent on a bare Linux host"
 	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
-	@echo "make test-crash  the crash tests in their long form"
+	@echo "make test-crash  the crash tests in their long form: 200 kills each (hours)"
+	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
+	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
 	@echo "make clean       remove what the other targets made"
 
 $(STAMP): pyproject.toml tools/setup.sh
@@ -40,6 +42,18 @@ test: setup lint jars
 
 test-crash: setup
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
+
+MINUTES ?= 30
+
+soak: setup
+	@$(BIN)/python -m bench.soak --minutes $(MINUTES)
+
+SECONDS ?= 600
+
+# atheris has no wheel for every Python: without it the target says so and is passed over.
+fuzz: $(STAMP)
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/pip install -q --only-binary :all: "atheris>=3.0" || true
+	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 bench: setup
 	$(BIN)/python -m bench.harness

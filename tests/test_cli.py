@@ -436,6 +436,7 @@ STATUS = {
     "agent_id": "a1", "fleet": "f", "site": "s", "version": "0.1", "plan_digest": "0" * 64, "identity_broken": [],
     "inputs": {"in": {"received": 1, "stored": 1, "judged": 1, "bytes_in": 9, "cut": 0, "dropped": {}, "lost": {}}},
     "totals": {}, "backlog": {}, "lag_events": 0, "lag_seconds": 0.0,
+    "config": {"error": "Bad \x1b[2J\n\u202e", "needs_restart": ["Bad \x1b[2J\n\u202e"]},
     "alerts": {"made": 0, "receipted": 0, "in_outbox": 0},
     "rules": {"origin": "rules", "running": 1, "correlations": 0, "always_candidates": 0,
               "error": "Bad \x1b[2J\n\u202e",
@@ -462,7 +463,7 @@ def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
             await served.stop()
 
     plain, as_json = asyncio.run(main())
-    assert ended(plain, 1).output.count(WRITTEN_OUT) == 4
+    assert ended(plain, 1).output.count(WRITTEN_OUT) == 6
     assert json.loads(ended(as_json, 1).output) == STATUS
     assert "\u202e" not in as_json.output
 

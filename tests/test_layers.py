@@ -30,7 +30,7 @@ LAYERS: dict[int, str] = {
     inputs.provenance inputs.sources inputs.syslog inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format rawlog.note
-    scan
+    scan terminal
     state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory
     state.packed state.recency state.slides state.suppress state.windows
     """,
@@ -47,11 +47,12 @@ LAYERS: dict[int, str] = {
     rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
     """,
     # composition
-    3: "account alerts api app arrivals doors failures metrics pipeline rules shutdown status",
+    3: "account alerts api app arrivals doors failures metrics pipeline rules shutdown status tryout",
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.authority region.build region.cli region.gaps region.enroll region.kafka region.land region.publish region.sign
+    region.authority region.build region.cli region.gaps region.enroll region.kafka region.land
+    region.publish region.sign
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 from vedette import compile_rules, pipeline
-from vedette.config import AgentSettings, RawLogSettings, StateSettings
+from vedette.config import AgentSettings, EngineSettings, RawLogSettings, StateSettings
 from vedette.engine.match import Context, Engine
 from vedette.event import Alert, Chunk, Entity, FilePosition, Flag, LogSource
 from vedette.outbox import envelope
 from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
+from vedette.rawlog import note
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.read import event_at
 from vedette.report import Counters, Dropped
@@ -713,3 +714,93 @@ def test_open_audit_events_meet_another_plan(begin: Callable[..., Life]) -> None
 
     life.live(change)
     assert [title for title, _, _ in told(life.alerts())] == ["hidden file run"]
+
+
+@pytest.mark.parametrize(("policy", "least", "most"), [("interval:50ms", 2, 30), ("batch", 10, 200), ("never", 0, 1)])
+def test_when_the_log_is_synced(
+    begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch, policy: str, least: int, most: int
+) -> None:
+    """``interval`` syncs so often, ``batch`` after each chunk that comes by itself, ``never`` not for its own sake; and
+    under each of them what must be durable is."""
+    life = begin(engine("evil"))
+    life.pipeline._fsync_interval = RawLogSettings(fsync=policy).fsync_interval
+    sync, syncs = life.log.sync, []
+    monkeypatch.setattr(life.log, "sync", lambda: syncs.append(life.log.end) or sync())
+
+    async def work() -> None:
+        for number in range(20):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: good %d" % number))
+            await asyncio.sleep(0.02)
+        assert least <= len(syncs) <= most
+        end = life.log.end
+        await life.pipeline.durable(end)
+        assert life.log.durable >= end
+
+    life.live(work)
+    assert life.log.durable == life.log.end  # what is committed
+
+
+def test_memory_above_its_budget(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above ``max_memory`` there is no cache and frames are judged from disk, with the same alerts; below, it is as
+    before. Both are told."""
+    life = begin(engine("evil"))
+    one = life.pipeline
+    one._judging = EngineSettings()
+    one._give_cache(one.engine)
+    assert one.engine.cache.on
+    monkeypatch.setattr(pipeline, "MEMORY_SECONDS", 0.0)
+    used = [10 << 30]
+    monkeypatch.setattr(pipeline, "resident", lambda: used[0])
+
+    async def work() -> None:
+        while not one.lean:
+            await asyncio.sleep(0.01)
+        assert not one.engine.cache.on
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil one"), lines(b"<13>Nov 21 02:40:00 web1 app: evil two"))
+        assert one._recent_bytes == 0
+        used[0] = one._max_memory - 1  # not yet below what is enough
+        await asyncio.sleep(0.5)
+        assert one.lean
+        used[0] = 1 << 20
+        while one.lean:
+            await asyncio.sleep(0.01)
+        assert one.engine.cache.on
+
+    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
+
+
+def test_the_settled_place(begin: Callable[..., Life]) -> None:
+    """A segment's note says how far every alert has its receipt, with the counters of that commit; alerts without one
+    hold it back."""
+    life = begin(engine("evil"), segment_bytes=4096)
+    one = life.pipeline
+    places = []
+
+    async def commit(*texts: bytes) -> int:
+        for text in texts:
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: " + text))
+        while one._offset < life.log.end:
+            await asyncio.sleep(0.005)
+        await one._commit()
+        told = note.decode(one._describe())
+        assert told.cursor is not None
+        assert told.counters is not None
+        judged = told.counters["inputs"].get("in", {"judged": 0})["judged"]
+        places.append((told.cursor.offset, judged, told.next_seq))
+        return life.log.end
+
+    async def work() -> None:
+        first = await commit(b"good", b"good")
+        assert places[-1] == (first, 2, 1)
+        second = await commit(b"evil 1")
+        assert places[-1] == (first, 2, 2)
+        await commit(b"evil 2", b"good")
+        assert places[-1] == (first, 2, 3)
+        await life.outbox.receipt([(1, 1)])
+        await commit(b"good")
+        assert places[-1][:2] == (second, 3)  # the first alert has its receipt, the second comes after that place
+        await life.outbox.receipt([(2, 2)])
+        last = await commit(b"good")
+        assert places[-1] == (last, 7, 3)
+
+    life.live(work)

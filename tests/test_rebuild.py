@@ -70,6 +70,14 @@ def test_notes_come_back() -> None:
             note.decode(data)
 
 
+def test_notes_are_bounded() -> None:
+    """Of very many long paths a note keeps the last ones that fit."""
+    many = tuple(FilePosition("/" + "x" * 4000 + str(i), i, "", i) for i in range(20_000))
+    kept = note.decode(note.encode(Note(None, None, many))).positions
+    assert 1000 < len(kept) <= note.MAX_POSITIONS
+    assert kept == many[-len(kept) :]
+
+
 def test_a_whole_store_is_opened(tmp_path: Path) -> None:
     """A store without damage, and none at all, are just opened; the check changes no byte of it."""
     filled(tmp_path / "store")

@@ -99,3 +99,18 @@ def test_settle_adds_up(data: st.DataObject) -> None:
         backlog[name] += events
     made.settle(behind)
     assert made.identity(backlog) == []
+
+
+def test_what_was_broken_before_a_restart_is_not_repaired_unsaid() -> None:
+    """Restored totals that did not add up when they were saved are named before ``settle`` makes them fit the log."""
+    made = counters(a=5, b=5, c=5)
+    made.received["a"] += 1
+    made.judged.update(a=5, b=6, c=2)
+    again = Counters()
+    again.restore(made.snapshot())
+    assert again.inherited() == [
+        "a: received 6 != stored 5 + dropped 0 at the end",
+        "b: stored 5 < judged and lost 6 at the end",
+    ]
+    again.settle([])
+    assert again.inherited() == []

@@ -12,12 +12,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from vedette import compile_rules
+import vedette.rules
+from vedette import compile_rules, tryout
 from vedette.bundle.trust import BundleRefused
+from vedette.compiler.ir import Leaf, Op, Or, Predicate
+from vedette.compiler.ir import Rule as Compiled
+from vedette.compiler.plan import Plan
 from vedette.config import AgentSettings, BundleSettings, Config, RuleSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.event import Chunk
+from vedette.event import Chunk, LogSource
 from vedette.region.build import build
 from vedette.region.sign import keygen, load_key, sign
 from vedette.rules import CHOOSE_SECONDS, KEEP, Loaded, Rules
@@ -260,6 +264,41 @@ def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
     assert told(run(again.install(second))) == ("demo-2", {"beta"})
     assert again.error is None
     assert again.bundles.refused is None
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("time", "took longer than 0.05 s"), ("memory", "needs more than|MemoryError|SIG|memory"), ("plan", "not a plan")],
+)
+def test_a_trial_that_would_take_the_agent_with_it(
+    tmp_path: Path, region: Region, monkeypatch: pytest.MonkeyPatch, what: str, says: str
+) -> None:
+    """A signed bundle whose trial takes too long or too much memory, or whose plan is beyond the bounds, is refused by
+    a process of its own before the agent loads anything of it; the one before runs on."""
+    rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
+    run(rules.start())
+    if what == "time":
+        monkeypatch.setattr(tryout, "TRIAL_SECONDS", 0.05)
+    elif what == "memory":
+        monkeypatch.setattr(tryout, "TRIAL_BYTES", 150 << 20)
+    changes: dict[str, Any] = {}
+    if what != "time":
+        many = tuple(Predicate("f", Op.CONTAINS, f"value{i}") for i in range(19_000 if what == "memory" else 20_001))
+        one = Compiled("id", "t", "low", (), LogSource(), (), Or(tuple(map(Leaf, range(len(many))))), "d", "p", 1)
+        plan = Plan(many, (one,), (None,))
+        changes = {"plan": plan.to_bytes(), "databases": {}, "hyperscan_version": "vectorscan 9.9.9"}
+    monkeypatch.setattr(vedette.rules, "trial", None)  # the agent's own
+    with pytest.raises(BundleRefused, match=says):
+        run(rules.install(region.bundle(2, "beta", **changes)))
+    monkeypatch.undo()
+    assert told(run(of_bundles(tmp_path, region).start())) == ("demo-1", {"alpha"})
+
+
+def test_a_trial_that_is_killed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trial that a signal ends, as a crash of the pattern library or the kernel would, is a refusal that names it."""
+    monkeypatch.setattr(tryout, "_CHILD", "import os; os.abort()")
+    with pytest.raises(ValueError, match="its trial ended by SIGABRT"):
+        tryout.in_child(region.bundle(1, "alpha"))
 
 
 # --- literals chosen anew

@@ -8,6 +8,7 @@ from a broker is believed. A refusal changes nothing and is told (``bundle_refus
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 
 import orjson
@@ -22,6 +23,21 @@ from vedette.report import Log
 from vedette.rules import Rules
 
 log = structlog.get_logger()
+
+
+def announcement(payload: bytes) -> tuple[str, int]:
+    """SHA-256 (64 lower-case hex digits) and version that a manifest message names; raises ValueError."""
+    document = orjson.loads(payload)
+    if not isinstance(document, dict):
+        raise ValueError(f"expects a JSON object, not {type(document).__name__}")
+    sha256, version, size = (document.get(key) for key in ("sha256", "version", "size"))
+    if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError("sha256: expects 64 lower-case hex digits")
+    if type(version) is not int or type(size) is not int:
+        raise ValueError("version and size: expect integers")
+    if size > MAX_BUNDLE:
+        raise ValueError(f"size: {size} is more than {MAX_BUNDLE}")
+    return sha256, version
 
 
 class Arrivals:
@@ -43,13 +59,8 @@ class Arrivals:
         if not message.payload:
             return
         try:
-            announced = orjson.loads(message.payload)
-            sha256, version, size = str(announced["sha256"]), int(announced["version"]), int(announced["size"])
-            if len(bytes.fromhex(sha256)) != 32:
-                raise ValueError("sha256: expects 64 hex digits")
-            if size > MAX_BUNDLE:
-                raise ValueError(f"size: {size} is more than {MAX_BUNDLE}")
-        except (ValueError, TypeError, KeyError) as error:
+            sha256, version = announcement(message.payload)
+        except ValueError as error:
             self._refuse(message, f"not an announcement of a bundle: {error}")
             return
         if sha256 == self._running():

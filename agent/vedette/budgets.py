@@ -38,9 +38,9 @@ def collect(
     raw, most = config.raw_log, memory["max_bytes"]
     days = round(max(0, now - log.oldest()) / 86400e6, 2)
     return [
-        Budget("raw log", "bytes", log.size(), raw.max_bytes, log.full(),
+        Budget("raw_log", "bytes", log.size(), raw.max_bytes, log.full(),
                "the oldest judged segments go; where none may go, inputs wait"),
-        Budget("raw log age", "days", days, round(raw.max_age / 86400, 2), days * 86400 >= raw.max_age,
+        Budget("raw_log_age", "days", days, round(raw.max_age / 86400, 2), days * 86400 >= raw.max_age,
                "judged segments that are older go"),
         Budget("outbox", "bytes", account.bytes, config.uplink.max_bytes, account.bytes >= config.uplink.max_bytes,
                "judging waits, storing goes on"),
@@ -62,11 +62,16 @@ def _amount(value: float, unit: str) -> str:
     return f"{value:g} B"
 
 
-def render(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """For people: a line each."""
+def status(rows: Iterable[Budget]) -> dict[str, dict[str, Any]]:
+    """JSON-able, by name."""
+    return {row.name: {key: value for key, value in row._asdict().items() if key != "name"} for row in rows}
+
+
+def render(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A ``status`` for people: a line each."""
     return [
-        f"budget   {row['name']}: {_amount(row['used'], row['unit'])} of {_amount(row['max'], row['unit'])}"
+        f"budget   {name.replace('_', ' ')}: {_amount(row['used'], row['unit'])} of {_amount(row['max'], row['unit'])}"
         + (" days" if row["unit"] == "days" else "")
         + (f"  REACHED: {row['action']}" if row["reached"] else "")
-        for row in rows
+        for name, row in rows.items()
     ]

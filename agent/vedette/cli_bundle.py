@@ -34,7 +34,7 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
     from vedette.bundle.manifest import rfc3339
     from vedette.bundle.trust import BundleRefused
     from vedette.bundle.trust import verify as verify_bundle
-    from vedette.rules import trial
+    from vedette.tryout import trial
 
     try:
         found = verify_bundle(path.read_bytes(), keys, __version__)

@@ -8,47 +8,24 @@ standard error.
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import orjson
 
 from vedette.compiler.plan import Plan
 from vedette.config import Config, ConfigError, load
 from vedette.inputs.decode import CODECS
-
-DIRECTION = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""Characters that turn the direction of text, so that it reads as something else."""
-UNSAFE = re.compile(rf"[\x00-\x08\x0a-\x1f\x7f-\x9f{DIRECTION}]")
-"""What must not reach a terminal from a log line or a rule."""
-UNSAFE_JSON = re.compile(rf"[\x7f-\x9f{DIRECTION}]")
-"""What of that JSON allows to stand in a string as it is."""
+from vedette.terminal import json_line as json_line
+from vedette.terminal import safe as safe
 
 
 def fail(message: object) -> NoReturn:
     """End with exit code 2 and ``message``."""
     click.echo("\n".join(map(safe, f"vedette: {message}".split("\n"))), err=True)
     sys.exit(2)
-
-
-def safe(text: str) -> str:
-    """``text``, one line, with line ends, other controls but the tab, and DIRECTION written as Python escapes."""
-    return UNSAFE.sub(
-        lambda match: f"\\x{ord(match[0]):02x}" if match[0] <= "\xff" else f"\\u{ord(match[0]):04x}", text
-    )
-
-
-def json_line(value: object, *, indent: bool = False) -> str:
-    """``value`` as JSON that is safe to print: what a terminal may act on is escaped, so it parses to the same value.
-
-    On one line, unless ``indent``. Raises TypeError for what JSON does not have.
-    """
-    text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None).decode()
-    return UNSAFE_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def configuration(path: Path) -> Config:

@@ -5,6 +5,9 @@ with the next line of that name that passes, as ``suppressed``, or, when none co
 own (``Limiter.rest``, which ``say_suppressed`` calls). So a sender that causes a line for each message neither fills
 the host's journal nor hides what others have to say.
 
+What others have written (a topic, a peer's error, a file's name) acts on no terminal and begins no line:
+``terminal.py``.
+
 Format, level and limit may be changed while the agent runs: loggers that were handed out go by the newest.
 """
 
@@ -20,6 +23,7 @@ import structlog
 
 from vedette.config import LogSettings
 from vedette.report import Log
+from vedette.terminal import shown
 
 WINDOW = 10.0
 NAMES = 256
@@ -78,6 +82,7 @@ class _Writer:
     def use(self, settings: LogSettings) -> None:
         self._level = _LEVELS[settings.level]
         self.limiter.limit = settings.limit
+        self._lines = settings.format != "json"  # JSON escapes by itself
         self._render: Any = (
             structlog.processors.JSONRenderer()
             if settings.format == "json"
@@ -92,6 +97,8 @@ class _Writer:
             raise structlog.DropEvent
         if held:
             event["suppressed"] = held
+        if self._lines:
+            event = {name: shown(value) for name, value in event.items()}
         rendered: str | bytes = self._render(logger, method, event)
         return rendered
 

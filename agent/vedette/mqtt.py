@@ -5,7 +5,8 @@ Promises:
 * ``run`` connects, and connects again with back-off (1 to 30 s, with jitter) whenever the broker is away, at start and
   later; an outage is logged once, with its reason. Only an exception of ``on_message`` ends it.
 * ``publish`` resolves on the broker's PUBACK and never retries: what was not acknowledged when the connection ended
-  raises ConnectionError, and the caller decides. PUBACK is not delivery: see ``outbox/uplink.py``.
+  raises ConnectionError, and the caller decides; without PUBACK for ``ACK_SECONDS`` the connection ends. PUBACK is not
+  delivery: see ``outbox/uplink.py``.
 * A received QoS 1 message is acknowledged only by ``ack``. Without it the broker sends it again, marked ``dup``, on
   the next connection, and at most ``receive_maximum`` of them are under way: this is the back-pressure. (Mosquitto
   2.0.11 sends several for each PUBACK while it has more, so that far more get under way; none without PUBACKs.)
@@ -60,6 +61,8 @@ CLOSE_SECONDS = 2.0
 """For the last packets and DISCONNECT to be written."""
 BURST_SECONDS = 0.003
 """Longest stretch of reading before the event loop gets its turn."""
+ACK_SECONDS = 120.0
+"""For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left and tried anew."""
 BACKOFF = (1.0, 30.0)
 """Seconds: first and longest wait between attempts."""
 STEADY_SECONDS = 10.0
@@ -475,7 +478,12 @@ class MqttClient:
                 return True
             answer: asyncio.Future[ReasonCode] = connection.loop.create_future()
             connection.waiting[info.mid] = answer
-            reason = await answer
+            try:
+                async with asyncio.timeout(ACK_SECONDS):
+                    reason = await answer
+            except TimeoutError as error:
+                connection.drop(f"the broker acknowledged nothing for {ACK_SECONDS:g} s")
+                raise ConnectionError("the broker does not acknowledge") from error
         if reason.is_failure:
             raise PermissionError(f"the broker refuses a message on {topic}: {reason}")
         return bool(reason.value != NO_SUBSCRIBERS)

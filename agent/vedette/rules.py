@@ -4,7 +4,7 @@
   cache under the digest of its sources, so that an unchanged directory loads at once. A set that cannot be built
   leaves the running one in place and says why (``error``); at start the last one that could be built is taken.
 * **Bundle** (otherwise): the current one of ``bundles/``, the one in ``[bundles] file``, and what the region publishes.
-  ``bundle/trust.py`` decides, ``trial`` compiles and self-tests before the switch.
+  ``bundle/trust.py`` decides, ``tryout.py`` compiles and self-tests before the switch, first in a process of its own.
 
 * **Literals** (either way): when many events are candidates, the prefilter's literals are chosen anew by the newest
   traffic, in a process of its own, beside the rules that run (``due``, ``choose``). What was chosen is kept in the
@@ -35,8 +35,8 @@ from vedette.config import Config, codec_of
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.scan import LIBRARY
-from vedette.engine.selftest import check, from_row
 from vedette.report import Log
+from vedette.tryout import in_child, trial
 
 log = structlog.get_logger()
 
@@ -66,15 +66,6 @@ class Loaded(NamedTuple):
     bundle: str | None
     sha256: str | None = None
     """Of the bundle's file."""
-
-
-def trial(bundle: Bundle) -> Engine:
-    """Compile a verified bundle and run its self-test; raises ValueError when it does not work."""
-    engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
-    failures = check(engine, map(from_row, bundle.tests))
-    if failures:
-        raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
-    return engine
 
 
 class Rules:
@@ -149,7 +140,11 @@ class Rules:
             return None
 
     def _install(self, data: bytes) -> tuple[Bundle, Engine]:
-        return self.bundles.install(data, lambda bundle: (bundle, trial(bundle)))
+        def tried(bundle: Bundle) -> tuple[Bundle, Engine]:
+            in_child(data)  # first where it can do no harm
+            return bundle, trial(bundle)
+
+        return self.bundles.install(data, tried)
 
     async def install(self, data: bytes) -> Loaded:
         """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""

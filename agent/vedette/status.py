@@ -106,9 +106,7 @@ def collect(
             "held_bytes": pipeline.held_bytes,
             "store_rebuilt": rebuilt,
         },
-        "budgets": [
-            budget._asdict() for budget in budgets.collect(config, now, log, kept, memory, cache, pipeline.lean)
-        ],
+        "budgets": budgets.status(budgets.collect(config, now, log, kept, memory, cache, pipeline.lean)),
         "uplink": uplink,
         "config": settings,
         "clock": clock,
@@ -208,7 +206,7 @@ def render(status: dict[str, Any]) -> list[str]:
         )
     if cache := status.get("cache"):
         lines.append(cache_line(cache))
-    lines += budgets.render(status.get("budgets", []))
+    lines += budgets.render(status.get("budgets", {}))
     lines += [f"DISK     {part}: {one['reason']}" for part, one in status.get("disk", {}).get("trouble", {}).items()]
     if rebuilt := status.get("disk", {}).get("store_rebuilt"):
         lines.append(f"store    made again from the raw log: {rebuilt['reason']}; kept in {rebuilt['set_aside']}")

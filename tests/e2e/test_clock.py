@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,11 @@ correlation:
 level: medium
 """
 
+SLEEP = """import select, time
+time.sleep = lambda seconds: select.select([], [], [], seconds)
+"""
+"""libfaketime 0.9.10 takes its offset off absolute monotonic deadlines, too, and ``time.sleep`` then fails (EINVAL)."""
+
 
 class Host:
     """An agent under libfaketime: its wall clock is what ``set`` says, its monotonic clock is the real one."""
@@ -53,7 +59,10 @@ class Host:
         self.agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\ntimezone = "UTC"\n'
         )
+        (folder / "site").mkdir()
+        (folder / "site" / "sitecustomize.py").write_text(SLEEP)
         self.agent.environment = {
+            "PYTHONPATH": os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")]),
             "LD_PRELOAD": preload(),
             "FAKETIME_TIMESTAMP_FILE": str(self.clock),
             "FAKETIME_NO_CACHE": "1",

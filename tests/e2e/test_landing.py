@@ -49,13 +49,13 @@ heartbeat = "1s"
 
 
 class Landing(Process):
-    """``vedette region land`` into ``folder``."""
+    """``vedette region land`` into ``folder``, under the client id ``name``."""
 
-    def __init__(self, folder: Path, broker: Broker) -> None:
+    def __init__(self, folder: Path, broker: Broker, name: str = "vedette-landing") -> None:
         self.folder = folder
         super().__init__(
-            folder.with_suffix(".log"),
-            *("region", "land", "--broker", broker.url, "--folder", folder, "--seconds", "0.2"),
+            folder.with_name(f"{name}.log"),
+            *("region", "land", "--broker", broker.url, "--folder", folder, "--seconds", "0.2", "--client-id", name),
         )
 
 
@@ -116,6 +116,56 @@ def test_nothing_is_lost_between_puback_and_landing(tmp_path: Path, capsys: pyte
     table = _counted(landing.folder, tmp_path / "tables")
     assert len({(row["agent_id"], row["alert_id"]) for row in table}) == len(table) == found
     assert by_line(table, agent.stored()) == scan(agent.folder / "stored.log")
+
+
+@pytest.mark.crash
+@pytest.mark.spark
+def test_three_landings_and_a_broker_that_forgets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three landings share an agent's alerts; one is killed for good with what it held, another again and again, and
+    the broker is killed and its whole store removed: the landing, deduped, and Spark's table hold the alerts of
+    ``scan`` over the raw log, each once."""
+    rng = chance()
+    rounds = max(3, KILLS // 2)
+    parts = split(b"".join(traffic.blocks(17, 4_000 * (rounds + 1), attack_rate=0.02)), rounds + 1)
+    folder = tmp_path / "landing"
+    with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as sender:
+        landings, agent = [Landing(folder, broker, f"landing-{i}") for i in range(3)], Agent(tmp_path / "a")
+        agent.configure(AGENT.format(port=agent.port, url=broker.url))
+        try:
+            for landing in landings:
+                landing.start()
+            until("the landings", lambda: all("broker_connected" in one.text() for one in landings))
+            agent.start()
+            agent.ready()
+            for turn, part in enumerate(parts):
+                work = sender.submit(_send, agent.port, part)
+                time.sleep(rng.uniform(0.2, 0.8))
+                if turn == 0:
+                    landings[0].kill()  # for good: its session at the broker goes on being given its share
+                elif turn == 1:
+                    broker.kill()
+                    for left in (tmp_path / "broker").glob("mosquitto.db*"):
+                        left.unlink()
+                    time.sleep(0.3)
+                    broker.start()
+                else:
+                    landings[1 + turn % 2].kill()
+                    landings[1 + turn % 2].start()
+                work.result()
+            status = agent.settled(seconds=120)
+        finally:
+            agent.kill()
+            for landing in landings:
+                landing.kill()
+    made = status["alerts"]
+    found = assert_as_scanned(agent, landing=folder)
+    assert (found, found) == (made["made"], made["receipted"])
+    rows = landed(folder)
+    by = {name: sum(row["ingest"]["collector_id"] == name for row in rows) for name in ("landing-1", "landing-2")}
+    assert all(by.values()), by
+    say(capsys, f"three landings, one lost, the broker's store lost: {found} alerts as scan; {len(rows)} landed rows")
+    table = _counted(folder, tmp_path / "tables")
+    assert len({(row["agent_id"], row["alert_id"]) for row in table}) == len(table) == found
 
 
 def _send(port: int, data: bytes) -> None:

@@ -44,7 +44,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
                 sent = work.result()
                 assert sent.complete
                 assert sent.lines == part.count(b"\n")
-            agent.settled(LINES)
+            agent.settled(LINES, seconds=180)
             published = Counter(line for part in parts for line in part.splitlines())
             until(
                 "every message to be stored",

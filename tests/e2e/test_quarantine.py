@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.send import tcp
-from tests.e2e.agent import Agent, vedette
+from tests.e2e.agent import Agent, until, vedette
 
 pytestmark = pytest.mark.door
 
@@ -27,7 +27,8 @@ LINE = b"<13>Nov 20 10:00:00 web1 app: marker x" + b"a" * 60 + b"!\n"
 
 def test_a_rule_goes_into_quarantine(tmp_path: Path) -> None:
     """After ``quarantine_after`` events it is asked no more; these events are on disk with their place in the raw log;
-    status and log name the rule; the other rule matches every event."""
+    status and log name the rule, also after a kill; the other rule matches every event. A changed rule is asked
+    again."""
     rules = tmp_path / "rules"
     rules.mkdir()
     (rules / "slow.yml").write_text(SLOW)
@@ -52,5 +53,16 @@ def test_a_rule_goes_into_quarantine(tmp_path: Path) -> None:
         assert agent.said("rule_quarantined")[0]["title"] == "Slow"
         shown = vedette("status", "-c", agent.config, code=None).stdout
         assert f"quarantined: Slow ({told['rule_id']}): undecided on 3 events, not asked on 17" in shown
+        agent.kill()
+        agent.up()
+        (again,) = agent.status()["rules"]["quarantined"]
+        assert (again["title"], again["events"], again["reason"]) == ("Slow", 3, told["reason"])
+        tcp(("127.0.0.1", agent.port), LINE * 5)
+        (again,) = agent.settled(25)["rules"]["quarantined"]
+        assert again["skipped"] == 5
+        assert agent.status()["totals"]["undecided"] == 3
+        (rules / "slow.yml").write_text(SLOW.replace("(a|aa)+$", "(a|ab)+$"))  # another meaning: asked again
+        until("the change", lambda: agent.status()["totals"].get("replans"))
+        assert agent.status()["rules"]["quarantined"] == []
     finally:
         agent.stop()

@@ -162,7 +162,7 @@ def test_a_part_that_does_not_work(it: Reloading, tmp_path: Path) -> None:
         assert agent.settled(1)["alerts"]["made"] == 1
     it.reload()  # the port is free now
     assert refused(agent.port)
-    agent._rules = tmp_path / "nowhere"
+    agent.rules = tmp_path / "nowhere"
     until("the verdict", lambda: it.configure(it.tcp("in", agent.port))["error"] or agent.status()["rules"]["error"])
     tcp(("127.0.0.1", agent.port), line("marker"))
     assert agent.settled(2)["alerts"]["made"] == 2
@@ -174,7 +174,7 @@ def test_rules_suppression_log_and_metrics(it: Reloading, tmp_path: Path) -> Non
     second = tmp_path / "second"
     second.mkdir()
     (second / "mirror.yml").write_text(RULE.format(title="Mirror", number=2, word="mirror"))
-    agent._rules = second
+    agent.rules = second
     it.configure(
         it.tcp("in", agent.port) + f'[metrics]\nlisten = "127.0.0.1:{port}"\n[[suppress]]\nfor = "1h"\n'
         '[engine]\ncache_bytes = "0B"\n'

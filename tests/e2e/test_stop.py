@@ -98,7 +98,18 @@ def test_sigterm_under_load(load: Load, capsys: pytest.CaptureFixture[str]) -> N
         agent.up()
     messages = Counter(b"".join(parts[2]).splitlines())
     until("the file", lambda: agent.alive() and agent.input("file")["stored"] >= LINES)
-    until("the messages", lambda: not messages - Counter(event.raw for event in agent.stored("mqtt")), pause=0.2)
+    missing = messages
+
+    def all_there() -> bool:
+        nonlocal missing
+        agent.alive()
+        missing = messages - Counter(event.raw for event in agent.stored("mqtt"))
+        return not missing
+
+    try:
+        until("the messages", all_there, 180, pause=0.5)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {missing.total()} missing\n{agent.status()}\n{agent.text()[-3000:]}") from None
     status = agent.settled(name="file", stored=LINES)
     assert status["identity_broken"] == []
     assert agent.stop() == 0

@@ -312,12 +312,12 @@ def test_unpacked_by_unzip(zip_file: Path, tmp_path: Path) -> None:
 
 
 def test_the_unit(release: Path, tmp_path: Path) -> None:
-    """systemd understands every line of the unit and rates it well protected."""
+    """systemd understands every line of the unit and rates its exposure at 2.0 of 10 at most."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("no systemd-analyze here")
     unit = tmp_path / "vedette.service"
     unit.write_text((release / "vedette.service").read_text().replace("/opt/vedette/current/bin/vedette", "/bin/true"))
     done = call("systemd-analyze", "verify", unit)
     assert "vedette.service" not in done.text, done.text
-    done = call("systemd-analyze", "security", "--offline=true", "--threshold=25", unit)
+    done = call("systemd-analyze", "security", "--offline=true", "--threshold=20", unit)
     assert done.code == 0, done.text

@@ -140,10 +140,19 @@ def crafted(body: bytes, raw_size: int, meta: bytes | None = None, meta_raw: int
 @pytest.mark.parametrize("cut", [1, 3, 8])
 def test_truncated_zstd_frame(cut: int) -> None:
     """A zstd frame that is cut short is refused even when every checksum is right."""
-    body = zstandard.ZstdCompressor(level=1).compress(b"hello world, " * 50)
-    assert decode(crafted(body, 650)).data == b"hello world, " * 50
+    line = b"hello world, " * 50 + b"\n"
+    body = zstandard.ZstdCompressor(level=1).compress(line)
+    assert decode(crafted(body, 651)).data == line
     with pytest.raises(ValueError, match="frame body"):
-        decode(crafted(body[:-cut], 650))
+        decode(crafted(body[:-cut], 651))
+
+
+def test_lines_that_do_not_add_up() -> None:
+    """A frame with more or fewer lines than it states is refused even when every checksum is right."""
+    for line in (b"no newline", b"two\nlines\n"):
+        body = zstandard.ZstdCompressor(level=1).compress(line)
+        with pytest.raises(ValueError, match="as many as it states"):
+            decode(crafted(body, len(line)))
 
 
 def test_zstd_size_is_not_believed() -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import orjson
 import yaml
 
+from vedette.compiler.documents import check_shape
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation
@@ -115,8 +116,9 @@ def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:
             continue
         try:
             text = path.read_text("utf-8")
+            check_shape(text)
             items, nodes = yaml.safe_load(text), yaml.compose(text)
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             mistakes.append(f"{path}: cannot be read: {error}")
             return
         if not isinstance(items, list) or not isinstance(nodes, yaml.SequenceNode):

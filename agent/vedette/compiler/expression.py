@@ -136,7 +136,9 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             flags = "".join(sorted(_FLAGS[flag] for flag in value.flags))
             if "\0" in str(value.regexp):
                 raise Unsupported(r"a regular expression holds a NUL character: write it as \x00")
-            return rules.leaf(_readable(Predicate(name, Op.REGEX, str(value.regexp), True, flags)))
+            written = Predicate(name, Op.REGEX, str(value.regexp), True, flags)
+            rules.check(written)  # before an engine sees it
+            return rules.leaf(_readable(written))
         case SigmaTimestampPart():
             if name == KEYWORDS:
                 raise Unsupported("a part of a time needs a field")

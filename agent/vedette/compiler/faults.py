@@ -19,7 +19,7 @@ from vedette.compiler.ir import (
     Refusal,
 )
 from vedette.compiler.pipelines import POLICY
-from vedette.compiler.ruleset import RuleSet, Unsupported
+from vedette.compiler.ruleset import OF_SET, RuleSet, Unsupported
 
 MAX_TRIED = 1000
 """Detection items of a selection that are tried by themselves when the one at fault is looked for."""
@@ -60,6 +60,8 @@ def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int
             "filterrulereference": "filter"}.get(part, part)  # fmt: skip
     if isinstance(error, Unsupported):
         part = error.part
+    if part == OF_SET:
+        return None
     kind = "filter" if child(node, "filter") is not None else "detection"
     selections = child(node, kind)
     if isinstance(selections, yaml.MappingNode) and isinstance(document, dict):

@@ -6,7 +6,7 @@ stay below a third of each. Lists of thousands of values belong into a lookup fi
 
 What they bound: the front-end's work (``MAX_FILE``, ``MAX_NODES``, ``MAX_NESTING``, ``MAX_TESTS``), the memory of the
 groups' bitsets, which is quadratic in the tests of one field (``MAX_OF_FIELD``), and the pattern compiler, which spells
-out counted repeats (``MAX_WEIGHT``, ``MAX_WEIGHTS``).
+out counted repeats (``MAX_WEIGHT``, ``MAX_REPEATS``).
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ MAX_OF_FIELD = 20_000
 """Of them, those of one field."""
 MAX_WEIGHT = 5_000
 """Characters that a regular expression spells out, its counted repeats taken at their most."""
-MAX_WEIGHTS = 200_000
-"""The same of all regular expressions of a rule set together."""
+MAX_REPEATS = 20_000
+"""What counted repeats add to the regular expressions of a rule set, all together: the pattern compiler takes about a
+millisecond for each character."""
 MAX_RULES = 50_000
 """Rules and correlations of a rule set."""
 
@@ -74,46 +75,63 @@ def weight(source: str) -> int:
     return min(_HUGE, sum(part[0] for part in stack))
 
 
+def check_regex(source: str) -> int:
+    """The weight of a regular expression; raises ValueError when it is beyond its bound. Before any engine sees it."""
+    if len(source) > MAX_TEXT:
+        raise ValueError(f"a regular expression of {len(source)} characters: {MAX_TEXT} at most")
+    heavy = weight(source)
+    if heavy > MAX_WEIGHT:
+        told = heavy if heavy < _HUGE else "countless"
+        raise ValueError(
+            f"a regular expression that spells out {told} characters: {MAX_WEIGHT} at most; shorten its counted repeats"
+        )
+    return heavy
+
+
+class SetFull(ValueError):
+    """Not the rule is beyond a bound, but the rule set would be with it."""
+
+
 class Tally:
     """The predicates of a rule set, counted against the bounds."""
 
-    __slots__ = ("_fields", "_weights", "count")
+    __slots__ = ("_fields", "_repeats", "count")
 
     def __init__(self) -> None:
         self.count = 0
         self._fields: Counter[str] = Counter()
-        self._weights = 0
+        self._repeats = 0
 
-    def add(self, p: Predicate) -> None:
-        """Count a predicate in; raises ValueError, and it is not counted, when it or the set is beyond a bound."""
+    def check(self, p: Predicate) -> int:
+        """What the counted repeats of ``p`` add; raises ValueError when it is beyond a bound itself, SetFull when the
+        set would be."""
         size = max(map(len, map(str, p.value))) if isinstance(p.value, tuple) else len(str(p.value))
         if size > MAX_TEXT:
             raise ValueError(f"a value of {size} characters: {MAX_TEXT} at most")
         if p.op is Op.GLOB and isinstance(p.value, tuple) and len(p.value) > MAX_WILDCARDS:
             raise ValueError(f"a value of {len(p.value)} parts between wildcards: {MAX_WILDCARDS} at most")
-        heavy = weight(str(p.value)) if p.op is Op.REGEX else 0
-        if heavy > MAX_WEIGHT:
-            raise ValueError(
-                f"a regular expression that spells out {heavy if heavy < _HUGE else 'countless'} characters: "
-                f"{MAX_WEIGHT} at most; shorten its counted repeats"
+        repeats = max(0, check_regex(str(p.value)) - len(str(p.value))) if p.op is Op.REGEX else 0
+        if self._repeats + repeats > MAX_REPEATS:
+            raise SetFull(
+                f"the counted repeats of the rule set's regular expressions add more than {MAX_REPEATS} signs"
             )
-        if self._weights + heavy > MAX_WEIGHTS:
-            raise ValueError(f"the regular expressions of the rule set spell out more than {MAX_WEIGHTS} characters")
         if self.count >= MAX_PREDICATES:
-            raise ValueError(f"the rule set has more than {MAX_PREDICATES} different tests: use lookups")
+            raise SetFull(f"the rule set has more than {MAX_PREDICATES} different tests: use lookups")
         if self._fields[p.field] >= MAX_OF_FIELD:
-            raise ValueError(
-                f"the rule set has more than {MAX_OF_FIELD} tests of the field {p.field!r:.60}: use lookups"
-            )
+            raise SetFull(f"the rule set has more than {MAX_OF_FIELD} tests of the field {p.field!r:.60}: use lookups")
+        return repeats
+
+    def add(self, p: Predicate) -> None:
+        """Count a predicate in; raises as ``check`` does, and it is not counted then."""
+        self._repeats += self.check(p)
         self.count += 1
         self._fields[p.field] += 1
-        self._weights += heavy
 
     def remove(self, p: Predicate) -> None:
         """Count a predicate out."""
         self.count -= 1
         self._fields[p.field] -= 1
-        self._weights -= weight(str(p.value)) if p.op is Op.REGEX else 0
+        self._repeats -= max(0, weight(str(p.value)) - len(str(p.value))) if p.op is Op.REGEX else 0
 
 
 def check(predicates: Iterable[Predicate]) -> None:

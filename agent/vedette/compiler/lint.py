@@ -23,7 +23,7 @@ from sigma.validators.core import validators
 
 from vedette.compiler import cases, reach
 from vedette.compiler.build import files
-from vedette.compiler.documents import RuleLoader, child, collected
+from vedette.compiler.documents import RuleLoader, check_shape, child, collected
 from vedette.compiler.explain import described
 from vedette.compiler.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.compiler.literals import Cost, required
@@ -153,7 +153,9 @@ def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
     for path in files(paths):
         name = str(path).encode("utf-8", "replace").decode()
         try:
-            loader = RuleLoader(path.read_bytes())
+            content = path.read_bytes()
+            check_shape(content)
+            loader = RuleLoader(content)
             nodes = []
             while loader.check_node():
                 nodes.append(loader.get_node())

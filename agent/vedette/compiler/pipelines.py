@@ -26,6 +26,7 @@ from sigma.policy.regex_engine import RegexEngine
 from sigma.processing.pipeline import ProcessingPipeline
 from sigma.rule import SigmaRule
 
+from vedette.compiler.limits import check_regex
 from vedette.engine.patterns import fallback
 from vedette.engine.scan import Pattern, Scanner
 
@@ -37,6 +38,7 @@ class _Runnable(RegexEngine):
     """pySigma's check of a regular expression: one of the two engines that judge must take it."""
 
     def compile(self, pattern: str, flags: int = 0) -> Any:
+        check_regex(pattern)
         try:
             return fallback(pattern, "")
         except ValueError:
@@ -111,7 +113,7 @@ def _pipeline(path: Path) -> ProcessingPipeline:
             if document.get(key):
                 raise ValueError(f"'{key}' works on the text of a query, which there is none of here: take it out")
         return ProcessingPipeline.from_dict(document, policy=POLICY)
-    except (SigmaError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
+    except (SigmaError, ValueError, TypeError, AttributeError, KeyError, RecursionError, yaml.YAMLError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark is not None else str(path)
         reason = " ".join(str(getattr(error, "problem", None) or error).split())

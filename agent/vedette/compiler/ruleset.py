@@ -17,10 +17,13 @@ from vedette.compiler.ir import (
     Refusal,
     Rule,
 )
-from vedette.compiler.limits import Tally
+from vedette.compiler.limits import SetFull, Tally
 from vedette.compiler.pipelines import NONE, Pipelines
 from vedette.compiler.relation import Correlation
 from vedette.event import LogSource
+
+OF_SET = "rule set"
+"""``Unsupported.part`` of what is no fault of the rule's own."""
 
 
 class Unsupported(ValueError):
@@ -82,13 +85,21 @@ class RuleSet:
         """Raises Unsupported when the set would be beyond a bound with it (``limits.py``)."""
         number = self._index.get(predicate)
         if number is None:
-            try:
-                self._tally.add(predicate)
-            except ValueError as error:
-                raise Unsupported(str(error)) from error
+            self.check(predicate)
+            self._tally.add(predicate)
             number = self._index[predicate] = len(self.predicates)
             self.predicates.append(predicate)
         return Leaf(number)
+
+    def check(self, predicate: Predicate) -> None:
+        """Raises Unsupported when the predicate, or the set with it, would be beyond a bound."""
+        try:
+            if predicate not in self._index:
+                self._tally.check(predicate)
+        except SetFull as error:
+            raise Unsupported(str(error), OF_SET) from error
+        except ValueError as error:
+            raise Unsupported(str(error)) from error
 
     def forget(self, first: int) -> None:
         """Take the predicates from ``first`` on out again: those of a rule that is refused."""

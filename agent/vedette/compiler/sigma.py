@@ -52,6 +52,9 @@ DESCRIPTIVE = frozenset(
 )
 """Attributes that tell people about a rule: a mistake in one is for ``rules lint`` and does not stop the rule."""
 
+MAX_REASON = 1000
+"""Characters of a refusal's reason: some quote the value."""
+
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
@@ -111,7 +114,7 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
         if document is None:
             continue
         known = document if isinstance(document, dict) else {}
-        rule_id, title = str(known.get("id", "")), str(known.get("title", ""))
+        rule_id, title = str(known.get("id", ""))[:MAX_REASON], str(known.get("title", ""))[:MAX_REASON]
         try:
             if "filter" in known:
                 rules.filters.append(_filter(document, path, line, column, rules.pipelines))
@@ -129,6 +132,8 @@ def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
             reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
             if re.search(r"incompatible to value type of '[-0-9.e+]+'$", reason):
                 reason += ": put the number in quotes if it is a text"
+            if len(reason) > MAX_REASON:
+                reason = f"{reason[: MAX_REASON // 2]} … {reason[-MAX_REASON // 2 :]}"
             rules.refused.append(Refusal(path, at, rule_id, title, reason, column, getattr(error, "hint", "")))
         except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
             # pySigma lets builtin errors out on values of an unexpected type.

@@ -404,7 +404,9 @@ class Coder:
 
     @staticmethod
     def chunk_of(header: FrameHeader, meta: Meta, data: bytes) -> Chunk:
-        """The chunk of a frame, by its events' bytes."""
+        """The chunk of a frame, by its events' bytes; raises ValueError when these are not as many as it states."""
+        if meta.lengths is None and data.count(b"\n") != header.events:
+            raise ValueError("a frame's lines are not as many as it states")
         chunk = Chunk(
             input=meta.input,
             codec=meta.codec,

@@ -302,7 +302,8 @@ class RawLog:
         # What decides about age never goes back, nor below a received_at: see SegmentHeader.
         created_at = self._newest = max(self._newest, self._clock())
         header = format.SegmentHeader(self.log_id, generation, self.end, self._events, created_at, self.durable)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        # What may lie there is what a try before left, that could neither be finished nor removed.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
             data = format.encode_segment(header, self.describe())
             if os.write(fd, data) < len(data):

@@ -18,7 +18,8 @@ from vedette.event import Cursor, FilePosition
 
 MAX_POSITIONS = 10_000
 """Files whose position a note holds: those that were read last."""
-MAX_PLAIN = 32 << 20
+MAX_PLAIN = 8 << 20
+"""Bytes of a note before compression."""
 
 
 class Note(NamedTuple):
@@ -31,9 +32,14 @@ class Note(NamedTuple):
 
 
 def encode(note: Note) -> bytes:
-    """The bytes of ``note``, with the last MAX_POSITIONS positions."""
-    fields = note._replace(positions=note.positions[-MAX_POSITIONS:])._asdict()
-    return zstandard.ZstdCompressor(level=3).compress(msgpack.packb(fields, unicode_errors="surrogateescape"))
+    """The bytes of ``note``, with the last MAX_POSITIONS positions, or as many as MAX_PLAIN bytes hold."""
+    kept = MAX_POSITIONS
+    while True:
+        fields = note._replace(positions=note.positions[-kept:] if kept else ())._asdict()
+        plain: bytes = msgpack.packb(fields, unicode_errors="surrogateescape")
+        if len(plain) <= MAX_PLAIN or not kept:
+            return zstandard.ZstdCompressor(level=3).compress(plain)
+        kept //= 2
 
 
 def decode(data: bytes) -> Note:

@@ -1,0 +1,351 @@
+"""``make soak MINUTES=30``: one real agent under everything at once, for so long; the exit code says how it went.
+
+TCP (a connection each second), UDP, a tailed file that is rotated and MQTT messages come at the same rate; a broker
+goes away and comes back; the region pushes a bundle each minute; segments of the raw log are made, packed and deleted.
+Once a second memory, descriptors and the agent's own account are read. At the end the load stops, the agent settles,
+and ``verdict`` lists what is not as promised: nothing, then the exit code is 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bench import traffic
+from bench.send import mqtt, tcp, udp
+from tests.broker import Broker
+from tests.e2e.agent import Agent, Process, until, vedette
+from vedette.bundle.manifest import MANIFEST
+from vedette.bundle.trust import inspect
+from vedette.config import MqttSettings
+from vedette.region.build import archive
+from vedette.region.publish import publish
+from vedette.region.sign import load_key, sign
+
+MAX_GROWTH = 0.05
+"""Of the memory: what a straight line through the second half of the samples may rise within that half. The line is
+that of the memory which the agent does not account for: without the pages of files, which the kernel takes back, and
+without what correlations remember, which ``state.max_bytes`` bounds."""
+MIN_GROWTH_MB = 8.0
+"""A rise below this is no verdict in a short run."""
+MAX_DESCRIPTORS = 8
+"""More at the end than at the beginning: a segment, a rotated file, a connection may be open."""
+AWAY = (20.0, 2.0)
+"""The broker goes away every so many seconds, for so many."""
+ROTATE_SECONDS = 10.0
+KEEP_ROTATED = 6
+LINUX = 'format = "syslog"\nlogsource = { product = "linux" }\n'
+RULES = ("sshd_failed_root_password", "sshd_unknown_user", "download_and_run", "sshd_password_guessing")
+
+
+class Sample(NamedTuple):
+    """One moment of the agent."""
+
+    when: float
+    rss_mb: float
+    remembered_mb: float
+    """By correlations, as the agent accounts for it."""
+    own_mb: float
+    """Resident, neither a file's nor remembered."""
+    descriptors: int
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a run measured."""
+
+    seconds: float = 0.0
+    sent: dict[str, int] = field(default_factory=dict)
+    stored: dict[str, int] = field(default_factory=dict)
+    dropped: dict[str, dict[str, int]] = field(default_factory=dict)
+    alerts: dict[str, int] = field(default_factory=dict)
+    landed: int = 0
+    """Alerts in the region's landing, each once."""
+    pushes: int = 0
+    bundle: str = ""
+    outages: int = 0
+    rotations: int = 0
+    rss_mb: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """After the first tenth, at the end, peak."""
+    remembered_mb: float = 0.0
+    """Of that, what correlations remember at the end."""
+    rss_slope_kb_minute: float = 0.0
+    """Of what is neither remembered nor a file's."""
+    rss_rise_mb: float = 0.0
+    """By that slope, over the second half."""
+    descriptors: tuple[int, int, int] = (0, 0, 0)
+    """After the first tenth, at the end and at rest, peak."""
+    cpu_share: float = 0.0
+    broken: list[str] = field(default_factory=list)
+    """Every moment at which the agent's account did not add up."""
+
+
+def slope(samples: Sequence[tuple[float, float]]) -> float:
+    """The rise per second of the straight line through (second, value): least squares."""
+    n = len(samples)
+    if n < 2:
+        return 0.0
+    mean_x, mean_y = (sum(one[i] for one in samples) / n for i in (0, 1))
+    spread = sum((x - mean_x) ** 2 for x, _ in samples)
+    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
+
+
+def verdict(figures: Figures) -> list[str]:
+    """What is not as promised."""
+    wrong = [f"the account does not add up: {reason}" for reason in figures.broken[:3]]
+    for name in ("tcp", "file"):
+        if figures.stored[name] != figures.sent[name]:
+            wrong.append(f"{name}: {figures.sent[name]} lines sent, {figures.stored[name]} stored")
+    if figures.stored["mqtt"] < figures.sent["mqtt"]:
+        wrong.append(f"mqtt: {figures.sent['mqtt']} messages acknowledged, {figures.stored['mqtt']} stored")
+    made, receipted = figures.alerts["made"], figures.alerts["receipted"]
+    if not made == receipted == figures.landed:
+        wrong.append(f"{made} alerts made, {receipted} receipted, {figures.landed} in the landing")
+    if not made:
+        wrong.append("no alert was made: nothing is proven")
+    if figures.rss_rise_mb > max(MIN_GROWTH_MB, MAX_GROWTH * figures.rss_mb[1]):
+        wrong.append(f"memory rises by {figures.rss_slope_kb_minute:.0f} KiB a minute")
+    if figures.descriptors[1] > figures.descriptors[0] + MAX_DESCRIPTORS:
+        wrong.append(f"{figures.descriptors[0]} descriptors in the beginning, {figures.descriptors[1]} in the end")
+    if figures.bundle != f"rules-{figures.pushes + 1}":
+        wrong.append(f"{figures.pushes} bundles pushed, {figures.bundle} runs")
+    return wrong
+
+
+class Region:
+    """A key, and bundles of the same rules under rising versions."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.broker, self.version = broker, 1
+        key, self.first = folder / "region.pem", folder / "first.vbundle"
+        self.public = vedette("bundle", "keygen", key).stdout.strip()
+        rules = [Path(__file__).parents[1] / "rules" / "sigma" / "linux" / f"{name}.yml" for name in RULES]
+        vedette("bundle", "build", *rules, "-o", self.first, "--name", "rules", "--version", 1)
+        vedette("bundle", "sign", self.first, "--key", key)
+        self._template, self._key = inspect(self.first.read_bytes()), load_key(key)
+
+    def push(self) -> None:
+        """Publish the next version; raises OSError while the broker is away."""
+        manifest = replace(self._template.manifest, version=self.version + 1)
+        data = sign(archive({**self._template.parts, MANIFEST: manifest.to_bytes()}), self._key)
+        asyncio.run(publish(MqttSettings(url=self.broker.url), data, fleet="f1"))
+        self.version += 1
+
+
+class Soak:
+    """One run in ``folder``."""
+
+    def __init__(self, folder: Path, *, rate: int, push_every: float, away: tuple[float, float] = AWAY) -> None:
+        self.rate, self.push_every, self.away = rate, push_every, away
+        self.figures = Figures(sent=dict.fromkeys(("tcp", "udp", "file", "mqtt"), 0))
+        self.log = folder / "logs" / "app.log"
+        self.log.parent.mkdir(parents=True)
+        self.broker = Broker(folder / "broker")
+        self.broker.start()
+        self.region = Region(folder, self.broker)
+        self.agent = Agent(folder / "a", rules=None)
+        port = self.agent.port
+        self.agent.configure(
+            f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{port}"\n'
+            f'[[input]]\nname = "udp"\ntype = "syslog"\nudp = "127.0.0.1:{port}"\n'
+            f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.log}"]\n{LINUX}'
+            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{self.broker.url}"\ntopics = ["plant/#"]\n{LINUX}'
+            f'[raw_log]\nmax_bytes = "16MiB"\nsegment_bytes = "1MiB"\n'
+            f'[bundles]\nfile = "{self.region.first}"\ntrusted_keys = ["{self.region.public}"]\n'
+            f'[uplink]\ntype = "mqtt"\nurl = "{self.broker.url}"\nresend_after = "2s"\n'
+        )
+        landing = ("--broker", self.broker.url, "--folder", folder / "landing", "--seconds", "1")
+        self.landing = Process(folder / "landing.log", "region", "land", *landing)
+        self.landed = folder / "landing"
+        self._stop = threading.Event()
+        self._failed: list[BaseException] = []
+
+    def run(self, seconds: float) -> Figures:
+        """Load, settle, measure. Raises AssertionError or OSError when a part does not come so far."""
+        figures, samples = self.figures, list[Sample]()
+        try:
+            self.landing.start()
+            self.agent.up()
+            until("the landing", lambda: "$share/landing/vedette/v1/+/+/alerts" in self.broker.log())
+            works = (self._tcp, self._udp, self._file, self._mqtt, self._push, self._flap)
+            threads = [threading.Thread(target=self._guarded, args=(work,)) for work in works]
+            for thread in threads:
+                thread.start()
+            began = time.monotonic()
+            while (now := time.monotonic() - began) < seconds and not self._failed:
+                self.agent.alive()
+                figures.broken += self.agent.status()["identity_broken"]
+                samples.append(self._sample(now))
+                time.sleep(1)
+            figures.seconds = round(now, 1)
+            figures.cpu_share = round(self._cpu() / now, 3)
+            self._stop.set()
+            for thread in threads:
+                thread.join()
+            if self._failed:
+                raise self._failed[0]
+            self._settle()
+            self._measure(samples)
+            if (code := self.agent.stop()) != 0:
+                figures.broken.append(f"it ended with {code}")
+        finally:
+            self._stop.set()
+            self.agent.kill()
+            self.landing.kill()
+            self.broker.kill()
+        return figures
+
+    def _settle(self) -> None:
+        """Until all that was sent is stored and judged, and every alert is receipted."""
+        figures = self.figures
+
+        def stored() -> bool:
+            counts = self.agent.alive() and self.agent.status()["inputs"]
+            return all(
+                counts.get(name, {"stored": 0})["stored"] >= figures.sent[name] for name in ("tcp", "file", "mqtt")
+            )
+
+        until("the inputs", stored, 120, pause=0.5)
+        until("the last bundle", lambda: self.agent.status()["bundle"] == f"rules-{self.region.version}", 60, pause=0.5)
+        status = self.agent.settled(seconds=120)
+        figures.broken += status["identity_broken"]
+        if alarms := status["totals"].get("identity_alarms", 0):
+            figures.broken.append(f"{alarms} alarms of the agent itself")
+        figures.stored = {name: counts["stored"] for name, counts in status["inputs"].items()}
+        figures.dropped = {name: counts["dropped"] for name, counts in status["inputs"].items()}
+        figures.alerts = {name: status["alerts"][name] for name in ("made", "receipted")}
+        figures.pushes, figures.bundle = self.region.version - 1, status["bundle"]
+        figures.landed = len(self.agent.alerts(self.landed))
+
+    def _measure(self, samples: Sequence[Sample]) -> None:
+        figures, first, last = self.figures, samples[len(samples) // 10], self._sample(samples[-1].when)
+        half = [(one.when, one.own_mb) for one in samples[len(samples) // 2 :]]
+        rise = slope(half)
+        figures.rss_mb = first.rss_mb, last.rss_mb, max(one.rss_mb for one in samples)
+        figures.remembered_mb = last.remembered_mb
+        figures.rss_slope_kb_minute = round(rise * 60 * 1024, 1)
+        figures.rss_rise_mb = round(rise * (half[-1][0] - half[0][0]), 2)
+        figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
+
+    def _sample(self, when: float) -> Sample:
+        proc = Path(f"/proc/{self._pid()}")
+        words = (line.split() for line in (proc / "status").read_text().splitlines())
+        kib = {row[0]: int(row[1]) for row in words if row[0] in ("VmRSS:", "RssAnon:")}
+        remembered = self.agent.status()["memory"]["bytes"] / (1 << 20)
+        return Sample(
+            when,
+            round(kib["VmRSS:"] / 1024, 1),
+            round(remembered, 1),
+            kib["RssAnon:"] / 1024 - remembered,
+            len(list((proc / "fd").iterdir())),
+        )
+
+    def _cpu(self) -> float:
+        """Seconds of processor time so far."""
+        words = Path(f"/proc/{self._pid()}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / 100
+
+    def _pid(self) -> int:
+        assert self.agent.process is not None
+        return self.agent.process.pid
+
+    # --- the load, each in a thread of its own
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._failed.append(error)
+
+    def _seconds(self, seed: int) -> Any:
+        """A second's lines, again and again until the end."""
+        for number in count():
+            if self._stop.is_set():
+                return
+            yield b"".join(traffic.blocks(seed + 100 * number, self.rate, attack_rate=0.01))
+
+    def _tcp(self) -> None:
+        for data in self._seconds(1):
+            sent = tcp(("127.0.0.1", self.agent.port), data, rate=self.rate)
+            self.figures.sent["tcp"] += sent.lines
+            if not sent.complete:
+                raise AssertionError(f"tcp: {sent.cut}")
+
+    def _udp(self) -> None:
+        for data in self._seconds(2):
+            self.figures.sent["udp"] += udp(("127.0.0.1", self.agent.port), data, rate=self.rate).lines
+
+    def _file(self) -> None:
+        rotated, begun = [], time.monotonic()
+        for data in self._seconds(3):
+            with self.log.open("ab", buffering=0) as file:
+                for line in data.splitlines(keepends=True):
+                    file.write(line)
+                    self.figures.sent["file"] += 1
+            if time.monotonic() - begun > ROTATE_SECONDS:
+                self.figures.rotations += 1
+                rotated.append(self.log.with_name(f"app.log.{self.figures.rotations}"))
+                self.log.rename(rotated[-1])
+                if len(rotated) > KEEP_ROTATED:
+                    rotated.pop(0).unlink()
+                begun = time.monotonic()
+            self._stop.wait(1)
+
+    def _mqtt(self) -> None:
+        for data in self._seconds(4):
+            with suppress(ConnectionRefusedError):  # the broker is away: nothing of this second was given to it
+                sent = mqtt(("127.0.0.1", self.broker.port), data, topic="plant/press/log", rate=self.rate)
+                self.figures.sent["mqtt"] += sent.lines
+                if not sent.complete:
+                    raise AssertionError(f"mqtt: {sent.cut}")
+                continue
+            self._stop.wait(0.5)
+
+    def _push(self) -> None:
+        while not self._stop.wait(self.push_every):
+            while not self._stop.is_set():
+                with suppress(OSError):
+                    self.region.push()
+                    break
+                self._stop.wait(1)
+
+    def _flap(self) -> None:
+        """Orderly, so that what the broker has acknowledged is not lost by the broker itself."""
+        every, away = self.away
+        while not self._stop.wait(every):
+            self.broker.stop()
+            self._stop.wait(away)
+            self.broker.start()
+            self.figures.outages += 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--rate", type=int, default=250, help="events per second of each of the four inputs")
+    parser.add_argument("--push-every", type=float, default=60.0, metavar="S", help="seconds between two bundles")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="vedette-soak-") as folder:
+        print(f"soak: {given.minutes:g} minutes, 4 × {given.rate} events/s", flush=True)
+        figures = Soak(Path(folder), rate=given.rate, push_every=given.push_every).run(given.minutes * 60)
+    print(json.dumps(asdict(figures), indent=1))
+    for reason in (wrong := verdict(figures)):
+        print(f"WRONG  {reason}", file=sys.stderr)
+    print("soak failed" if wrong else "soak: all as promised")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""What reads bytes that somebody else has written: a table of targets for hypothesis and atheris alike.
+
+A target takes any bytes and returns; what the reader promises is asserted inside, and the exceptions that it promises
+(ValueError of a decoder, for one) are part of that. Whatever else comes out is a defect. ``seeds`` are good inputs to
+start from.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+import msgpack
+import orjson
+
+from vedette.arrivals import announcement
+from vedette.bundle.manifest import Manifest
+from vedette.bundle.trust import inspect
+from vedette.compiler.build import from_text
+from vedette.compiler.plan import Plan
+from vedette.config import ConfigError, parse
+from vedette.engine.artifact import Artifact
+from vedette.event import MAX_EVENT, Chunk, Cursor, FilePosition
+from vedette.inputs import syslog
+from vedette.inputs.batches import split
+from vedette.inputs.codecs import CODECS
+from vedette.inputs.decode import record
+from vedette.inputs.entities import entities
+from vedette.inputs.framing import Lines, StreamFramer
+from vedette.outbox import envelope, topics
+from vedette.rawlog import format, note
+from vedette.region.build import build as build_bundle
+
+ROOT = Path(__file__).parents[2]
+LOG = "00112233445566778899aabbccddeeff"
+NOW = 1_795_228_874_000_000
+
+
+class Target(NamedTuple):
+    """``run`` on any bytes; ``seeds`` are good ones."""
+
+    run: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+
+
+# --- framing
+
+
+def _framed(framer: StreamFramer, pieces: tuple[bytes, ...]) -> list[tuple[bytes, list[int]]] | None:
+    """The runs, as far as they do not depend on where the stream was cut; None after a malformed count."""
+    try:
+        for piece in pieces:
+            framer.feed(piece)
+            assert framer.held <= sum(map(len, pieces)) + len(pieces) + 1
+            assert framer.unfinished <= MAX_EVENT + 16
+        framer.end()
+    except ValueError:
+        return None
+    found = []
+    for run in framer.take():
+        found.append((bytes(run.data), list(run.ends) if run.ends is not None else []))
+    assert framer.held == 0
+    return found
+
+
+def framing(data: bytes) -> None:
+    """However a stream is cut into reads, its messages are the same; nothing but a malformed count is an error."""
+    at = data[0] * len(data) // 256 if data else 0
+    whole, parts = _framed(StreamFramer(), (data,)), _framed(StreamFramer(), (data[:at], data[at:]))
+    assert (whole is None) == (parts is None)
+    if whole is not None and parts is not None:
+        assert b"".join(run[0] for run in whole) == b"".join(run[0] for run in parts)
+
+
+def lines(data: bytes) -> None:
+    framer = Lines(64)
+    for start in range(0, len(data), 50):
+        framer.feed(data[start : start + 50])
+    assert framer.held <= len(data) + len(data) // 50 + 2
+
+
+# --- events
+
+
+def header(data: bytes) -> None:
+    found = syslog.parse(data, NOW)
+    assert found is None or 0 <= found.message_start <= len(data)
+    if found is not None:
+        syslog.unfold(found, data)
+    for host in (False, True):
+        syslog.timeless(data, host, True)
+
+
+def decoder(codec: str) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        event = record(data, codec, origin="10.0.0.9", received_at=NOW)
+        fields = dict(event.fields())
+        assert all(event.get(name) == value for name, value in fields.items())
+        assert all(isinstance(text, str) for text in event.keywords())
+        assert event.host is None or isinstance(event.host, str)
+        assert event.event_time is None or isinstance(event.event_time, int)
+        assert event.source is not None
+        entities(fields, event.host)
+
+    return run
+
+
+def batch(data: bytes) -> None:
+    """The events of an MQTT payload are parts of it, in order, none empty."""
+    at = 0
+    for part in split(data) or ():
+        assert part
+        at = data.index(part, at) + len(part)
+
+
+# --- the raw log
+
+
+def _sealed(data: bytes) -> bytes:
+    """``data`` with the sizes that it has and true checksums, so that what lies behind them is reached."""
+    if len(data) < format.FRAME_HEADER:
+        return data
+    out = bytearray(data)
+    meta_size = struct.unpack_from("<I", out, 4)[0] % (len(out) - format.FRAME_HEADER + 1)
+    body_size = len(out) - format.FRAME_HEADER - meta_size
+    struct.pack_into("<I", out, 4, meta_size)
+    struct.pack_into("<I", out, 12, body_size)
+    seed, body = crc32(bytes.fromhex(LOG)), format.FRAME_HEADER + meta_size
+    struct.pack_into("<II", out, 56, crc32(out[format.FRAME_HEADER : body], seed), crc32(out[body:], seed))
+    struct.pack_into("<I", out, 64, crc32(out[:64], seed))
+    return bytes(out)
+
+
+def frame(data: bytes) -> None:
+    coder = format.Coder(LOG)
+    for each in (data, _sealed(data)):
+        with suppress(ValueError):
+            head = coder.header(each)
+            body = format.FRAME_HEADER + head.meta_size
+            meta, rest = each[format.FRAME_HEADER : body], each[body : head.size]
+            coder.verify_meta(head, meta)
+            coder.verify(head, rest)
+            if head.pack:
+                coder.unpack(head, meta)
+            else:
+                chunk = coder.chunk(head, coder.meta(head, meta), rest)
+                assert len(chunk.data) == head.raw_size
+                assert sum(1 for _ in chunk.spans()) == len(chunk)
+
+
+def segment(data: bytes) -> None:
+    with suppress(ValueError):
+        head = format.decode_segment(data)
+        format.verify_note(head, data)
+    with suppress(ValueError):
+        note.decode(data)
+    format.parse_segment_name(data.decode("latin-1"))
+
+
+# --- what comes from the broker
+
+
+def _refuses(read: Callable[[bytes], object], error: type[Exception] = ValueError) -> Callable[[bytes], None]:
+    def run(data: bytes) -> None:
+        with suppress(error):
+            read(data)
+
+    return run
+
+
+def status(data: bytes) -> None:
+    with suppress(ValueError):
+        about = {"received_at": NOW, "collector_id": "c", "topic": "t"}
+        envelope.status_row(data, fleet="f1", agent_id="a1", **about)  # type: ignore[arg-type]
+    with suppress(ValueError):
+        topics.parse(data.decode("utf-8", "replace"))
+
+
+def plan(data: bytes) -> None:
+    with suppress(ValueError):
+        assert Plan.from_bytes(data).to_bytes()
+
+
+def configuration(data: bytes) -> None:
+    with suppress(ConfigError):
+        parse(data.decode("utf-8", "replace"))
+
+
+# --- seeds
+
+_SYSLOG = (
+    b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2",
+    b'<165>1 2026-11-20T10:00:00.003Z h.example app 7 ID47 [x@1 a="1" b="\\"]"] \xef\xbb\xbfhi',
+    b"<189>12: fw1: *Nov 20 10:00:00.123 UTC: %SEC-6-IPACCESSLOGP: list 1 denied tcp 10.0.0.1(1) -> 10.0.0.2(2)",
+)
+_EVENTS = (
+    *_SYSLOG,
+    b'type=EXECVE msg=audit(1795228874.123:7): argc=2 a0="ls" a1=6C73202D6C',
+    b"CEF:0|Vendor|Product|1.0|100|A \\| name|5|src=10.0.0.1 msg=a\\=b c cs1Label=x cs1=y",
+    b"LEEF:2.0|Vendor|Product|1.0|100|^|src=10.0.0.1^dst=10.0.0.2",
+    b'203.0.113.9 - bob [20/Nov/2026:10:00:00 +0000] "GET /a?b=%27 HTTP/1.1" 404 12 "-" "curl/8"',
+    b'{"@timestamp": "2026-11-20T10:00:00Z", "host": {"name": "h"}, "a": [1, {"b": null}], "u": "\\u00e9\\/"}',
+    b'date=2026-11-20 time=10:00:00 devname="fw1" type=event msg="a b"',
+    b"<Event xmlns='x'><System><EventID>1</EventID></System><EventData><Data Name='a'>b&lt;</Data></EventData></Event>",
+)
+_RULE = """
+title: A rule
+id: 6a1f0000-0000-4000-8000-000000000001
+logsource: {product: linux}
+detection:
+  a: {Image|endswith: /sh, User|re: '^ro+t$'}
+  b: {CommandLine|contains: [curl, wget]}
+  condition: a and not b
+level: high
+"""
+_PLAN = from_text(_RULE).to_bytes()
+_BUNDLE = build_bundle(
+    name="starter", version=3, created=NOW, expires=NOW + 10**12, plan=_PLAN, databases={"prefilter": b"\xdb" * 40},
+    sources={"linux/a.yml": _RULE.encode()}, rules=[{"id": "r", "title": "t", "level": "high"}], tests=[],
+    hyperscan_version="5.4.12",
+)  # fmt: skip
+
+
+def _frames() -> tuple[bytes, ...]:
+    coder, events = format.Coder(LOG), (b"alpha", b"-", b"beta")
+    some = (
+        Chunk("auth", "syslog", NOW, b"one\ntwo\n", file=FilePosition("/var/log/a", 1, "ab", 8)),
+        Chunk(
+            "plant", "mqtt", NOW, b"".join(events), ends=array("I", accumulate(map(len, events))),
+            origins=("plant/0", "plant/1", "plant/2"), origin_of=array("H", range(3)), message_ids=array("H", range(3)),
+        ),
+    )  # fmt: skip
+    return tuple(
+        b"".join(coder.encode(chunk, events=len(chunk), offset=100, first_event=7, durable=50)) for chunk in some
+    )
+
+
+_NOTE = note.encode(note.Note(Cursor(LOG, 7), {"stored": {"in": 3}}, (), 9))
+_SEGMENT = format.encode_segment(format.SegmentHeader(LOG, 3, 1 << 40, 9, NOW, 77), _NOTE)
+_TOML = (ROOT / "packaging" / "vedette.toml").read_bytes()
+_CONFIG = b"""[agent]
+id = "a"
+[[input]]
+name = "in"
+type = "syslog"
+tcp = "127.0.0.1:5514"
+[raw_log]
+max_bytes = "1GiB"
+fsync = "interval:200ms"
+[[suppress]]
+by = ["src"]
+for = "10m"
+"""
+
+TARGETS: dict[str, Target] = {
+    "framing": Target(framing, (b"".join(b"%d %s" % (len(s), s) for s in _SYSLOG), b"\n".join(_SYSLOG) + b"\n")),
+    "lines": Target(lines, (b"\n".join(_SYSLOG), b"a\r\nb\0c\n")),
+    "header": Target(header, _SYSLOG),
+    **{f"decode-{codec}": Target(decoder(codec), _EVENTS) for codec in sorted(CODECS)},
+    "frame": Target(frame, _frames()),
+    "segment": Target(segment, (_SEGMENT, _NOTE)),
+    "alert": Target(_refuses(envelope.decode), (msgpack.packb({"alert_id": "c", "seq": 1, "raw_ref": {}}),)),
+    "alerts": Target(_refuses(envelope.unpack_batch), (envelope.pack_batch(LOG, [msgpack.packb({"seq": 1})]),)),
+    "receipt": Target(_refuses(envelope.unpack_receipt), (envelope.pack_receipt(LOG, [(1, 3), (7, 7)]),)),
+    "status": Target(status, (b'{"agent_id": "a1", "fleet": "f1", "seq_high": 7}', b"vedette/v1/f1/a1/status")),
+    "announcement": Target(
+        _refuses(announcement), (orjson.dumps({"version": 3, "sha256": "ab" * 32, "size": 100, "created": "x"}),)
+    ),
+    "batch": Target(batch, (b'[{"a": 1}, {"b": "}, {"}]', b'{"a": 1}\n{"b": 2}\n', b'[{"a": [{"c": 1}, {"d": 2}]}]')),
+    "bundle": Target(_refuses(inspect), (_BUNDLE,)),
+    "manifest": Target(_refuses(Manifest.from_bytes), (inspect(_BUNDLE).manifest_bytes,)),
+    "plan": Target(plan, (_PLAN,)),
+    "artifact": Target(_refuses(Artifact.from_bytes), (Artifact(_PLAN, {}, "5.4.12").to_bytes(),)),
+    "configuration": Target(configuration, (_CONFIG, _TOML)),
+}
