@@ -32,7 +32,7 @@ from spark_jobs.figures import Counts, Known
 from spark_jobs.findings import Campaign
 from spark_jobs.headline import Report
 from spark_jobs.period import Period
-from spark_jobs.plain import plain
+from spark_jobs.plain import plain, short
 
 SECTIONS = (
     ("first", "Look at first"),
@@ -63,6 +63,7 @@ class HeatCell:
     rank: int
     step: int
     title: str
+    alerts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def heat(counts: Counts) -> Heat:
                 continue
             step = min(HEAT_STEPS - 1, int(math.log1p(here.alerts) / most * HEAT_STEPS))
             said = f"{fleet}/{site}, {title}: {here.alerts:,} alerts, {here.matches:,} matches"
-            row.append(HeatCell(here.rank, step, said))
+            row.append(HeatCell(here.rank, step, said, here.alerts))
         rows.append(HeatRow(f"{fleet}/{site}", tuple(row)))
     return Heat(tuple(titles.values()), tuple(rows))
 
@@ -178,6 +179,7 @@ def _environment() -> Environment:
         "share": lambda value: "" if value is None else f"{value:.0%}",
         "clock": _clock,
         "cut": lambda text, length: text if len(text) <= length else text[: length - 1] + "…",
+        "short": short,
         "caption": caption,
         "level_class": lambda name: name if name in LEVELS else "other",
         "title_of": _title,

@@ -20,6 +20,11 @@ def _visible(character: str) -> str:
     return " " if character.isspace() else "�"
 
 
+def short(text: str, most: int = 40) -> str:
+    """``text`` of at most ``most`` characters: the middle of a longer one, such as a hash, left out."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-most // 4 :]}"
+
+
 def many(n: int, one: str, more: str = "") -> str:
     """``n`` and its noun, in the plural where it should be."""
     return f"{n:,} {one if n == 1 else more or one + 's'}"

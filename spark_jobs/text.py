@@ -42,11 +42,16 @@ def text(report: Report) -> str:
         bars = "".join(_BARS[-(-n * (len(_BARS) - 1) // peak)] if n else " " for n in by_hour)
         parts += [f"by hour  00 |{bars}| 24   most in an hour of the day: {peak:,}", ""]
     if first := headline.look_first(report):
-        parts += ["Look at first", *(f"  {number}. {plain(one.text)}" for number, one in enumerate(first, 1)), ""]
+        parts += ["Look at first", *(_pointer(number, one) for number, one in enumerate(first, 1)), ""]
     for section in sections(report):
         title, note = plain(section.title), plain(section.note)
         parts += [f"{title}  ({note})" if section.note else title, *lines(section), ""]
     return "\n".join(parts)
+
+
+def _pointer(number: int, one: headline.Pointer) -> str:
+    note = f"  ({plain(one.note)})" if one.note else ""
+    return f"  {number:2}. {one.kind:10}  {plain(one.text)}{note}"
 
 
 def sections(report: Report) -> list[Section]:

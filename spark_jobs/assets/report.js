@@ -51,16 +51,40 @@
   };
   for (const kind of ["click", "focusin", "mouseover"]) addEventListener(kind, tell);
 
+  // One stop of the Tab key in the heat map; the arrow keys go on from there, over cells that have no alert.
+  const cells = [...document.querySelectorAll(".heat td[title]")];
+  if (cells.length) cells[0].tabIndex = 0;
+  const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  addEventListener("keydown", (event) => {
+    const cell = event.target.closest && event.target.closest(".heat td[title]"), step = steps[event.key];
+    if (!cell || !step) return;
+    const rows = cell.closest("tbody").rows;
+    let row = cell.parentNode.sectionRowIndex, column = cell.cellIndex, next = null;
+    do {
+      row += step[0]; column += step[1];
+      next = rows[row] && rows[row].cells[column];
+    } while (next && !next.title);
+    event.preventDefault();
+    if (!next || next.tagName !== "TD") return;
+    cell.tabIndex = -1; next.tabIndex = 0; next.focus();
+  });
+
   const worth = (cell) => {
     const text = cell ? cell.textContent.trim() : "";
     const number = parseFloat(text.replace(/[,%]/g, ""));
     return /^[-+\d.,%]+$/.test(text) && !Number.isNaN(number) ? number : text;
   };
   for (const head of document.querySelectorAll("table.sort th")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
     head.addEventListener("click", () => {
       const body = head.closest("table").tBodies[0], column = head.cellIndex;
       const down = head.dataset.down !== "1";
       head.dataset.down = down ? "1" : "0";
+      for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
       const compare = (a, b) => {
         const x = worth(a.cells[column]), y = worth(b.cells[column]);
         return typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));

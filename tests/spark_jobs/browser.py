@@ -85,6 +85,13 @@ class Browser:
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
+    def press(self, key: str) -> None:
+        """Press and release ``key`` (its name, as in ``KeyboardEvent.key``)."""
+        codes = {"Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        one = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key], "text": "\r" if key == "Enter" else ""}
+        for kind in ("keyDown", "keyUp"):
+            self._call("Input.dispatchKeyEvent", {"type": kind, **one})
+
     def errors(self) -> list[str]:
         """What a person would see red in the console, and exceptions that nobody caught."""
         found = []

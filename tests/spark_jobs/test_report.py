@@ -238,6 +238,71 @@ def test_what_the_page_does(browser: Browser, found: Report, tmp_path: Path) -> 
     assert browser.errors() == []
 
 
+CONTRAST = """(() => {
+    const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const rgba = (colour) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data]; };
+    const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => v / 255)
+        .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+    const behind = (e) => { for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor);
+        if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
+    const found = {}, walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    document.querySelectorAll('details').forEach((one) => { one.open = true; });
+    while (walk.nextNode()) {
+        const e = walk.currentNode.parentElement;
+        if (!walk.currentNode.data.trim() || e.closest('script, style, svg, .vh, .skip, #plot') || !e.checkVisibility()) continue;
+        const [a, b] = [light(rgba(getComputedStyle(e).color)), light(behind(e))];
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) found[e.tagName + '.' + e.className] = ratio.toFixed(2);
+    }
+    return found; })()"""
+"""Texts of which the contrast is below 4.5 : 1 (WCAG 2.2, 1.4.3), by element and class."""
+
+
+@pytest.mark.spark
+@needs_browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_can_be_read(browser: Browser, found: Report, tmp_path: Path, dark: bool) -> None:
+    """No text has too little contrast, light or dark, parts that are folded away included."""
+    file = tmp_path / "report.html"
+    file.write_text(page.html(found), "utf-8")
+    browser.open(file, dark=dark)
+    assert browser.run(CONTRAST) == {}
+
+
+@pytest.mark.spark
+@needs_browser
+def test_the_page_by_keyboard_and_to_a_screen_reader(browser: Browser, found: Report, tmp_path: Path) -> None:
+    """Headers name their columns, what scrolls has a name and takes the focus, a heading sorts by Enter and says so,
+    and the heat map is one stop of Tab in which the arrows go on."""
+    file = tmp_path / "report.html"
+    file.write_text(page.html(found), "utf-8")
+    browser.open(file)
+    assert browser.run("[...document.querySelectorAll('section table.sort th, .heat th, .small th')].filter((one) => !one.scope).length") == 0
+    hidden = "[...document.querySelectorAll('table.sort')].filter((one) => !one.closest('[role=region]'))"
+    assert browser.run(f"{hidden}.length") == 0
+    assert browser.run("[...document.querySelectorAll('[role=region]')].filter((one) => !(one.ariaLabel && "
+                       "one.tabIndex === 0)).length") == 0  # fmt: skip
+    assert browser.run("[...document.querySelectorAll('input')].filter((one) => !one.ariaLabel).length") == 0
+    assert browser.run("document.querySelectorAll('h1').length") == 1
+    browser.run("document.querySelectorAll('#rules th button')[2].focus()")
+    browser.press("Enter")
+    assert browser.run("document.querySelectorAll('#rules th')[2].ariaSort") == "descending"
+    cells = "[...document.querySelectorAll('.heat td[title]')]"
+    assert browser.run(f"{cells}.filter((one) => one.tabIndex === 0).length") == 1
+    browser.run(f"{cells}[0].focus()")
+    first = browser.run("document.activeElement.title")
+    assert browser.run("document.getElementById('told').textContent") == first
+    row = "document.activeElement.parentNode.rowIndex"
+    at = browser.run(row)
+    browser.press("ArrowDown")
+    moved = browser.run(row)
+    browser.press("ArrowRight")
+    assert (moved, browser.run(row)) == (at, at) or moved == at + 1
+    assert browser.run(f"{cells}.filter((one) => one.tabIndex === 0).length") == 1
+    assert browser.errors() == []
+
+
 @pytest.mark.spark
 @needs_browser
 def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, found: Report, tmp_path: Path) -> None:
