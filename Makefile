@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint bench dist jars test-crash soak fuzz clean
+.PHONY: help setup demo demo-fleet test lint bench bench-spark dist jars test-crash soak fuzz clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
+	@echo "make demo-fleet  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (15 minutes)"
+	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
 	@echo "make dist        one zip that installs the agent on a bare Linux host"
 	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make test-crash  the crash tests in their long form: 200 kills each (hours)"
@@ -26,6 +28,9 @@ setup: $(STAMP)
 
 demo: setup
 	@$(BIN)/python -m demo
+
+demo-fleet: setup
+	@$(BIN)/python -m demo.fleet
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -57,6 +62,14 @@ fuzz: $(STAMP)
 
 bench: setup
 	$(BIN)/python -m bench.harness
+
+ALERTS ?= 1000000
+
+# Once as it comes, once with half of all alerts at one site; then what a message costs the broker and the landing.
+bench-spark: setup
+	$(BIN)/python -m bench.spark --alerts $(ALERTS)
+	$(BIN)/python -m bench.spark --alerts $(ALERTS) --skew 0.5
+	$(BIN)/python -m bench.region
 
 # The starter rules go into the zip as a signed bundle. KEY is the region's signing key: keep one for all builds, since
 # agents trust the key they were installed with. Without one a key is made in build/.

@@ -136,15 +136,11 @@ def agent(site: str) -> dict[str, Any]:
 
 
 def raw_line(alert: dict[str, Any]) -> str:
-    """The line of an exported finding in the raw log of its host."""
-    ref = alert["unmapped"]["raw_ref"]
-    config = WORK / alert["unmapped"]["site"] / "vedette.toml"
-    found = command(VEDETTE, "logs", "search", "-c", config, "--json", INTRUDER)
-    for text in found.splitlines():
-        one = json.loads(text)
-        if (one["log_id"], one["offset"]) == (ref["log_id"], ref["offset"]):
-            return str(one["raw"])
-    sys.exit(f"no event at {ref} in the raw log of {alert['unmapped']['site']}")
+    """The line of an exported finding in the raw log of its host, by the command that an analyst gives there."""
+    ref, config = alert["unmapped"]["raw_ref"], WORK / alert["unmapped"]["site"] / "vedette.toml"
+    place = f"{ref['log_id']}:{ref['offset']}+{ref['length']}"
+    print(f"$ vedette logs show -c {config.relative_to(ROOT)} {place}")
+    return command(VEDETTE, "logs", "show", "-c", config, place).removesuffix("\n")
 
 
 def main() -> None:
@@ -185,8 +181,7 @@ def main() -> None:
     found = [json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()]
     mine = [one for one in found if INTRUDER in one.get("raw_data", "") and one["activity_id"] == 1]
     gravest = max(mine, key=lambda one: (one["severity_id"], one["time"]))
-    where = f"on {gravest['device']['hostname']}, {gravest['unmapped']['raw_ref']}"
-    print(f"{gravest['severity']}: {gravest['message']} {where}")
+    print(f"{gravest['severity']}: {gravest['message']} on {gravest['device']['hostname']}")
     line = raw_line(gravest)
     print(line)
     if line != gravest["raw_data"]:

@@ -126,7 +126,9 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
     spark, tables = work.spark, work.tables
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*frames.NEEDED)))
     columns = [*frames.KEY, *frames.PLACE, "event_time", "received_at", "schema_version", "trouble"]
-    keys = rows.select(*columns).persist()
+    # What is asked of all rows several times; the rows themselves are read once more, on their way into the table.
+    about = [] if lookups is None else ["fleet", "site", "host", "entities"]
+    keys = rows.select(*columns, *about).persist()
     try:
         account = _survey(work, keys)
         good = keys.where("trouble IS NULL")
@@ -147,7 +149,7 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
                 fresh = rows.where("trouble IS NULL").join(F.broadcast(copies), frames.PLACE, "left_anti")
                 fresh = fresh.withColumn("counted_at", frames.counted_at()).withColumn("batch", F.lit(work.label))
                 if lookups is not None:
-                    fresh = lookups.enrich(spark, fresh)
+                    fresh = lookups.enrich(spark, fresh, good.withColumn("counted_at", frames.counted_at()))
                 fresh = fresh.select(*(name for name in ALERTS.names if name in fresh.columns))
                 for part in range(parts):
                     mine = F.pmod(F.xxhash64("alert_id"), F.lit(parts)) == part

@@ -49,13 +49,18 @@ class Lookups:
 
     folder: str
 
-    def enrich(self, spark: SparkSession, rows: DataFrame) -> DataFrame:
-        """``rows`` of alerts with the columns ``asset``, ``place`` and ``intel``; the rows stay as many as they are."""
+    def enrich(self, spark: SparkSession, rows: DataFrame, about: DataFrame | None = None) -> DataFrame:
+        """``rows`` of alerts with the columns ``asset``, ``place`` and ``intel``; the rows stay as many as they are.
+
+        ``about``: the same rows or more, by their hosts, sites, entities and times only; they are read several times,
+        so who has them at hand saves reading ``rows`` as often.
+        """
+        about = rows if about is None else about
         for name, join in (("assets", _assets), ("sites", _sites), ("intel", _intel)):
             try:
                 found = _read(spark, f"{self.folder}/{name}", LOOKUPS[name])
                 if found is not None:
-                    rows = join(spark, rows, found)
+                    rows = join(spark, rows, found, about)
             except landing.FAILURES as error:
                 log.warning("%s/%s: %s; left out for this batch", self.folder, name, landing.reason(error))
         return rows
@@ -107,22 +112,22 @@ def _about(rows: DataFrame, found: DataFrame, keys: list[str], wild: str, into: 
     return rows.withColumn(into, F.coalesce(into, f"{into}_else")).drop(f"{into}_else")
 
 
-def _assets(spark: SparkSession, rows: DataFrame, assets: DataFrame) -> DataFrame:
-    hosts = F.broadcast(rows.select("host").where("host IS NOT NULL").distinct())
+def _assets(spark: SparkSession, rows: DataFrame, assets: DataFrame, about: DataFrame) -> DataFrame:
+    hosts = F.broadcast(about.select("host").where("host IS NOT NULL").distinct())
     found = _small(spark, assets.fillna("", ["site"]).join(hosts, "host", "left_semi"))
     return _about(rows, found, ["host", "site"], "site", "asset")
 
 
-def _sites(spark: SparkSession, rows: DataFrame, sites: DataFrame) -> DataFrame:
-    asked = F.broadcast(rows.select("site").where("site IS NOT NULL").distinct())
+def _sites(spark: SparkSession, rows: DataFrame, sites: DataFrame, about: DataFrame) -> DataFrame:
+    asked = F.broadcast(about.select("site").where("site IS NOT NULL").distinct())
     found = _small(spark, sites.fillna("", ["fleet"]).join(asked, "site", "left_semi"))
     return _about(rows, found, ["site", "fleet"], "fleet", "place")
 
 
-def _intel(spark: SparkSession, rows: DataFrame, intel: DataFrame) -> DataFrame:
+def _intel(spark: SparkSession, rows: DataFrame, intel: DataFrame, about: DataFrame) -> DataFrame:
     """Indicators for the entities of each row, as a sorted list; empty where there are none."""
     entity = F.explode("entities").alias("entity")
-    each = rows.select(*frames.PLACE, "counted_at", entity).select(
+    each = about.select(*frames.PLACE, "counted_at", entity).select(
         *frames.PLACE, "counted_at", F.col("entity.kind").alias("kind"), F.lower("entity.value").alias("entity")
     )
     asked = each.select("kind", "entity").distinct().persist()
