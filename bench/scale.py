@@ -303,6 +303,25 @@ def _skew(known: Mapping[str, Any]) -> Iterator[str]:
     yield f"{skewed['alerts']:,} alerts, {skewed['at']}."
 
 
+def _steps(known: Mapping[str, Any]) -> Iterator[str]:
+    runs = [one for one in even(known) if one["jobs"].get("ingest", {}).get("steps")]
+    if not runs:
+        yield "Not measured."
+        return
+    ingest = runs[-1]["jobs"]["ingest"]
+    yield from _head("step of ingest", "times", "seconds", "of all", "CPU-s JVM", "CPU-s Python")
+    rest = ingest["seconds"]
+    for name, one in sorted(ingest["steps"].items(), key=lambda item: -item[1]["seconds"]):
+        rest -= one["seconds"]
+        if one["seconds"] >= 0.01 * ingest["seconds"]:
+            yield _row(name, f"{one['times']:,}", f"{one['seconds']:,.1f}", f"{one['seconds'] / ingest['seconds']:.0%}",
+                       f"{one['jvm']:,.1f}", f"{one['python']:,.1f}")  # fmt: skip
+    yield _row("all else: Spark's own account of files and batches, listing, syncing", "", f"{rest:,.1f}",
+               f"{rest / ingest['seconds']:.0%}", "", "")  # fmt: skip
+    yield ""
+    yield f"{runs[-1]['alerts']:,} alerts in {runs[-1]['batches']} batches; steps below 1 % are left out."
+
+
 def _measured(known: Mapping[str, Any]) -> Iterator[str]:
     found = measured(known)
     if not found:
@@ -354,6 +373,7 @@ BLOCKS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     "jobs": _jobs,
     "growth": _growth,
     "skew": _skew,
+    "steps": _steps,
     "assumed": _assumed,
     "measured": _measured,
     "sizes": _sizes,

@@ -39,6 +39,7 @@ from pyspark.sql import SparkSession
 
 from bench import scale
 from bench.host import machine
+from bench.steps import Steps, steps
 from bench.usage import measured
 from spark_jobs.__main__ import JOBS, parse, work
 from spark_jobs.ingest import BYTES_PER_BATCH
@@ -107,6 +108,7 @@ class Cost:
     file_mb: float = 0.0
     said: str = ""
     tables_mb: dict[str, float] = field(default_factory=dict)
+    steps: Steps = field(default_factory=dict)
 
 
 def plan(alerts: int, skew: float) -> Plan:
@@ -141,8 +143,9 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
         _run(spark, job, WARM, 0.0, warm)
         cost = Cost(job)
         began = time.time()
-        with measured() as usage:
+        with steps() as done, measured() as usage:
             cost.said = _run(spark, job, alerts, skew, out)
+        cost.steps = done if job == "ingest" else {}
         cost.seconds, cost.cpu_seconds = usage.seconds, usage.cpu_seconds
         cost.jvm_mb, cost.python_mb = usage.jvm_mb, usage.other_mb
         if spark is not None:

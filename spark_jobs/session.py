@@ -21,6 +21,8 @@ LOCAL = {
     # Listing a local folder takes less than starting a task that lists it.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    # What a task hands to the driver is held three times over, and lost for good when the heap has no room for it.
+    "spark.sql.files.maxPartitionBytes": "8m",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
     "spark.log.level": "FATAL",
 }
