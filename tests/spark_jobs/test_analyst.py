@@ -14,7 +14,7 @@ from threading import Event
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import parse, work
+from spark_jobs.__main__ import JOBS, parse, work
 from tests.spark_jobs.landed import alert, land
 from vedette.config import RawLogSettings
 from vedette.event import Chunk
@@ -56,13 +56,14 @@ def fleet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ref = {"log_id": log.log_id, "offset": frame.offset, "length": len(raw)}
     row = alert(1, event_time=now, detected_at=now, received_at=now, raw=raw, raw_ref=ref, site="dublin",
                 level="critical", rule_title="Reverse Shell in a Logged Command")  # fmt: skip
-    land(tmp_path / "build" / "fleet" / "landing", [row])
-    work(spark, parse(["ingest", "--landing=build/fleet/landing", "--tables=build/fleet/tables"]), Event())
+    whole = tmp_path / "build" / "fleet"  # in full, since the JVM stays in the folder that it was started in
+    land(whole / "landing", [row])
+    work(spark, parse(["ingest", f"--landing={whole}/landing", f"--tables={whole}/tables"]), Event())
     return f"{ref['log_id']}:{ref['offset']}+{ref['length']}"
 
 
 @pytest.mark.spark
-def test_every_command_of_the_walk_runs(spark: SparkSession, fleet: str) -> None:
+def test_every_command_of_the_walk_runs(fleet: str) -> None:
     """Jobs, the agent's commands and what is piped into them, in the page's order; the raw line comes out."""
     assert PLACE.search(PAGE)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -73,7 +74,9 @@ def test_every_command_of_the_walk_runs(spark: SparkSession, fleet: str) -> None
             target = line.split()[1]
             assert re.search(rf"^{re.escape(target)}:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
         elif line.startswith("python -m spark_jobs "):
-            said[line] = work(spark, parse(shlex.split(line)[3:]), Event())
+            asked = parse(shlex.split(line)[3:])
+            assert JOBS[asked.job].WITHOUT_SPARK, f"{asked.job}: its folders must be given in full here"
+            said[line] = work(None, asked, Event())
         else:
             done = subprocess.run(
                 ["sh", "-c", PLACE.sub(fleet, line)], env=environment, capture_output=True, text=True, timeout=120
