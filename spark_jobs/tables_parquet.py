@@ -30,6 +30,8 @@ _EXTRA = [T.StructField(_WRITTEN, T.LongType()), T.StructField("write", T.String
 class ParquetTables(Tables):
     """``Tables`` in folders of Parquet files."""
 
+    many_writers = False
+
     def __init__(self, root: str, spark: SparkSession) -> None:
         super().__init__(root)
         self._spark = spark

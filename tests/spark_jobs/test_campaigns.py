@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -41,13 +42,13 @@ class Region:
 
     def alert(self, activity: Iterable[tuple[str, str, str, float]], kind: str = "ip") -> None:
         rows = []
-        for value, site, rule, hours in activity:
+        for (value, site, rule, hours), number in Counter(activity).items():
             at = DAY + hours * HOUR
             start = at - timedelta(seconds=at.timestamp() % 300)
             rows.append(
                 {"date": f"{start:%Y-%m-%d}", "window_start": start, "kind": kind, "value": value, "fleet": "north",
-                 "site": site, "rule_id": rule, "level": "high", "alerts": 1, "matches": 1, "first_time": at,
-                 "last_time": at}
+                 "site": site, "rule_id": rule, "level": "high", "alerts": number, "matches": number,
+                 "first_time": at, "last_time": at}
             )  # fmt: skip
         self.tables.upsert(ENTITY_SITE_5M, pa.Table.from_pylist(rows, _arrow(ENTITY_SITE_5M, rows)))
 

@@ -17,7 +17,7 @@ from tests.spark_jobs.landed import alert, land
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "ingest|report"),
+        ("", "ingest|campaigns|"),
         ("ingests --tables t", "invalid choice"),
         ("ingest --tables t", "ingest needs --landing DIR"),
         ("ingest --tables t --source kafka", "--source kafka needs --brokers"),

@@ -130,6 +130,7 @@ def test_upkeep_changes_no_row(tables: Tables) -> None:
     assert ("s", 6) in found(tables, WIN_5M, "site", "matches")
 
 
+@everywhere
 def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -> None:
     """A later version's table gains its column and keeps the earlier rows, and the earlier version still reads and
     writes it; a column that no version has, or of another type, is refused by name."""
