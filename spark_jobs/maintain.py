@@ -8,12 +8,14 @@ In this order, each step whole by itself and harmless when done again:
    Both hold off ingest while they write. They are left out while one is running, and after one that was interrupted
    until it has been run again: what it will still add to the counts must not be in them already.
 2. **Compact.** The many small files of these days become few large ones.
-3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. In the backend ``parquet``,
-   where a table has one writer at a time, this and the step before are left out when the first one is.
+3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. A day of ``alerts`` is the
+   edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept. In the
+   backend ``parquet``, where a table has one writer at a time, this and the step before are left out when the first
+   one is.
 4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
 5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
-   file in them; one with a file that it has not is kept, and said, and so is a file that comes meanwhile. Their alerts are in the tables then, and recognised
-   there when they are sent again; so keep ``alerts`` longer than the landing.
+   file in them; one with a file that it has not is kept, and said, and so is a file that comes meanwhile. Their alerts
+   are in the tables then, and recognised there when they are sent again; so keep ``alerts`` longer than the landing.
 """
 
 from __future__ import annotations
@@ -92,9 +94,9 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
             if alone:
                 done += exact(spark, tables, wanted, said.max_rewrite)
                 if not tables.many_writers:
-                    done += tidy(tables, wanted, said.keep)
+                    done += tidy(spark, tables, wanted, said.keep)
         if tables.many_writers:
-            done += tidy(tables, wanted, said.keep)
+            done += tidy(spark, tables, wanted, said.keep)
         files = sum(tables.vacuum(table, said.vacuum_hours) for table in TABLES.values())
         done.append(f"{files} files deleted")
         if said.landing:
@@ -129,11 +131,18 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 
-def tidy(tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
+def tidy(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
     """Steps 2 and 3; what was done."""
     done = [f"{compact(tables, wanted)} tables compacted"]
     for name, days in keep:
-        if old := expired(tables.partitions(TABLES[name]), wanted.last, days):
+        old = expired(tables.partitions(TABLES[name]), wanted.last, days)
+        if old and name == ALERTS.name:
+            landed = tables.frame(spark, ALERTS, only=old).where(
+                F.col("received_at") >= F.lit(period(wanted.last, days).start)
+            )
+            lately = {row.received_date for row in landed.select("received_date").distinct().collect()}
+            old = [day for day in old if day not in lately]
+        if old:
             tables.drop(TABLES[name], old)
             done.append(f"{len(old)} days of {name} forgotten")
     return done
@@ -169,8 +178,8 @@ def counted_on(spark: SparkSession, tables: Tables, first: date, last: date) -> 
     """``frames.counted`` of all alerts that are counted on these days, whenever they were received, with ``date``."""
     start = datetime(first.year, first.month, first.day, tzinfo=UTC)
     end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
-    since = (first - timedelta(days=1)).isoformat()  # the edge's date: an agent's clock may be behind
-    alerts = tables.frame(spark, ALERTS, since, near={"counted_at": [(start, end)]})
+    # Not by day of receipt: that is the edge's, and an agent's clock may stand at 1970.
+    alerts = tables.frame(spark, ALERTS, near={"counted_at": [(start, end)]})
     those = alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
     return frames.counted(those).withColumn("date", F.date_format("counted_at", "yyyy-MM-dd"))
 

@@ -81,8 +81,8 @@ def delete(spark: SparkSession, path: str) -> None:
 def prune(spark: SparkSession, path: str) -> bool:
     """Delete ``path`` when no file lies in it or below; whether it did."""
     system, target = _resolve(spark, path)
-    entries = system.listStatus(target)
-    if not all([entry.isDirectory() and prune(spark, str(entry.getPath())) for entry in entries]):
+    left = [one for one in system.listStatus(target) if not (one.isDirectory() and prune(spark, str(one.getPath())))]
+    if left:
         return False
     try:
         return bool(system.delete(target, False))
