@@ -90,6 +90,15 @@ def prune(spark: SparkSession, path: str) -> bool:
         return False
 
 
+def move(spark: SparkSession, source: str, target: str) -> None:
+    """Rename the folder ``source`` to ``target``; nothing when it has been. Raises OSError."""
+    system, old = _resolve(spark, source)
+    _, new = _resolve(spark, target)
+    system.mkdirs(new.getParent())
+    if not system.rename(old, new) and system.exists(old):
+        raise OSError(f"{source}: cannot be renamed to {target}")
+
+
 def read_text(spark: SparkSession, path: str) -> str | None:
     """The small text file at ``path``; None when there is none."""
     system, target = _resolve(spark, path)
