@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo demo-fleet test lint bench bench-spark dist jars test-crash soak fuzz clean
+.PHONY: help setup demo demo-fleet test lint bench bench-spark dist jars test-crash evaluate soak fuzz clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
@@ -15,6 +15,7 @@ help:
 	@echo "make dist        one zip that installs the agent on a bare Linux host"
 	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make test-crash  the crash tests in their long form: 200 kills each (hours)"
+	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
 	@echo "make clean       remove what the other targets made"
@@ -49,6 +50,12 @@ test-crash: setup
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
 
 MINUTES ?= 30
+
+FLEETS ?= 5
+
+# Recall and precision of campaigns and anomalies, on made-up fleets that no threshold was set on.
+evaluate: setup
+	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_campaigns.py tests/spark_jobs/test_baselines.py
 
 soak: setup
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES)

@@ -94,6 +94,18 @@ def work(spark: SparkSession | None, said: argparse.Namespace, stop: Event) -> s
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """What the command line says; ends the program with code 2 and a sentence when it says it wrongly."""
+    root, jobs = _parsers()
+    said = root.parse_args(arguments)
+    JOBS[said.job].check(jobs[said.job], said)
+    return said
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, for whoever asks what it knows."""
+    return _parsers()[0]
+
+
+def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     root = argparse.ArgumentParser(
         prog="python -m spark_jobs",
         description="The region's Spark jobs.",
@@ -120,9 +132,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
                 "--tables", required=True, type=given.folder, metavar="DIR", help="folder of the tables"
             )
         module.arguments(parsers[name])
-    said = root.parse_args(arguments)
-    JOBS[said.job].check(parsers[said.job], said)
-    return said
+    return root, parsers
 
 
 if __name__ == "__main__":

@@ -5,20 +5,25 @@ In this order, each step whole by itself and harmless when done again:
 1. **Exact.** Of the last days that have ended, an alert that is in ``alerts`` twice (the same agent and id; ingest lets
    none through, two ingests at once might) is there once, the one received first. Then the counts of each of these days
    are compared with the alerts that are counted on it; where they differ, the day's counts are made anew from these.
-   Both hold off ingest while they write, and are left out when one is running all the time.
+   Both hold off ingest while they write. They are left out while one is running, and after one that was interrupted
+   until it has been run again: what it will still add to the counts must not be in them already.
 2. **Compact.** The many small files of these days become few large ones.
-3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is.
+3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. A day of ``alerts`` is the
+   edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept. In the
+   backend ``parquet``, where a table has one writer at a time, this and the step before are left out when the first
+   one is.
 4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
 5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
-   file in them; one with a file that it has not is kept, and said. Their alerts are in the tables then, and recognised
-   there when they are sent again; so keep ``alerts`` longer than the landing.
+   file in them; one with a file that it has not is kept, and said, and so is a file that comes meanwhile. Their alerts
+   are in the tables then, and recognised there when they are sent again; so keep ``alerts`` longer than the landing.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from threading import Event
 from urllib.parse import unquote
@@ -83,24 +88,64 @@ def _kept(text: str) -> tuple[str, int]:
 def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
     """Do the upkeep; what was done, in words. Raises BlockingIOError when another one is at it."""
     wanted, done = period(said.date, said.days), []
+    checkpoints = said.checkpoints or f"{tables.root}/_checkpoints"
     with storage.one_writer(spark, tables.root, "maintain"):
-        try:
-            with storage.one_writer(spark, tables.root, "ingest"):
+        with ingest_held_off(spark, tables, checkpoints) as alone:
+            if alone:
                 done += exact(spark, tables, wanted, said.max_rewrite)
-        except BlockingIOError:
-            log.warning("ingest is running: alerts and counts are not compared; stop it for that from time to time")
-        done.append(f"{compact(tables, wanted)} tables compacted")
-        for name, days in said.keep:
-            if old := expired(tables.partitions(TABLES[name]), wanted.last, days):
-                tables.drop(TABLES[name], old)
-                done.append(f"{len(old)} days of {name} forgotten")
+                if not tables.many_writers:
+                    done += tidy(spark, tables, wanted, said.keep)
+        if tables.many_writers:
+            done += tidy(spark, tables, wanted, said.keep)
         files = sum(tables.vacuum(table, said.vacuum_hours) for table in TABLES.values())
         done.append(f"{files} files deleted")
         if said.landing:
-            checkpoints = said.checkpoints or f"{tables.root}/_checkpoints"
             until = said.date - timedelta(days=said.landing_days - 1)
             done.append(f"{clean(spark, said.landing, checkpoints, until)} days of the landing deleted")
     return "maintain: " + ", ".join(done)
+
+
+@contextmanager
+def ingest_held_off(spark: SparkSession, tables: Tables, checkpoints: str) -> Iterator[bool]:
+    """Whether ingest has done all that it has begun; while the context lasts, it begins nothing."""
+    with ExitStack() as held_off:
+        try:
+            held_off.enter_context(storage.one_writer(spark, tables.root, "ingest"))
+        except BlockingIOError:
+            why = "ingest is running: %sstop it for that from time to time"
+        else:
+            why = "ingest was interrupted: %srun it again first" if interrupted(spark, checkpoints) else ""
+        if why:
+            log.warning(why, "alerts and counts are not compared" + ("; " if tables.many_writers else
+                        ", nothing is compacted or forgotten; "))  # fmt: skip
+        yield not why
+
+
+def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
+    """Names of ingest's queries that have begun a batch and not finished it."""
+
+    def newest(folder: str) -> int:
+        return max((int(name) for name in storage.files(spark, folder) if name.isdecimal()), default=-1)
+
+    folders = {name: f"{checkpoints}/{name}" for name in LANDED}
+    return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
+
+
+def tidy(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
+    """Steps 2 and 3; what was done."""
+    done = [f"{compact(tables, wanted)} tables compacted"]
+    for name, days in keep:
+        old = expired(tables.partitions(TABLES[name]), wanted.last, days)
+        if old and name == ALERTS.name:
+            landed = tables.frame(spark, ALERTS, only=old).where(
+                F.col("received_at") >= F.lit(period(wanted.last, days).start)
+            )
+            lately = {row.received_date for row in landed.select("received_date").distinct().collect()}
+            old = [day for day in old if day not in lately]
+        if old:
+            tables.drop(TABLES[name], old)
+            done.append(f"{len(old)} days of {name} forgotten")
+    return done
 
 
 def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int = MAX_REWRITE) -> list[str]:
@@ -133,8 +178,8 @@ def counted_on(spark: SparkSession, tables: Tables, first: date, last: date) -> 
     """``frames.counted`` of all alerts that are counted on these days, whenever they were received, with ``date``."""
     start = datetime(first.year, first.month, first.day, tzinfo=UTC)
     end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
-    since = (first - timedelta(days=1)).isoformat()  # the edge's date: an agent's clock may be behind
-    alerts = tables.frame(spark, ALERTS, since, near={"counted_at": [(start, end)]})
+    # Not by day of receipt: that is the edge's, and an agent's clock may stand at 1970.
+    alerts = tables.frame(spark, ALERTS, near={"counted_at": [(start, end)]})
     those = alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
     return frames.counted(those).withColumn("date", F.date_format("counted_at", "yyyy-MM-dd"))
 
@@ -191,7 +236,10 @@ def _is_day(text: str) -> bool:
 
 
 def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> int:
-    """Delete the landing's folders of days before ``until`` of which ingest has every file; how many."""
+    """Delete the landing's folders of days before ``until`` of which ingest has every file; how many.
+
+    Files are deleted by name, those that ingest has: one that is copied in meanwhile stays, and its folder with it.
+    """
     deleted = 0
     for name in LANDED:
         folder = f"{landing}/{name}"
@@ -199,30 +247,37 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
         days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]
         if not days:
             continue
-        left = waiting(spark, folder, days, f"{checkpoints}/{name}")
+        files = there(spark, folder, days, f"{checkpoints}/{name}").persist()
+        try:
+            left = files.where("NOT taken").groupBy("day").agg(F.count("*").alias("n")).collect()
+            kept = {row.day: row.n for row in left}
+            for row in files.where(~F.col("day").isin(*kept)).select("path").toLocalIterator():
+                storage.delete(spark, row.path)
+        finally:
+            files.unpersist()
         for day in days:
-            if left.get(day):
-                log.warning("%s/%s: ingest has not taken over %d of its files; kept", folder, day, left[day])
-                continue
-            storage.delete(spark, f"{folder}/{day}")
-            deleted += 1
+            if day in kept:
+                log.warning("%s/%s: ingest has not taken over %d of its files; kept", folder, day, kept[day])
+            else:
+                deleted += storage.prune(spark, f"{folder}/{day}")
     return deleted
 
 
-def waiting(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str) -> dict[str, int]:
-    """Of each of ``days`` how many files no finished batch of the query at ``checkpoint`` had."""
+def there(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str) -> DataFrame:
+    """``path`` and ``day`` of each file in ``days``, and whether a finished batch of the query at ``checkpoint`` has
+    ``taken`` it. Temporary files of collectors that were stopped are taken: nobody will ever read them."""
     paths = [storage.literal(f"{folder}/{day}") for day in days]
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
-    there = reader.load(paths).select("path")
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    listed = reader.option("pathGlobFilter", "*.{parquet,tmp}").load(paths).select("path")
     plain = F.udf(lambda path: bare(unquote(path)))
-    listed = there.select(plain("path").alias("path"))
-    day = F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
+    named = listed.select("path", plain("path").alias("name"), F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
+                          .alias("day"), F.col("path").endswith(".tmp").alias("stopped"))  # fmt: skip
     finished = [int(name) for name in storage.files(spark, f"{checkpoint}/commits") if name.isdecimal()]
     if not finished:
-        missing = listed
-    else:
-        lines = spark.read.text(storage.literal(f"{checkpoint}/sources/0")).where("value LIKE '{%'")
-        entry = F.from_json("value", "path STRING, batchId LONG").alias("entry")
-        taken = lines.select(entry).where(F.col("entry.batchId") <= max(finished))
-        missing = listed.join(taken.select(plain("entry.path").alias("path")).distinct(), "path", "left_anti")
-    return {row.day: row.n for row in missing.groupBy(day.alias("day")).agg(F.count("*").alias("n")).collect()}
+        return named.select("path", "day", F.col("stopped").alias("taken"))
+    lines = spark.read.text(storage.literal(f"{checkpoint}/sources/0")).where("value LIKE '{%'")
+    entry = F.from_json("value", "path STRING, batchId LONG").alias("entry")
+    done = lines.select(entry).where(F.col("entry.batchId") <= max(finished))
+    names = done.select(plain("entry.path").alias("name")).distinct().withColumn("had", F.lit(True))
+    taken = F.col("stopped") | F.coalesce("had", F.lit(False))
+    return named.join(names, "name", "left").select("path", "day", taken.alias("taken"))

@@ -5,10 +5,11 @@ already holds back (``share_suppressed``), and how much one single entity makes 
 level count half, because they are meant to be heard. ``reason`` says the same in words.
 
 Where one entity makes most of a rule's alerts, ``proposal`` is a Sigma filter that leaves that entity out of that rule.
-``vedette rules lint`` and ``vedette scan --rules`` take it beside the rule, which stays as it is. The field it names is
-the one of the rule's own alerts that holds the entity. It is a proposal: nobody but the rule's author can know whether
-the entity is harmless. There is none for a private address, which is another machine at each site, unless the rule
-alerts at one site only; none for correlations, to which filters do not apply; and none where no field holds the entity.
+``vedette rules lint`` and ``vedette scan --rules`` take it beside the rule, which stays as it is; ``--patch`` gives all
+of them as one patch for the folder of the rules. The field it names is the one of the rule's own alerts that holds the
+entity. It is a proposal: nobody but the rule's author can know whether the entity is harmless. There is none for a
+private address, which is another machine at each site, unless the rule alerts at one site only; none for correlations,
+to which filters do not apply; and none where no field holds the entity.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import re
 import uuid
 from pathlib import Path
 from threading import Event
@@ -54,6 +56,9 @@ NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
 """Of the filters' ids: the same proposal has the same id each time."""
 
 
+_ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the command line of the job may say."""
     period.arguments(parser, DAYS, "days looked at")
@@ -61,6 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proposals", type=Path, metavar="DIR", help="write each proposal as a file into this folder, which may exist"
     )
+    parser.add_argument("--patch", type=Path, metavar="FILE", help="write all proposals as one patch (git apply)")
 
 
 def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
@@ -72,8 +78,16 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
     wanted = period.of(said)
     write(spark, tables, wanted)
     rows = tables.frame(spark, NOISE, wanted.until, wanted.until).orderBy(F.desc("score"), "rule_id")
-    if said.proposals:
-        _lay_out(said.proposals, rows.where("proposal != ''").limit(MAX_PROPOSALS).collect())
+    if said.proposals or said.patch:
+        proposed = {
+            _file(row.rule_id): row.proposal for row in rows.where("proposal != ''").limit(MAX_PROPOSALS).collect()
+        }
+        if said.proposals:
+            said.proposals.mkdir(parents=True, exist_ok=True)
+            for name, text in proposed.items():
+                storage.replace(said.proposals / name, text)
+        if said.patch:
+            storage.replace(said.patch, "".join(added(name, text) for name, text in proposed.items()))
     lines = [
         f"{row.score:5.1f}  {row.rule_title or row.rule_id}: {row.reason}" for row in rows.limit(said.top).collect()
     ]
@@ -207,11 +221,18 @@ def _short(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """``text`` in quotes on one line; what YAML takes for the end of one, or refuses, is escaped."""
+    return _ODD.sub(lambda one: f"\\u{ord(one[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
-def _lay_out(folder: Path, rows: list[Row]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for row in rows:
-        name = "".join(one if one.isalnum() or one in "-_" else "_" for one in row.rule_id)
-        storage.replace(folder / f"{name}.yml", row.proposal)
+def _file(rule_id: str) -> str:
+    """Name of the file that holds the filter for a rule."""
+    return "filter-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in rule_id) + ".yml"
+
+
+def added(name: str, text: str) -> str:
+    """``text`` as a new file ``name`` in a unified diff. Without git's own header the name counts from the folder in
+    which it is applied, for ``git apply`` as for ``patch -p1``."""
+    lines = text.rstrip("\n").split("\n")
+    head = ["--- /dev/null", f"+++ b/{name}", f"@@ -0,0 +1,{len(lines)} @@"]
+    return "\n".join([*head, *(f"+{one}" for one in lines)]) + "\n"

@@ -470,7 +470,8 @@ NOISE = Table(
     partition="as_of",
     keys=("as_of", "rule_id"),
 )
-"""How loud each rule was in the days up to ``as_of``; ``proposal`` is the patch for its author, empty when none."""
+"""How loud each rule was in the days up to ``as_of``; ``proposal`` is the Sigma filter for its author, empty
+when there is none."""
 
 COVERAGE = Table(
     "coverage",

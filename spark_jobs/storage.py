@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 _GLOB = re.compile(r"([\\{}\[\]*?])")
@@ -75,6 +76,27 @@ def delete(spark: SparkSession, path: str) -> None:
     """Delete the folder or file at ``path`` with all below it; nothing when there is none."""
     system, target = _resolve(spark, path)
     system.delete(target, True)
+
+
+def prune(spark: SparkSession, path: str) -> bool:
+    """Delete ``path`` when no file lies in it or below; whether it did."""
+    system, target = _resolve(spark, path)
+    left = [one for one in system.listStatus(target) if not (one.isDirectory() and prune(spark, str(one.getPath())))]
+    if left:
+        return False
+    try:
+        return bool(system.delete(target, False))
+    except Py4JJavaError:  # something has come into it
+        return False
+
+
+def move(spark: SparkSession, source: str, target: str) -> None:
+    """Rename the folder ``source`` to ``target``; nothing when it has been. Raises OSError."""
+    system, old = _resolve(spark, source)
+    _, new = _resolve(spark, target)
+    system.mkdirs(new.getParent())
+    if not system.rename(old, new) and system.exists(old):
+        raise OSError(f"{source}: cannot be renamed to {target}")
 
 
 def read_text(spark: SparkSession, path: str) -> str | None:

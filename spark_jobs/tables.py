@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +47,9 @@ class Txn(NamedTuple):
 
 class Tables(ABC):
     """The tables under one folder (any URL that the backend can write)."""
+
+    many_writers: ClassVar[bool] = True
+    """Whether several jobs may write one table at a time."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")

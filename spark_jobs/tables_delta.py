@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import TimestampType
@@ -237,6 +237,10 @@ def _merge(table: Table, there: DeltaTable, source: pa.Table, txn: Txn | None) -
     """MERGE ``source`` into the table."""
     if source.num_rows == 0 and txn is None:
         return
+    known = {field.name for field in there.schema().fields}
+    if later := [field for field in source.schema if field.name not in known]:
+        # An update speaks of the target's columns, so they are there before it.
+        there.alter.add_columns([Field.from_arrow(field) for field in later])
     partitions = pc.unique(source[table.partition]).to_pylist() if table.partition else []
     (
         there.merge(

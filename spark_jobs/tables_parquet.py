@@ -3,8 +3,10 @@
 * A write owns the folders of its label (its ``Txn``, else the time). Writing a label again replaces what it wrote, so a
   write that is done twice leaves one copy; ``TABLE/_txn/<app>`` then notes it as done.
 * **An upsert only appends**; rows of one key are merged when they are read. ``compact`` merges them for good.
-* What this format cannot promise: a reader may see the half of a write, and a ``replace`` or ``compact`` that is killed
-  leaves old rows beside new ones until it is done again. One job may write a table at a time.
+* A ``replace`` or ``compact`` writes beside the table (``_staged``), notes what goes (``_replaced``), and then deletes
+  and moves. Killed before the note, it has changed nothing; killed after it, it is finished by whoever opens the
+  table next. It needs a file system that renames folders, so no object store.
+* What this format cannot promise: a reader may see the half of a write. One job may write a table at a time.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _EXTRA = [T.StructField(_WRITTEN, T.LongType()), T.StructField("write", T.String
 
 class ParquetTables(Tables):
     """``Tables`` in folders of Parquet files."""
+
+    many_writers = False
 
     def __init__(self, root: str, spark: SparkSession) -> None:
         super().__init__(root)
@@ -56,13 +60,19 @@ class ParquetTables(Tables):
             strangers = frame.where(~F.col(str(table.partition)).isin(*partitions)).select(str(table.partition))
             if found := strangers.distinct().limit(5).collect():
                 raise ValueError(f"{table.name}: rows of {', '.join(row[0] for row in found)} are not to be replaced")
-        label = _label(txn)
-        old = [name for name in self.partitions(table) if partitions is None or name in partitions]
-        self._write(table, frame, label)
-        for folder in [self._folder(table, name) for name in old] if table.partition else [self.path(table)]:
-            for name in storage.folders(self._spark, folder):
-                if name.startswith("write=") and name != f"write={label}":
-                    storage.delete(self._spark, f"{folder}/{name}")
+        self._finish(table)
+        storage.delete(self._spark, self._staged(table))
+        self._write(table, frame, _label(None), self._staged(table))
+        divided = [name for name in self.partitions(table) if partitions is None or name in partitions]
+        above = [f"{table.partition}={name}/" for name in divided] if table.partition else [""]
+        old = [
+            folder + name
+            for folder in above
+            for name in storage.folders(self._spark, f"{self.path(table)}/{folder}")
+            if name.startswith("write=")
+        ]
+        storage.write_text(self._spark, self._replaced(table), "\n".join(old))
+        self._finish(table)
         self._note(table, txn)
         return True
 
@@ -85,6 +95,7 @@ class ParquetTables(Tables):
         only: Collection[str] | None = None,
         near: Ranges | None = None,
     ) -> DataFrame:
+        self._finish(table)
         path = self.path(table)
         if table.partition is None:
             folders = [path] if storage.folders(spark, path) else []
@@ -123,6 +134,28 @@ class ParquetTables(Tables):
     def _folder(self, table: Table, partition: str) -> str:
         return f"{self.path(table)}/{table.partition}={partition}"
 
+    def _staged(self, table: Table) -> str:
+        return f"{self.path(table)}/_staged"
+
+    def _replaced(self, table: Table) -> str:
+        return f"{self.path(table)}/_replaced"
+
+    def _finish(self, table: Table) -> None:
+        """Do what a ``replace`` has decided and left; each step may have been done."""
+        old = storage.read_text(self._spark, self._replaced(table))
+        if old is None:
+            return
+        for name in filter(None, old.split("\n")):
+            storage.delete(self._spark, f"{self.path(table)}/{name}")
+        staged = self._staged(table)
+        above = [name for name in storage.folders(self._spark, staged) if "=" in name] if table.partition else [""]
+        for folder in above:
+            for name in storage.folders(self._spark, f"{staged}/{folder}"):
+                if name.startswith("write="):
+                    storage.move(self._spark, f"{staged}/{folder}/{name}", f"{self.path(table)}/{folder}/{name}")
+        storage.delete(self._spark, self._replaced(table))
+        storage.delete(self._spark, staged)
+
     def _txn(self, table: Table, app: str) -> str:
         return f"{self.path(table)}/_txn/{_safe(app)}"
 
@@ -130,7 +163,7 @@ class ParquetTables(Tables):
         if txn is not None:
             storage.write_text(self._spark, self._txn(table, txn.app), str(txn.version))
 
-    def _write(self, table: Table, rows: Rows, label: str) -> None:
+    def _write(self, table: Table, rows: Rows, label: str, path: str | None = None) -> None:
         divided = [name for name in (table.partition, "write") if name]
         frame = as_frame(self._spark, table, rows).withColumn(_WRITTEN, F.lit(time.time_ns()))
         (
@@ -140,7 +173,7 @@ class ParquetTables(Tables):
             .option("partitionOverwriteMode", "dynamic")
             .option("compression", "zstd")
             .partitionBy(*divided)
-            .parquet(self.path(table))
+            .parquet(path or self.path(table))
         )
 
 

@@ -154,9 +154,13 @@ class SparkDeltaTables(Tables):
         return txn is not None and done is not None and done >= txn.version
 
     def _create(self, table: Table) -> None:
+        """Have the table, with every column."""
         divided = f" PARTITIONED BY ({table.partition})" if table.partition else ""
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in table.columns.fields)
         self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._sql(table)} ({columns}) USING delta{divided}")
+        known = set(self._load(self._spark, table).columns)
+        if later := [f"{f.name} {f.dataType.simpleString()}" for f in table.columns.fields if f.name not in known]:
+            self._spark.sql(f"ALTER TABLE {self._sql(table)} ADD COLUMNS ({', '.join(later)})")
 
     def _exists(self, table: Table) -> bool:
         return storage.exists(self._spark, f"{self.path(table)}/_delta_log")

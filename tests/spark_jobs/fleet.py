@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +15,9 @@ from spark_jobs import frames
 from spark_jobs.schema import AGENTS, ALERTS, ENTITY_SITE_5M, HOST_1H, LANDED_ALERT, LANDED_STATUS, RULES, WIN_5M
 from spark_jobs.simulate import Plan, simulate
 from spark_jobs.tables import Tables, open_tables
+
+SEEDS = [9001 + number for number in range(int(os.environ.get("VEDETTE_FLEETS", "1")))]
+"""Of the fleets on which jobs are measured: no threshold was set on one of them. ``make evaluate`` takes more."""
 
 
 class Fleet(NamedTuple):
@@ -25,6 +30,15 @@ class Fleet(NamedTuple):
     @property
     def lookups(self) -> str:
         return str(self.folder / "lookups")
+
+
+def told(what: str, fleet: Fleet, met: int, planted: int, right: int, found: int) -> None:
+    """Print recall and precision, for ``make evaluate``."""
+    sys.stdout.write(
+        f"\nseed {fleet.truth['plan']['seed']}: {what}: "
+        f"{met} of {planted} planted are found (recall {met / planted:.3f}), "
+        f"{right} of {found} found are planted (precision {right / max(found, 1):.3f})\n"
+    )
 
 
 def made(spark: SparkSession, folder: Path, plan: Plan, *, alerts: bool = False) -> Fleet:

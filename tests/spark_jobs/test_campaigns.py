@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,7 @@ from spark_jobs.period import Period
 from spark_jobs.schema import CAMPAIGNS, ENTITY_SITE_5M, RULES, SESSIONS
 from spark_jobs.simulate import Plan
 from spark_jobs.tables import Tables, open_tables
-from tests.spark_jobs.fleet import Fleet, made
+from tests.spark_jobs.fleet import SEEDS, Fleet, made, told
 
 pytestmark = pytest.mark.spark
 
@@ -41,13 +42,13 @@ class Region:
 
     def alert(self, activity: Iterable[tuple[str, str, str, float]], kind: str = "ip") -> None:
         rows = []
-        for value, site, rule, hours in activity:
+        for (value, site, rule, hours), number in Counter(activity).items():
             at = DAY + hours * HOUR
             start = at - timedelta(seconds=at.timestamp() % 300)
             rows.append(
                 {"date": f"{start:%Y-%m-%d}", "window_start": start, "kind": kind, "value": value, "fleet": "north",
-                 "site": site, "rule_id": rule, "level": "high", "alerts": 1, "matches": 1, "first_time": at,
-                 "last_time": at}
+                 "site": site, "rule_id": rule, "level": "high", "alerts": number, "matches": number,
+                 "first_time": at, "last_time": at}
             )  # fmt: skip
         self.tables.upsert(ENTITY_SITE_5M, pa.Table.from_pylist(rows, _arrow(ENTITY_SITE_5M, rows)))
 
@@ -80,10 +81,11 @@ def attack(value: str, sites: str, begin: float, rules: int = 2) -> list[tuple[s
     return [(value, site, f"r{n}", begin + 2 * m + n / 2) for m, site in enumerate(sites) for n in range(rules)]
 
 
-@pytest.fixture(scope="module")
-def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+@pytest.fixture(scope="module", params=SEEDS)
+def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Fleet:
     """A fortnight of a fleet that no threshold has seen."""
-    plan = Plan(alerts=15_000, days=14, seed=7001, sites=24, rules=60, hosts=10, campaigns=40, scanners=6, red_teams=4)
+    seed = request.param
+    plan = Plan(alerts=15_000, days=14, seed=seed, sites=24, rules=60, hosts=10, campaigns=40, scanners=6, red_teams=4)
     return made(spark, tmp_path_factory.mktemp("fleet"), plan)
 
 
@@ -94,6 +96,7 @@ def test_planted_campaigns_are_found_and_decoys_are_not(spark: SparkSession, fle
     found = {(row["kind"], row["value"]): row for row in fleet.tables.arrow(CAMPAIGNS).to_pylist()}
     truth = {(one["kind"], one["value"]): one for one in fleet.truth["campaigns"]}
     both = truth.keys() & found.keys()
+    told("campaigns", fleet, len(both), len(truth), len(both), len(found))
     assert len(truth) == 40
     assert len(both) / len(truth) >= 0.95
     assert len(both) / len(found) >= 0.95

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -215,11 +216,12 @@ def test_files_of_other_versions_are_read(region: Region, caplog: pytest.LogCapt
 
 
 def test_an_absurd_event_time_is_counted_when_it_landed(region: Region) -> None:
-    """Years 1, 1970 and 9999, which an agent can send, neither stop the job nor make partitions of their own."""
-    first, last = -62_135_596_800_000_000 + HOUR, 253_402_128_000_000_000
-    land(region.landing, [alert(1, event_time=first), alert(2, event_time=last), alert(3), alert(4, event_time=0)])
+    """Years 1, 1970, 2099 and 9999, which an agent can send, neither stop the job nor make partitions of their own."""
+    first, last, soon = -62_135_596_800_000_000 + HOUR, 253_402_128_000_000_000, 4_070_908_800_000_000
+    odd = [alert(n, event_time=at) for n, at in enumerate((first, last, 0, soon), 1)]
+    land(region.landing, [*odd, alert(5)])
     account = region.run()
-    assert (account.new, account.odd_times) == (4, 3)
+    assert (account.new, account.odd_times) == (5, 4)
     assert region.tables.partitions(WIN_5M) == [DAY]
     land(region.landing, [alert(1, event_time=first), alert(2, event_time=last)])
     assert region.run().duplicates == 2
@@ -315,26 +317,35 @@ def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
 
 
 def test_it_goes_on_with_what_lands_later(region: Region) -> None:
-    """With ``every`` the job waits for the landing to appear, takes each new file, and ends when told to."""
-    stop, done = threading.Event(), []
-    job = threading.Thread(target=lambda: done.append(region.run_all(every=0.2, stop=stop)))
+    """With ``every`` the job waits for the landing to appear, takes each new file with the lookups as they are then,
+    half a lookup too, and ends when told to."""
+    stop, done, lookups = threading.Event(), [], region.folder / "lookups"
+    lookups.mkdir()
+    job = threading.Thread(target=lambda: done.append(region.run_all(every=0.2, stop=stop, lookups=str(lookups))))
     job.start()
+    assets = [pa.table({"host": ["web1"], "owner": [name]}) for name in ("first", "last")]
     try:
         commits = Path(region.tables.root) / "_checkpoints/alerts/commits"
-        for number in (0, 1):
+        for number, asset in enumerate((assets[0], b"PAR1 half a lookup", assets[1])):
+            if isinstance(asset, bytes):
+                (lookups / "assets.parquet").write_bytes(asset)
+            else:
+                pq.write_table(asset, lookups / ".assets")
+                (lookups / ".assets").rename(lookups / "assets.parquet")
             land(region.landing, [alert(number)])
             _wait((commits / str(number)).exists)
     finally:
         stop.set()
-        job.join(30)
-    assert [one["alerts"].new for one in done] == [2]
-    assert len(region.alerts()) == 2
+        job.join(60)
+    assert [one["alerts"].new for one in done] == [3]
+    rows = sorted(region.tables.arrow(ALERTS, ["seq", "asset"]).to_pylist(), key=lambda row: row["seq"])
+    assert [row["asset"] and row["asset"]["owner"] for row in rows] == ["first", None, "last"]
 
 
 def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "waited 30 s"
+        assert time.monotonic() < deadline, "waited 60 s"
         time.sleep(0.1)
 
 

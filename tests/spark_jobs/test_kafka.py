@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,8 @@ from spark_jobs.batch import Account
 from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
 from spark_jobs.tables import Tables, open_tables
 from tests.broker import free_port
-from tests.spark_jobs import kafka
-from tests.spark_jobs.conftest import JARS, ingest_alerts
+from tests.spark_jobs import kafka, killed
+from tests.spark_jobs.conftest import JARS, content, ingest_alerts
 from tests.spark_jobs.landed import NOON, alert, land
 from vedette.outbox import envelope
 
@@ -114,6 +116,28 @@ def test_kafka_into_delta_by_spark(spark: SparkSession, brokers: str, tmp_path: 
         assert without_batch(by_spark, table) == without_batch(default, table) == without_batch(same, table), table.name
     writer.write("alerts", [alert(n) for n in range(8, 12)], NOON)
     assert take(spark, by_spark, brokers, "two")["alerts"].new == 2
+
+
+def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
+    """Killed with a batch written and not committed, then at a random moment of a batch, and started again: row for row
+    the tables of a run that nothing disturbed."""
+    from vedette.region.kafka import KafkaLanding
+
+    writer = KafkaLanding(brokers, "three")
+    for first in (0, 40, 80):
+        writer.write("alerts", [alert(n, agent_id=f"agent-{n % 7}") for n in range(first, first + 60)], NOON)
+    words = ["--source", "kafka", "--brokers", brokers, "--topics", "three", "--rows-per-batch", "50"]
+    calm = open_tables(str(tmp_path / "calm"))
+    sources = ingest.sources(parse(["ingest", "--tables", "x", *words]))
+    account = ingest.take_over(spark, calm, sources)[0].account
+    assert (account.batches >= 3, account.new, account.duplicates) == (True, 140, 40)
+
+    job = killed.start(tmp_path / "killed", words, point=killed.COMMIT)
+    assert job.wait(180) == -signal.SIGKILL
+    killed.kill_in_batch(killed.start(tmp_path / "killed", words), tmp_path / "killed", 2, random.uniform(0, 2))
+    tables = open_tables(str(tmp_path / "killed"))
+    ingest.take_over(spark, tables, sources)
+    assert content(tables) == content(calm)
 
 
 def test_no_broker_is_said() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -10,14 +12,16 @@ from threading import Event
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import parse, work
+from spark_jobs.__main__ import JOBS, parse, parser, work
 from tests.spark_jobs.landed import alert, land
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "ingest|report"),
+        ("", "ingest|campaigns|"),
         ("ingests --tables t", "invalid choice"),
         ("ingest --tables t", "ingest needs --landing DIR"),
         ("ingest --tables t --source kafka", "--source kafka needs --brokers"),
@@ -45,6 +49,28 @@ def test_arguments_are_understood() -> None:
     assert (given.landing, given.every, given.conf) == ("l", 90.0, [("spark.a", "b=c")])
     yesterday = (datetime.now(UTC) - timedelta(days=1)).date()
     assert parse(["report", "--tables=t", "--date=yesterday"]).date == yesterday
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_option_is_documented(job: str) -> None:
+    """The job's section of docs/analytics.md names each of its options, and no other."""
+    page = (ROOT / "docs" / "analytics.md").read_text()
+    sections = dict(re.findall(r"^### (\w+)[^\n]*\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+    every = re.search(r"^## The jobs\n(.*?)(?=^###)", page, re.MULTILINE | re.DOTALL)
+    assert every is not None
+    common = set(re.findall(r"--[a-z][a-z-]+", every[1]))
+    there = {name for one in actions(job) for name in one.option_strings if name.startswith("--")}
+    named = set(re.findall(r"--[a-z][a-z-]+", sections[job]))
+    assert there - {"--help"} <= named | common
+    assert named - there <= {"--packages"}
+    assert common == {"--tables", "--backend", "--master", "--conf"}
+
+
+def actions(job: str) -> list[argparse.Action]:
+    """What the command line of ``job`` knows."""
+    jobs = next(one for one in parser()._actions if isinstance(one, argparse._SubParsersAction))
+    found: list[argparse.Action] = jobs.choices[job]._actions
+    return found
 
 
 @pytest.mark.spark

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
@@ -10,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row, SparkSession
 
 from spark_jobs import frames, noise, period
 from spark_jobs.__main__ import parse, work
@@ -37,8 +42,8 @@ fields: [user, src_ip]
 """
 
 
-@pytest.fixture
-def tables(spark: SparkSession, tmp_path: Path) -> Tables:
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """A rule of which 80 of 100 alerts name one user, one that is mostly held back, and one grave one."""
     rows: list[dict[str, Any]] = []
     for n in range(100):
@@ -55,6 +60,7 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
         alert(300 + n, rule_id="grave", level="critical", site=f"s{n % 2}", fields={"ip": "10.0.0.9"},
               entities=[{"kind": "ip", "value": "10.0.0.9"}]) for n in range(100)
     ]  # fmt: skip
+    tmp_path = tmp_path_factory.mktemp("noise")
     land(tmp_path / "landing", rows)
     read = spark.read.schema(LANDED_ALERT).option("recursiveFileLookup", "true").parquet(str(tmp_path / "landing"))
     alerts = read.withColumn("counted_at", frames.counted_at()).persist()
@@ -96,7 +102,7 @@ def test_a_proposal_is_a_filter_that_vedette_takes(spark: SparkSession, tables: 
     text = work(spark, said, None)  # type: ignore[arg-type]
     assert text.splitlines()[1].startswith(" 70.0  Failed logins: 900 matches")
     (proposal,) = folder.iterdir()
-    assert proposal.name == f"{RULE}.yml"
+    assert proposal.name == f"filter-{RULE}.yml"
     (folder / "failed.yml").write_text(SIGMA)
     log = tmp_path / "auth.log"
     line = "<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {} from 203.0.113.9 port 22 ssh2\n"
@@ -105,6 +111,44 @@ def test_a_proposal_is_a_filter_that_vedette_takes(spark: SparkSession, tables: 
     found = _vedette("scan", "--rules", str(folder), "--route", "--product", "linux", str(log))
     assert [json.loads(one)["line"] for one in found.stdout.splitlines()] == [2, 3]
     assert "not run" not in found.stderr
+
+
+@pytest.mark.parametrize("command", [["git", "apply"], ["patch", "-s", "-p1", "-i"]])
+def test_the_patch_applies_to_the_folder_of_the_rules(
+    spark: SparkSession, tables: Tables, tmp_path: Path, command: list[str]
+) -> None:
+    """In a folder of a repository, by git and by patch; lint has no error there, and scan leaves the entity out."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]} on this host")
+    folder, patch = tmp_path / "repository" / "rules", tmp_path / "noise.patch"
+    folder.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(folder.parent)], check=True, timeout=60)
+    (folder / "failed.yml").write_text(SIGMA)
+    assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0
+    work(spark, parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", f"--patch={patch}"]), None)  # type: ignore[arg-type]
+    subprocess.run([*command, str(patch)], cwd=folder, check=True, timeout=60)
+    assert sorted(file.name for file in folder.iterdir()) == ["failed.yml", f"filter-{RULE}.yml"]
+    assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0
+    log = tmp_path / "auth.log"
+    line = "<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {} from 203.0.113.9 port 22 ssh2\n"
+    log.write_text("".join(line.format(user) for user in (r"svc\scan*", "anna")))
+    found = _vedette("scan", "--rules", str(folder), "--route", "--product", "linux", str(log))
+    assert [json.loads(one)["line"] for one in found.stdout.splitlines()] == [2]
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_any_entity_makes_a_filter_of_that_value(value: str) -> None:
+    """YAML gives back whatever was in the log, wildcards escaped, and each line of the patch is a line of the file."""
+    source = Row("product", "category", "service")("linux", None, "sshd")
+    about = {"top_value": value, "rule_title": value, "rule_id": RULE, "top_share": 0.8, "alerts": 100}
+    text = noise.filter_of(Row(**about, logsource=source, field="user"))
+    read = yaml.safe_load(text)
+    assert read["filter"]["selection"]["user"] == re.sub(r"[\\*?]", lambda one: "\\" + one[0], value)
+    assert read["filter"]["rules"] == [RULE]
+    patch = noise.added("f.yml", text).split("\n")
+    assert "\n".join(line[1:] for line in patch[3:]) == text
+    assert f"+1,{len(patch) - 4} @@" in patch[2]
 
 
 def _vedette(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_jobs import storage
 from spark_jobs.schema import ALERTS, RULES, TABLES, WIN_5M, Table
 from spark_jobs.tables import Tables, Txn, open_tables
 from tests.spark_jobs.conftest import JARS
@@ -130,6 +133,7 @@ def test_upkeep_changes_no_row(tables: Tables) -> None:
     assert ("s", 6) in found(tables, WIN_5M, "site", "matches")
 
 
+@everywhere
 def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -> None:
     """A later version's table gains its column and keeps the earlier rows, and the earlier version still reads and
     writes it; a column that no version has, or of another type, is refused by name."""
@@ -143,6 +147,42 @@ def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -
         tables.append(WIN_5M, rows(window(1, colour="red")))
     with pytest.raises(ValueError, match=r"win_5m\.matches"):
         tables.append(WIN_5M, rows({**window(1), "matches": "many"}))
+
+
+@pytest.mark.parametrize("point", range(8))
+def test_upkeep_killed_anywhere_doubles_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
+) -> None:
+    """Of plain Parquet, in which nothing is a transaction: after a compaction that ends at any of its steps, the rows
+    are the same, and after the next one, too."""
+    tables = open_tables(str(tmp_path), "parquet", spark=spark)
+    for number in range(2):
+        tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
+    before, steps = found(tables), iter(range(point))
+
+    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any) -> Any:
+            if next(steps, None) is None:
+                raise Killed
+            return act(*given)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        for name in ("delete", "write_text", "move"):
+            patch.setattr(storage, name, counted(getattr(storage, name)))
+        with suppress(Killed):
+            tables.compact(WIN_5M)
+            assert point == 7
+    again = open_tables(str(tmp_path), "parquet", spark=spark)
+    assert found(again) == before
+    again.compact(WIN_5M)
+    assert found(again) == before
+    assert len(list(tmp_path.rglob("write=*"))) == 1
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
 
 
 def test_what_is_not_there_is_empty(tables: Tables, spark: SparkSession) -> None:
