@@ -158,44 +158,50 @@ def computed(formula: str, names: Mapping[str, float]) -> float:
 
 
 def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
-    """The measured figures that the formulas name, each with what it is; of the largest run that has all jobs."""
-    whole = [one for one in even(known) if {"ingest", *WINDOWS} <= one["jobs"].keys()]
-    if not whole or not known["region"]:
-        return {}
-    run, region = whole[-1], known["region"]
-    ingest = run["jobs"]["ingest"]
-    tables = {**ingest["tables_mb"], **run["jobs"]["maintain"]["tables_mb"]}
-    daily = sum(
-        run["jobs"][job]["cpu_seconds"] / (run["alerts"] * LOOKED_AT.get(job, 1)) * days
-        for job, days in WINDOWS.items()
-    )
-    size = f"{run['alerts']:,} alerts"
-    return {
-        "ingest_cpu": (ingest["cpu_seconds"] / ingest["rows"], f"CPU-seconds of ingest for a landed row, {size}"),
-        "daily_cpu_an_alert": (
-            daily, f"CPU-seconds of the daily jobs for an alert a day: of each job those for an alert, times its days "
-            f"({', '.join(f'{job} {days}' for job, days in WINDOWS.items())}); {size}"),
-        "landed_bytes": (run["landing_mb"] * 1e6 / run["rows"], f"bytes of a landed row, {size}"),
-        "table_bytes": (
-            sum(tables.values()) * 1e6 / run["alerts"], f"bytes of all tables for an alert, compacted, {size}"),
-        "checkpoint_bytes": (run["checkpoint_mb"] * 1e6 / max(run["batches"], 1), "bytes of checkpoints for a batch"),
-        "batch_bytes": (run["batch_bytes"], "landed bytes in a batch, the default"),
-        "kafka_bytes": (region["landing"]["kafka_zstd_bytes"], "bytes of an alert in Kafka, JSON by zstd"),
-        "landing_rate": (region["landing"]["rows_per_cpu_second"], "rows that a landing writes in a CPU-second"),
-        "connection_bytes": (region["broker"]["connection_bytes"], "bytes of an idle connection in mosquitto, no TLS"),
-        "message_cpu_us": (
-            region["broker"]["message_cpu_us"],
-            f"CPU-microseconds of mosquitto for a message of {region['broker']['message_bytes']:,} bytes, in and out"),
-    }  # fmt: skip
+    """The measured figures that the formulas name, each with what it is; of the largest runs that have them."""
+    found: dict[str, tuple[float, str]] = {}
+    ingested = [one for one in even(known) if "ingest" in one["jobs"]]
+    if ingested:
+        run = ingested[-1]
+        ingest, size = run["jobs"]["ingest"], f"{run['alerts']:,} alerts"
+        tables = {**ingest["tables_mb"], **run["jobs"].get("maintain", {}).get("tables_mb", {})}
+        found |= {
+            "ingest_cpu": (ingest["cpu_seconds"] / ingest["rows"], f"CPU-seconds of ingest for a landed row, {size}"),
+            "landed_bytes": (run["landing_mb"] * 1e6 / run["landed"], f"bytes of a landed alert, {size}"),
+            "table_bytes": (sum(tables.values()) * 1e6 / run["alerts"], f"bytes of all tables for an alert, {size}"),
+            "checkpoint_bytes": (run["checkpoint_mb"] * 1e6 / max(run["batches"], 1), "checkpoint bytes for a batch"),
+            "batch_bytes": (run["batch_bytes"], "landed bytes in a batch, the default"),
+        }
+    whole = [one for one in even(known) if WINDOWS.keys() <= one["jobs"].keys()]
+    if whole:
+        run = whole[-1]
+        costs = {job: run["jobs"][job]["cpu_seconds"] / run["alerts"] / LOOKED_AT.get(job, 1) for job in WINDOWS}
+        days = ", ".join(f"{job} {days}" for job, days in WINDOWS.items())
+        what = f"CPU-seconds of the daily jobs for an alert a day: of each those for an alert, times its days ({days})"
+        daily = sum(costs[job] * days for job, days in WINDOWS.items())
+        found["daily_cpu_an_alert"] = (daily, f"{what}; {run['alerts']:,} alerts")
+    if region := known["region"]:
+        landing, broker = region["landing"], region["broker"]
+        through = f"CPU-microseconds of mosquitto for a message of {broker['message_bytes']:,.0f} bytes, in and out"
+        found |= {
+            "kafka_bytes": (landing["kafka_zstd_bytes"], "bytes of an alert in Kafka, JSON by zstd"),
+            "landing_rate": (landing["rows_per_cpu_second"], "rows that a landing writes in a CPU-second"),
+            "connection_bytes": (broker["connection_bytes"], "bytes of an idle connection in mosquitto, no TLS"),
+            "message_cpu_us": (broker["message_cpu_us"], through),
+        }
+    return found
 
 
 def sizes(known: Mapping[str, Any], agents: int) -> dict[str, float]:
-    """Every line of ``SIZES`` for a fleet of ``agents``."""
+    """The lines of ``SIZES`` for a fleet of ``agents``, those that hang on a figure not measured yet left out."""
     names = {"agents": float(agents), **{name: value for name, (value, _) in ASSUMED.items()}}
     names |= {name: value for name, (value, _) in measured(known).items()}
     found: dict[str, float] = {}
     for line in SIZES:
-        found[line.name] = names[line.name] = computed(line.formula, names)
+        try:
+            found[line.name] = names[line.name] = computed(line.formula, names)
+        except KeyError:
+            continue
     return found
 
 
@@ -339,14 +345,12 @@ def _assumed(known: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _sizes(known: Mapping[str, Any]) -> Iterator[str]:
-    if not measured(known):
-        yield "Not measured yet."
-        return
     yield from _head("name", "what", "formula", *(f"{agents:,} agents" for agents in FLEETS))
     columns = [sizes(known, agents) for agents in FLEETS]
     for line in SIZES:
         formula = line.formula.replace("*", "×")
-        yield _row(f"`{line.name}`", line.what, f"`{formula}`", *(shown(one[line.name], line.unit) for one in columns))
+        values = [shown(one[line.name], line.unit) if line.name in one else "not measured" for one in columns]
+        yield _row(f"`{line.name}`", line.what, f"`{formula}`", *values)
 
 
 def shown(value: float, unit: str) -> str:
