@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -13,6 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, parse, parser, work
+from spark_jobs.session import LOCAL
+from tests.spark_jobs.conftest import SETTINGS
 from tests.spark_jobs.landed import alert, land
 
 ROOT = Path(__file__).parents[2]
@@ -85,3 +91,30 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     assert "2 alerts standing for 2 matches" in said
     assert page.read_text().endswith("</html>\n")
     assert sorted(os.listdir(tmp_path)) == ["day.html", "landing", "tables"]
+
+
+@pytest.mark.spark
+def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
+    """The zip that docs/analytics.md makes is all a cluster needs: ingest by ``spark-submit`` from a folder without the
+    package, then the page, whose parts lie in the zip, too."""
+    package = tmp_path / "spark_jobs.zip"
+    with zipfile.ZipFile(package, "w") as out:
+        for file in sorted((ROOT / "spark_jobs").rglob("*")):
+            if file.suffix == ".py" or (file.is_file() and file.parent.name == "assets"):
+                out.write(file, file.relative_to(ROOT))
+    shutil.copy(ROOT / "spark_jobs" / "__main__.py", tmp_path / "run.py")
+    land(tmp_path / "landing", [alert(1), alert(2), alert(1)])
+    confs = [word for key, value in {**SETTINGS, **LOCAL}.items() for word in ("--conf", f"{key}={value}")]
+    submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--py-files", str(package)]
+    around = {**os.environ, "PYTHONPATH": "", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(
+        [*submit, *confs, "run.py", "ingest", "--landing=landing", "--tables=tables"],
+        cwd=tmp_path, env=around, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1:] == ["ingest: alerts: 1 files, 3 rows: 2 new, 1 duplicates"], done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_jobs", "report", "--tables=tables", "--date=2026-11-20", "--html=day.html"],
+        cwd=tmp_path, env={**around, "PYTHONPATH": str(package)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "2 alerts standing for 2 matches" in done.stdout, done.stderr
+    assert (tmp_path / "day.html").read_text().endswith("</html>\n")
