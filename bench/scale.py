@@ -70,7 +70,7 @@ SIZES = (
     Line("landed", "landed a day, Parquet", "B", "a_day * landed_bytes * variety"),
     Line("kafka_in", "into Kafka, busiest minute", "B/s", "most * kafka_bytes * variety"),
     Line("kafka_disk", "disks of Kafka", "B", "a_day * kafka_bytes * variety * kafka_days * replicas"),
-    Line("ingest_cores", "cores of ingest, busiest minute", "cores", "most * ingest_cpu / busy"),
+    Line("ingest_cores", "cores of ingest, busiest minute", "cores", "(most + agents / heartbeat) * ingest_cpu / busy"),
     Line("partitions", "partitions of the topic of alerts", "", "max(4, 2 * ceil(ingest_cores))"),
     Line("ingest_executors", "executors of ingest", "", "ceil(ingest_cores / cores)"),
     Line("daily_cpu", "CPU-seconds of all daily jobs", "s", "a_day * daily_cpu_an_alert"),
@@ -325,7 +325,7 @@ def _steps(known: Mapping[str, Any]) -> Iterator[str]:
     yield _row("all else: Spark's own account of files and batches, listing, syncing", "", f"{rest:,.1f}",
                f"{rest / ingest['seconds']:.0%}", "", "")  # fmt: skip
     yield ""
-    yield f"{runs[-1]['alerts']:,} alerts in {runs[-1]['batches']} batches; steps below 1 % are left out."
+    yield f"{runs[-1]['alerts']:,} alerts, {runs[-1]['batches']} micro-batches of them; steps below 1 % are left out."
 
 
 def _measured(known: Mapping[str, Any]) -> Iterator[str]:

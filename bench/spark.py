@@ -141,6 +141,7 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{events}",
             "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
         }
         spark = None
         if not getattr(JOBS[job], "WITHOUT_SPARK", False):

@@ -34,7 +34,7 @@ def steps() -> Iterator[Steps]:
                 one["times"] += 1
                 one["seconds"] += time.perf_counter() - began
                 one["jvm"] += after[0] - before[0]
-                one["python"] += after[1] - before[1]
+                one["python"] += max(0.0, after[1] - before[1])  # a worker that has ended is not counted
 
         return run
 

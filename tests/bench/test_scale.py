@@ -56,7 +56,7 @@ def test_sizes_of_a_fleet() -> None:
     found = scale.sizes(known, 100_000)
     assert found["a_day"] == 100_000_000
     assert found["most"] == pytest.approx(11_574, rel=1e-3)
-    assert found["ingest_cores"] == pytest.approx(11_574 * 40e-6 / 0.5, rel=1e-3)
+    assert found["ingest_cores"] == pytest.approx((11_574 + 100_000 / 60) * 40e-6 / 0.5, rel=1e-3)
     assert (found["partitions"], found["ingest_executors"], found["brokers"], found["state"]) == (4, 1, 5, 0)
     assert found["landings"] == 4
     small = scale.sizes(known, 1000)
