@@ -46,7 +46,7 @@ LAYERS: dict[int, str] = {
     inputs.accept inputs.activation inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe
     inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
-    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
+    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.replay rawlog.rewrite rawlog.segment rawlog.shelf
     """,
     # composition
     3: """
