@@ -4,15 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint bench dist test-install test-crash soak fuzz clean
+.PHONY: help setup demo demo-fleet test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
+        clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
+	@echo "make demo-fleet  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (15 minutes)"
+	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
 	@echo "make dist        the zips that install the agent on a bare Linux host, for x86_64 and aarch64"
 	@echo "make test-install the installation's whole life in booted containers, as root"
+	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make test-crash  the crash tests in their long form: 200 kills each (hours)"
+	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
 	@echo "make clean       remove what the other targets made"
@@ -27,13 +32,20 @@ setup: $(STAMP)
 demo: setup
 	@$(BIN)/python -m demo
 
+demo-fleet: setup
+	@$(BIN)/python -m demo.fleet
+
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p vedette
 	$(BIN)/mypy -p spark_jobs
 
-test: setup lint
+jars:
+	@mkdir -p build
+	@sh tools/jars.sh
+
+test: setup lint jars
 	@sh tools/packages.sh tests
 	$(BIN)/pytest -q --durations 15 tests
 
@@ -41,6 +53,12 @@ test-crash: setup
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
 
 MINUTES ?= 30
+
+FLEETS ?= 5
+
+# Recall and precision of campaigns and anomalies, on made-up fleets that no threshold was set on.
+evaluate: setup
+	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_campaigns.py tests/spark_jobs/test_baselines.py
 
 soak: setup
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES)
@@ -54,6 +72,14 @@ fuzz: $(STAMP)
 
 bench: setup
 	$(BIN)/python -m bench.harness
+
+ALERTS ?= 1000000
+
+# Once as it comes, once with half of all alerts at one site; then what a message costs the broker and the landing.
+bench-spark: setup
+	$(BIN)/python -m bench.spark --alerts $(ALERTS)
+	$(BIN)/python -m bench.spark --alerts $(ALERTS) --skew 0.5
+	$(BIN)/python -m bench.region
 
 # The starter rules go into the zips as a signed bundle. KEY is the region's signing key, RELEASE_KEY that of releases:
 # keep one of each for all builds, since agents trust the keys they were installed with. Without one a key is made in

@@ -3,7 +3,7 @@
 Starts a real mosquitto, the landing and the agent, all on loopback and in ``build/demo``; plays a mixed stream with
 attacks planted in it (``bench.traffic``) over syslog TCP, a tailed web access log and MQTT, and a few lines by the
 host's own ``logger``; publishes a bundle with one more rule while the stream runs; then runs the Spark jobs over what
-landed, and shows alerts, the day's summary and the agent's own account. Ends with exit code 1 when the account does
+landed, and shows alerts, the region's report and the agent's own account. Ends with exit code 1 when the account does
 not add up or an expected alert is missing.
 """
 
@@ -224,14 +224,13 @@ def main() -> None:
         if "Demo Beacon Text In Syslog" not in alerts:
             sys.exit("the pushed rule made no alert")
 
-        say("Spark: 5-minute counts by rule, site and host, each alert once; then the day's summary")
+        say("Spark: each alert once into the tables, counted by rule, site, entity and host; then a report")
         quiet = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-        tables, page = WORK / "tables", WORK / "summary.html"
+        tables, page = WORK / "tables", WORK / "report.html"
         job = (sys.executable, "-m", "spark_jobs")
         master = ("--master", "local[2]")
-        print(command(*job, "counts", "--landing", WORK / "landing", "--tables", tables, *master, env=quiet), end="")
-        print(command(*job, "summary", "--landing", WORK / "landing", "--tables", tables, "--html", page, *master,
-                      env=quiet))  # fmt: skip
+        print(command(*job, "ingest", "--landing", WORK / "landing", "--tables", tables, *master, env=quiet), end="")
+        print(command(*job, "report", "--tables", tables, "--days", 2, "--html", page, env=quiet))
 
         say("The agent's own account")
         print(command(VEDETTE, "status", "-c", WORK / "vedette.toml"), end="")

@@ -1,72 +1,274 @@
-"""The jobs' arithmetic: data frames in, data frames out; nothing is read, written or kept here."""
+"""Arithmetic of the batches: data frames in, data frames out; nothing is read, written or kept here.
+
+A landed row is known by ``origin`` (its file's URL, or Kafka topic and partition) and ``position`` (row or offset).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.schema import COUNTS
+from spark_jobs.schema import AGENTS, ENTITY_KINDS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
 
 KEY = ["agent_id", "alert_id", "received_date"]
 """What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""
 
-WINDOW = "5 minutes"
+PLACE = ["origin", "position"]
+
+WINDOW_SECONDS = 300
+BUCKET_SECONDS = 3600
+"""Grain at which a batch's event times are looked up in the table."""
+
+MAX_RANGES = 16
+MAX_AGE = timedelta(days=400)
+MAX_AHEAD = timedelta(days=1)
+"""An event time further from ``received_at`` than this is absurd."""
 
 MAX_COUNT = (1 << 31) - 1
 """A fold that claims to stand for more matches counts as this many, so that no sum overflows."""
 
-_GRAIN = ["date", "window_start", "fleet", "site", "host", "rule_id", "level"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+"""Seconds since 1970 of the first and the last second of the years 1 to 9999."""
+
+TACTICS = (
+    "reconnaissance",
+    "resource-development",
+    "initial-access",
+    "execution",
+    "persistence",
+    "privilege-escalation",
+    "defense-evasion",
+    "credential-access",
+    "discovery",
+    "lateral-movement",
+    "collection",
+    "command-and-control",
+    "exfiltration",
+    "impact",
+)
+"""ATT&CK (Enterprise) tactics by short name, in the order of an attack."""
 
 
-def whole() -> Column:
-    """Whether a row has an identity and a time. A foreign Parquet file read by the alert's schema has neither."""
-    return F.coalesce(
-        (F.length("agent_id") > 0)
-        & (F.length("alert_id") > 0)
-        & F.col("received_date").rlike("^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
-        & F.col("event_time").between(F.lit("0001-01-01").cast("timestamp"), F.lit("9999-12-31").cast("timestamp")),
-        F.lit(False),
-    )
+NEEDED = ("agent_id", "alert_id", "received_date", "event_time", "received_at")
+"""What an alert must have to be in a table. A row of a foreign Parquet file has none of it."""
 
 
-def first_copies(rows: DataFrame) -> DataFrame:
-    """The earliest received copy of each alert; of equals, the first by ``landed_file`` and ``landed_row``."""
-    order = Window.partitionBy(*KEY).orderBy(F.col("received_at").asc_nulls_last(), "landed_file", "landed_row")
-    return rows.withColumn("copy", F.row_number().over(order)).where("copy = 1").drop("copy")
+def trouble(*needed: str) -> Column:
+    """Why no table can hold the row: the first of the columns ``needed`` that has no value; null when all have one."""
+    found = F.lit(None).cast("string")
+    for name in reversed(needed):
+        if name in ("event_time", "received_at"):
+            usable, reason = _possible(name), f"without {name}"
+        elif name == "received_date":
+            usable = F.col(name).rlike("^[0-9]{4}-[0-9]{2}-[0-9]{2}$") & F.expr(f"try_to_date({name})").isNotNull()
+            reason = "received_date is no date YYYY-MM-DD"
+        else:
+            usable, reason = F.length(name) > 0, f"without {name}"
+        found = F.when(F.coalesce(usable, F.lit(False)), found).otherwise(F.lit(reason))
+    return found
 
 
-def unseen(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """Rows whose alert is not in ``known``. Of ``known`` only the key is read, and no row of it moves unless ``rows``
-    has it as well."""
-    seen = known.select(*KEY).join(rows.select(*KEY), KEY, "left_semi").distinct()
-    return rows.join(seen, KEY, "left_anti")
+def _possible(column: str) -> Column:
+    """Whether there is a time, of a year that a timestamp can be written as."""
+    first, last = (F.lit(text).cast("timestamp") for text in ("0001-01-01", "9999-12-31"))
+    return F.coalesce(F.col(column).between(first, last), F.lit(False))
 
 
-def windows(alerts: DataFrame) -> DataFrame:
-    """``COUNTS`` of ``alerts``: by 5 minutes of event time, fleet, site, host, rule and level.
+def counted_at() -> Column:
+    """The event's time, or the time of landing where the event's is absurd."""
+    age = F.unix_micros("received_at") - F.unix_micros("event_time")
+    sane = age.between(int(-MAX_AHEAD.total_seconds() * 1e6), int(MAX_AGE.total_seconds() * 1e6))
+    return F.when(sane, F.col("event_time")).otherwise(F.col("received_at"))
+
+
+def later_copies(keys: DataFrame) -> DataFrame:
+    """``PLACE`` of all but the earliest received copy of each alert; of equals, the first by place stays."""
+    doubled = keys.groupBy(*KEY).count().where("count > 1").select(*KEY)  # few, so only few are sorted
+    order = Window.partitionBy(*KEY).orderBy(F.col("received_at").asc_nulls_last(), *PLACE)
+    copies = keys.join(doubled, KEY, "left_semi").withColumn("copy", F.row_number().over(order))
+    return copies.where("copy > 1").select(*PLACE)
+
+
+def known_copies(keys: DataFrame, known: DataFrame) -> DataFrame:
+    """``PLACE`` of the rows whose alert is in ``known``. Of ``known`` only the key is read, and no row of it moves
+    unless ``keys`` has it as well."""
+    batch = F.broadcast(keys.select(*KEY))
+    seen = known.select(*KEY).join(batch, KEY, "left_semi").distinct()
+    return keys.join(seen, KEY, "left_semi").select(*PLACE)
+
+
+def ranges(buckets: Iterable[int], seconds: int = BUCKET_SECONDS) -> list[tuple[datetime, datetime]]:
+    """At most ``MAX_RANGES`` time ranges that hold every bucket (number of ``seconds`` since 1970), split where the
+    gaps are widest."""
+    numbers = sorted(set(buckets))
+    if not numbers:
+        return []
+    widest = sorted(range(1, len(numbers)), key=lambda i: numbers[i - 1] - numbers[i])[: MAX_RANGES - 1]
+    cuts = [0, *sorted(i for i in widest if numbers[i] - numbers[i - 1] > 1), len(numbers)]
+    return [(_time(numbers[first] * seconds), _time((numbers[end - 1] + 1) * seconds)) for first, end in pairwise(cuts)]
+
+
+def _time(seconds: int) -> datetime:
+    """UTC; a time that no ``datetime`` can hold is the nearest that one can."""
+    return _EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))
+
+
+def _stands_for() -> Column:
+    """How many matches an alert speaks of.
 
     The ``count`` of a fold is how many further alerts it stands for. That of a correlation is what its condition speaks
     of, events or values: the correlation matched once.
     """
-    is_fold = F.col("kind").eqNullSafe("fold")
     folded = F.least(F.greatest(F.coalesce("count", F.lit(1)), F.lit(0)), F.lit(MAX_COUNT))
-    stands_for = F.when(is_fold, folded).otherwise(F.lit(1))
-    placed = alerts.withColumn("window_start", F.window("event_time", WINDOW)["start"])
-    return (
-        placed.withColumn("date", F.date_format("window_start", "yyyy-MM-dd"))
-        .groupBy(*_GRAIN)
-        .agg(
-            F.max("rule_title").alias("rule_title"),
-            F.count_if(~is_fold).alias("alerts"),
-            F.sum(stands_for).cast("long").alias("matches"),
-        )
-        .select(*COUNTS.names)
+    return F.when(_is_fold(), folded).otherwise(F.lit(1))
+
+
+def _is_fold() -> Column:
+    return F.col("kind").eqNullSafe("fold")
+
+
+def counted(alerts: DataFrame) -> DataFrame:
+    """The columns of ``alerts`` that the counts are made of."""
+    return alerts.select(
+        *(F.coalesce(name, F.lit("")).alias(name) for name in ("fleet", "site", "host", "rule_id", "level")),
+        "rule_title",
+        "tags",
+        "entities",
+        "counted_at",
+        (F.col("counted_at") != F.col("event_time")).alias("odd_time"),
+        F.when(_is_fold(), F.lit(0)).otherwise(F.lit(1)).cast("long").alias("alerts"),
+        _stands_for().cast("long").alias("matches"),
     )
 
 
-def totals(partial: DataFrame) -> DataFrame:
-    """Rows of ``counts_5m`` added up over batches: one row a window, fleet, site, host, rule and level."""
-    added = partial.groupBy(*_GRAIN).agg(
-        F.max("rule_title").alias("rule_title"), F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches")
+# Sums by a hash table need numbers and times only; a text among what is kept would have Spark sort all rows instead.
+# So texts that follow from the rule (title, level, tags) come from ``rules``, which has few rows.
+
+
+def rules(rows: DataFrame) -> DataFrame:
+    """``RULES`` of ``counted`` rows, with ATT&CK tactics and techniques out of the tags.
+
+    Beside them the number of ``rows``, and of ``odd`` times among these.
+    """
+    texts = ["rule_title", "level", "tags"]
+    named = rows.groupBy("rule_id", *texts).agg(
+        *_sums(), F.count("*").alias("rows"), F.count_if("odd_time").alias("odd")
     )
-    return added.select(*COUNTS.names)
+    newest = F.max_by(F.struct(*texts), F.struct("last_time", *texts)).alias("last")
+    one = named.groupBy("rule_id").agg(
+        newest,
+        *(F.sum(name).alias(name) for name in ("alerts", "matches", "rows", "odd")),
+        F.min("first_time").alias("first_time"),
+        F.max("last_time").alias("last_time"),
+    )
+    tags = F.transform(F.coalesce("tags", F.array()), F.lower)
+    attack = F.transform(F.filter(tags, lambda tag: tag.startswith("attack.")), lambda tag: F.substr(tag, F.lit(8)))
+    tactics = F.transform(attack, lambda name: F.replace(name, F.lit("_"), F.lit("-")))
+    technique = r"^t[0-9]{4}(\.[0-9]{3})?$"
+    return one.select("*", "last.*").select(
+        *(name for name in RULES.names if name not in ("tactics", "techniques")),
+        F.array_distinct(F.filter(tactics, lambda name: name.isin(*TACTICS))).alias("tactics"),
+        F.array_distinct(F.transform(F.filter(attack, lambda name: name.rlike(technique)), F.upper)).alias(
+            "techniques"
+        ),
+        "rows",
+        "odd",
+    )
+
+
+def windows(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """``WIN_5M`` of ``counted`` rows; ``known`` are their ``rules``."""
+    return _sum(rows, known, WIN_5M, "window_start", WINDOW_SECONDS)
+
+
+def hosts(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """``HOST_1H`` of ``counted`` rows; alerts that name no host are left out."""
+    return _sum(rows.where("host != ''"), known, HOST_1H, "hour", 3600)
+
+
+def entities(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """``ENTITY_SITE_5M`` of ``counted`` rows: each different entity of an alert once."""
+    each = rows.withColumn("entity", F.explode(F.array_distinct("entities"))).select("*", "entity.*")
+    kept = each.where(F.col("kind").isin(*ENTITY_KINDS) & (F.length("value") > 0))
+    return _sum(kept, known, ENTITY_SITE_5M, "window_start", WINDOW_SECONDS)
+
+
+def _sums() -> list[Column]:
+    return [
+        F.sum("alerts").alias("alerts"),
+        F.sum("matches").alias("matches"),
+        F.min("counted_at").alias("first_time"),
+        F.max("counted_at").alias("last_time"),
+    ]
+
+
+def _sum(rows: DataFrame, known: DataFrame, table: Table, column: str, seconds: int) -> DataFrame:
+    """Rows of ``table``: the counts by its keys, of which ``column`` is the start of a window of ``seconds``."""
+    micros = F.unix_micros("counted_at")
+    placed = rows.withColumn(column, F.timestamp_micros(micros - F.pmod(micros, F.lit(seconds * 1_000_000))))
+    grouped = placed.groupBy(*(key for key in table.keys if key != "date")).agg(*_sums())
+    texts = [name for name in ("rule_title", "level") if name in table.names and name not in table.keys]
+    named = grouped.join(F.broadcast(known.select("rule_id", *texts)), "rule_id") if texts else grouped
+    return named.withColumn("date", F.date_format(column, "yyyy-MM-dd")).select(*table.names)
+
+
+_INPUT = (
+    "struct<received: bigint, stored: bigint, judged: bigint, dropped: map<string, bigint>, lost: map<string, bigint>>"
+)
+_ACCOUNT = (
+    f"struct<inputs: map<string, {_INPUT}>, backlog: map<string, bigint>, lag_seconds: double, "
+    "alerts: struct<made: bigint, receipted: bigint, in_outbox: bigint>, rules: struct<dead_count: bigint>, "
+    "identity_broken: array<string>>"
+)
+
+
+def agents(beats: DataFrame) -> DataFrame:
+    """``AGENTS`` of heartbeats: each agent's newest, its counters summed over inputs and reasons."""
+    newest = beats.groupBy("fleet", "agent_id").agg(
+        F.max_by(
+            F.struct("site", "state", "version", "bundle", "plan_digest", "seq_high", "payload"),
+            F.struct("received_at", "payload"),
+        ).alias("beat"),
+        F.min("received_at").alias("first_seen"),
+        F.max("received_at").alias("last_seen"),
+    )
+    rows = newest.select(
+        F.coalesce("fleet", F.lit("")).alias("fleet"), "agent_id", "first_seen", "last_seen", "beat.*",
+        F.from_json("beat.payload", _ACCOUNT).alias("said"),
+    )  # fmt: skip
+    inputs = F.map_values("said.inputs")
+
+    def over_inputs(name: str) -> Column:
+        return _total(F.transform(inputs, lambda one: one[name])).alias(name)
+
+    def over_reasons(name: str) -> Column:
+        return _total(F.flatten(F.transform(inputs, lambda one: F.map_values(_or_empty(one[name]))))).alias(name)
+
+    return rows.select(
+        *AGENTS.names[:8],
+        *map(over_inputs, ("received", "stored", "judged")),
+        _total(F.map_values("said.backlog")).alias("backlog"),
+        *map(over_reasons, ("dropped", "lost")),
+        F.col("said.alerts.made").alias("alerts_made"),
+        F.col("said.alerts.receipted").alias("alerts_receipted"),
+        F.col("said.alerts.in_outbox").alias("in_outbox"),
+        F.col("said.lag_seconds").alias("lag_seconds"),
+        F.col("said.rules.dead_count").alias("dead_rules"),
+        F.coalesce("said.identity_broken", F.array().cast("array<string>")).alias("identity_broken"),
+        "first_seen",
+        "last_seen",
+    )
+
+
+def _or_empty(numbers: Column) -> Column:
+    return F.coalesce(numbers, F.create_map().cast("map<string, bigint>"))
+
+
+def _total(numbers: Column) -> Column:
+    """Sum of an array of integers; null when there is no array."""
+    return F.aggregate(numbers, F.lit(0).cast("long"), lambda sum, one: sum + F.coalesce(one, F.lit(0).cast("long")))

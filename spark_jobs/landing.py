@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -41,10 +41,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?(?=/)")
 
 
 class File(NamedTuple):
-    """A landed file, by its URL; ``date`` is the UTC date at which it was landed, ``YYYY-MM-DD``."""
+    """A landed file, by its URL, and when it was landed."""
 
     path: str
-    date: str
+    landed: datetime
 
     @property
     def name(self) -> str:
@@ -52,9 +52,10 @@ class File(NamedTuple):
         return bare(self.path) if self.path.startswith("file:") else self.path
 
 
-def new_files(spark: SparkSession, folder: str, *, files_per_batch: int) -> DataFrame:
-    """Stream of ``(path, date)``: every ``*.parquet`` below ``folder`` once, however old and in whatever subfolder.
+def new_files(spark: SparkSession, folder: str, *, bytes_per_batch: int) -> DataFrame:
+    """Stream of ``(path, landed)``: every ``*.parquet`` below ``folder`` once, however old and in whatever subfolder.
 
+    A micro-batch takes files until they have ``bytes_per_batch`` (one file at least).
     ``folder`` must exist. Names that begin with ``.`` or ``_`` are not files of the landing.
     """
     return (
@@ -63,16 +64,16 @@ def new_files(spark: SparkSession, folder: str, *, files_per_batch: int) -> Data
         .option("pathGlobFilter", "*.parquet")
         # Without it Spark drops files that do not lie in dt=/hh= folders when others do.
         .option("recursiveFileLookup", "true")
-        .option("maxFilesPerTrigger", str(files_per_batch))
+        .option("maxBytesPerTrigger", str(bytes_per_batch))
         # The default leaves out files that are seven days older than the newest one.
         .option("maxFileAge", "36500d")
         .load(storage.literal(folder))
-        .select("path", F.date_format("modificationTime", "yyyy-MM-dd").alias("date"))
+        .select("path", F.col("modificationTime").alias("landed"))
     )
 
 
 def read(spark: SparkSession, paths: Sequence[str], schema: StructType) -> DataFrame:
-    """Rows of the files ``paths``: columns of ``schema``, then ``landed_file`` and ``landed_row``, which order them."""
+    """Rows of the files ``paths``: columns of ``schema``, then ``origin`` (the file's URL) and ``position`` in it."""
     rows = (
         spark.read.schema(schema)
         .option("recursiveFileLookup", "true")
@@ -81,8 +82,8 @@ def read(spark: SparkSession, paths: Sequence[str], schema: StructType) -> DataF
     )
     return rows.select(
         *schema.names,
-        F.col("_metadata.file_path").alias("landed_file"),
-        F.col("_metadata.row_index").alias("landed_row"),
+        F.col("_metadata.file_path").alias("origin"),
+        F.col("_metadata.row_index").alias("position"),
     )
 
 
@@ -120,8 +121,8 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
             continue
         size = storage.size(spark, path)
         if not size:
-            date = datetime.fromtimestamp(row.timestamp / 1000, UTC).strftime("%Y-%m-%d")
-            missing.append((File(path, date), "is gone" if size is None else "is empty (0 bytes)"))
+            landed = datetime.fromtimestamp(row.timestamp / 1000)
+            missing.append((File(path, landed), "is gone" if size is None else "is empty (0 bytes)"))
     return missing
 
 
@@ -142,5 +143,5 @@ def reason(error: Exception) -> str:
 
 
 def bare(path: str, *, encoded: bool = False) -> str:
-    """``path`` without scheme and authority; ``encoded`` when it is a URL, as in a row's ``landed_file``."""
+    """``path`` without scheme and authority; ``encoded`` when it is a URL, as in a row's ``origin``."""
     return _SCHEME.sub("", unquote(path) if encoded else path, count=1)

@@ -8,6 +8,7 @@ no web page. In both cases times are UTC, and a date of any year is read and wri
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -19,10 +20,19 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     # Listing a local folder takes less than starting a task that lists it.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+    # What a task hands to the driver is held three times over, and lost for good when the heap has no room for it.
+    "spark.sql.files.maxPartitionBytes": "8m",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
     "spark.log.level": "FATAL",
 }
 """Settings of a session on this host alone; each gives way to the caller's."""
+
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What the backend ``delta-spark`` needs, beside its jars."""
 
 QUERIES = {
     "spark.sql.session.timeZone": "UTC",
@@ -49,6 +59,8 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
             for key, value in LOCAL.items():
                 builder = builder.config(key, value)
+            # The Python workers import what the driver does, from wherever it was started.
+            builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

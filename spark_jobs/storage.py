@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 _GLOB = re.compile(r"([\\{}\[\]*?])")
@@ -51,6 +52,14 @@ def folders(spark: SparkSession, path: str) -> list[str]:
     return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isDirectory())
 
 
+def files(spark: SparkSession, path: str) -> list[str]:
+    """Names of the files right under ``path``, sorted; empty when it does not exist."""
+    system, target = _resolve(spark, path)
+    if not system.exists(target):
+        return []
+    return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isFile())
+
+
 def count(spark: SparkSession, path: str, pattern: str) -> int:
     """How many entries match the wildcard ``pattern`` under ``path``."""
     system, target = _resolve(spark, f"{literal(path)}/{pattern}")
@@ -63,9 +72,72 @@ def settle(spark: SparkSession, path: str) -> None:
         os.sync()
 
 
+def delete(spark: SparkSession, path: str) -> None:
+    """Delete the folder or file at ``path`` with all below it; nothing when there is none."""
+    system, target = _resolve(spark, path)
+    system.delete(target, True)
+
+
+def prune(spark: SparkSession, path: str) -> bool:
+    """Delete ``path`` when no file lies in it or below; whether it did."""
+    system, target = _resolve(spark, path)
+    left = [one for one in system.listStatus(target) if not (one.isDirectory() and prune(spark, str(one.getPath())))]
+    if left:
+        return False
+    try:
+        return bool(system.delete(target, False))
+    except Py4JJavaError:  # something has come into it
+        return False
+
+
+def move(spark: SparkSession, source: str, target: str) -> None:
+    """Rename the folder ``source`` to ``target``; nothing when it has been. Raises OSError."""
+    system, old = _resolve(spark, source)
+    _, new = _resolve(spark, target)
+    system.mkdirs(new.getParent())
+    if not system.rename(old, new) and system.exists(old):
+        raise OSError(f"{source}: cannot be renamed to {target}")
+
+
+def read_text(spark: SparkSession, path: str) -> str | None:
+    """The small text file at ``path``; None when there is none."""
+    system, target = _resolve(spark, path)
+    if not system.exists(target):
+        return None
+    stream = system.open(target)
+    try:
+        return bytes(stream.readAllBytes()).decode()
+    finally:
+        stream.close()
+
+
+def write_text(spark: SparkSession, path: str, text: str) -> None:
+    """Make ``text`` the content of the file at ``path``: written beside it, then renamed over it."""
+    system, target = _resolve(spark, path)
+    _, beside = _resolve(spark, f"{path}.tmp")
+    stream = system.create(beside, True)
+    try:
+        stream.write(bytearray(text.encode()))
+        stream.hsync()
+    finally:
+        stream.close()
+    system.delete(target, False)
+    system.rename(beside, target)
+
+
+def replace(file: Path, text: str) -> None:
+    """Make ``text`` the content of the local ``file``, whole or not at all."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    with open(temporary, "w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.replace(file)
+
+
 @contextmanager
-def one_writer(spark: SparkSession, path: str) -> Iterator[None]:
-    """Hold ``path`` (made when missing) against a second writer on this host.
+def one_writer(spark: SparkSession, path: str, job: str) -> Iterator[None]:
+    """Hold ``path`` (made when missing) against a second ``job`` on this host.
 
     The lock ends with the process, however it ends. Nothing is locked on other file systems. Raises BlockingIOError.
     """
@@ -74,12 +146,12 @@ def one_writer(spark: SparkSession, path: str) -> Iterator[None]:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".writer.lock", "w") as lock:
+    with open(folder / f".{job}.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BlockingIOError(
-                f"{folder}: another job is writing these tables; wait for its end or name other --tables"
+                f"{folder}: another {job} is writing these tables; wait for its end or name other --tables"
             ) from None
         yield
 

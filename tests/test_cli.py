@@ -414,6 +414,27 @@ def test_logs_search_asked_wrongly(data: Path, arguments: tuple[str, ...], said:
     assert said in ended(vedette("logs", "search", "--data-dir", data, *arguments), 2).stderr
 
 
+def test_logs_show(data: Path) -> None:
+    """The event at each place that search tells, control characters escaped; a place that is not kept: code 1."""
+    rows = ended(vedette("logs", "search", "--data-dir", data, "--json", "."), 0).stdout.splitlines()
+    for row in map(json.loads, rows):
+        place = f"{row['log_id']}:{row['offset']}+{row['length']}"
+        done = ended(vedette("logs", "show", "--data-dir", data, place), 0)
+        assert done.stdout == row["raw"].replace("\n", "\\x0a").replace("\x1b", "\\x1b") + "\n"
+    gone = ended(vedette("logs", "show", "--data-dir", data, f"{'0' * 32}:0+5"), 1)
+    assert f"raw event {'0' * 32}:0+5: not in" in gone.stderr
+    beyond = ended(vedette("logs", "show", "--data-dir", data, f"{row['log_id']}:{row['offset']}+999"), 1)
+    assert "has only 9 bytes" in beyond.stderr
+
+
+@pytest.mark.parametrize(
+    "place", ["", "12", "0:0+1", f"{'0' * 32}:-1+5", f"{'0' * 32}:0+5; id", f"{'0' * 32}:0+{'9' * 40}"]
+)
+def test_logs_show_asked_wrongly(data: Path, place: str) -> None:
+    """What is no place: exit code 2 and how one is written."""
+    assert "is not LOG_ID:OFFSET+LENGTH" in ended(vedette("logs", "show", "--data-dir", data, "--", place), 2).stderr
+
+
 def test_json_of_stored_data_is_safe_to_print(data: Path) -> None:
     """``--json`` of events and alerts holds no C1 control and no turn of direction, and the same values."""
     from tests.outbox.kit import alert

@@ -56,8 +56,8 @@ LAYERS: dict[int, str] = {
     # commands
     4: """
     __main__ cli cli_agent cli_bundle cli_rules console compiler.__main__
-    region.authority region.build region.cli region.enroll region.gaps region.land region.polyglot region.publish
-    region.sign region.sitezip
+    region.authority region.build region.cli region.enroll region.gaps region.kafka region.land region.polyglot
+    region.publish region.sign region.sitezip
     """,
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

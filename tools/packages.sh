@@ -16,6 +16,9 @@ need ss iproute2
 find /usr/lib /usr/lib64 -name lmnsd_ossl.so 2>/dev/null | grep -q . || missing="$missing rsyslog-openssl"
 need java default-jre-headless
 need faketime faketime
+if [ "${1:-}" = tests ]; then
+    need chromium chromium
+fi
 if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
     need systemd-nspawn systemd-container
     need debootstrap debootstrap

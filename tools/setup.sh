@@ -32,4 +32,4 @@ if [ ! -x "$venv/bin/python" ]; then
     fi
 fi
 echo "installing Python packages into $venv"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[rules,region,dev]'
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[rules,region,kafka,dev]'

@@ -151,6 +151,34 @@ def logs_search(
     sys.exit(0 if found else 1)
 
 
+@logs.command("show")
+@config_option
+@data_option
+@click.argument("place", metavar="LOG_ID:OFFSET+LENGTH")
+def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
+    """Print the one stored event that an alert's raw_ref names, written LOG_ID:OFFSET+LENGTH.
+
+    The agent may be running. Exit code 1 when the raw log does not hold it any more.
+
+    Example: vedette logs show 7e72c5fe35ad4d4f8ea989e9894794d1:94+102
+    """
+    from vedette.event import RawRef
+    from vedette.rawlog.read import event_at
+
+    folder = data_folder(config, data_dir) / "raw"
+    if not folder.is_dir():
+        fail(f"{folder}: no raw log here: has the agent run with this data folder?")
+    match = re.fullmatch(r"([0-9a-f]{32}):([0-9]{1,18})\+([0-9]{1,9})", place)
+    if match is None:
+        fail(f"{place!r} is not LOG_ID:OFFSET+LENGTH: give the three parts of an alert's raw_ref, as its report does")
+    try:
+        raw = event_at(folder, RawRef(match[1], int(match[2]), int(match[3])))
+    except LookupError as error:
+        click.echo(f"vedette: {safe(str(error))}", err=True)
+        sys.exit(1)
+    click.echo(safe(raw.decode("utf-8", "replace")))
+
+
 def _stamp(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

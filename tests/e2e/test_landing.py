@@ -10,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from bench import traffic
 from bench.send import tcp
+from spark_jobs.schema import ALERTS
+from spark_jobs.tables import open_tables
 from tests.broker import Broker, running
 from tests.e2e.agent import (
     KILLS,
@@ -182,13 +183,11 @@ def _held(agent: Agent) -> int:
 
 
 def _counted(landing: Path, tables: Path) -> list[dict[str, Any]]:
-    """The alerts table that the real counts job makes of a landing."""
-    command = [sys.executable, "-m", "spark_jobs", "counts", "--landing", str(landing), "--tables", str(tables)]
+    """The alerts table that the real ingest job makes of a landing."""
+    command = [sys.executable, "-m", "spark_jobs", "ingest", "--landing", str(landing), "--tables", str(tables)]
     settings = ("spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1", "spark.sql.shuffle.partitions=2")
     command += ["--master", "local[2]", *(word for setting in settings for word in ("--conf", setting))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    rows: list[dict[str, Any]] = []
-    for path in (tables / "alerts").glob("received_date=*/batch=*/*.parquet"):
-        rows += pq.read_table(path, partitioning=None).to_pylist()
+    rows: list[dict[str, Any]] = open_tables(str(tables)).arrow(ALERTS).to_pylist()
     return rows

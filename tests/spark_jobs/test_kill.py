@@ -1,97 +1,64 @@
-"""The real job process under kill -9: at the worst moment, and at random ones."""
+"""The real job process under kill -9: at the worst moments, and at random ones.
+
+The long form (``make test-crash``) takes every point of a batch in both formats, and a tenth of its kills at random.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import counts
-from spark_jobs.tables import Tables
-from tests.spark_jobs.conftest import SETTINGS, Calm, content
+from spark_jobs.schema import ALERTS
+from spark_jobs.tables import open_tables
+from tests.spark_jobs.conftest import Calm, content, ingest_alerts
+from tests.spark_jobs.killed import COMMIT, kill_in_batch, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-ROOT = Path(__file__).parents[2]
-
-DIE_BEFORE_COMMIT = """
-import os, signal, sys
-from spark_jobs import __main__, counts
-
-take = counts.take_batch
-
-def take_and_die(*batch):
-    account = take(*batch)
-    if batch[2].endswith("1"):
-        os.killpg(0, signal.SIGKILL)
-    return account
-
-counts.take_batch = take_and_die
-__main__.main(sys.argv[1:])
-"""
+KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "0")) // 10
+POINTS = [
+    (backend, point)
+    for backend in ("delta", "parquet")
+    for point in ("alerts", "win_5m", "entity_site_5m", "host_1h", "rules", "dead_letters", COMMIT)
+]
+"""Backend, and the table after whose write the job is killed."""
 
 
-def _start(landing: Path, tables: Path, *program: str) -> subprocess.Popen[bytes]:
-    """The counts job, one file a batch, in a process group of its own."""
-    settings = [word for key, value in SETTINGS.items() for word in ("--conf", f"{key}={value}")]
-    job = [
-        "counts",
-        "--landing",
-        str(landing),
-        "--tables",
-        str(tables),
-        "--files-per-batch",
-        "1",
-        "--master",
-        "local[2]",
-    ]
-    return subprocess.Popen(
-        [sys.executable, *program, *job, *settings],
-        cwd=ROOT,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def _source(calm: Calm) -> list[str]:
+    return ["--landing", str(calm.landing), "--bytes-per-batch", "1"]
 
 
-def _assert_as_undisturbed(spark: SparkSession, calm: Calm, tables: Path) -> None:
-    counts.run(spark, str(calm.landing), str(tables), files_per_batch=1)
-    assert content(Tables(str(tables)), spark) == calm.content
+def _assert_as_undisturbed(spark: SparkSession, calm: Calm, tables: Path, backend: str) -> None:
+    there = open_tables(str(tables), backend, spark=spark)
+    ingest_alerts(spark, there, calm.landing, bytes_per_batch=1)
+    assert content(there) == calm.content
 
 
-def test_killed_between_its_output_and_sparks_commit(spark: SparkSession, calm: Calm, tmp_path: Path) -> None:
-    """A batch written whole and never committed is replayed, and the tables equal an undisturbed run's row for row."""
-    job = _start(calm.landing, tmp_path, "-c", DIE_BEFORE_COMMIT)
-    assert job.wait(120) == -signal.SIGKILL
-    assert {file.name for file in (tmp_path / "_checkpoints/counts/commits").glob("[0-9]*")} == {"0"}
-    assert list((tmp_path / "alerts").glob("received_date=*/batch=*-000000001/*.parquet"))
+@pytest.mark.parametrize(("backend", "point"), POINTS if KILLS else [("delta", COMMIT), ("parquet", "win_5m")])
+def test_killed_between_its_output_and_sparks_commit(
+    spark: SparkSession, calm: Calm, tmp_path: Path, backend: str, point: str
+) -> None:
+    """A batch written in part, or whole and never committed, is replayed, and the tables equal an undisturbed run's
+    row for row."""
+    job = start(tmp_path, _source(calm), point=point, backend=backend)
+    assert job.wait(180) == -signal.SIGKILL
+    assert {file.name for file in (tmp_path / "_checkpoints/alerts/commits").glob("[0-9]*")} == {"0"}
+    written = open_tables(str(tmp_path), backend, spark=spark).arrow(ALERTS, ["batch"])["batch"].to_pylist()
+    assert {label.partition("-")[2] for label in written} == {"000000000", "000000001"}
 
-    _assert_as_undisturbed(spark, calm, tmp_path)
-
-
-def test_killed_at_random(spark: SparkSession, calm: Calm, tmp_path: Path) -> None:
-    """Wherever two kills fall while batches are being written, the tables equal an undisturbed run's row for row."""
-    for batch in (0, 1):
-        job = _start(calm.landing, tmp_path, "-m", "spark_jobs")
-        _await_batch(job, tmp_path, batch)
-        time.sleep(random.uniform(0, 2))
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-
-    _assert_as_undisturbed(spark, calm, tmp_path)
+    _assert_as_undisturbed(spark, calm, tmp_path, backend)
 
 
-def _await_batch(job: subprocess.Popen[bytes], tables: Path, number: int) -> None:
-    """Until Spark has planned micro-batch ``number``."""
-    deadline = time.monotonic() + 120
-    while not (tables / f"_checkpoints/counts/offsets/{number}").exists():
-        assert job.poll() is None, "the job ended before it was killed"
-        assert time.monotonic() < deadline, "no batch in 120 s"
-        time.sleep(0.02)
+@pytest.mark.parametrize("backend", ["delta", "parquet"] if KILLS else ["delta"])
+def test_killed_at_random(spark: SparkSession, calm: Calm, tmp_path: Path, backend: str) -> None:
+    """Wherever kills fall while batches are being written, the tables equal an undisturbed run's row for row."""
+    for number in range(max(KILLS, 1)):
+        tables = tmp_path / str(number)
+        for batch in (0, 1):
+            kill_in_batch(start(tables, _source(calm), backend=backend), tables, batch, random.uniform(0, 3))
+        _assert_as_undisturbed(spark, calm, tables, backend)

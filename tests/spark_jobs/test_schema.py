@@ -37,9 +37,10 @@ def _spark(kind: columns.Type) -> T.DataType:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (schema.ALERTS, envelope.LANDED_ALERT),
-        (schema.STATUS, envelope.STATUS),
-        (schema.BAD, envelope.BAD),
+        (schema.LANDED_ALERT, envelope.LANDED_ALERT),
+        (schema.LANDED_STATUS, envelope.STATUS),
+        (schema.LANDED_BAD, envelope.BAD),
+        (schema.LANDED_SEQS, envelope.SEQS),
     ],
 )
 def test_columns_are_the_envelopes(ours: T.StructType, theirs: columns.Schema) -> None:
@@ -71,7 +72,7 @@ def test_spark_reads_what_the_agents_writer_writes(spark: SparkSession, tmp_path
     file = tmp_path / "x.parquet"
     file.write_bytes(parquet.write(envelope.LANDED_ALERT, rows))
 
-    read = landing.read(spark, [str(file)], schema.ALERTS).orderBy("landed_row").toArrow().to_pylist()
+    read = landing.read(spark, [str(file)], schema.LANDED_ALERT).orderBy("position").toArrow().to_pylist()
 
     assert [row["alert_id"] for row in read] == [row["alert_id"] for row in rows]
     for got, put in zip(read, rows, strict=True):

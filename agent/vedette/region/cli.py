@@ -274,7 +274,19 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
               help="All landings of one group share the alerts.")  # fmt: skip
 @click.option("--seconds", default=5.0, show_default=True, help="Write a file after so many seconds at the latest.")
 @click.option("--rows", default=10_000, show_default=True, help="And after so many rows at the latest.")
-def land(folder: Path, client_id: str, group: str, seconds: float, rows: int, **broker: object) -> None:
+@click.option("--kafka", metavar="HOST:PORT,…", default="", help="Write every row to Kafka, too.")
+@click.option("--kafka-topics", metavar="NAME", default="vedette", show_default=True,
+              help="Topics are NAME.alerts, NAME.status, NAME.bad and NAME.seqs.")  # fmt: skip
+def land(
+    folder: Path,
+    client_id: str,
+    group: str,
+    seconds: float,
+    rows: int,
+    kafka: str,
+    kafka_topics: str,
+    **broker: object,
+) -> None:
     """Land alerts and heartbeats as Parquet files, then send receipts; until SIGTERM or SIGINT.
 
     Example: vedette region land --broker mqtt://region:1883 --folder /srv/landing
@@ -291,11 +303,15 @@ def land(folder: Path, client_id: str, group: str, seconds: float, rows: int, **
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings = MqttSettings(**broker)  # type: ignore[arg-type]
-        wanted = LandingSettings(settings, folder, client_id, group, max_rows=rows, max_seconds=seconds)
+        wanted = LandingSettings(
+            settings, folder, client_id, group, rows, seconds, kafka=kafka, kafka_topics=kafka_topics
+        )
         await run_landing(wanted, stop)
 
     try:
         asyncio.run(main())
+    except ModuleNotFoundError as error:
+        fail(f"--kafka needs a library ({error}): pip install 'vedette[kafka]'")
     except (OSError, ValueError) as error:
         fail(error)
 

@@ -4,7 +4,8 @@ Delivery, in this order for every message:
 
 1. received, not acknowledged: the broker keeps it (shared subscription, persistent session of ``session_expiry``);
 2. decoded into rows; what cannot be read, or names another agent or fleet than its topic, becomes a row of ``bad``;
-3. all rows written, synced and renamed into place (``outbox/landing.py``);
+3. all rows written, synced and renamed into place (``outbox/landing.py``), and if so set, confirmed by Kafka
+   (``region/kafka.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
 
 With each batch goes a row of ``seqs`` for each run of seqs in it, after the alerts themselves: by them
@@ -26,11 +27,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 import structlog
@@ -40,6 +41,7 @@ from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient
 from vedette.outbox.envelope import bad_row, decode_row, landed, pack_receipt, ranges, split_batch, status_row
 from vedette.outbox.landing import TABLES, LandingFolder
 from vedette.outbox.topics import ROOT, agent_topic, parse
+from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.report import Log
 from vedette.wallclock import WallClock
 
@@ -71,6 +73,16 @@ class LandingSettings:
     session_expiry: float = 14 * 86400.0
     receive_maximum: int = 2000
     backoff: tuple[float, float] = BACKOFF
+    kafka: str = ""
+    """``HOST:PORT,…``: every row goes to Kafka, too (``region/kafka.py``); empty: to the folder only."""
+    kafka_topics: str = TOPICS
+
+
+class _Writer(NamedTuple):
+    """Where rows go: a name for people, and what writes (table, rows, now) so that they stay, or raises OSError."""
+
+    name: str
+    write: Callable[[str, Sequence[Mapping[str, Any]], int], Path | str]
 
 
 @dataclass(slots=True)
@@ -122,7 +134,11 @@ class Landing:
     async def run(self) -> None:
         """Land until ``stop`` or cancelled."""
         folder = await asyncio.to_thread(LandingFolder, self.settings.folder, self.settings.client_id)
-        await self.client.run_with(self._write(folder), self._send_receipts())
+        writers: list[_Writer] = [_Writer(str(self.settings.folder), folder.write)]
+        if self.settings.kafka:
+            kafka = await asyncio.to_thread(KafkaLanding, self.settings.kafka, self.settings.kafka_topics)
+            writers.append(_Writer(kafka.name, kafka.write))
+        await self.client.run_with(self._write(writers), self._send_receipts())
 
     async def stop(self) -> None:
         """Take no more, land what is in memory, send receipts, disconnect: at most STOP_SECONDS."""
@@ -184,7 +200,7 @@ class Landing:
         self._batch.rows["bad"].append(bad_row(payload, topic=topic, reason=reason, received_at=0))
         self._batch.first_bad = self._batch.first_bad or f"{topic}: {reason}"
 
-    async def _write(self, folder: LandingFolder) -> None:
+    async def _write(self, writers: list[_Writer]) -> None:
         while True:
             await self._came.wait()
             with suppress(TimeoutError):
@@ -193,7 +209,7 @@ class Landing:
             self._came.clear()
             if not self._stopping:
                 self._full.clear()
-            await self._until_landed(folder, batch)
+            await self._until_landed(writers, batch)
             for i, message in enumerate(batch.messages):
                 self.client.ack(message)
                 if i % 500 == 499:
@@ -207,28 +223,29 @@ class Landing:
                 await asyncio.sleep(0.1)  # the acknowledgements go out first
                 self.client.reconnect()
 
-    async def _until_landed(self, folder: LandingFolder, batch: _Batch) -> None:
+    async def _until_landed(self, writers: list[_Writer], batch: _Batch) -> None:
         delay, failing = self.settings.backoff[0], False
         for (fleet, agent_id, log_id), seqs in batch.seqs.items():
             about = {"agent_id": agent_id, "fleet": fleet, "log_id": log_id}
             batch.rows["seqs"] += [{**about, "first": first, "last": last} for first, last in ranges(seqs)]
-        rows = dict(batch.rows)
+        todo = [(writer, table) for writer in writers for table, rows in batch.rows.items() if rows]
         while True:
             try:
-                for table in list(rows):
-                    if rows[table]:
-                        path = await asyncio.to_thread(folder.write, table, rows[table], self._clock())
-                        self.landed[table] += len(rows[table])
-                        log.info(Log.LANDED, table=table, rows=len(rows[table]), file=str(path))
-                    del rows[table]
+                while todo:
+                    writer, table = todo[0]
+                    rows = batch.rows[table]
+                    place = await asyncio.to_thread(writer.write, table, rows, self._clock())
+                    self.landed[table] += len(rows) if writer is writers[0] else 0
+                    log.info(Log.LANDED, table=table, rows=len(rows), file=str(place))
+                    del todo[0]
                 break
             except OSError as error:
                 if not failing:
                     log.error(
                         Log.LANDING_FAILED,
-                        folder=str(self.settings.folder),
+                        folder=todo[0][0].name,
                         reason=str(error),
-                        action="nothing is acknowledged, the broker keeps it; make the folder writable: retrying",
+                        action="nothing is acknowledged, the broker keeps it; make it writable again: retrying",
                     )
                 failing = True
                 await asyncio.sleep(delay)

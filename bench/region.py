@@ -1,0 +1,199 @@
+"""What the region's broker and landing take for an alert: ``python -m bench.region``.
+
+Its figures go into ``docs/scale/measured.json``, and from there into ``docs/scale.md`` (``bench.scale``).
+
+* **Messages**: alerts of a made-up fleet as msgpack, as the JSON that the landing writes to Kafka, and as Parquet.
+* **Landing**: CPU-seconds of its work on alerts that are there: batches to rows, rows to a file that is synced.
+* **Broker**: mosquitto on loopback without TLS: memory of an idle connection with the subscriptions of an agent, and
+  CPU-seconds of a message at QoS 1 from a publisher to a subscriber, both of which acknowledge.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import orjson
+import pyarrow.parquet as pq
+import zstandard
+
+from bench import scale
+from bench.broker import running
+from bench.usage import PAGE, TICKS, family
+from spark_jobs.simulate import Plan, simulate
+from vedette.outbox.envelope import decode_row, landed, pack_batch, split_batch
+from vedette.outbox.landing import LandingFolder
+
+ALERTS = 20_000
+BATCH = 20
+"""Alerts in a message."""
+FILE_ROWS = 10_000
+"""Rows that a landing writes at a time."""
+KAFKA_BATCH = 1000
+"""Messages that Kafka's producer compresses together; a busy landing sends that many at once."""
+CONNECTIONS = 2000
+MESSAGES = 20_000
+IN_FLIGHT = 100
+
+
+def alerts(folder: Path) -> list[bytes]:
+    """``ALERTS`` alerts as agents send them."""
+    simulate(Plan(alerts=ALERTS, days=2, start=date(2026, 11, 2), sites=20, rules=100, offline=0), folder)
+    found: list[bytes] = []
+    for file in sorted((folder / "landing" / "alerts").rglob("*.parquet")):
+        for row in pq.read_table(file).drop_columns(["received_at", "ingest"]).to_pylist():
+            sent = {name: _sent(value) for name, value in row.items()}
+            for name in ("fields", "group_by"):
+                sent[name] = dict(sent[name] or ())
+            found.append(msgpack.packb(sent))
+    return found[:ALERTS]
+
+
+def _sent(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return round(value.astimezone(UTC).timestamp() * 1e6)
+    return value
+
+
+def landing(folder: Path, sent: Sequence[bytes]) -> dict[str, float]:
+    """Bytes and CPU-seconds of an alert in the landing."""
+    messages = [pack_batch("0" * 32, sent[n : n + BATCH]) for n in range(0, len(sent), BATCH)]
+    into, now = LandingFolder(folder, "bench"), time.time_ns() // 1000
+    began = time.process_time()
+    rows: list[dict[str, Any]] = []
+    files: list[Path] = []
+    for message in messages:
+        _, parts = split_batch(message)
+        rows += [landed(decode_row(part), received_at=now, collector_id="bench", topic="t") for part in parts]
+        if len(rows) >= FILE_ROWS:
+            files.append(into.write("alerts", rows, now))
+            rows = []
+    took = time.process_time() - began
+    written = len(sent) - len(rows)
+    # As KafkaLanding writes them; alerts hold no bytes.
+    texts = [orjson.dumps({**decode_row(part), "received_at": now}) for part in sent[:KAFKA_BATCH]]
+    return {
+        "message_bytes": sum(map(len, messages)) / len(sent),
+        "kafka_bytes": sum(map(len, texts)) / len(texts),
+        "kafka_zstd_bytes": len(zstandard.compress(b"".join(texts))) / len(texts),
+        "parquet_bytes": sum(file.stat().st_size for file in files) / written,
+        "rows_per_cpu_second": written / took,
+    }
+
+
+def broker(folder: Path) -> dict[str, float]:
+    """Memory of a connection and CPU of a message, in a mosquitto of its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
+    with running(folder) as port:
+        before = _mosquitto()
+        idle = [_member(port, n, (f"a/{n}/receipts", f"a/{n}/commands", "b/manifest")) for n in range(CONNECTIONS)]
+        connected = _mosquitto()
+        reader = _member(port, -1, ("alerts/#",))
+        writer = _member(port, -2, ())
+        began = _mosquitto()
+        _through(writer, reader, b"x" * 700 * BATCH)
+        ended = _mosquitto()
+        for one in (*idle, reader, writer):
+            one.close()
+    return {
+        "connection_bytes": (connected[1] - before[1]) / CONNECTIONS,
+        "message_cpu_us": (ended[0] - began[0]) / MESSAGES * 1e6,
+        "message_bytes": 700 * BATCH,
+    }
+
+
+def _mosquitto() -> tuple[float, int]:
+    """CPU-seconds and resident bytes of the mosquitto below this process."""
+    for pid, stat in family(os.getpid()):
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "mosquitto":
+            return (int(stat[11]) + int(stat[12])) / TICKS, int(stat[21]) * PAGE
+    raise RuntimeError("no mosquitto below this process")
+
+
+def _member(port: int, number: int, topics: Sequence[str]) -> socket.socket:
+    """A client by MQTT 3.1.1 (3.1, 3.8), connected and subscribed at QoS 1."""
+    one = socket.create_connection(("127.0.0.1", port), 10)
+    name = f"bench-{number}".encode()
+    _send(one, 0x10, b"\x00\x04MQTT\x04\x02\x02\x58" + struct.pack(">H", len(name)) + name)
+    _read(one)
+    for place, topic in enumerate(topics, 1):
+        text = topic.encode()
+        _send(one, 0x82, struct.pack(">HH", place, len(text)) + text + b"\x01")
+        _read(one)
+    return one
+
+
+def _through(writer: socket.socket, reader: socket.socket, payload: bytes) -> None:
+    """``MESSAGES`` of ``payload`` at QoS 1 from one to the other, each acknowledged, ``IN_FLIGHT`` on their way."""
+    topic = b"alerts/one"
+    for first in range(0, MESSAGES, IN_FLIGHT):
+        numbers = range(first, first + IN_FLIGHT)
+        for number in numbers:
+            place = struct.pack(">H", number % 65_000 + 1)
+            _send(writer, 0x32, struct.pack(">H", len(topic)) + topic + place + payload)
+            kind, body = _read(reader)
+            if kind & 0xF0 != 0x30:
+                raise RuntimeError(f"the broker sent a packet of type {kind >> 4}, not a message")
+            size = struct.unpack(">H", body[:2])[0]
+            _send(reader, 0x40, body[2 + size : 4 + size])
+        for _ in numbers:
+            _read(writer)
+
+
+def _send(one: socket.socket, kind: int, body: bytes) -> None:
+    size, length = len(body), bytearray()
+    while True:
+        size, low = divmod(size, 128)
+        length.append(low | (0x80 if size else 0))
+        if not size:
+            break
+    one.sendall(bytes([kind]) + bytes(length) + body)
+
+
+def _read(one: socket.socket) -> tuple[int, bytes]:
+    kind, size, shift = _exactly(one, 1)[0], 0, 0
+    while True:
+        low = _exactly(one, 1)[0]
+        size |= (low & 0x7F) << shift
+        if not low & 0x80:
+            return kind, _exactly(one, size)
+        shift += 7
+
+
+def _exactly(one: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = one.recv(size - len(found))
+        if not part:
+            raise ConnectionError("the broker closed the connection")
+        found += part
+    return found
+
+
+def main() -> int:
+    """Measure, and write what was found; the exit code."""
+    with tempfile.TemporaryDirectory(prefix="vedette-bench-") as temporary:
+        folder = Path(temporary)
+        sent = alerts(folder / "fleet")
+        found = {"landing": landing(folder / "landing", sent), "broker": broker(folder / "broker")}
+    for name, figures in found.items():
+        print(name, {key: round(value, 1) for key, value in figures.items()})
+    scale.keep_region(found)
+    scale.document()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,395 @@
+"""``docs/scale.md``: its tables, made of ``docs/scale/measured.json``; ``python -m bench.scale`` makes them again.
+
+The figures are those of ``bench.spark`` (``runs``, one for each size and skew) and ``bench.region`` (``region``). What
+a fleet of another size needs is computed from them by ``SIZES``: each line is a formula over the names in ``ASSUMED``,
+over measured figures and over the lines before it, and the formula that is shown is the one that is computed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import operator
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "scale.md"
+MEASURED = ROOT / "docs" / "scale" / "measured.json"
+
+SIZES_WANTED = (1_000_000, 10_000_000, 50_000_000)
+GROWTH = 1.3
+"""Times the CPU-seconds of an alert in the next smaller run, at most."""
+FLEETS = (1_000, 100_000)
+WINDOWS = {"campaigns": 14, "baselines": 35, "noise": 7, "coverage": 30, "report": 1, "export": 1, "maintain": 3}
+"""Days of alerts that a job looks at, run daily as it is by default."""
+LOOKED_AT = {"export": 1 / 14}
+"""Share of the alerts that a job of the benchmark looks at, where that is not all of them."""
+
+
+class Line(NamedTuple):
+    """One figure of a fleet: ``name`` in formulas, what it is, its unit, and how it is computed."""
+
+    name: str
+    what: str
+    unit: str
+    formula: str
+
+
+ASSUMED: Mapping[str, tuple[float, str]] = {
+    "alerts_an_agent": (1000, "alerts of an agent a day; put your own here"),
+    "peak": (10, "busiest minute over the day's mean"),
+    "heartbeat": (60, "seconds between an agent's heartbeats"),
+    "busy": (0.5, "share of a core that is planned with; the rest is for the hour after an outage"),
+    "sessions": (25_000, "connections that one broker is given, TLS included"),
+    "cores": (4, "cores of an executor"),
+    "variety": (3, "bytes of a real alert over those of a made-up one, whose texts are much alike once compressed"),
+    "kafka_days": (7, "days that Kafka keeps messages"),
+    "replicas": (3, "copies that Kafka keeps"),
+    "table_days": (90, "days that the tables keep"),
+    "window": (3600, "seconds in which the daily jobs are to be done"),
+}
+"""What no benchmark can know."""
+
+SIZES = (
+    Line("a_day", "alerts a day", "", "agents * alerts_an_agent"),
+    Line("mean", "alerts a second, mean", "/s", "a_day / 86400"),
+    Line("most", "alerts a second, busiest minute", "/s", "mean * peak"),
+    Line("messages", "messages at the brokers, busiest minute (alert, receipt, heartbeat)", "/s",
+         "2 * most + agents / heartbeat"),
+    Line("broker_cores", "cores of brokers for these", "cores", "messages * message_cpu_us / 1e6 / busy"),
+    Line("brokers", "brokers (mosquitto uses one core), one to spare", "",
+         "ceil(max(broker_cores, agents / sessions)) + 1"),
+    Line("broker_memory", "memory of their connections, TLS not counted", "B", "agents * connection_bytes"),
+    Line("landings", "landings, one to spare", "", "ceil(most / landing_rate / busy) + 1"),
+    Line("landed", "landed a day, Parquet", "B", "a_day * landed_bytes * variety"),
+    Line("kafka_in", "into Kafka, busiest minute", "B/s", "most * kafka_bytes * variety"),
+    Line("kafka_disk", "disks of Kafka", "B", "a_day * kafka_bytes * variety * kafka_days * replicas"),
+    Line("ingest_cores", "cores of ingest, busiest minute", "cores", "(most + agents / heartbeat) * ingest_cpu / busy"),
+    Line("partitions", "partitions of the topic of alerts", "", "max(4, 2 * ceil(ingest_cores))"),
+    Line("ingest_executors", "executors of ingest", "", "ceil(ingest_cores / cores)"),
+    Line("daily_cpu", "CPU-seconds of all daily jobs", "s", "a_day * daily_cpu_an_alert"),
+    Line("daily_executors", "executors for these", "", "ceil(daily_cpu / window / cores / busy)"),
+    Line("tables", "disks of the tables", "B", "a_day * table_bytes * variety * table_days"),
+    Line("state", "state of the streams", "B", "0 * a_day"),
+    Line("checkpoint", "checkpoints of the streams, a day", "B", "landed / batch_bytes * checkpoint_bytes"),
+)  # fmt: skip
+
+
+# Measured figures ------------------------------------------------------------------------------------------------
+
+
+def keep(run: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
+    """Put a run of ``bench.spark`` into the file, in place of that of the same size and skew; jobs that it left out
+    keep the figures they had."""
+    known = load()
+    before = find(known, run["alerts"], run["skew"])
+    jobs = {**(before["jobs"] if before else {}), **run["jobs"]}
+    whole = {**(before or {}), **run, "jobs": jobs, "machine": dict(machine)}
+    known["runs"] = sorted(
+        [*(one for one in known["runs"] if one is not before), whole], key=lambda one: (one["skew"], one["alerts"])
+    )
+    _store(known)
+
+
+def keep_region(found: Mapping[str, Any]) -> None:
+    """Put the figures of ``bench.region`` into the file."""
+    _store({**load(), "region": _rounded(found)})
+
+
+def load() -> dict[str, Any]:
+    """All measured figures."""
+    if not MEASURED.exists():
+        return {"runs": [], "region": {}}
+    found: dict[str, Any] = json.loads(MEASURED.read_text("utf-8"))
+    return found
+
+
+def _store(known: Mapping[str, Any]) -> None:
+    MEASURED.parent.mkdir(exist_ok=True)
+    MEASURED.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    return round(value, 2) if isinstance(value, float) else value
+
+
+def find(known: Mapping[str, Any], alerts: int, skew: float) -> Any:
+    """The run of this size, or None."""
+    return next((one for one in known["runs"] if (one["alerts"], one["skew"]) == (alerts, skew)), None)
+
+
+def even(known: Mapping[str, Any]) -> list[Any]:
+    """The runs without skew, the smallest first."""
+    return [one for one in known["runs"] if not one["skew"]]
+
+
+# The formulas ----------------------------------------------------------------------------------------------------
+
+_OPERATORS: Mapping[type, Callable[[float, float], float]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "ceil": math.ceil}
+
+
+def computed(formula: str, names: Mapping[str, float]) -> float:
+    """The value of ``formula``: numbers, ``names``, + - * /, max() and ceil(). Raises KeyError for an unknown name."""
+
+    def value(node: ast.AST) -> float:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return number
+            case ast.Name(id=name):
+                return names[name]
+            case ast.BinOp(left=left, op=op, right=right):
+                return _OPERATORS[type(op)](value(left), value(right))
+            case ast.Call(func=ast.Name(id=name), args=parts):
+                return _FUNCTIONS[name](*map(value, parts))
+        raise ValueError(f"{formula!r}: {ast.dump(node)} is no part of a formula")
+
+    return value(ast.parse(formula, mode="eval").body)
+
+
+def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """The measured figures that the formulas name, each with what it is; of the largest runs that have them."""
+    found: dict[str, tuple[float, str]] = {}
+    ingested = [one for one in even(known) if "ingest" in one["jobs"]]
+    if ingested:
+        run = ingested[-1]
+        ingest, size = run["jobs"]["ingest"], f"{run['alerts']:,} alerts"
+        tables = {**ingest["tables_mb"], **run["jobs"].get("maintain", {}).get("tables_mb", {})}
+        found |= {
+            "ingest_cpu": (ingest["cpu_seconds"] / ingest["rows"], f"CPU-seconds of ingest for a landed row, {size}"),
+            "landed_bytes": (run["landing_mb"] * 1e6 / run["landed"], f"bytes of a landed alert, {size}"),
+            "table_bytes": (sum(tables.values()) * 1e6 / run["alerts"], f"bytes of all tables for an alert, {size}"),
+            "checkpoint_bytes": (run["checkpoint_mb"] * 1e6 / max(run["batches"], 1), "checkpoint bytes for a batch"),
+            "batch_bytes": (run["batch_bytes"], "landed bytes in a batch, the default"),
+        }
+    whole = [one for one in even(known) if WINDOWS.keys() <= one["jobs"].keys()]
+    if whole:
+        run = whole[-1]
+        costs = {job: run["jobs"][job]["cpu_seconds"] / run["alerts"] / LOOKED_AT.get(job, 1) for job in WINDOWS}
+        days = ", ".join(f"{job} {days}" for job, days in WINDOWS.items())
+        what = f"CPU-seconds of the daily jobs for an alert a day: of each those for an alert, times its days ({days})"
+        daily = sum(costs[job] * days for job, days in WINDOWS.items())
+        found["daily_cpu_an_alert"] = (daily, f"{what}; {run['alerts']:,} alerts")
+    if region := known["region"]:
+        landing, broker = region["landing"], region["broker"]
+        through = f"CPU-microseconds of mosquitto for a message of {broker['message_bytes']:,.0f} bytes, in and out"
+        found |= {
+            "kafka_bytes": (landing["kafka_zstd_bytes"], "bytes of an alert in Kafka, JSON by zstd"),
+            "landing_rate": (landing["rows_per_cpu_second"], "rows that a landing writes in a CPU-second"),
+            "connection_bytes": (broker["connection_bytes"], "bytes of an idle connection in mosquitto, no TLS"),
+            "message_cpu_us": (broker["message_cpu_us"], through),
+        }
+    return found
+
+
+def sizes(known: Mapping[str, Any], agents: int) -> dict[str, float]:
+    """The lines of ``SIZES`` for a fleet of ``agents``, those that hang on a figure not measured yet left out."""
+    names = {"agents": float(agents), **{name: value for name, (value, _) in ASSUMED.items()}}
+    names |= {name: value for name, (value, _) in measured(known).items()}
+    found: dict[str, float] = {}
+    for line in SIZES:
+        try:
+            found[line.name] = names[line.name] = computed(line.formula, names)
+        except KeyError:
+            continue
+    return found
+
+
+# The document ----------------------------------------------------------------------------------------------------
+
+
+def document() -> None:
+    """Write the tables of ``docs/scale.md`` anew."""
+    DOCUMENT.write_text(written(DOCUMENT.read_text("utf-8"), load()), "utf-8")
+
+
+def written(text: str, known: Mapping[str, Any]) -> str:
+    """``text`` with each ``<!-- bench:NAME -->`` block made of ``known``. Raises ValueError where one is missing."""
+    for name, made in BLOCKS.items():
+        begin, end = f"<!-- bench:{name} -->\n", f"<!-- /bench:{name} -->"
+        if begin not in text or end not in text:
+            raise ValueError(f"{DOCUMENT.name}: has no {begin.strip()} … {end}")
+        first, _, rest = text.partition(begin)
+        text = f"{first}{begin}{chr(10).join(made(known))}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def _jobs(known: Mapping[str, Any]) -> Iterator[str]:
+    yield from _head("alerts", "job", "rows read", "seconds", "rows/s", "CPU-s", "rows/CPU-s", "JVM MB", "Python MB",
+                     "data files")  # fmt: skip
+    for run in even(known):
+        for job, one in run["jobs"].items():
+            files = f"{one['files']:,}, {one['file_mb']:,.0f} MB" if one["files"] else ""
+            yield _row(
+                f"{run['alerts']:,}", job, f"{one['rows']:,}", f"{one['seconds']:,.1f}",
+                f"{one['rows'] / one['seconds']:,.0f}", f"{one['cpu_seconds']:,.1f}",
+                f"{one['rows'] / max(one['cpu_seconds'], 0.01):,.0f}", f"{one['jvm_mb']:,.0f}" if one["jvm_mb"] else "",
+                f"{one['python_mb']:,.0f}", files,
+            )  # fmt: skip
+    yield ""
+    for run in even(known):
+        machine = run["machine"]
+        yield (
+            f"{run['alerts']:,} alerts: {run['at']}, machine load before {run['load']}, {machine['cpu']}, "
+            f"{machine['cores']} cores. {_missing(run)}  "
+        )
+    for size in SIZES_WANTED:
+        if find(known, size, 0.0) is None:
+            yield f"{size:,} alerts: not run. {_estimate(known, size)}  "
+
+
+def _missing(run: Mapping[str, Any]) -> str:
+    left = [job for job in ("ingest", *WINDOWS) if job not in run["jobs"]]
+    return f"Not run: {', '.join(left)}." if left else "All jobs ran."
+
+
+def _estimate(known: Mapping[str, Any], size: int) -> str:
+    """What a run of ``size`` alerts would take, by the largest one there is."""
+    if not even(known):
+        return ""
+    run = even(known)[-1]
+    times = size / run["alerts"]
+    seconds = sum(one["seconds"] for one in run["jobs"].values()) + run["made_seconds"]
+    return (
+        f"By the run of {run['alerts']:,} it would take about {times * seconds / 60:,.0f} minutes and "
+        f"{times * run['disk_mb'] / 1000:,.0f} GB of disk."
+    )
+
+
+def _growth(known: Mapping[str, Any]) -> Iterator[str]:
+    runs = even(known)
+    if len(runs) < 2:
+        yield "Only one size has been run: nothing to compare."
+        return
+    yield from _head("job", *(f"{a['alerts']:,} to {b['alerts']:,}" for a, b in pairwise(runs)))
+    for job in ("ingest", *WINDOWS):
+        cells = []
+        for a, b in pairwise(runs):
+            if job in a["jobs"] and job in b["jobs"]:
+                ratio = growth(a, b, job)
+                cells.append(f"{ratio:.2f}{'' if ratio <= GROWTH else ' (above ' + str(GROWTH) + ')'}")
+            else:
+                cells.append("")
+        yield _row(job, *cells)
+
+
+def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> float:
+    """CPU-seconds of an alert in the large run over those in the small one."""
+    costs = [run["jobs"][job]["cpu_seconds"] / run["alerts"] for run in (large, small)]
+    return float(costs[0] / costs[1])
+
+
+def _skew(known: Mapping[str, Any]) -> Iterator[str]:
+    pairs = [(find(known, one["alerts"], 0.0), one) for one in known["runs"] if one["skew"]]
+    pairs = [(plain, skewed) for plain, skewed in pairs if plain is not None]
+    if not pairs:
+        yield "Not run."
+        return
+    plain, skewed = pairs[-1]
+    yield from _head("job", "CPU-s", f"CPU-s, {skewed['skew']:.0%} at one site", "ratio", "longest task, s",
+                     "over its stage's mean")  # fmt: skip
+    for job, one in skewed["jobs"].items():
+        if job in plain["jobs"]:
+            before = plain["jobs"][job]["cpu_seconds"]
+            tasks = (f"{one['longest']:.1f}", f"{one['uneven']:.2f}") if one["tasks"] else ("", "")
+            yield _row(
+                job, f"{before:,.1f}", f"{one['cpu_seconds']:,.1f}", f"{one['cpu_seconds'] / before:.2f}", *tasks
+            )
+    yield ""
+    yield f"{skewed['alerts']:,} alerts, {skewed['at']}."
+
+
+def _steps(known: Mapping[str, Any]) -> Iterator[str]:
+    runs = [one for one in even(known) if one["jobs"].get("ingest", {}).get("steps")]
+    if not runs:
+        yield "Not measured."
+        return
+    ingest = runs[-1]["jobs"]["ingest"]
+    yield from _head("step of ingest", "times", "seconds", "of all", "CPU-s JVM", "CPU-s Python")
+    rest = ingest["seconds"]
+    for name, one in sorted(ingest["steps"].items(), key=lambda item: -item[1]["seconds"]):
+        rest -= one["seconds"]
+        if one["seconds"] >= 0.01 * ingest["seconds"]:
+            yield _row(name, f"{one['times']:,}", f"{one['seconds']:,.1f}", f"{one['seconds'] / ingest['seconds']:.0%}",
+                       f"{one['jvm']:,.1f}", f"{one['python']:,.1f}")  # fmt: skip
+    yield _row("all else: Spark's own account of files and batches, listing, syncing", "", f"{rest:,.1f}",
+               f"{rest / ingest['seconds']:.0%}", "", "")  # fmt: skip
+    yield ""
+    yield f"{runs[-1]['alerts']:,} alerts, {runs[-1]['batches']} micro-batches of them; steps below 1 % are left out."
+
+
+def _measured(known: Mapping[str, Any]) -> Iterator[str]:
+    found = measured(known)
+    if not found:
+        yield "Not measured yet: `make bench-spark` and `python -m bench.region`."
+        return
+    yield from _head("name", "value", "what")
+    for name, (value, what) in found.items():
+        yield _row(f"`{name}`", f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", what)
+
+
+def _assumed(known: Mapping[str, Any]) -> Iterator[str]:
+    yield from _head("name", "value", "what")
+    for name, (value, what) in ASSUMED.items():
+        yield _row(f"`{name}`", f"{value:,g}" if value < 1 else f"{value:,.0f}", what)
+
+
+def _sizes(known: Mapping[str, Any]) -> Iterator[str]:
+    yield from _head("name", "what", "formula", *(f"{agents:,} agents" for agents in FLEETS))
+    columns = [sizes(known, agents) for agents in FLEETS]
+    for line in SIZES:
+        formula = line.formula.replace("*", "×")
+        values = [shown(one[line.name], line.unit) if line.name in one else "not measured" for one in columns]
+        yield _row(f"`{line.name}`", line.what, f"`{formula}`", *values)
+
+
+def shown(value: float, unit: str) -> str:
+    """``value`` with its unit, at three digits."""
+    if unit in ("B", "B/s"):
+        for name in ("B", "kB", "MB", "GB", "TB"):
+            if value < 1000 or name == "TB":
+                return f"{value:.3g} {name}{unit[1:]}"
+            value /= 1000
+    text = f"{value:,.0f}" if value >= 100 or not value % 1 else f"{value:.2g}"
+    return f"{text} {unit}".strip() if unit not in ("", "/s") else f"{text}{unit}"
+
+
+def _head(*cells: str) -> Iterator[str]:
+    yield _row(*cells)
+    yield "|" + "---|" * len(cells)
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+BLOCKS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+    "jobs": _jobs,
+    "growth": _growth,
+    "skew": _skew,
+    "steps": _steps,
+    "assumed": _assumed,
+    "measured": _measured,
+    "sizes": _sizes,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the document anew; the exit code."""
+    document()
+    print(f"{DOCUMENT.relative_to(ROOT)}: {len(re.findall('<!-- bench:', DOCUMENT.read_text('utf-8')))} tables")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

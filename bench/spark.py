@@ -1,0 +1,316 @@
+"""``make bench-spark``: what the region's jobs take on a made-up fleet, on ``local[2]``.
+
+``python -m bench.spark [--alerts N] [--skew SHARE] [--job NAME …]`` makes the landing of that many alerts
+(``spark_jobs.simulate``; kept in ``--folder`` for the next run, the same each time), then runs the jobs one after the
+other: ``ingest`` into empty tables, the others over what it made. Each job has a process and a JVM of its own, as from
+cron, in which it first runs once on a small fleet, so that Spark's start and the loading of its classes are left out.
+Of each job are taken:
+
+* **rows** it has to read: landed alerts and heartbeats for ingest, lines written for export, rows of the tables that it
+  reads for the others;
+* **seconds**, and **CPU-seconds** of its process, the JVM and the Python workers (``usage``);
+* **memory**: the largest resident size of the JVM, and of all Python together;
+* **longest**: seconds of Spark's longest task, and how many times the mean of its stage that is (``uneven``). A site
+  that stalls a job shows here: run again with ``--skew 0.5``, which gives one site half of all alerts;
+* **files**: data files and bytes of the tables it wrote.
+
+The figures go into ``docs/scale/measured.json``, those of the same size and skew replaced, and from there into the
+tables of ``docs/scale.md`` (``bench.scale``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from bench import scale
+from bench.host import machine
+from bench.steps import Steps, steps
+from bench.usage import measured
+from spark_jobs.__main__ import JOBS, parse, work
+from spark_jobs.ingest import BYTES_PER_BATCH
+from spark_jobs.schema import (
+    ALERTS,
+    BASELINES,
+    CAMPAIGNS,
+    COVERAGE,
+    ENTITY_SITE_5M,
+    FIRST_SEEN,
+    HOST_1H,
+    NOISE,
+    SESSIONS,
+    WIN_5M,
+    Table,
+)
+from spark_jobs.session import open_session
+from spark_jobs.simulate import Plan, simulate
+
+ROOT = Path(__file__).parents[1]
+WARM = 20_000
+"""Alerts of the small fleet."""
+MIN_TASK = 0.5
+"""Seconds; a task shorter than this stalls nothing, however uneven its stage."""
+MASTER = "local[2]"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A job as it is run: its options, the tables whose rows it reads, and those that it writes."""
+
+    options: str
+    reads: tuple[Table, ...] = ()
+    writes: tuple[Table, ...] = ()
+
+
+PLAN: dict[str, Asked] = {
+    "ingest": Asked("--landing={out}/landing --lookups={out}/lookups", (), (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)),
+    "campaigns": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M,), (CAMPAIGNS, SESSIONS)),
+    "baselines": Asked(
+        "--date={last} --days=6 --lookups={out}/lookups", (WIN_5M, ENTITY_SITE_5M), (BASELINES, FIRST_SEEN)
+    ),
+    "noise": Asked("--date={last} --days=14", (WIN_5M, HOST_1H, ENTITY_SITE_5M), (NOISE,)),
+    "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", (WIN_5M,), (COVERAGE,)),
+    "report": Asked("--date={last} --days=14 --html={out}/report.html", (WIN_5M, HOST_1H, ENTITY_SITE_5M, ALERTS)),
+    "export": Asked("--date={last} --format=ocsf --out={out}/export"),
+    "maintain": Asked("--date={last} --days=14", (ALERTS, WIN_5M), (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)),
+}
+"""In the order in which they run."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one job took."""
+
+    job: str
+    rows: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    jvm_mb: float = 0.0
+    python_mb: float = 0.0
+    tasks: int = 0
+    longest: float = 0.0
+    uneven: float = 0.0
+    files: int = 0
+    file_mb: float = 0.0
+    said: str = ""
+    tables_mb: dict[str, float] = field(default_factory=dict)
+    steps: Steps = field(default_factory=dict)
+
+
+def plan(alerts: int, skew: float) -> Plan:
+    """The fleet: 100 sites of 50 hosts and 5 agents, 200 rules, two weeks. That of ``WARM`` alerts has 10 sites."""
+    if alerts == WARM:
+        return Plan(alerts=alerts, days=14, seed=9001, sites=10, rules=50, hosts=10, campaigns=4)
+    return Plan(alerts=alerts, skew=skew, days=14, seed=9001, sites=100, rules=200, hosts=50, campaigns=24)
+
+
+def fleet(alerts: int, skew: float, out: Path) -> dict[str, Any]:
+    """The truth of that fleet, made in ``out`` unless it is there."""
+    truth = out / "truth.json"
+    if not truth.exists():
+        shutil.rmtree(out, ignore_errors=True)
+        simulate(plan(alerts, skew), out)
+    found: dict[str, Any] = json.loads(truth.read_text("utf-8"))
+    return found
+
+
+def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
+    """Run ``job`` once on the small fleet and then, measured, on the large one; in a session of its own."""
+    warm, out = folder / "warm", folder / _name(alerts, skew)
+    with tempfile.TemporaryDirectory(prefix="vedette-bench-") as events:
+        settings = {
+            "spark.driver.memory": memory,
+            "spark.sql.shuffle.partitions": "4",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": f"file://{events}",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.eventLog.compress": "false",
+        }
+        spark = None
+        if not getattr(JOBS[job], "WITHOUT_SPARK", False):
+            spark = open_session("bench", master=MASTER, settings=settings)
+        _run(spark, job, WARM, 0.0, warm)
+        cost = Cost(job)
+        began = time.time()
+        with steps() as done, measured() as usage:
+            cost.said = _run(spark, job, alerts, skew, out)
+        cost.steps = done if job == "ingest" else {}
+        cost.seconds, cost.cpu_seconds = usage.seconds, usage.cpu_seconds
+        cost.jvm_mb, cost.python_mb = usage.jvm_mb, usage.other_mb
+        if spark is not None:
+            spark.stop()
+            cost.tasks, cost.longest, cost.uneven = stalls(Path(events), began)
+    return cost
+
+
+def _run(spark: SparkSession | None, job: str, alerts: int, skew: float, out: Path) -> str:
+    last = plan(alerts, skew).start + timedelta(days=plan(alerts, skew).days - 1)
+    options = PLAN[job].options.format(out=out, last=last).split()
+    said = work(spark, parse([job, f"--tables={out}/tables", *options]), threading.Event())
+    return said.splitlines()[0]
+
+
+def stalls(events: Path, since: float) -> tuple[int, float, float]:
+    """Of the event log's tasks since ``since`` (seconds since 1970): how many, seconds of the longest, and the worst
+    ratio of a stage's longest task, if of ``MIN_TASK`` seconds, to the mean of the stage."""
+    stages: dict[int, list[float]] = {}
+    for file in events.iterdir():
+        with file.open("rb") as lines:
+            for line in lines:
+                if b'"SparkListenerTaskEnd"' not in line:
+                    continue
+                event = json.loads(line)
+                info = event["Task Info"]
+                if info["Launch Time"] >= since * 1000:
+                    took = (info["Finish Time"] - info["Launch Time"]) / 1000
+                    stages.setdefault(event["Stage ID"], []).append(took)
+    every = [took for tasks in stages.values() for took in tasks]
+    long = [tasks for tasks in stages.values() if len(tasks) > 1 and max(tasks) >= MIN_TASK]
+    return (
+        len(every),
+        max(every, default=0.0),
+        max((max(tasks) * len(tasks) / sum(tasks) for tasks in long), default=1.0),
+    )
+
+
+def rows_of(job: str, out: Path, truth: dict[str, Any]) -> int:
+    """Rows that ``job`` has to read, before it runs; of export, that it has written."""
+    if job == "ingest":
+        beats = (out / "landing" / "status").rglob("*.parquet")
+        return int(truth["rows"]) + sum(pq.ParquetFile(file).metadata.num_rows for file in beats)
+    if job == "export":
+        return sum(file.read_bytes().count(b"\n") for file in (out / "export").glob("*.ndjson"))
+    return sum(_rows(out / "tables" / table.name) for table in PLAN[job].reads)
+
+
+def _rows(path: Path) -> int:
+    if not DeltaTable.is_deltatable(str(path)):
+        return 0
+    return sum(pa.table(DeltaTable(str(path)).get_add_actions(flatten=True))["num_records"].to_pylist())
+
+
+def files_of(path: Path) -> tuple[int, float]:
+    """How many data files a table is, and their megabytes."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return 0, 0.0
+    sizes = [Path(file.removeprefix("file://")).stat().st_size for file in DeltaTable(str(path)).file_uris()]
+    return len(sizes), sum(sizes) / 1e6
+
+
+def folder_mb(path: Path) -> float:
+    """Megabytes of all files below ``path``."""
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 1e6
+
+
+def run(said: argparse.Namespace) -> None:
+    """Make the fleets, run the jobs asked for, each in its own process, and write down what each took."""
+    fleet(WARM, 0.0, said.folder / "warm")
+    out = said.folder / _name(said.alerts, said.skew)
+    began = time.monotonic()
+    truth = fleet(said.alerts, said.skew, out)
+    landing = folder_mb(out / "landing" / "alerts")
+    print(f"{truth['rows']:,} rows landed, {landing:,.0f} MB", file=sys.stderr)
+    found: dict[str, Any] = {
+        "alerts": said.alerts,
+        "skew": said.skew,
+        "landed": truth["rows"],
+        "made_seconds": round(time.monotonic() - began, 1),
+        "landing_mb": round(landing, 1),
+        "batch_bytes": BYTES_PER_BATCH,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "load": round(os.getloadavg()[0], 1),
+        "jobs": {},
+    }
+    for job in said.job or PLAN:
+        for folder in (said.folder / "warm", out):
+            if job == "ingest":
+                shutil.rmtree(folder / "tables", ignore_errors=True)
+            elif not (folder / "tables").exists():
+                raise SystemExit(f"{folder}: no tables yet; run ingest first")
+        rows = rows_of(job, out, truth)
+        command = [sys.executable, "-m", "bench.spark", "--inside", job, "--alerts", str(said.alerts),
+                   "--skew", str(said.skew), "--folder", str(said.folder), "--memory", said.memory]  # fmt: skip
+        done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
+        if done.returncode:
+            raise SystemExit(f"{job}: ended with code {done.returncode}")
+        cost = Cost(**json.loads(done.stdout.splitlines()[-1]))
+        cost.rows = rows or rows_of(job, out, truth)
+        for table in PLAN[job].writes:
+            files, size = files_of(out / "tables" / table.name)
+            cost.files, cost.file_mb = cost.files + files, cost.file_mb + size
+            cost.tables_mb[table.name] = size
+        print(_line(cost), file=sys.stderr, flush=True)
+        found["jobs"][job] = _rounded(asdict(cost))
+        if job == "ingest":
+            kept = out / "tables" / "_checkpoints" / "alerts"
+            found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
+        found["disk_mb"] = round(folder_mb(out), 1)
+        if not said.no_docs:
+            scale.keep(found, machine())
+            scale.document()
+
+
+def _batches(checkpoint: Path) -> list[Path]:
+    return [file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
+
+
+def _name(alerts: int, skew: float) -> str:
+    return f"{alerts}-skew-{skew:g}" if skew else str(alerts)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return round(value, 2) if isinstance(value, float) else value
+
+
+def _line(cost: Cost) -> str:
+    return (
+        f"{cost.job:10} {cost.rows:11,} rows {cost.seconds:8.1f} s {cost.cpu_seconds:8.1f} CPU-s "
+        f"{cost.rows / cost.seconds:10,.0f} rows/s  JVM {cost.jvm_mb:5.0f} MB  Python {cost.python_mb:5.0f} MB  "
+        f"longest task {cost.longest:5.1f} s, {cost.uneven:.1f} times the mean  {cost.files} files "
+        f"{cost.file_mb:.0f} MB  {cost.said}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.spark", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--alerts", type=int, default=1_000_000, metavar="N", help="default 1,000,000")
+    parser.add_argument("--skew", type=float, default=0.0, metavar="SHARE", help="of all alerts, at one site")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-spark", metavar="DIR")
+    parser.add_argument("--memory", default="2g", metavar="SIZE", help="heap of the JVM, default 2g")
+    parser.add_argument("--job", action="append", default=[], choices=list(PLAN), help="only this one; repeatable")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/scale.md and its figures as they are")
+    parser.add_argument("--remove", action="store_true", help="delete the made-up fleet and its tables at the end")
+    parser.add_argument("--inside", choices=list(PLAN), help=argparse.SUPPRESS)
+    said = parser.parse_args(arguments)
+    said.folder = said.folder.resolve()
+    if said.inside:
+        print(json.dumps(asdict(one(said.inside, said.alerts, said.skew, said.folder, said.memory))))
+        return 0
+    run(said)
+    if said.remove:
+        shutil.rmtree(said.folder / _name(said.alerts, said.skew))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

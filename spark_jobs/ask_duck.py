@@ -1,0 +1,56 @@
+"""``ask.Reader`` by DuckDB, over the files that a Delta table's log names.
+
+Rows are read in pieces, only the columns asked for, and what does not fit into ``MEMORY`` goes to a temporary folder.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from spark_jobs.ask import Reader, Row
+from spark_jobs.schema import Table
+from spark_jobs.tables_delta import DeltaTables
+
+MEMORY = "1GB"
+
+BATCH = 2_000
+"""Rows of a batch of ``stream``."""
+
+
+class Duck(Reader):
+    """DuckDB over Delta tables."""
+
+    def __init__(self, tables: DeltaTables) -> None:
+        self._tables = tables
+        self._folder = tempfile.TemporaryDirectory(prefix="vedette-")
+        self._duck = duckdb.connect(
+            config={
+                "memory_limit": MEMORY,
+                "temp_directory": self._folder.name,
+                "autoinstall_known_extensions": "false",
+            }
+        )
+        self._duck.execute("SET TimeZone = 'UTC'")
+
+    def view(self, name: str, table: Table, since: str | None = None, until: str | None = None) -> None:
+        self._duck.register(name, self._tables.dataset(table, since, until))
+
+    def rows(self, sql: str) -> list[Row]:
+        found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()
+        return found
+
+    def stream(self, sql: str) -> Iterator[Row]:
+        for batch in self._ask(sql).to_arrow_reader(BATCH):
+            yield from pa.Table.from_batches([batch]).to_pylist()
+
+    def close(self) -> None:
+        self._duck.close()
+        self._folder.cleanup()
+
+    def _ask(self, sql: str) -> Any:
+        return self._duck.sql(sql.replace("{explode}", "unnest"))

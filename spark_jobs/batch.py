@@ -1,0 +1,250 @@
+"""What becomes of one micro-batch of alerts, of heartbeats, or of what else has landed: into the tables.
+
+A batch of alerts, in this order:
+
+1. find the rows that no table can hold, the later copies within the batch, and the alerts that the ``alerts`` table
+   holds from other batches (same ``received_date``, same hour of ``event_time``: copies share both);
+2. enrich the rest from the lookups as they are now, and append it to ``alerts`` under the batch's label;
+3. read back what ``alerts`` holds under that label, and upsert the counts made of it;
+4. append the rows that no table can hold to ``dead_letters``;
+5. return: only now is it synced, and noted as done in Spark's checkpoint (``stream``).
+
+Every write of a batch carries a ``Txn`` (the query's id, the batch's number), so a batch that is replayed after a kill
+finishes what it had begun: tables that have it stay as they are. Because counts are made of what ``alerts``
+holds, they agree with it whatever happened in between.
+
+A copy is recognised after a minute, a month, a restart, or the loss of the checkpoint: a fresh one reads the whole
+source again and adds nothing. The streams have no state and no watermark, hence nothing that is too late for them
+(``docs/decisions/0002-spark-dedupe.md``). Memory holds one batch, whose size the source bounds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs import frames
+from spark_jobs.enrich import Lookups
+from spark_jobs.schema import (
+    AGENTS,
+    ALERTS,
+    DEAD_LETTERS,
+    ENTITY_SITE_5M,
+    HEARTBEATS,
+    HOST_1H,
+    RULES,
+    SCHEMA_VERSION,
+    SEQS,
+    WIN_5M,
+    Table,
+)
+from spark_jobs.sources import Batch
+from spark_jobs.tables import Tables, Txn
+
+log = logging.getLogger(__name__)
+
+MAX_BUCKETS = 10_000
+"""Different hours of event time in a batch, beyond which the table is searched without them."""
+
+PART_ROWS = 500_000
+"""Alerts that are written at a time: where rows are much alike, a few megabytes of files hold millions of them."""
+MAX_PARTS = 1000
+
+UNDATED = "0000-00-00"
+"""Partition of dead letters that say no time."""
+
+COUNTS: tuple[tuple[Table, Callable[[DataFrame, DataFrame], DataFrame]], ...] = (
+    (WIN_5M, frames.windows),
+    (ENTITY_SITE_5M, frames.entities),
+    (HOST_1H, frames.hosts),
+)
+"""The tables that are made of the alerts of a batch and their rules, and how."""
+
+
+@dataclass(slots=True)
+class Account:
+    """What became of the rows: ``rows = new + duplicates + unusable``."""
+
+    batches: int = 0
+    files: int = 0
+    bad_files: int = 0
+    """Files of which nothing could be read."""
+    rows: int = 0
+    unusable: int = 0
+    duplicates: int = 0
+    new: int = 0
+    odd_times: int = 0
+    """Of the new ones, those with an absurd event time, counted at the time they landed."""
+
+    def add(self, other: Account) -> None:
+        for one in fields(self):
+            setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
+
+    def __str__(self) -> str:
+        text = f"{self.files} files, " if self.files else ""
+        text += f"{self.rows} rows: {self.new} new, {self.duplicates} duplicates"
+        for number, name in (
+            (self.unusable, "unusable rows"),
+            (self.bad_files, "bad files"),
+            (self.odd_times, "with absurd times"),
+        ):
+            text += f", {number} {name}" if number else ""
+        return text
+
+
+class Work(NamedTuple):
+    """Where a micro-batch goes: number ``number`` of the query ``query``."""
+
+    spark: SparkSession
+    tables: Tables
+    query: str
+    number: int
+
+    @property
+    def txn(self) -> Txn:
+        """The name of the batch's writes."""
+        return self.part(0)
+
+    def part(self, number: int) -> Txn:
+        """The name of one of a table's writes, where a batch takes several."""
+        return Txn(self.query, self.number * MAX_PARTS + number)
+
+    @property
+    def label(self) -> str:
+        """What the rows of the batch carry."""
+        return f"{self.query.replace('-', '')[:12]}-{self.number:09d}"
+
+
+def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
+    """Steps 1 to 4 for a micro-batch; the same batch a second time leaves the tables as they were."""
+    spark, tables = work.spark, work.tables
+    rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*frames.NEEDED)))
+    columns = [*frames.KEY, *frames.PLACE, "event_time", "received_at", "schema_version", "trouble"]
+    # What is asked of all rows several times; the rows themselves are read once more, on their way into the table.
+    about = [] if lookups is None else ["fleet", "site", "host", "entities"]
+    keys = rows.select(*columns, *about).persist()
+    try:
+        account = _survey(work, keys)
+        good = keys.where("trouble IS NULL")
+        hour = F.floor(F.unix_seconds("event_time") / frames.BUCKET_SECONDS).alias("bucket")
+        met = good.groupBy("received_date", hour).count().limit(MAX_BUCKETS + 1).collect()
+        if len(met) > MAX_BUCKETS:
+            dates = {row.received_date for row in good.select("received_date").distinct().collect()}
+            near = {}
+        else:
+            dates = {row.received_date for row in met}
+            near = {"event_time": frames.ranges(row.bucket for row in met)}
+        if met:
+            parts = min(-(-account.rows // PART_ROWS), MAX_PARTS)
+            done = tables.version(ALERTS, work.query)
+            if done is None or done < work.part(parts - 1).version:
+                known = tables.frame(spark, ALERTS, only=dates, near=near).where(F.col("batch") != work.label)
+                copies = frames.later_copies(good).unionByName(frames.known_copies(good, known)).distinct()
+                fresh = rows.where("trouble IS NULL").join(F.broadcast(copies), frames.PLACE, "left_anti")
+                fresh = fresh.withColumn("counted_at", frames.counted_at()).withColumn("batch", F.lit(work.label))
+                if lookups is not None:
+                    fresh = lookups.enrich(spark, fresh, good.withColumn("counted_at", frames.counted_at()))
+                fresh = fresh.select(*(name for name in ALERTS.names if name in fresh.columns))
+                for part in range(parts):
+                    mine = F.pmod(F.xxhash64("alert_id"), F.lit(parts)) == part
+                    tables.append(ALERTS, fresh if parts == 1 else fresh.where(mine), work.part(part))
+            written = tables.frame(spark, ALERTS, only=dates, near={"batch": [(work.label, work.label)]})
+            written = frames.counted(written.where(F.col("batch") == work.label))
+            rules = frames.rules(written).toArrow()
+            if rules.num_rows:
+                known_rules = spark.createDataFrame(rules)
+                for table, made in COUNTS:
+                    tables.upsert(table, made(written, known_rules), work.txn)
+                tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
+                account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
+    finally:
+        keys.unpersist()
+    account.duplicates = account.rows - account.unusable - account.new
+    _bury(work, batch, rows.where("trouble IS NOT NULL") if account.unusable else None)
+    return account
+
+
+def heartbeats(work: Work, batch: Batch) -> Account:
+    """A micro-batch of heartbeats: kept as they came, and each agent's account by its newest."""
+    account, good = _keep(work, batch, HEARTBEATS, "agent_id", "received_at")
+    work.tables.upsert(AGENTS, frames.agents(good), work.txn)
+    return account
+
+
+def seqs(work: Work, batch: Batch) -> Account:
+    """A micro-batch of runs of alert numbers: kept as they came."""
+    account, _ = _keep(work, batch, SEQS, "agent_id", "log_id", "received_at")
+    return account
+
+
+def _keep(work: Work, batch: Batch, table: Table, *needed: str) -> tuple[Account, DataFrame]:
+    """Append the rows that have what is ``needed`` to ``table``, and bury the others; those appended."""
+    rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*needed)))
+    rows = rows.withColumn("batch", F.lit(work.label)).withColumn("date", F.date_format("received_at", "yyyy-MM-dd"))
+    good, bad = rows.where("trouble IS NULL"), rows.where("trouble IS NOT NULL")
+    account = _survey(work, rows.select("trouble", F.lit(0).alias("schema_version")))
+    work.tables.append(table, good.select(*table.names), work.txn)
+    account.new = account.rows - account.unusable
+    _bury(work, batch, bad if account.unusable else None)
+    return account, good
+
+
+def dead_letters(work: Work, batch: Batch) -> Account:
+    """A micro-batch of what the landing could not read."""
+    rows = batch.rows.withColumn("whole", F.coalesce("payload", "whole"))
+    rows = rows.withColumn("origin", F.coalesce("topic", "origin"))
+    rows = rows.withColumn("trouble", F.coalesce("undecoded", "reason", F.lit("")))
+    number = rows.count()
+    _bury(work, batch, rows, kind="message")
+    return Account(rows=number, new=number)
+
+
+def _survey(work: Work, keys: DataFrame) -> Account:
+    """How many rows there are, of which nothing can hold how many, why; and whether agents are newer than this."""
+    met = keys.groupBy("trouble").agg(F.count("*").alias("rows"), F.max("schema_version").alias("version")).collect()
+    account = Account(rows=sum(row.rows for row in met), unusable=sum(row.rows for row in met if row.trouble))
+    newest = max((row.version or 0 for row in met), default=0)
+    if newest > SCHEMA_VERSION:
+        log.warning(
+            "batch %s: alerts of schema version %d, read by the columns of version %d; update this job",
+            work.label,
+            newest,
+            SCHEMA_VERSION,
+        )
+    for row in met:
+        if row.trouble:
+            log.warning("batch %s: %d rows %s; kept in dead_letters", work.label, row.rows, row.trouble)
+    return account
+
+
+def _bury(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = None) -> None:
+    """Write bad files and ``rows`` (columns ``origin``, ``trouble``, ``whole``, ``received_at``) to the dead letters.
+
+    Equal ones become one letter with their number.
+    """
+    letters = []
+    for letter in batch.letters:
+        log.warning("%s: %s; left where it is, and noted in dead_letters", letter.source, letter.reason)
+        letters.append(("file", letter.source, letter.reason, None, None, letter.landed))
+    columns = "kind STRING, source STRING, reason STRING, rows LONG, payload BINARY, received_at TIMESTAMP"
+    found = work.spark.createDataFrame(letters, columns) if letters else None
+    if rows is not None:
+        single = (
+            rows.groupBy(
+                F.col("origin").alias("source"), F.col("trouble").alias("reason"), F.col("whole").alias("payload")
+            )
+            .agg(F.count("*").alias("rows"), F.min("received_at").alias("received_at"))
+            .withColumn("kind", F.lit(kind or batch.letter_kind))
+        )
+        found = single if found is None else found.unionByName(single)
+    if found is None:
+        return
+    date = F.coalesce(F.date_format("received_at", "yyyy-MM-dd"), F.lit(UNDATED))
+    found = found.withColumn("date", date).withColumn("batch", F.lit(work.label))
+    work.tables.append(DEAD_LETTERS, found.select(*DEAD_LETTERS.names), work.txn)

@@ -1,0 +1,277 @@
+"""What the other jobs found, for a report: campaigns with alerts of theirs, anomalies, noise, ATT&CK coverage.
+
+Tables that are not there, or have nothing for the period, give empty lists.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from spark_jobs.ask import Reader, Row, severity, total
+from spark_jobs.figures import ALERT_COLUMNS, Alert, Known, Listed, in_period
+from spark_jobs.frames import TACTICS
+from spark_jobs.period import Period
+from spark_jobs.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
+
+MAX_CAMPAIGNS = 100
+MAX_SAMPLED = 40
+"""Of these, campaigns that are shown with alerts."""
+
+MAX_SAMPLES = 5
+MAX_ANOMALIES = 200
+MAX_NOISE = 50
+MAX_TECHNIQUES = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rule met by a campaign's entity at a site, first at ``time``."""
+
+    time: datetime
+    place: str
+    rule_id: str
+    tactic: str
+    alerts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """A row of ``campaigns``, with its gravest alerts in the period, one a rule and site where there are enough."""
+
+    campaign_id: str
+    kind: str
+    value: str
+    first_seen: datetime
+    last_seen: datetime
+    state: str
+    stage: str
+    score: float
+    level: str
+    alerts: int
+    matches: int
+    sites: tuple[str, ...]
+    rules: tuple[str, ...]
+    tactics: tuple[str, ...]
+    techniques: tuple[str, ...]
+    steps: tuple[Step, ...]
+    reason: str
+    samples: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A row of ``anomalies``."""
+
+    kind: str
+    fleet: str
+    site: str
+    rule_id: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    observed: float | None
+    median: float | None
+    mad: float | None
+    score: float | None
+    level: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A row of ``noise``."""
+
+    rule_id: str
+    rule_title: str
+    level: str
+    alerts: int
+    matches: int
+    share: float | None
+    share_suppressed: float | None
+    sites: int
+    top_kind: str
+    top_value: str
+    top_share: float | None
+    score: float | None
+    reason: str
+    proposal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Technique:
+    """An ATT&CK technique under a tactic: alerts in the period, and the rules that name both."""
+
+    technique: str
+    alerts: int
+    rules: tuple[str, ...]
+    """Titles."""
+    deployed: bool
+    """False: none of the rules is in a bundle landed. True where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Techniques by tactic, in the order of an attack; ``as_of`` the day of the coverage, empty where no job wrote
+    one: then only techniques of rules that have alerted are in it."""
+
+    tactics: Mapping[str, tuple[Technique, ...]]
+    as_of: str
+    never_fired: tuple[str, ...]
+    """Titles of deployed rules that never alerted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the other jobs say of a period."""
+
+    campaigns: Listed[Campaign]
+    anomalies: Listed[Anomaly]
+    by_kind: Mapping[str, int]
+    """Anomalies, all of them, by kind."""
+    noise: Listed[Noise]
+    noise_as_of: str
+    matrix: Matrix
+
+
+def findings(reader: Reader, period: Period, known: Mapping[str, Known]) -> Findings:
+    """The findings of ``period``; the views ``win`` and ``alerts`` are those of ``figures.counts``."""
+    reader.view("anomalies", ANOMALIES, period.since, period.until)
+    kinds = reader.rows("SELECT kind, count(*) AS n FROM anomalies GROUP BY kind ORDER BY kind")
+    anomalies = reader.rows(_columns(Anomaly, "anomalies", ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
+    noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
+    noise = reader.rows(_columns(Noise, "noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
+    return Findings(
+        campaigns=_campaigns(reader, period),
+        anomalies=Listed(tuple(Anomaly(**row) for row in anomalies), sum(row["n"] for row in kinds)),
+        by_kind={row["kind"] or "": row["n"] for row in kinds},
+        noise=Listed(tuple(Noise(**row) for row in noise), of_noise),
+        noise_as_of=noise_as_of,
+        matrix=_matrix(reader, period, known),
+    )
+
+
+_ANOMALY_ORDER = f"coalesce(score, 0) DESC, {severity()} DESC, started_at, fleet, site, rule_id"
+
+
+def _columns(kind: Any, view: str, table: Table, order: str, limit: int) -> str:
+    """SQL: the columns of the dataclass ``kind``; texts and counts never null."""
+    types = {field.name: field.dataType.simpleString() for field in table.columns.fields}
+    empty = {"string": "''", "bigint": "0"}
+    names = (f"coalesce({n}, {empty[types[n]]}) AS {n}" if types[n] in empty else n for n in kind.__slots__)
+    return f"SELECT {', '.join(names)} FROM {view} ORDER BY {order} LIMIT {limit}"
+
+
+def _newest(reader: Reader, view: str, table: Table, period: Period) -> tuple[str, int]:
+    """Let ``view`` be the newest day of ``table`` up to the period's end, else the oldest; which, and its rows."""
+    reader.view(view, table)
+    days = reader.only(
+        f"SELECT max(CASE WHEN as_of <= '{period.until}' THEN as_of END) AS last, min(as_of) AS first FROM {view}"
+    )
+    as_of = days["last"] or days["first"] or ""
+    reader.view(view, table, as_of, as_of)
+    return as_of, reader.only(f"SELECT count(*) AS n FROM {view}")["n"] if as_of else 0
+
+
+def _campaigns(reader: Reader, period: Period) -> Listed[Campaign]:
+    reader.view("campaigns", CAMPAIGNS, None, period.until)
+    # A campaign that was taken back has no score.
+    alive = f"score > 0 AND last_seen >= CAST('{period.since} 00:00:00' AS TIMESTAMP)"
+    number = reader.only(f"SELECT count(*) AS n FROM campaigns WHERE {alive}")["n"]
+    rows = reader.rows(
+        f"""SELECT campaign_id, kind, value, first_seen, last_seen, coalesce(state, '') AS state,
+        coalesce(stage, '') AS stage, score, coalesce(level, '') AS level, coalesce(alerts, 0) AS alerts,
+        coalesce(matches, 0) AS matches, sites, rules, tactics, techniques, steps, coalesce(reason, '') AS reason
+        FROM campaigns WHERE {alive} ORDER BY score DESC, last_seen DESC, campaign_id LIMIT {MAX_CAMPAIGNS}"""
+    )
+    samples = _samples(reader, period, {(row["kind"], row["value"]) for row in rows[:MAX_SAMPLED]})
+    return Listed(tuple(_campaign(row, samples) for row in rows), number)
+
+
+def _campaign(row: Row, samples: Mapping[tuple[str, str], Sequence[Alert]]) -> Campaign:
+    steps = tuple(
+        Step(
+            step["time"], f"{step['fleet']}/{step['site']}", step["rule_id"], step["tactic"] or "", step["alerts"] or 0
+        )
+        for step in row["steps"] or ()
+    )
+    lists = {name: tuple(row[name] or ()) for name in ("sites", "rules", "tactics", "techniques")}
+    mine = [
+        alert
+        for alert in samples.get((row["kind"], row["value"]), ())
+        if row["first_seen"] <= alert.counted_at <= row["last_seen"]
+    ]
+    return Campaign(**{**row, **lists, "steps": steps, "samples": tuple(mine)})
+
+
+def _samples(
+    reader: Reader, period: Period, entities: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], Sequence[Alert]]:
+    """Of each entity the gravest alerts of the period, first one of each rule and site."""
+    wanted = " UNION ALL ".join(f"SELECT {_text(k)} AS k, {_text(w)} AS w" for k, w in sorted(entities))
+    if not wanted:
+        return {}
+    names = ", ".join(Alert.__slots__)
+    rows = reader.rows(
+        f"""SELECT entity_kind, entity_value, {names} FROM (
+            SELECT *, row_number() OVER (
+                PARTITION BY entity_kind, entity_value
+                ORDER BY turn, {severity()} DESC, counted_at, agent_id, alert_id) AS place
+            FROM (
+                SELECT *, row_number() OVER (
+                    PARTITION BY entity_kind, entity_value, rule_id, fleet, site
+                    ORDER BY counted_at, agent_id, alert_id) AS turn
+                FROM (
+                    SELECT one.kind AS entity_kind, one.value AS entity_value, {names} FROM (
+                        SELECT {ALERT_COLUMNS}, {{explode}}(entities) AS one
+                        FROM alerts WHERE coalesce(kind, '') <> 'fold' AND {in_period(period)}) a
+                    JOIN ({wanted}) e ON one.kind = e.k AND one.value = e.w) b) c) d
+        WHERE place <= {MAX_SAMPLES} ORDER BY entity_kind, entity_value, counted_at, alert_id"""
+    )
+    found: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    for row in rows:
+        found[row["entity_kind"], row["entity_value"]].append(Alert(**{name: row[name] for name in Alert.__slots__}))
+    return found
+
+
+def _text(value: str) -> str:
+    """SQL: a text. Hexadecimal, because the dialects escape differently and values come from attackers."""
+    return f"decode(unhex('{value.encode().hex()}'), 'utf-8')"
+
+
+def _matrix(reader: Reader, period: Period, known: Mapping[str, Known]) -> Matrix:
+    """Rules' tactics and techniques by the coverage table, else by the tags of rules that have alerted."""
+    as_of, _ = _newest(reader, "coverage", COVERAGE, period)
+    fired = {
+        row["rule_id"]: row["alerts"] for row in reader.rows(f"SELECT rule_id, {total('alerts')} FROM win GROUP BY 1")
+    }
+    cells: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
+    titles = {rule.rule_id: rule.rule_title for rule in known.values()}
+    never: set[str] = set()
+    if as_of:
+        for row in reader.rows(
+            f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(technique, '') AS technique, tactics,
+            coalesce(deployed, true) AS deployed, coalesce(alerts, 0) AS alerts
+            FROM coverage ORDER BY rule_id, technique LIMIT {MAX_TECHNIQUES}"""
+        ):
+            titles[row["rule_id"]] = row["rule_title"] or row["rule_id"]
+            if row["deployed"] and not row["alerts"]:
+                never.add(row["rule_id"])
+            for tactic in row["tactics"] or ():
+                cells[tactic, row["technique"]][row["rule_id"]] = row["deployed"]
+    else:
+        for rule in known.values():
+            for tactic in rule.tactics:
+                for technique in rule.techniques or ("",):
+                    cells[tactic, technique][rule.rule_id] = True
+    tactics: dict[str, list[Technique]] = {name: [] for name in TACTICS}
+    for (tactic, technique), rules in sorted(cells.items()):
+        if tactic in tactics:
+            alerts = sum(fired.get(rule, 0) for rule in rules)
+            names = tuple(sorted({titles[rule] or rule for rule in rules}))
+            tactics[tactic].append(Technique(technique, alerts, names, any(rules.values())))
+    return Matrix(
+        {name: tuple(found) for name, found in tactics.items()}, as_of, tuple(sorted(titles[rule] for rule in never))
+    )

@@ -1,0 +1,30 @@
+"""Texts made fit to be shown: those from logs, which an attacker may have chosen, and numbers with their nouns."""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def plain(text: str) -> str:
+    """``text`` without control, format, surrogate, private or unassigned characters, nor line ends.
+
+    None of what is left is obeyed by a terminal or turns the direction of text around.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c == " " or unicodedata.category(c)[0] not in "CZ" else _visible(c) for c in text)
+
+
+def _visible(character: str) -> str:
+    """Tabs, line ends and odd spaces as a space; anything else as U+FFFD."""
+    return " " if character.isspace() else "�"
+
+
+def short(text: str, most: int = 40) -> str:
+    """``text`` of at most ``most`` characters: the middle of a longer one, such as a hash, left out."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-most // 4 :]}"
+
+
+def many(n: int, one: str, more: str = "") -> str:
+    """``n`` and its noun, in the plural where it should be."""
+    return f"{n:,} {one if n == 1 else more or one + 's'}"

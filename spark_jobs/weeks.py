@@ -1,0 +1,39 @@
+"""Hours as numbers: since 1970, by the clock of a place, and within its week. Columns in, columns out."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+HOURS_OF_WEEK = 168
+_MONDAY = 72
+"""Hours from the Monday before 1970-01-01, a Thursday, to that day."""
+
+
+def hour_of(time: str) -> Column:
+    """Hours from 1970 to ``time``, UTC."""
+    return F.floor(F.unix_seconds(time) / 3600)
+
+
+def time_of(hour: Column) -> Column:
+    """The beginning of an hour since 1970, UTC."""
+    return F.timestamp_seconds(hour * 3600)
+
+
+def local_hour(hour: Column, zone: Column) -> Column:
+    """The same hour by the clock of ``zone``: it leaps where summer time begins, and halts where it ends."""
+    return F.floor(F.unix_seconds(F.from_utc_timestamp(time_of(hour), zone)) / 3600)
+
+
+def hour_of_week(local: Column) -> Column:
+    """0 is Monday 00:00."""
+    return F.pmod(local + _MONDAY, F.lit(HOURS_OF_WEEK)).cast("int")
+
+
+def occurrences(of_week: Column, first: Column, end: Column) -> Column:
+    """How many hours from ``first`` until before ``end``, by the clock, are the hour ``of_week`` of their week."""
+
+    def before(hour: Column) -> Column:
+        return F.floor((hour - 1 - of_week + _MONDAY) / HOURS_OF_WEEK)
+
+    return before(end) - before(first)

@@ -1,0 +1,142 @@
+"""``bench.scale``, ``bench.usage`` and ``bench.spark``: formulas, what is measured, and the tables of docs/scale.md."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import scale, spark
+from bench.usage import measured
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),
+    [("2 * most + agents / 60", 220.0), ("max(4, 2 * ceil(most / 7))", 30), ("(agents - most) * 1e3", 1_100_000)],
+)
+def test_formulas(formula: str, value: float) -> None:
+    """Numbers, names, the four operations, max and ceil, as written."""
+    assert scale.computed(formula, {"most": 100.0, "agents": 1200.0}) == value
+
+
+@pytest.mark.parametrize("formula", ["agents ** 2", "open('x')", "agents.real", "[1]", "'a'"])
+def test_what_is_no_formula_is_refused(formula: str) -> None:
+    """Nothing else is computed."""
+    with pytest.raises((ValueError, KeyError)):
+        scale.computed(formula, {"agents": 1.0})
+
+
+def run(alerts: int, cpu: float, skew: float = 0.0) -> dict[str, Any]:
+    """A run in which each job took ``cpu`` seconds for each million alerts."""
+    job = {"rows": alerts, "seconds": 2.0, "cpu_seconds": cpu * alerts / 1e6, "jvm_mb": 900.0, "python_mb": 300.0,
+           "tasks": 8, "longest": 1.5, "uneven": 1.2, "files": 3, "file_mb": 10.0, "tables_mb": {"alerts": 10.0},
+           "said": ""}  # fmt: skip
+    return {
+        "alerts": alerts, "skew": skew, "landed": alerts, "made_seconds": 5.0,
+        "landing_mb": 100.0, "batch_bytes": 1 << 25, "at": "2026-11-21T12:00:00+00:00",
+        "load": 0.1, "checkpoint_mb": 0.1, "batches": 4, "disk_mb": 700.0,
+        "machine": {"cpu": "made up", "cores": 2}, "jobs": {name: dict(job) for name in ("ingest", *scale.WINDOWS)},
+    }  # fmt: skip
+
+
+REGION = {
+    "landing": {"kafka_zstd_bytes": 100.0, "rows_per_cpu_second": 10_000.0},
+    "broker": {"connection_bytes": 2000.0, "message_cpu_us": 20.0, "message_bytes": 700.0},
+}
+
+
+def test_sizes_of_a_fleet() -> None:
+    """By hand: 100,000 agents of 1,000 alerts a day, ingest 40 CPU-seconds a million."""
+    known = {"runs": [run(1_000_000, 40.0)], "region": REGION}
+    found = scale.sizes(known, 100_000)
+    assert found["a_day"] == 100_000_000
+    assert found["most"] == pytest.approx(11_574, rel=1e-3)
+    assert found["ingest_cores"] == pytest.approx((11_574 + 100_000 / 60) * 40e-6 / 0.5, rel=1e-3)
+    assert (found["partitions"], found["ingest_executors"], found["brokers"], found["state"]) == (4, 1, 5, 0)
+    assert found["landings"] == 4
+    small = scale.sizes(known, 1000)
+    assert (small["partitions"], small["ingest_executors"], small["brokers"], small["landings"]) == (4, 1, 2, 2)
+    assert all(found[line.name] >= small[line.name] for line in scale.SIZES)
+
+
+def test_what_was_not_measured_has_no_size() -> None:
+    """Without the region's figures, or some job, the lines that hang on them are left out and named in the table."""
+    known: dict[str, Any] = {"runs": [run(1_000_000, 40.0)], "region": {}}
+    del known["runs"][0]["jobs"]["noise"]
+    found = scale.sizes(known, 1000)
+    assert {"ingest_cores", "tables", "state"} <= found.keys()
+    assert not {"brokers", "landings", "kafka_disk", "daily_executors"} & found.keys()
+    assert "| not measured | not measured |" in "\n".join(scale._sizes(known))
+
+
+def test_growth_is_of_an_alert() -> None:
+    """Ten times the alerts at the same cost each is 1.0; above the limit it is said."""
+    small, even, worse = run(1_000_000, 10.0), run(10_000_000, 10.0), run(50_000_000, 15.0)
+    assert scale.growth(small, even, "noise") == pytest.approx(1.0)
+    said = "\n".join(scale._growth({"runs": [small, even, worse], "region": {}}))
+    assert "| noise | 1.00 | 1.50 (above 1.3) |" in said
+
+
+def test_sizes_that_were_not_run_are_named() -> None:
+    """The table of jobs says which sizes it does not hold, and what they would take."""
+    said = "\n".join(scale._jobs({"runs": [run(1_000_000, 10.0)], "region": {}}))
+    assert "10,000,000 alerts: not run. By the run of 1,000,000" in said
+    assert "7 GB of disk" in said
+    missing = run(1_000_000, 10.0)
+    del missing["jobs"]["export"]
+    assert "Not run: export." in "\n".join(scale._jobs({"runs": [missing], "region": {}}))
+
+
+def test_a_job_that_runs_again_replaces_its_figures_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other jobs of that size, and other sizes, keep theirs."""
+    monkeypatch.setattr(scale, "MEASURED", tmp_path / "scale" / "measured.json")
+    scale.keep(run(1_000_000, 10.0), {"cpu": "a", "cores": 2})
+    scale.keep(run(1_000_000, 30.0, skew=0.5), {"cpu": "a", "cores": 2})
+    again = run(1_000_000, 20.0)
+    again["jobs"] = {"noise": again["jobs"]["noise"]}
+    scale.keep(again, {"cpu": "a", "cores": 2})
+    jobs = scale.find(scale.load(), 1_000_000, 0.0)["jobs"]
+    assert (jobs["noise"]["cpu_seconds"], jobs["ingest"]["cpu_seconds"]) == (20.0, 10.0)
+    assert scale.find(scale.load(), 1_000_000, 0.5)["jobs"]["noise"]["cpu_seconds"] == 30.0
+
+
+def test_the_document_holds_what_was_measured() -> None:
+    """Its tables are those of docs/scale/measured.json, made again: nobody has written a figure by hand."""
+    text = scale.DOCUMENT.read_text("utf-8")
+    assert scale.written(text, scale.load()) == text
+    assert scale.written(text, {"runs": [run(1_000_000, 1.0)], "region": {}}) != text
+
+
+def test_usage_of_a_child(tmp_path: Path) -> None:
+    """CPU time of a process below this one is counted, and its memory; that of before is not."""
+    burn = "import time\nx = bytearray(60_000_000)\nwhile time.process_time() < 0.8: pass\ntime.sleep(0.5)"
+    spent = time.process_time()
+    while time.process_time() < spent + 0.3:
+        pass
+    with measured() as usage:
+        subprocess.run([sys.executable, "-c", burn], check=True)
+    assert 0.6 < usage.cpu_seconds < 2.5
+    assert usage.other_mb > 60
+    assert usage.jvm_mb == 0
+    assert usage.seconds >= 1.3
+
+
+def test_uneven_stages(tmp_path: Path) -> None:
+    """The longest task over the mean of its stage, of stages with long tasks; tasks from before are left out."""
+
+    def task(stage: int, start: int, milliseconds: int) -> str:
+        info = {"Launch Time": start, "Finish Time": start + milliseconds}
+        return json.dumps({"Event": "SparkListenerTaskEnd", "Stage ID": stage, "Task Info": info})
+
+    tasks = [
+        task(1, 500, 90_000),
+        *(task(2, 2000, n) for n in (1000, 1000, 4000)),
+        *(task(3, 2000, n) for n in (1, 90)),
+    ]
+    (tmp_path / "log").write_text("\n".join(['{"Event": "SparkListenerLogStart"}', *tasks]) + "\n")
+    assert spark.stalls(tmp_path, 1.0) == (5, 4.0, 2.0)

@@ -1,0 +1,77 @@
+"""The real ingest as a process of its own, and what kills it at a named point."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.spark_jobs.conftest import JARS, SETTINGS
+
+ROOT = Path(__file__).parents[2]
+
+COMMIT = "commit"
+"""The point at which all tables of a batch are written and synced, and Spark has not noted it as done."""
+
+DIE = """
+import os, signal, sys
+from spark_jobs import __main__, batch, stream
+from spark_jobs.tables_delta import DeltaTables
+from spark_jobs.tables_parquet import ParquetTables
+
+point = sys.argv.pop(1)
+
+def dying(method):
+    def write(self, table, rows, txn=None):
+        done = method(self, table, rows, txn)
+        if table.name == point and txn is not None and txn.version >= batch.MAX_PARTS:
+            os.killpg(0, signal.SIGKILL)
+        return done
+    return write
+
+for tables in (DeltaTables, ParquetTables):
+    tables.append, tables.upsert = dying(tables.append), dying(tables.upsert)
+
+take = stream.take_batch
+
+def take_and_die(work, *rest):
+    account = take(work, *rest)
+    if point == "commit" and work.number == 1:
+        os.killpg(0, signal.SIGKILL)
+    return account
+
+stream.take_batch = take_and_die
+__main__.main(sys.argv[1:])
+"""
+"""``POINT JOB …``: the job, killed in its second batch right after the write of the table ``POINT``."""
+
+
+def start(tables: Path, source: Sequence[str], *, point: str = "", backend: str = "delta") -> subprocess.Popen[bytes]:
+    """Ingest from ``source`` (options), in a process group of its own; killed at ``point`` when there is one."""
+    settings = {**SETTINGS, "spark.jars": ",".join(map(str, JARS))} if "--brokers" in source else SETTINGS
+    program = ["-c", DIE, point] if point else ["-m", "spark_jobs"]
+    job = ["ingest", *source, "--tables", str(tables), "--backend", backend, "--master", "local[2]"]
+    confs = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    return subprocess.Popen(
+        [sys.executable, *program, *job, *confs],
+        cwd=ROOT,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def kill_in_batch(job: subprocess.Popen[bytes], tables: Path, number: int, seconds: float) -> None:
+    """Kill ``job`` so long after Spark has planned micro-batch ``number``, wherever it is then."""
+    deadline = time.monotonic() + 180
+    while not (tables / f"_checkpoints/alerts/offsets/{number}").exists():
+        assert job.poll() is None, "the job ended before it was killed"
+        assert time.monotonic() < deadline, "no batch in 180 s"
+        time.sleep(0.02)
+    time.sleep(seconds)
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
