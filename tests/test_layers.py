@@ -43,10 +43,10 @@ LAYERS: dict[int, str] = {
     compiler.expression compiler.faults compiler.ruleset
     allocator budgets config control environment logs mqtt notify quarantine rebuild reload
     store storecheck tls trouble wallclock
-    inputs.accept inputs.activation inputs.bursts inputs.datagrams inputs.files inputs.listen inputs.subscribe
-    inputs.tail
+    inputs.accept inputs.activation inputs.bind inputs.bursts inputs.datagrams inputs.files inputs.listen
+    inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
-    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.rewrite rawlog.segment
+    rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.replay rawlog.rewrite rawlog.segment rawlog.shelf
     """,
     # composition
     3: """

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.e2e.agent import KILLS
 from tests.rawlog.samples import NOW, lines, noise
+from vedette import storecheck
 from vedette.config import RawLogSettings
 from vedette.event import Cursor, FilePosition
 from vedette.rawlog import note
@@ -20,7 +23,7 @@ from vedette.rawlog.log import RawLog
 from vedette.rawlog.note import Note
 from vedette.rawlog.segment import segments
 from vedette.rebuild import KEPT, Opened, newest_note, open_store
-from vedette.report import Counters
+from vedette.report import Counters, Log
 from vedette.store import Store
 from vedette.storecheck import examine
 
@@ -82,7 +85,7 @@ def test_a_whole_store_is_opened(tmp_path: Path) -> None:
     """A store without damage, and none at all, are just opened; the check changes no byte of it."""
     filled(tmp_path / "store")
     before = (tmp_path / "store" / "data.mdb").read_bytes()
-    assert examine(tmp_path / "store") == ("", 201)
+    assert examine(tmp_path / "store") == ("", 201, "")
     assert (tmp_path / "store" / "data.mdb").read_bytes() == before
     found = opened(tmp_path)
     assert not found.anew
@@ -149,6 +152,79 @@ def test_few_damaged_stores_are_kept(tmp_path: Path) -> None:
         found.store.close()
     kept = sorted(tmp_path.glob("store.damaged-*"))
     assert [path.joinpath("data.mdb").read_bytes()[:1] for path in kept] == [b"2", b"3"]
+
+
+NO_START = {
+    "cannot import": ("raise ImportError('libcrypt.so.1: cannot open shared object file')", "libcrypt.so.1"),
+    "killed while it starts": ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    "too slow to start": ("import time; time.sleep(60)", "within 2 s"),
+}
+WHILE_READING = """
+import os, sys
+sys.path.remove({here!r})
+del sys.modules["lmdb"]
+import lmdb
+lmdb.open = lambda *_, **__: os.kill(os.getpid(), {number})
+"""
+"""An ``lmdb`` of its own for the child, which dies of a signal when it opens the store."""
+
+
+def unchecked(folder: Path, reason: str) -> None:
+    """The store in ``folder`` is opened as it is, and the log says why it was not checked and what to do."""
+    with capture_logs() as said:
+        found = opened(folder)
+    assert not found.anew
+    assert found.store.load().next_seq == 201
+    found.store.close()
+    assert not list(folder.glob("store.damaged-*"))
+    (told,) = said
+    assert (told["event"], told["log_level"]) == (Log.STORE_UNCHECKED, "error")
+    assert told["folder"] == str(folder / "store")
+    assert reason in told["reason"]
+    assert "restart the agent" in told["action"]
+
+
+@pytest.mark.parametrize("case", NO_START)
+def test_a_check_that_cannot_start_is_no_damage(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that ends before its imports are done says nothing of the store, which is opened unchecked."""
+    filled(tmp_path / "store")
+    code, reason = NO_START[case]
+    (tmp_path / "lmdb.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(storecheck, "LEAST_SECONDS", 2.0)
+    unchecked(tmp_path, reason)
+
+
+def test_no_process_for_the_check_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no child can be started at all the store is opened unchecked."""
+    filled(tmp_path / "store")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    unchecked(tmp_path, "no-python")
+
+
+@pytest.mark.parametrize(("number", "whole"), [(signal.SIGKILL, True), (signal.SIGTERM, True), (signal.SIGBUS, False)])
+def test_what_kills_a_check_at_work(
+    number: signal.Signals, whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal that only others send (the kernel for want of memory, a stop) is no damage; SIGBUS is."""
+    filled(tmp_path / "store")
+    (tmp_path / "lmdb.py").write_text(WHILE_READING.format(here=str(tmp_path), number=int(number)))
+    monkeypatch.syspath_prepend(tmp_path)
+    found = examine(tmp_path / "store")
+    assert number.name in (found.unchecked if whole else found.reason)
+    assert not (found.reason if whole else found.unchecked)
+    if whole:
+        unchecked(tmp_path, number.name)
+
+
+def test_word_of_damage_counts_without_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store of which the agent has said that it is damaged is made again, also where no child can be started."""
+    filled(tmp_path / "store")
+    (tmp_path / "store" / "damaged").write_text("a page that is not there")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
+    found = opened(tmp_path)
+    found.store.close()
+    assert found.anew
 
 
 USE = """

@@ -10,6 +10,7 @@ and where there is none, judging begins at the oldest frame that is kept:
   it may fire otherwise; the local ring of receipted alerts; the numbering of the outbox, which begins a new ``log_id``
   with ``seq`` above all that is known to have been used.
 
+Where the check itself could not run, the store is opened unchecked and the log says so; checksums still hold at work.
 The damaged store is renamed to ``store.damaged-TIME``; the newest KEPT of these stay.
 """
 
@@ -53,6 +54,14 @@ def open_store(folder: Path, raw: Path, *, map_bytes: int, clock: Callable[[], i
     """
     owner = own(folder)
     found = examine(folder)
+    if found.unchecked:
+        log.error(
+            Log.STORE_UNCHECKED,
+            folder=str(folder),
+            reason=found.unchecked,
+            action="it is used unchecked but for its checksums: remove the cause, free memory or repair the"
+            " installation, and restart the agent",
+        )
     if not found.reason:
         try:
             return Opened(Store.open(folder, map_bytes=map_bytes, owner=owner), False)

@@ -77,6 +77,7 @@ class Log(StrEnum):
     DISK_WELL = "disk_well"
     STORE_DAMAGED = "store_damaged"
     STORE_REBUILT = "store_rebuilt"
+    STORE_UNCHECKED = "store_unchecked"
     MEMORY_HIGH = "memory_high"
     SEGMENT_DELETED = "segment_deleted"
     LITERALS_KEPT = "literals_kept"

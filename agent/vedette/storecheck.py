@@ -2,10 +2,15 @@
 
 A damaged LMDB file may kill who reads it (a truncated one with SIGBUS), and reads nothing wrong where a bit has flipped
 in a value. So the agent has its store looked at by a child before it opens it: every value against its checksum, the
-tree and its free pages by a compacting copy into nothing, and a transaction that is not committed. A child that ends
-other than with 0, or not in time, means: damaged. So does word that an agent has left which found damage at work.
+tree and its free pages by a compacting copy into nothing, and a transaction that is not committed.
 
-On standard output: ``next_seq N`` as soon as it is known, which may outlive the check; on standard error the reason.
+The child says ``ready`` once its imports are done; from there on it does nothing but read the store. If it then ends
+other than with 0, or not in time, the store is damaged. So it is when an agent has left word of damage found at work.
+A child that is not started, does not get as far as ``ready``, or dies of a signal that only others send (the kernel for
+want of memory, a service that is stopped) says nothing of the store: it is ``unchecked``, which is no damage.
+
+On standard output: ``ready``, then ``next_seq N`` as soon as it is known, which may outlive the check; on standard
+error the reason.
 """
 
 from __future__ import annotations
@@ -28,15 +33,22 @@ _CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from vede
 """With our own module path: an installed agent's Python finds its packages by no other way."""
 
 
+READY = b"ready"
+OUTSIDE = {Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP, Signals.SIGQUIT, Signals.SIGXCPU}
+"""No file makes a process die of these."""
+
+
 class Finding(NamedTuple):
-    """``reason``: what is wrong, empty when nothing is. ``next_seq``: as far as it could be read, else 0."""
+    """``reason``: what is wrong, empty when nothing is known to be. ``next_seq``: as far as it could be read, else 0.
+    ``unchecked``: why the check could not run, empty when it did."""
 
     reason: str
     next_seq: int
+    unchecked: str = ""
 
 
 def examine(folder: Path) -> Finding:
-    """Have the store in ``folder`` checked by a child. Raises OSError when none can be started."""
+    """Have the store in ``folder`` checked by a child."""
     try:
         size = (folder / "data.mdb").stat().st_size
     except FileNotFoundError:
@@ -50,17 +62,29 @@ def examine(folder: Path) -> Finding:
 def _ask(folder: Path, seconds: float) -> Finding:
     """The child's word."""
     command = [sys.executable, "-I", "-S", "-B", "-c", _CHILD, json.dumps(sys.path), str(folder)]
+    outside = False
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
+    except OSError as error:
+        return Finding("", 0, f"its check cannot be started: {error}")
     except subprocess.TimeoutExpired as late:
-        return Finding(f"its check did not end within {seconds:.0f} s", _next_seq(late.stdout or b""))
-    found = _next_seq(done.stdout)
-    if done.returncode < 0:
-        return Finding(f"its check died of {Signals(-done.returncode).name}", found)
-    if done.returncode:
-        reason = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return Finding(reason or f"its check ended with {done.returncode}", found)
-    return Finding("", found)
+        said, reason = late.stdout or b"", f"its check did not end within {seconds:.0f} s"
+    else:
+        said, reason = done.stdout, _ending(done.returncode, done.stderr)
+        outside = -done.returncode in OUTSIDE
+    ready, _, rest = said.partition(b"\n")
+    if reason and (outside or ready != READY):
+        return Finding("", _next_seq(rest), reason)
+    return Finding(reason, _next_seq(rest))
+
+
+def _ending(code: int, told: bytes) -> str:
+    """How a child has ended; empty: well."""
+    if code < 0:
+        return f"its check died of {Signals(-code).name}"
+    if code:
+        return told.decode("utf-8", "replace").strip().rpartition("\n")[2] or f"its check ended with {code}"
+    return ""
 
 
 def _next_seq(said: bytes) -> int:
@@ -70,6 +94,8 @@ def _next_seq(said: bytes) -> int:
 
 def main() -> None:
     folder = Path(sys.argv[1])
+    sys.stdout.write(f"{READY.decode()}\n")
+    sys.stdout.flush()
     with Store.open(folder, readonly=True) as store:
         sys.stdout.write(f"next_seq {store.next_seq()}\n")
         sys.stdout.flush()

@@ -97,6 +97,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Everything]:
     with broker_running(folder / "broker") as broker:
         made = Everything(folder, broker)
         made.agent.up()
+        until("the subscription", lambda: made.agent.alive() and "plant/#" in broker.log())
         yield made
         made.agent.kill()
 

@@ -196,7 +196,7 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Br
     agent = configured(tmp_path / "a", tmp_path, more)
     agent.up()
     try:
-        until("the subscription", lambda: agent.said("broker_connected"))
+        until("the subscription", lambda: agent.alive() and "plant/#" in broker.log())
         publish(broker, ("plant/1", b'{"n": 0}'))
         agent.settled(1, "mqtt")
         agent.settled()

@@ -79,6 +79,7 @@ def test_sigterm_under_load(load: Load, capsys: pytest.CaptureFixture[str]) -> N
     agent = load.agent
     parts = [split(b"".join(traffic.blocks(seed, LINES, attack_rate=0.004)), STOPS) for seed in (41, 42, 43)]
     agent.up()
+    until("the subscription", lambda: agent.alive() and "plant/#" in load.broker.log())
     short = 0
     for tcp, file, messages in zip(*parts, strict=True):
         with ThreadPoolExecutor(3) as senders:

@@ -1,4 +1,4 @@
-"""The raw log's writer: append, sync, rotation, retention, failures."""
+"""The raw log's writer: append, sync, rotation, failures."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
 from vedette.config import RawLogSettings
-from vedette.event import Chunk, FilePosition, Flag
+from vedette.event import Chunk, FilePosition
 from vedette.rawlog import read
-from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
 from vedette.report import Counters
 
@@ -61,18 +60,6 @@ def test_append_counts_stored(tmp_path: Path) -> None:
     assert log.backlog(0) == {"auth": 2, "plant": 3}
     assert log.backlog(4) == {"plant": 3}
     assert log.backlog(log.end) == {}
-    log.close()
-
-
-def test_headers_from_the_middle_of_a_frame(tmp_path: Path) -> None:
-    """A cursor may stand between two events of a frame: what lies behind it is told, in events, bytes and cut ones."""
-    log = open_log(tmp_path)
-    log.append(replace(lines(b"a", b"bb", b"c"), marks=((0, Flag.CUT), (2, Flag.CUT))))
-    log.append(messages(b"d", b"ee"))
-    told = [(h.offset, h.end, h.input, h.events, h.bytes, h.cut) for h in log.headers(2)]
-    assert told == [(2, 7, "auth", 2, 5, 1), (7, 10, "plant", 2, 3, 0)]
-    assert [h.events for h in log.headers(8)] == [1]
-    assert log.backlog(5) == {"auth": 1, "plant": 2}
     log.close()
 
 
@@ -164,75 +151,6 @@ def test_rotation_and_size(tmp_path: Path) -> None:
     assert chunks_of(log) == expected
     for start in range(0, log.end, 7919):
         assert chunks_of(log, start) == [pair for pair in expected if pair[0] + len(pair[1].data) > start]
-    log.close()
-
-
-def test_segments_stay_a_share_of_the_budget(tmp_path: Path) -> None:
-    """segment_bytes over the budget does not leave a log that can only fill up."""
-    log = open_log(tmp_path, RawLogSettings(max_bytes=40_000, segment_bytes=64 << 20))
-    for i in range(200):
-        log.append(lines(noise(i)))
-        log.retain(log.end, NOW)
-        assert not log.full()
-    assert len(segments(tmp_path)) > 1
-    log.close()
-
-
-def test_retention_by_size_spares_what_is_unjudged(tmp_path: Path) -> None:
-    """Judged segments go, oldest first, until there is room; unjudged ones never do, and then the log is full."""
-    log = open_log(tmp_path, SMALL)
-    for i in range(60):
-        log.append(lines(noise(i)))
-    before = log.size()
-    assert log.full()
-    assert log.retain(0, NOW) == 0
-    assert log.full()
-    bases = [segment.base for segment in segments(tmp_path)]
-    assert log.retain(bases[2] - 1, NOW) > 0
-    assert log.start == bases[1]
-    deleted = before - log.size()
-    assert log.retain(log.end, NOW) > 0
-    assert not log.full()
-    assert log.size() <= 70_000 < log.size() + 13_000
-    assert log.start in bases
-    assert segments(tmp_path)[0].base == log.start
-    assert chunks_of(log, 0)[0][0] == log.start
-    assert deleted > 0
-    start = log.start
-    log.close()
-    log = open_log(tmp_path, SMALL)
-    assert log.start == start
-    log.close()
-
-
-def test_retention_by_age(tmp_path: Path) -> None:
-    """Segments sealed longer ago than max_age go when judged; the active one stays whatever its age."""
-    day = 86400 * 10**6
-    now = [NOW]
-    log = RawLog.open(tmp_path, SMALL, Counters(), clock=lambda: now[0])
-    log.append(lines(b"first"))
-    now[0] += day // 3
-    log.append(lines(b"second", at=now[0]))  # the segment has been written for over a quarter of max_age
-    assert len(segments(tmp_path)) == 2
-    assert log.retain(log.end, NOW + day) == 0
-    now[0] += day + 1
-    assert log.retain(0, now[0]) == 0
-    assert log.retain(log.end, now[0]) > 0
-    assert [chunk.data for _, chunk in chunks_of(log)] == [b"second\n"]
-    assert log.retain(log.end, now[0] + 9 * day) == 0
-    log.close()
-
-
-def test_age_survives_a_clock_that_goes_back(tmp_path: Path) -> None:
-    """A segment counts as no older than the newest time that the log has seen before it."""
-    log = open_log(tmp_path, SMALL, now=NOW)
-    for i in range(12):
-        log.append(lines(noise(i)))
-    log.close()
-    log = open_log(tmp_path, SMALL, now=0)
-    for i in range(12):
-        log.append(lines(noise(i), at=0))
-    assert log.retain(log.end, NOW + 1000) == 0
     log.close()
 
 

@@ -31,7 +31,7 @@ def packed(log: RawLog) -> int:
     freed = idle = 0
     while idle < 3:
         step = log.tidy(0, NOW)
-        freed, idle = freed + step, 0 if step or log._repack is not None else idle + 1
+        freed, idle = freed + step, 0 if step or log._shelf.repack is not None else idle + 1
     return freed
 
 
@@ -151,7 +151,7 @@ def test_stopped_anywhere(tmp_path: Path) -> None:
     for _ in range(6):
         for _ in range(rng.randrange(4)):
             log.tidy(0, NOW)
-        log._repack = None  # what a kill leaves: the file, and nobody who knows of it
+        log._shelf.repack = None  # what a kill leaves: the file, and nobody who knows of it
         log._release()
         log = open_log(tmp_path, SMALL, committed=Cursor(log.log_id, log.end))
         assert not list(tmp_path.glob(f"*{PACKED}"))

@@ -8,9 +8,9 @@ unfinished message. All together keep HELD_BYTES at most: beyond that the longes
 and flagged, as one beyond MAX_EVENT would be.
 
 A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
-become one chunk together. How messages are told apart is in ``framing.py``; UDP is in ``datagrams.py``; who may
-connect, and the TLS handshake, in ``accept.py``. While the raw log takes nothing no connection is read, and TCP slows
-the senders.
+become one chunk together. How messages are told apart is in ``framing.py``; UDP is in ``datagrams.py``; how an address
+becomes sockets in ``bind.py``; who may connect, and the TLS handshake, in ``accept.py``. While the raw log takes
+nothing no connection is read, and TCP slows the senders.
 
 A connection that within ``message_timeout`` ends no message that it has begun is closed, told and counted
 (``connections_stalled``); what came of the message is an event, flagged as cut. One that is silent between messages may
@@ -23,7 +23,6 @@ messages; then the sockets close. When the raw log cannot be written the listene
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 import time
@@ -35,10 +34,10 @@ from typing import cast
 
 import structlog
 
-from vedette.config import SyslogInput, split_address
+from vedette.config import SyslogInput
 from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
 from vedette.inputs.accept import Acceptor, Gate, Place
-from vedette.inputs.activation import take
+from vedette.inputs.bind import bind
 from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.framing import Run, StreamFramer, merge
@@ -62,14 +61,6 @@ STALL_LOOKS = 4
 """Looks for stalled connections per ``message_timeout``."""
 LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
-
-_ADVICE = {
-    errno.EADDRINUSE: "another program is on this port: stop it, or choose another port",
-    errno.EACCES: "ports below 1024 are opened by systemd: give vedette-udp.socket and vedette-tcp.socket this address"
-    " (install.sh --listen does), or choose a higher port",
-    errno.EADDRNOTAVAIL: "no interface of this host has this address",
-}
-_FAMILY_MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def now() -> int:
@@ -211,45 +202,8 @@ class SyslogListener:
         self._done.set()
 
     async def _bind(self, kind: str, address: str) -> list[socket.socket]:
-        """Bound sockets of an address, one per address family that it stands for and the host has."""
-        if not address:
-            return []
-        name, port = split_address(address)
-        socktype = socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM
-        bound: list[socket.socket] = []
-        missing: OSError | None = None
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
-            for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
-                try:
-                    if (opened := take(socktype, str(where[0]), int(where[1]))) is not None:
-                        bound.append(opened)
-                        continue
-                    sock = socket.socket(family, socktype)
-                    bound.append(sock)
-                    sock.setblocking(False)
-                    if family == socket.AF_INET6:
-                        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, name != "::")
-                    if kind != "udp":
-                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    sock.bind(where)
-                    if kind != "udp":
-                        sock.listen(1024)
-                except OSError as error:
-                    if error.errno not in _FAMILY_MISSING:
-                        raise
-                    missing = error
-                    bound.pop().close()
-            if missing and not bound:
-                raise missing
-        except OSError as error:
-            for sock in bound:
-                sock.close()
-            advice = f" ({_ADVICE[error.errno]})" if error.errno in _ADVICE else ""
-            reason = error.strerror or str(error)
-            raise OSError(
-                error.errno, f"input {self._name!r}: cannot listen on {kind} {address}: {reason}{advice}"
-            ) from error
+        """Sockets of an address (``bind.py``), told and noted. Raises OSError."""
+        bound = await bind(self._name, kind, address)
         for sock in bound:
             said = {"receive_buffer": set_receive_buffer(sock, self._settings.receive_buffer)} if kind == "udp" else {}
             where = sock.getsockname()

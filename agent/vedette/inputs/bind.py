@@ -1,0 +1,68 @@
+"""The sockets that an input's address stands for, bound, and listening where they are of a stream.
+
+A name may stand for several addresses: each gets a socket of its own, and one of a family that the host lacks is passed
+over as long as another is there. A socket that systemd opened for the address
+(``activation.py``) is taken in place of a new one. All or nothing: when one cannot be had, those bound before it are
+closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+from vedette.config import split_address
+from vedette.inputs.activation import take
+
+_ADVICE = {
+    errno.EADDRINUSE: "another program is on this port: stop it, or choose another port",
+    errno.EACCES: "ports below 1024 are opened by systemd: give vedette-udp.socket and vedette-tcp.socket this address"
+    " (install.sh --listen does), or choose a higher port",
+    errno.EADDRNOTAVAIL: "no interface of this host has this address",
+}
+_FAMILY_MISSING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
+    """Non-blocking sockets of ``address`` (``host:port``; empty: none). ``kind``: "udp", else one of a stream.
+
+    Raises OSError naming the input, the address and what to do; nothing stays open then.
+    """
+    if not address:
+        return []
+    name, port = split_address(address)
+    socktype = socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
+        for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
+            try:
+                if (opened := take(socktype, str(where[0]), int(where[1]))) is not None:
+                    bound.append(opened)
+                    continue
+                sock = socket.socket(family, socktype)
+                bound.append(sock)
+                sock.setblocking(False)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, name != "::")
+                if kind != "udp":
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(where)
+                if kind != "udp":
+                    sock.listen(1024)
+            except OSError as error:
+                if error.errno not in _FAMILY_MISSING:
+                    raise
+                missing = error
+                bound.pop().close()
+        if missing and not bound:
+            raise missing
+    except OSError as error:
+        for sock in bound:
+            sock.close()
+        advice = f" ({_ADVICE[error.errno]})" if error.errno in _ADVICE else ""
+        reason = error.strerror or str(error)
+        raise OSError(error.errno, f"input {input!r}: cannot listen on {kind} {address}: {reason}{advice}") from error
+    return bound

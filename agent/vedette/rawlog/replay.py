@@ -1,0 +1,87 @@
+"""The writer's own reading of its log: what is to be judged, again or for the first time, and what was lost.
+
+Reading goes to the log's end as it was at the call, beside a writer that goes on. Damaged frames are passed over with a
+log line, and what they held is counted as lost once, however often their place is read: offsets only rise, so one
+number (``_lost_to``) tells what is counted. The first DAMAGED places are remembered, to be set aside by the writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from vedette.event import Frame
+from vedette.rawlog import read
+from vedette.rawlog.segment import Located, Segment, SegmentFile
+from vedette.report import Counters, Lost
+
+DAMAGED = 100
+"""Places remembered at a time."""
+
+
+class Span(NamedTuple):
+    """What there is to read: the log's segments, its end (raw offset, number of the next event), where to begin."""
+
+    parts: list[Segment]
+    end: tuple[int, int]
+    mark: read.Mark | None
+
+
+class Replay:
+    """``span`` gives what there is from a raw offset on. Methods may be called from any thread."""
+
+    def __init__(self, counters: Counters, span: Callable[[int], Span]) -> None:
+        self._counters, self._span = counters, span
+        self._lost_to = 0  # damage below this offset is counted
+        self.damaged: list[read.Gap] = []
+        """Counted, and not yet set aside."""
+
+    def frames(self, start: int, *, count_lost: bool = True) -> Iterator[Frame]:
+        """Frames from the one that holds raw offset ``start`` to the log's end as it is now.
+
+        Damaged ones are passed over with a log line; with ``count_lost`` their events are counted as lost, once.
+        Raises OSError.
+        """
+        on_gap = self._on_gap(count_lost)
+        for file, at in self._entries(start, on_gap, read.BODY_WINDOW):
+            if (chunk := read.chunk(file, at, on_gap)) is not None:
+                yield Frame(at.header.offset, chunk)
+
+    def headers(self, start: int) -> Iterator[read.Header]:
+        """What lies from raw offset ``start``, where an event begins, to the log's end: a frame each, in order.
+
+        Frames that damage hides are one of input UNKNOWN: they count as lost when ``frames`` comes to them, not before,
+        so that losses and the cursor always agree. Reads bodies as ``read.headers`` does. Raises OSError.
+        """
+        gaps: list[read.Gap] = []
+        for file, at in self._entries(start, gaps.append, None):
+            yield from map(read.hidden, gaps)
+            gaps.clear()
+            yield read.header_of(file, at, start)
+        yield from map(read.hidden, gaps)
+
+    def backlog(self, start: int) -> dict[str, int]:
+        """Events of ``headers``, by input."""
+        counts: dict[str, int] = {}
+        for header in self.headers(start):
+            counts[header.input] = counts.get(header.input, 0) + header.events
+        return counts
+
+    def _entries(self, start: int, on_gap: read.OnGap, window: int | None) -> Iterator[tuple[SegmentFile, Located]]:
+        parts, end, mark = self._span(start)
+        if start >= end[0]:
+            return iter(())
+        return read.entries(parts, start, on_gap=on_gap, end=end, mark=mark, window=window)
+
+    def _on_gap(self, count_lost: bool) -> read.OnGap:
+        def on_gap(gap: read.Gap) -> None:
+            if count_lost and gap.offset >= self._lost_to:
+                self._lost_to = gap.end
+                self._counters.lost[gap.input, Lost.DAMAGED] += gap.events
+                if len(self.damaged) < DAMAGED:
+                    self.damaged.append(gap)
+                read.report(gap)
+            elif not count_lost:
+                read.report(gap)
+
+        return on_gap

@@ -1,0 +1,187 @@
+"""Which segments a raw log's folder holds, oldest first: what retention deletes of them, and what is packed.
+
+* Segments of earlier logs come first; those of the log being written follow, and its active one is the last.
+* Deleted are sealed segments only, oldest first, and of the log being written only what is judged.
+* Packed (``repack.py``) are sealed segments that are on disk, each at most once: in steps, and a step that fails leaves
+  the segment as it is until the next start.
+* ``marks`` point into segments that are there, unpacked: a segment that goes or is packed takes its marks along.
+
+The writer adds to ``kept``, ``marks`` and ``bytes`` and reads them with the lock held. Only the writer thread takes
+anything away (``retain``, ``pack``, ``replace``).
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import structlog
+
+from vedette.rawlog import format
+from vedette.rawlog.read import Mark
+from vedette.rawlog.recover import sync_path
+from vedette.rawlog.repack import Done, Repack, is_small
+from vedette.rawlog.segment import Segment, SegmentFile
+from vedette.report import Log
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Kept:
+    """A segment that exists; ``sealed_at``: no frame in it was received after this (0: still written)."""
+
+    segment: Segment
+    size: int
+    created_at: int
+    sealed_at: int = 0
+    packed: bool = False
+    """Packed, or not worth it."""
+
+
+def measure(every: list[Segment]) -> list[Kept]:
+    """Sizes, and as the time a segment was sealed the one its successor was created. Raises OSError."""
+    kept = []
+    for segment in every:
+        size, created_at, packed = segment.path.stat().st_size, int(segment.path.stat().st_mtime * 1e6), False
+        with suppress(ValueError), SegmentFile(segment, format.SEGMENT_HEADER) as file:
+            created_at, packed = file.header().created_at, bool(file.header().packed)
+        kept.append(Kept(segment, size, created_at, packed=packed))
+    for earlier, later in pairwise(kept):
+        earlier.sealed_at = later.created_at
+    if kept:
+        kept[-1].sealed_at = int(kept[-1].segment.path.stat().st_mtime * 1e6)
+    return kept
+
+
+class Shelf:
+    """See the module's text. ``max_age`` in microseconds; ``segment_bytes``: room that the next segment needs."""
+
+    log_id: str
+    """Of the log being written."""
+    start: int
+    """Raw offset of its oldest byte kept."""
+
+    def __init__(self, folder: Path, lock: threading.Lock, max_bytes: int, max_age: int, segment_bytes: int) -> None:
+        self._folder, self._lock = folder, lock
+        self._max_bytes, self._max_age, self._segment_bytes = max_bytes, max_age, segment_bytes
+        self.kept: list[Kept] = []
+        self.bytes = 0
+        """Of all segments on disk."""
+        self.marks: list[Mark] = []
+        """Of the log being written, ascending."""
+        self.repack: Repack | None = None
+        """What is being packed."""
+
+    def fill(self, every: list[Segment]) -> None:
+        """What is there at the start. Raises OSError."""
+        self.kept = measure(every)
+        self.bytes = sum(one.size for one in self.kept)
+
+    def of_log(self, log_id: str, start: int, marks: list[Mark]) -> None:
+        """Which log is written from now on."""
+        self.log_id, self.start, self.marks = log_id, start, marks
+
+    def add(self, one: Kept) -> None:
+        """A segment that follows all others, which are then sealed. With the lock held, or before it is needed."""
+        if self.kept:
+            self.kept[-1].sealed_at = one.created_at
+        self.kept.append(one)
+        self.bytes += one.size
+
+    def replace(self, gone: list[Kept], made: Kept, marks: list[Mark]) -> None:
+        """``made`` in the place of ``gone``, which were the last. With the lock held."""
+        self.kept = [*(one for one in self.kept if one not in gone), made]
+        self.bytes = sum(one.size for one in self.kept)
+        self.marks = [mark for mark in self.marks if mark[0] < made.segment.base] + marks
+
+    def since(self, base: int) -> list[Kept]:
+        """Those of the log being written that begin at raw offset ``base`` or later. With the lock held."""
+        return [one for one in self.kept if one.segment.log_id == self.log_id and one.segment.base >= base]
+
+    def parts(self) -> list[Segment]:
+        """The segments of the log being written. With the lock held."""
+        return [one.segment for one in self.kept if one.segment.log_id == self.log_id]
+
+    def mark(self, offset: int, event: int) -> Mark | None:
+        """The last one at or before raw ``offset``; ``event``: the number of the log's next. With the lock held."""
+        i = bisect_right(self.marks, (offset, event + 1)) - 1
+        return self.marks[i] if i >= 0 else None
+
+    def retain(self, judged: int, now: int, *, make_room: bool = False) -> int:
+        """Deletes sealed segments, oldest first, that end at or before raw offset ``judged``: those over ``max_age`` at
+        ``now``, and others until one more segment fits into ``max_bytes``; with ``make_room`` one more. Returns the
+        bytes deleted. Raises OSError.
+        """
+        deleted = 0
+        while True:
+            with self._lock:
+                if len(self.kept) < 2:
+                    return deleted
+                oldest, follower = self.kept[0], self.kept[1].segment
+                aged = now - oldest.sealed_at > self._max_age
+                over = self.bytes > self._max_bytes - self._segment_bytes
+                unjudged = oldest.segment.log_id == self.log_id and follower.base > judged
+                if unjudged or not (aged or over or (make_room and not deleted)):
+                    return deleted
+            with suppress(FileNotFoundError):
+                oldest.segment.path.unlink()
+            with self._lock:
+                del self.kept[0]
+                self.bytes -= oldest.size
+                if follower.log_id == self.log_id:
+                    self.start = follower.base
+                    del self.marks[: bisect_right(self.marks, (follower.base, -1))]
+            deleted += oldest.size
+            log.info(
+                Log.SEGMENT_DELETED,
+                segment=str(oldest.segment.path),
+                bytes=oldest.size,
+                reason="over max_age" if aged else "over max_bytes" if over else "the disk is full",
+            )
+
+    def pack(self, durable: int) -> int:
+        """A step of packing what lies before raw offset ``durable``; returns the bytes freed. Raises OSError."""
+        if self.repack is None:
+            with self._lock:
+                chosen = next((a for a, follower in pairwise(self.kept) if self._packable(a, follower, durable)), None)
+            if chosen is None:
+                return 0
+            self.repack = Repack(chosen.segment)
+        segment = self.repack.segment
+        kept = next((one for one in self.kept if one.segment == segment), None)  # this thread alone takes any away
+        try:
+            done = self.repack.step()
+        except OSError:  # it stays as it is, until the next start
+            done = Done(self.repack, 0)
+        if done is None:
+            return 0
+        self.repack = None
+        if kept is None:
+            done.repack.discard()
+            return 0
+        with self._lock:
+            kept.packed = True
+            if not done.take_place():
+                return 0
+            freed, kept.size = kept.size - done.size, done.size
+            self.bytes -= freed
+            self.marks = [mark for mark in self.marks if mark[2] != segment.base]
+        sync_path(self._folder)
+        log.info(Log.SEGMENT_PACKED, segment=str(segment.path), bytes=done.size, freed=freed)
+        return freed
+
+    def _packable(self, one: Kept, follower: Kept, durable: int) -> bool:
+        """Whether it is sealed, on disk, and worth it."""
+        if one.packed or one.segment.log_id != self.log_id or follower.segment.base > durable:
+            return False
+        return is_small(follower.segment.base - one.segment.base, one.size)
+
+    def stop_packing(self) -> None:
+        """Leave no half-made file behind."""
+        if self.repack is not None:
+            self.repack.discard()
