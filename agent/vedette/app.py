@@ -329,7 +329,7 @@ class Agent:
             origin=self.loaded.origin,
             running=len(plan.rules),
             correlations=len(plan.correlations),
-            dead=len(status.dead_rules(self.config, plan)),
+            dead=len(status.dead_rules(self.config, self.loaded)),
             always=len(plan.always),
             plan=plan.digest[:12],
             literals=plan.literal_digest[:12],

@@ -42,9 +42,7 @@ def collect(
     kept = outbox.account()
     waiting = kept.entries + pipeline.committing.uncommitted(kept.next_seq)
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
-    if loaded.engine not in _IDLE:
-        _IDLE[loaded.engine] = dead_rules(config, plan)
-    idle, cache, memory = _IDLE[loaded.engine], loaded.engine.cache.account(), pipeline.alerting.memory.status()
+    idle, cache, memory = dead_rules(config, loaded), loaded.engine.cache.account(), pipeline.alerting.memory.status()
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -127,9 +125,12 @@ def quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
     return found
 
 
-def dead_rules(config: Config, plan: Plan) -> list[str]:
+def dead_rules(config: Config, loaded: Loaded) -> list[str]:
     """The rules and correlations that make no alert on this agent, each with its reason: refused, or not reached."""
-    return [*map(str, plan.refused), *unreached(config, plan)]
+    if loaded.engine not in _IDLE:
+        plan = loaded.engine.plan
+        _IDLE[loaded.engine] = [*map(str, plan.refused), *unreached(config, plan)]
+    return _IDLE[loaded.engine]
 
 
 def cache_line(cache: dict[str, Any]) -> str:

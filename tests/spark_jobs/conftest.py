@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +18,29 @@ from spark_jobs.tables import Tables, open_tables
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 
 SETTINGS = {
-    # A short-lived JVM never earns back its optimising compiler: a third of the time of the default flags.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # A short-lived JVM never earns back its optimising compiler: a third of the time of the default flags; nor the
+    # checks of classes that come from the very jars of the installation. The code cache of that compiler alone, 48 MB,
+    # is full after a hundred tests, and emptying it again and again takes a tenth of the time.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions "
+    "-XX:-BytecodeVerificationRemote -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "2",
     # Nor do plans over a few rows earn back their compilation: another quarter.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nor is there anything to adapt to in a few rows: a seventh. Results do not depend on it; `make bench-spark`,
+    # `make demo` and `make demo-fleet` run with it.
+    "spark.sql.adaptive.enabled": "false",
+    # What is kept for a web page that is not shown fills the heap, and collecting it takes longer from test to test.
+    "spark.driver.memory": "2g",
+    "spark.sql.ui.retainedExecutions": "2",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
 }
 
+
+LONG = "VEDETTE_CRASH_KILLS" in os.environ
+"""``make test-crash``: every case in every table format, and every kill, in place of the ones that say most."""
 
 ROOT = Path(__file__).parents[2]
 JARS = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))

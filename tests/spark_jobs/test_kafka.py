@@ -18,7 +18,7 @@ from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS, TA
 from spark_jobs.tables import Tables, open_tables
 from tests.broker import free_port
 from tests.spark_jobs import kafka, killed
-from tests.spark_jobs.conftest import JARS, content, ingest_alerts
+from tests.spark_jobs.conftest import JARS, LONG, content, ingest_alerts
 from tests.spark_jobs.landed import NOON, alert, land
 from vedette.outbox import envelope
 
@@ -99,6 +99,7 @@ def _beat(agent: str) -> dict[str, Any]:
     return envelope.status_row(b'{"state": "running"}', received_at=NOON, **about)
 
 
+@pytest.mark.skipif(not LONG, reason="takes a minute: make test-crash")
 def test_kafka_into_delta_by_spark(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
     """The way of a cluster, from Kafka into tables that Spark itself writes: row for row what the default gives, and
     the default reads them."""
@@ -119,8 +120,8 @@ def test_kafka_into_delta_by_spark(spark: SparkSession, brokers: str, tmp_path: 
 
 
 def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
-    """Killed with a batch written and not committed, then at a random moment of a batch, and started again: row for row
-    the tables of a run that nothing disturbed."""
+    """Killed with a batch written and not committed (``make test-crash``: and at a random moment of the next), started
+    again: row for row the tables of a run that nothing disturbed."""
     from vedette.region.kafka import KafkaLanding
 
     writer = KafkaLanding(brokers, "three")
@@ -134,7 +135,8 @@ def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path
 
     job = killed.start(tmp_path / "killed", words, point=killed.COMMIT)
     assert job.wait(180) == -signal.SIGKILL
-    killed.kill_in_batch(killed.start(tmp_path / "killed", words), tmp_path / "killed", 2, random.uniform(0, 2))
+    if LONG:
+        killed.kill_in_batch(killed.start(tmp_path / "killed", words), tmp_path / "killed", 2, random.uniform(0, 2))
     tables = open_tables(str(tmp_path / "killed"))
     ingest.take_over(spark, tables, sources)
     assert content(tables) == content(calm)

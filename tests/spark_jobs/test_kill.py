@@ -59,6 +59,6 @@ def test_killed_at_random(spark: SparkSession, calm: Calm, tmp_path: Path, backe
     """Wherever kills fall while batches are being written, the tables equal an undisturbed run's row for row."""
     for number in range(max(KILLS, 1)):
         tables = tmp_path / str(number)
-        for batch in (0, 1):
+        for batch in (0, 1) if KILLS else (1,):
             kill_in_batch(start(tables, _source(calm), backend=backend), tables, batch, random.uniform(0, 3))
         _assert_as_undisturbed(spark, calm, tables, backend)

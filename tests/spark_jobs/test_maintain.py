@@ -32,23 +32,23 @@ YESTERDAY = NOON - DAY
 
 @pytest.fixture
 def region(spark: SparkSession, tmp_path: Path) -> tuple[Path, Tables]:
-    """A landing of three days and the tables that ingest has made of it, in several batches."""
-    return _region(spark, tmp_path)
+    """A landing of three days and the tables that ingest has made of it."""
+    return _region(spark, tmp_path, bytes_per_batch=1 << 20)
 
 
 @pytest.fixture(scope="module")
 def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    return _region(spark, tmp_path_factory.mktemp("once"))[1]
+    return _region(spark, tmp_path_factory.mktemp("once"), bytes_per_batch=1)[1]
 
 
 @pytest.fixture
 def tables(once: Tables, tmp_path: Path) -> Tables:
-    """A copy of such tables, for tests to which nothing lands."""
+    """A copy of such tables, made in six batches, for tests to which nothing lands."""
     shutil.copytree(once.root, tmp_path / "tables")
     return open_tables(str(tmp_path / "tables"))
 
 
-def _region(spark: SparkSession, tmp_path: Path) -> tuple[Path, Tables]:
+def _region(spark: SparkSession, tmp_path: Path, bytes_per_batch: int) -> tuple[Path, Tables]:
     for day in (0, 1, 2):
         at = NOON - (3 - day) * DAY
         for part in (0, 1):
@@ -60,7 +60,7 @@ def _region(spark: SparkSession, tmp_path: Path) -> tuple[Path, Tables]:
             ]
             land(tmp_path / "landing", rows)
     tables = open_tables(str(tmp_path / "tables"))
-    ingest_alerts(spark, tables, tmp_path / "landing", bytes_per_batch=1)
+    ingest_alerts(spark, tables, tmp_path / "landing", bytes_per_batch)
     return tmp_path / "landing", tables
 
 

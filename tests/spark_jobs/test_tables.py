@@ -21,16 +21,18 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_jobs import storage
 from spark_jobs.schema import ALERTS, RULES, TABLES, WIN_5M, Table
 from spark_jobs.tables import Tables, Txn, open_tables
-from tests.spark_jobs.conftest import JARS
+from tests.spark_jobs.conftest import JARS, LONG
 
 pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 needs_jars = pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")
-everywhere = pytest.mark.parametrize(
-    "tables", ["delta", "parquet", pytest.param("delta-spark", marks=needs_jars)], indirect=True
-)
-"""Delta by Spark takes seconds for each write, so it runs the tests that say most."""
+EVERY = ["delta", "parquet", pytest.param("delta-spark", marks=needs_jars)]
+everywhere = pytest.mark.parametrize("tables", EVERY, indirect=True)
+"""Delta by Spark takes seconds for each write, so it runs the test that says most."""
+
+everywhere_at_length = pytest.mark.parametrize("tables", EVERY if LONG else EVERY[:2], indirect=True)
+"""Tests that Delta by Spark runs in ``make test-crash``."""
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -85,7 +87,7 @@ def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession
     )
 
 
-@everywhere
+@everywhere_at_length
 def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     """A number that is not above the application's last one changes nothing, whatever the kind of write; others do."""
     assert tables.version(WIN_5M, "q") is None
@@ -100,7 +102,7 @@ def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     assert found(tables, WIN_5M, "matches") == [(3,)]
 
 
-@everywhere
+@everywhere_at_length
 def test_partitions_are_read_replaced_and_dropped(tables: Tables, spark: SparkSession) -> None:
     """A range is read without the rest; replacing one day leaves the others; a stranger among the rows is refused."""
     days = [f"2026-11-{day}" for day in (18, 19, 20)]
@@ -133,7 +135,7 @@ def test_upkeep_changes_no_row(tables: Tables) -> None:
     assert ("s", 6) in found(tables, WIN_5M, "site", "matches")
 
 
-@everywhere
+@everywhere_at_length
 def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -> None:
     """A later version's table gains its column and keeps the earlier rows, and the earlier version still reads and
     writes it; a column that no version has, or of another type, is refused by name."""
