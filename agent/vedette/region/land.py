@@ -245,7 +245,8 @@ class Landing:
                         Log.LANDING_FAILED,
                         folder=todo[0][0].name,
                         reason=str(error),
-                        action="nothing is acknowledged, the broker keeps it; make it writable again: retrying",
+                        action="nothing is acknowledged, the broker keeps it; "
+                        "make the folder writable or Kafka reachable: retrying",
                     )
                 failing = True
                 await asyncio.sleep(delay)
