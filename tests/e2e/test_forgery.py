@@ -73,7 +73,7 @@ def events(rng: random.Random) -> list[bytes]:
                 raw = json.dumps(forged).encode()
             case _:
                 raw = text.encode("utf-8", "surrogatepass")
-        found.append(raw.removesuffix(b"\n"))  # a newline that ends a counted message is none of it
+        found.append(raw.rstrip(b"\n"))  # a newline that ends a counted message is none of it
     return found
 
 

@@ -21,7 +21,10 @@ from vedette.inputs.aliases import ALIASES
 from vedette.inputs.formats import eventlog
 from vedette.inputs.provenance import is_synthetic, provenance
 
-_DOORS = ("accept", "bursts", "listen", "tail", "subscribe", "files", "framing", "datagrams", "deliver", "batches")
+_DOORS = (
+    "accept", "activation", "batches", "bind", "bursts", "datagrams", "deliver", "files", "framing", "listen",
+    "subscribe", "tail",
+)  # fmt: skip
 _OTHERS = frozenset({"aliases", "names", "provenance", "entities", "formats.eventlog", *_DOORS})
 """Modules that give no field a name, or whose names ``stands_as`` knows."""
 
