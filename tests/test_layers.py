@@ -41,7 +41,7 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
-    allocator budgets config control environment logs mqtt notify quarantine rebuild reload
+    allocator budgets child config control durable environment logs mqtt notify quarantine rebuild reload
     store storecheck tls trouble wallclock
     inputs.accept inputs.activation inputs.bind inputs.bursts inputs.datagrams inputs.files inputs.listen
     inputs.subscribe inputs.tail

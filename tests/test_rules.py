@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 import vedette.rules
-from vedette import compile_rules, tryout
+from vedette import child, compile_rules, tryout
 from vedette.bundle.trust import BundleRefused
 from vedette.compiler.ir import Leaf, Op, Or, Predicate
 from vedette.compiler.ir import Rule as Compiled
@@ -296,7 +296,7 @@ def test_a_trial_that_would_take_the_agent_with_it(
 
 def test_a_trial_that_is_killed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial that a signal ends, as a crash of the pattern library or the kernel would, is a refusal that names it."""
-    monkeypatch.setattr(tryout, "_CHILD", "import os; os.abort()")
+    monkeypatch.setattr(child, "_START", "import os; os.abort()")
     with pytest.raises(ValueError, match="its trial ended by SIGABRT"):
         tryout.in_child(region.bundle(1, "alpha"))
 

@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import structlog
 
+from vedette.durable import sync_path
 from vedette.environment import own
 from vedette.rawlog.note import Note, decode
 from vedette.rawlog.read import of_log
-from vedette.rawlog.recover import sync_path
 from vedette.rawlog.segment import SegmentFile
 from vedette.report import Log
 from vedette.store import Store

@@ -19,7 +19,6 @@ import asyncio
 import hashlib
 import importlib.util
 import resource
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +28,7 @@ import structlog
 from vedette import __version__
 from vedette.bundle.install import BundleDir
 from vedette.bundle.trust import Bundle, BundleRefused, inspect
+from vedette.child import command
 from vedette.compiler.plan import Plan
 from vedette.compiler.rechoose import NO_GAIN, same_meaning
 from vedette.config import Config, codec_of
@@ -358,9 +358,7 @@ async def _child(module_and_arguments: list[str], sample: bytes) -> tuple[int | 
     Raises OSError when it takes too long.
     """
     child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        *module_and_arguments,
+        *command(*module_and_arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

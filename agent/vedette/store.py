@@ -39,6 +39,7 @@ from typing import Any, NamedTuple, Self
 
 import msgpack
 
+from vedette.durable import sync_path
 from vedette.environment import Environment, Transaction, own
 from vedette.event import Cursor, FilePosition
 
@@ -125,11 +126,7 @@ class Store:
         with self._env.write() as txn:
             if txn.get(_META, b"outbox") is None:
                 self._put_account(txn, Account(secrets.token_hex(16)))
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_path(self._folder)
 
     def next_seq(self) -> int:
         """The lowest seq that no alert has."""

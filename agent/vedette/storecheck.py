@@ -15,7 +15,6 @@ error the reason.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from contextlib import suppress
@@ -23,14 +22,13 @@ from pathlib import Path
 from signal import Signals
 from typing import NamedTuple
 
+from vedette import child
 from vedette.environment import DAMAGED, rehearse
 from vedette.store import TABLES, Store
 
 LEAST_SECONDS = 30.0
 BYTES_PER_SECOND = 10 << 20
 """What the slowest disk is taken to read."""
-_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from vedette.storecheck import main; main()"
-"""With our own module path: an installed agent's Python finds its packages by no other way."""
 
 
 READY = b"ready"
@@ -61,7 +59,7 @@ def examine(folder: Path) -> Finding:
 
 def _ask(folder: Path, seconds: float) -> Finding:
     """The child's word."""
-    command = [sys.executable, "-I", "-S", "-B", "-c", _CHILD, json.dumps(sys.path), str(folder)]
+    command = child.command(__name__, str(folder))
     outside = False
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
@@ -101,3 +99,7 @@ def main() -> None:
         sys.stdout.flush()
         store.verify()
     rehearse(folder, TABLES)
+
+
+if __name__ == "__main__":
+    main()

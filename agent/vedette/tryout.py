@@ -8,7 +8,6 @@ early is a refusal with a reason.
 
 from __future__ import annotations
 
-import json
 import resource
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from vedette import child
 from vedette.bundle.trust import MAX_BUNDLE, Bundle, inspect
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
@@ -24,8 +24,6 @@ from vedette.engine.selftest import check, from_row
 TRIAL_SECONDS = 120.0
 TRIAL_BYTES = 1 << 30
 """Address space of the trial's process; thousands of rules take about 300 MiB of it."""
-
-_CHILD = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from vedette.tryout import main; sys.exit(main())"
 
 
 def trial(bundle: Bundle) -> Engine:
@@ -40,7 +38,7 @@ def trial(bundle: Bundle) -> Engine:
 def in_child(data: bytes) -> None:
     """``trial`` of the verified bundle ``data`` in a process of its own. Blocks; raises ValueError with its verdict, or
     with how the process ended, and OSError when none can be started."""
-    command = [sys.executable, "-I", "-S", "-B", "-c", _CHILD, json.dumps(sys.path), str(TRIAL_BYTES)]
+    command = child.command(__name__, str(TRIAL_BYTES))
     try:
         done = subprocess.run(
             command, input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TRIAL_SECONDS, check=False
@@ -56,7 +54,7 @@ def in_child(data: bytes) -> None:
 
 def main() -> int:
     """The trial's process: the bundle on standard input; the verdict is the last line of standard error."""
-    bound = int(sys.argv[2])
+    bound = int(sys.argv[1])
     with suppress(OSError, ValueError):  # a unit's system call filter may forbid it: its MemoryMax bounds us then
         resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     with suppress(OSError):
@@ -70,3 +68,7 @@ def main() -> int:
         sys.stderr.write(f"{str(error) or type(error).__name__}\n".replace("\n", " ").strip() + "\n")
         return 2
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -144,7 +144,7 @@ def test_killed_between_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with Region.open(tmp_path) as region:
         region.broker = URL
         region.enroll("a")
-    write, count = enroll._write, 0
+    write, count = enroll.write_whole, 0
 
     def killed(path: Path, data: bytes, mode: int) -> None:
         nonlocal count
@@ -153,7 +153,7 @@ def test_killed_between_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             raise KeyboardInterrupt
         write(path, data, mode)
 
-    monkeypatch.setattr(enroll, "_write", killed)
+    monkeypatch.setattr(enroll, "write_whole", killed)
     with Region.open(tmp_path) as region, suppress(KeyboardInterrupt):
         region.enroll("a", renew=True)
         assert step == 8

@@ -199,7 +199,7 @@ def test_no_acknowledgement_before_the_folder_is_synced(
     """While the sync of the folder hangs nothing is acknowledged and no receipt leaves; when it fails, the batch is
     written again and all is landed."""
     folder = tmp_path / "landing"
-    real, state = landing_folder.sync_folder, {"hang": True, "failed": 0}
+    real, state = landing_folder.sync_path, {"hang": True, "failed": 0}
 
     def sync(path: Path) -> None:
         if "hh=" in path.name and state["hang"]:
@@ -207,7 +207,7 @@ def test_no_acknowledgement_before_the_folder_is_synced(
             raise OSError(5, "Input/output error")
         real(path)
 
-    monkeypatch.setattr(landing_folder, "sync_folder", sync)
+    monkeypatch.setattr(landing_folder, "sync_path", sync)
 
     async def main() -> None:
         service = await Land(broker, folder).connected()

@@ -35,6 +35,7 @@ import structlog
 
 from vedette import __version__
 from vedette.bundle.trust import MAX_BUNDLE, Bundle, BundleRefused, Installed, admit, public_key, verify
+from vedette.durable import sync_path, write_whole
 from vedette.report import Log
 
 log = structlog.get_logger()
@@ -127,13 +128,7 @@ class BundleDir:
             raise self._refuse("offered", str(error)) from error
         path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
         self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f".{path.name}.tmp"
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        self._sync()
+        write_whole(path, data)
         return Staged(bundle, path)
 
     def switch(self, staged: Staged) -> None:
@@ -224,11 +219,11 @@ class BundleDir:
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(path.name)
         temporary.rename(self.folder / link)
-        self._sync()
+        sync_path(self.folder)
 
     def _unlink(self, link: str) -> None:
         (self.folder / link).unlink(missing_ok=True)
-        self._sync()
+        sync_path(self.folder)
 
     def _files(self) -> list[Path]:
         """The bundles' files."""
@@ -244,10 +239,3 @@ class BundleDir:
         )
         for path in [*others[max(0, KEEP - len(linked)) :], *self.folder.glob(".*.tmp")]:
             path.unlink(missing_ok=True)
-
-    def _sync(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

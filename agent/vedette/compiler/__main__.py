@@ -8,7 +8,6 @@ Prints one JSON line ``{"rules", "refused", "digest"}``; exit code 2 and a messa
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import orjson
 
 from vedette.compiler.build import build
 from vedette.compiler.pipelines import load
+from vedette.durable import write_whole
 from vedette.engine.artifact import Artifact
 
 
@@ -33,12 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         if not plan.rules:
             reasons = "; ".join(map(str, plan.refused[:3])) or "no rule file found"
             raise ValueError(f"no rule can run: {reasons}")
-        partial = out.with_suffix(".tmp")
-        with partial.open("wb") as file:
-            file.write(Artifact.of(plan).to_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.rename(out)
+        write_whole(out, Artifact.of(plan).to_bytes())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

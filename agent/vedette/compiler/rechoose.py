@@ -11,7 +11,6 @@ gain enough; 2 and a message: it failed. It needs no rule front-end, so bundles 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from vedette.compiler import plan as plans
 from vedette.compiler.literals import Literals, Measured, candidates
 from vedette.compiler.plan import Plan
 from vedette.compiler.witness import witness
+from vedette.durable import write_whole
 from vedette.engine.artifact import Artifact
 from vedette.engine.prefilter import measured
 
@@ -66,12 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         new, before, after = rechosen(plan, sys.stdin.buffer.read())
         gains = before > GAIN * after
         if gains:
-            partial = out.with_suffix(".tmp")
-            with partial.open("wb") as file:
-                file.write(Artifact.of(new).to_bytes())
-                file.flush()
-                os.fsync(file.fileno())
-            partial.rename(out)
+            write_whole(out, Artifact.of(new).to_bytes())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from vedette.durable import sync_path
 from vedette.outbox.columns import Schema
 from vedette.outbox.envelope import BAD, LANDED_ALERT, SEQS, STATUS
 from vedette.outbox.parquet import write
@@ -81,17 +82,8 @@ class LandingFolder:
             with suppress(OSError):
                 temporary.unlink()
             raise
-        sync_folder(target)
+        sync_path(target)
         return path
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable; raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _private(path: str, flags: int) -> int:
@@ -103,4 +95,4 @@ def _make(folder: Path) -> None:
     if not folder.is_dir():
         _make(folder.parent)
         folder.mkdir(mode=0o750, exist_ok=True)
-        sync_folder(folder.parent)
+        sync_path(folder.parent)

@@ -32,10 +32,11 @@ from pathlib import Path
 import structlog
 
 from vedette.config import RawLogSettings
+from vedette.durable import sync_path
 from vedette.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
 from vedette.rawlog.read import Header
-from vedette.rawlog.recover import MARK_BYTES, QUARANTINE_BYTES, Ending, Recovery, recover, set_aside, sync_path
+from vedette.rawlog.recover import MARK_BYTES, QUARANTINE_BYTES, Ending, Recovery, recover, set_aside
 from vedette.rawlog.repack import PACKED
 from vedette.rawlog.replay import Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite

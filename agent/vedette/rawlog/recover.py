@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from vedette.durable import sync_path
 from vedette.rawlog.read import Mark
 from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
 
@@ -51,15 +52,6 @@ class Ending(NamedTuple):
     reason: str
     frames: int = 0
     """In the last segment."""
-
-
-def sync_path(path: Path) -> None:
-    """fsync of a file or folder."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def set_aside(folder: Path, path: Path, position: int, budget: int, now: int, size: int = 1 << 62) -> str:

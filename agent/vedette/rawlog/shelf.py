@@ -21,9 +21,9 @@ from pathlib import Path
 
 import structlog
 
+from vedette.durable import sync_path
 from vedette.rawlog import format
 from vedette.rawlog.read import Mark
-from vedette.rawlog.recover import sync_path
 from vedette.rawlog.repack import Done, Repack, is_small
 from vedette.rawlog.segment import Segment, SegmentFile
 from vedette.report import Log

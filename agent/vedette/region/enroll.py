@@ -41,7 +41,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from vedette.outbox.landing import sync_folder
+from vedette.durable import sync_path, write_whole
 from vedette.outbox.topics import ROOT, agent_topic
 from vedette.region.authority import MAX_NAME, Authority, key_pem, new_key
 
@@ -140,14 +140,14 @@ class Region:
         if anew:
             private = new_key()
             certificate = self.authority.issue(name, private.public_key(), now, days, hosts)
-            _write(key, key_pem(private), 0o600)
-            _write(cert, certificate.public_bytes(Encoding.PEM), 0o644)
+            write_whole(key, key_pem(private), 0o600)
+            write_whole(cert, certificate.public_bytes(Encoding.PEM), 0o644)
             member.serial = str(certificate.serial_number)
             member.ends = int(certificate.not_valid_after_utc.timestamp())
         self.members[name] = member
-        _write(folder / "region-ca.pem", self.authority.pem(), 0o644)
+        write_whole(folder / "region-ca.pem", self.authority.pem(), 0o644)
         if role == "agent":
-            _write(folder / "vedette.toml", self._configuration(member).encode(), 0o644)
+            write_whole(folder / "vedette.toml", self._configuration(member).encode(), 0o644)
         self._save(now)
         return Enrolled(folder, member, anew)
 
@@ -200,14 +200,14 @@ class Region:
 
     def _save(self, now: datetime) -> None:
         known = {"broker": self.broker, "group": self.group, "members": [asdict(m) for m in self.members.values()]}
-        _write(self.folder / "members.json", json.dumps(known, indent=1).encode() + b"\n", 0o600)
-        _write(self.folder / "mosquitto.acl", self.access().encode(), 0o640)
+        write_whole(self.folder / "members.json", json.dumps(known, indent=1).encode() + b"\n", 0o600)
+        write_whole(self.folder / "mosquitto.acl", self.access().encode(), 0o640)
         revoked = [
             (int(serial), datetime.fromtimestamp(since, UTC))
             for member in self.members.values()
             for serial, since in member.revoked
         ]
-        _write(self.folder / "crl.pem", self.authority.revoked(revoked, now), 0o644)
+        write_whole(self.folder / "crl.pem", self.authority.revoked(revoked, now), 0o644)
 
 
 def _rights(member: Member) -> list[tuple[str, str]]:
@@ -241,8 +241,8 @@ def _authority(folder: Path, now: datetime) -> Authority:
     key, cert = folder / "ca.key", folder / "ca.pem"
     if not key.exists() and not cert.exists():
         made = Authority.create(f"vedette region {secrets.token_hex(4)}", now)
-        _write(cert, made.pem(), 0o644)
-        _write(key, key_pem(made.key), 0o600)
+        write_whole(cert, made.pem(), 0o644)
+        write_whole(key, key_pem(made.key), 0o600)
         return made
     with key.open("rb") as file:
         if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -283,18 +283,4 @@ def _serial(cert: Path, key: Path) -> str:
 
 def _make(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Replace ``path`` by ``data``, whole and durably, with ``mode`` from the first byte on."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    sync_folder(path.parent)
+    sync_path(folder.parent)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,20 +117,3 @@ def read(path: Path) -> dict[str, bytes]:
     if missing:
         raise ValueError(f"{path}: not a release of Vedette: it has no {', '.join(sorted(missing))}")
     return members
-
-
-def write(path: Path, data: bytes, mode: int) -> None:
-    """``data`` to ``path``, whole or not at all. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -32,8 +32,8 @@ from vedette import __version__
 from vedette.bundle.manifest import SIGNATURE, rfc3339
 from vedette.bundle.trust import Bundle, BundleRefused, admit, inspect, verify
 from vedette.config import MqttSettings
+from vedette.durable import sync_path
 from vedette.mqtt import Message, MqttClient
-from vedette.outbox.landing import sync_folder
 from vedette.outbox.topics import blob_topic, manifest_topic
 
 CONNECT_SECONDS = 15.0
@@ -174,4 +174,4 @@ def _write_rules(landing: Path, bundle: Bundle) -> None:
         temporary.rename(path)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(folder)
+    sync_path(folder)

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 from vedette import __version__, config
 from vedette.bundle.trust import verify
-from vedette.region.polyglot import PAYLOAD, archive, read, write
+from vedette.durable import write_whole
+from vedette.region.polyglot import PAYLOAD, archive, read
 
 CONFIG_DIR = "/etc/vedette"
 """In the files; install.sh writes its own in its place."""
@@ -128,5 +129,5 @@ def site_zip(release: Path, site: Site, folder: Path) -> Path:
     members |= {"site.tar": packed, "site.sha256": hashlib.sha256(packed).hexdigest().encode() + b"\n"}
     path = folder / f"{release.stem}-{site.name}-SECRET.zip"
     comment = f"SECRET: holds the private key of {site.name}; for its host only, to be deleted after the installation"
-    write(path, archive(path.name, members, comment), 0o600)
+    write_whole(path, archive(path.name, members, comment), 0o600)
     return path

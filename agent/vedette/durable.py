@@ -1,0 +1,34 @@
+"""Files that are there whole or not at all, and still there after a power cut: written beside, synced, renamed, and
+the folder synced."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Replace ``path`` by ``data``, with ``mode`` from the first byte on (None: what the umask leaves of 0666).
+
+    Raises OSError; ``path`` is then as it was, and ``.NAME.tmp`` may lie beside it until the next write.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    with os.fdopen(descriptor, "wb") as file:
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    sync_path(path.parent)
+
+
+def sync_path(path: Path) -> None:
+    """Make a file, or the names in a folder, durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
