@@ -27,7 +27,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -163,8 +162,8 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
 def _run(spark: SparkSession | None, job: str, alerts: int, skew: float, out: Path) -> str:
     last = plan(alerts, skew).start + timedelta(days=plan(alerts, skew).days - 1)
     options = PLAN[job].options.format(out=out, last=last).split()
-    said = work(spark, parse([job, f"--tables={out}/tables", *options]), threading.Event())
-    return said.splitlines()[0]
+    said = work(spark, parse([job, f"--tables={out}/tables", *options]))
+    return said.splitlines()[0].replace(f"{out}/", "")
 
 
 def stalls(events: Path, since: float) -> tuple[int, float, float]:

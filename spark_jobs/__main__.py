@@ -85,10 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def work(spark: SparkSession | None, said: argparse.Namespace, stop: Event) -> str:
-    """Do the job that ``said`` (of ``parse``) asks for; what it has to say. Raises what the job raises."""
+def work(spark: SparkSession | None, said: argparse.Namespace, stop: Event | None = None) -> str:
+    """Do the job that ``said`` (of ``parse``) asks for, a streaming one until ``stop`` is set; what it has to say.
+    Raises what the job raises."""
     tables = open_tables(getattr(said, "tables", ""), said.backend, spark=spark)
-    result: str = JOBS[said.job].run(spark, tables, said, stop)
+    result: str = JOBS[said.job].run(spark, tables, said, stop or Event())
     return result
 
 

@@ -75,7 +75,7 @@ def _start(
     def take(frame: DataFrame, number: int) -> None:
         try:
             done = take_batch(Work(spark, tables, query_id.result(60), number), stream, frame, checkpoint)
-        except Exception as error:
+        except Exception as error:  # Spark gives its caller only text: kept as it is, for who waits for the query
             failure.append(error)
             raise
         stream.account.add(done)

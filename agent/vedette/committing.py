@@ -80,7 +80,7 @@ class Committing:
         for alert in alerts:
             try:
                 data = envelope.encode(alert)
-            except Exception as error:
+            except Exception as error:  # one alert is told and left out, the others are committed
                 self._next_seq = alert.seq  # as if it had not been made: the region would miss its number
                 self._failures.step(f"an alert of {alert.rule_title}, which is not sent", error)
                 continue

@@ -163,7 +163,7 @@ class Judging:
         """Take ``alerts`` that no single event is about."""
         try:
             self._committing.take(alerts)
-        except Exception as error:
+        except Exception as error:  # the events that follow are judged
             self._failures.step(what, error)
         if failed := self.alerting.memory.correlator.failures():
             self._failures.correlations(failed, self._clock())
@@ -178,7 +178,7 @@ class Judging:
                 reached = event.at + 1
                 yield event
             return
-        except Exception:
+        except Exception:  # said below, of the event that it is about
             pass
         for start, end in chunk.spans():
             if start < reached or start == end:
@@ -190,7 +190,7 @@ class Judging:
             )  # fmt: skip
             try:
                 found = list(engine.candidates(Frame(frame.offset + start, alone), joiner, context))
-            except Exception as error:
+            except Exception as error:  # this event is set aside, the others are judged
                 self._failures.event(frame, start, end, error)
                 continue
             for event in found:
@@ -254,7 +254,7 @@ class Judging:
         while len(joiner):
             try:
                 return engine.due(joiner, self._contexts)
-            except Exception as error:
+            except Exception as error:  # its records are given up, others wait on
                 self._failures.step("an audit event that waited for further records", error)
                 joiner.judged()
         return None

@@ -53,7 +53,7 @@ def test_a_job_cut_short_and_run_again_leaves_what_one_run_does(
 
     def run(name: str) -> str:
         said = parse([*words, f"--tables={tmp_path / name}", "--date=2026-11-11"])
-        return work(spark, said, None)  # type: ignore[arg-type]
+        return work(spark, said)
 
     write = DeltaTables._once
 
@@ -90,7 +90,7 @@ def test_an_empty_day_is_no_failure(spark: SparkSession, fleet: Fleet, tmp_path:
         ["report"],
         ["export", "--format=ecs", f"--out={tmp_path / 'out'}"],
     ):
-        told[job[0]] = work(spark, parse([*job, f"--tables={tables}", "--date=2026-09-05"]), None)  # type: ignore[arg-type]
+        told[job[0]] = work(spark, parse([*job, f"--tables={tables}", "--date=2026-09-05"]))
     assert told["campaigns"] == "0 open campaigns, 0 closed; 0 sessions"
     assert told["baselines"] == "0 bursts, 0 silences, 0 new rules, 0 new entities"
     assert told["noise"] == "noise: score, rule, reason"

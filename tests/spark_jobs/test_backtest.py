@@ -161,7 +161,7 @@ def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Ex
     """The account, the loudest rules; Parquet of all matches; not twice into one folder."""
     out = tmp_path / "matches"
     command = ["backtest", f"--logs={export.logs}", f"--rules={export.rules}", f"--out={out}", "--top=3"]
-    lines = work(spark, parse(command), None).splitlines()  # type: ignore[arg-type]
+    lines = work(spark, parse(command)).splitlines()
     number = sum(_scanned(export).values()) * 2
     assert f"; {number} matches; " in lines[0]
     assert len(lines) == 4
@@ -169,7 +169,7 @@ def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Ex
     rows = spark.read.schema(backtest.MATCHES).parquet(str(out)).where("kind = 'match'")
     assert rows.count() == number
     with pytest.raises(Exception, match="already exists"):
-        work(spark, parse(command), None)  # type: ignore[arg-type]
+        work(spark, parse(command))
 
 
 @pytest.mark.spark
@@ -177,14 +177,14 @@ def test_nothing_to_try_is_said(spark: SparkSession, export: Export, tmp_path: P
     """A folder without segments, one that is not there, rules of which none runs."""
     said = parse(["backtest", f"--logs={tmp_path}", f"--rules={export.rules}"])
     with pytest.raises(FileNotFoundError, match="holds no segments"):
-        work(spark, said, None)  # type: ignore[arg-type]
+        work(spark, said)
     said = parse(["backtest", f"--logs={tmp_path}/none", f"--rules={export.rules}"])
     with pytest.raises(FileNotFoundError, match="no such folder"):
-        work(spark, said, None)  # type: ignore[arg-type]
+        work(spark, said)
     (tmp_path / "bad.yml").write_text("title: Nothing\nlogsource: {product: linux}\ndetection: {condition: x}\n")
     said = parse(["backtest", f"--logs={export.logs}", f"--rules={tmp_path}/bad.yml"])
     with pytest.raises(ValueError, match="no rule runs"):
-        work(spark, said, None)  # type: ignore[arg-type]
+        work(spark, said)
 
 
 @pytest.mark.parametrize(

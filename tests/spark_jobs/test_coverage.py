@@ -68,7 +68,7 @@ def test_each_technique_has_its_rules(spark: SparkSession, tables: Tables, tmp_p
     publish(tmp_path, 1, [{"id": "old", "title": "Old", "level": "low", "tags": ["attack.t1005"]}])
     folder = publish(tmp_path, 12, RULE_LIST)
     said = parse(["coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}"])
-    text = work(spark, said, None)  # type: ignore[arg-type]
+    text = work(spark, said)
     assert text == ("coverage: 4 rules deployed, 3 never fired, 1 not deployed fired; 3 of 4 techniques seen")
     rows = {(row["technique"], row["rule_id"]): row for row in tables.arrow(COVERAGE).to_pylist()}
     assert set(rows) == {
@@ -113,7 +113,7 @@ def test_the_layer_is_one_of_the_navigator(spark: SparkSession, tables: Tables, 
     folder = publish(tmp_path, 12, RULE_LIST)
     file = tmp_path / "layer.json"
     said = parse(["coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}", f"--layer={file}"])
-    work(spark, said, None)  # type: ignore[arg-type]
+    work(spark, said)
     layer = json.loads(file.read_text())
     assert (layer["domain"], layer["versions"]) == ("enterprise-attack", {"navigator": "5.0.0", "layer": "4.5"})
     assert layer["name"] == "Vedette 2026-10-22 to 2026-11-20"
@@ -135,7 +135,7 @@ def test_the_layer_is_one_of_the_navigator(spark: SparkSession, tables: Tables, 
 def test_rule_files_will_do(spark: SparkSession, tables: Tables) -> None:
     """The rules of a folder, as `vedette` compiles them."""
     said = parse(["coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={ROOT}/rules/sigma/web"])
-    text = work(spark, said, None)  # type: ignore[arg-type]
+    text = work(spark, said)
     number = int(text.split()[1])
     assert text.startswith(f"coverage: {number} rules deployed, {number} never fired, 1 not deployed fired")
     assert number >= 18
@@ -145,4 +145,4 @@ def test_no_rules_are_said(spark: SparkSession, tables: Tables, tmp_path: Path) 
     """A path that is not there ends the job with the path."""
     said = parse(["coverage", f"--tables={tables.root}", f"--rules={tmp_path}/nothing"])
     with pytest.raises(FileNotFoundError, match="nothing: no such rules"):
-        work(spark, said, None)  # type: ignore[arg-type]
+        work(spark, said)

@@ -66,7 +66,7 @@ def _region(spark: SparkSession, tmp_path: Path, bytes_per_batch: int) -> tuple[
 
 def upkeep(spark: SparkSession, tables: Tables, *options: str) -> str:
     said = parse(["maintain", f"--tables={tables.root}", "--date=2026-11-19", *options])
-    return work(spark, said, None)  # type: ignore[arg-type]
+    return work(spark, said)
 
 
 def content(tables: Tables) -> dict[str, list[str]]:

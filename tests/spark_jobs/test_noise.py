@@ -99,7 +99,7 @@ def test_a_proposal_is_a_filter_that_vedette_takes(spark: SparkSession, tables: 
     """Beside its rule it has no error in lint, and scan no longer reports that entity, wildcards in it and all."""
     folder = tmp_path / "rules"
     said = parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", f"--proposals={folder}"])
-    text = work(spark, said, None)  # type: ignore[arg-type]
+    text = work(spark, said)
     assert text.splitlines()[1].startswith(" 70.0  Failed logins: 900 matches")
     (proposal,) = folder.iterdir()
     assert proposal.name == f"filter-{RULE}.yml"
@@ -125,7 +125,7 @@ def test_the_patch_applies_to_the_folder_of_the_rules(
     subprocess.run(["git", "init", "-q", str(folder.parent)], check=True, timeout=60)
     (folder / "failed.yml").write_text(SIGMA)
     assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0
-    work(spark, parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", f"--patch={patch}"]), None)  # type: ignore[arg-type]
+    work(spark, parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", f"--patch={patch}"]))
     subprocess.run([*command, str(patch)], cwd=folder, check=True, timeout=60)
     assert sorted(file.name for file in folder.iterdir()) == ["failed.yml", f"filter-{RULE}.yml"]
     assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0

@@ -112,7 +112,7 @@ class BundleDir:
         staged = self.stage(data)
         try:
             result = trial(staged.bundle)
-        except Exception as error:
+        except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
             if staged.path != self.current():
                 staged.path.unlink(missing_ok=True)
             raise self._refuse(staged.path.name, f"its self-test failed: {error}") from error
@@ -183,7 +183,7 @@ class BundleDir:
                 raise BundleRefused(f"more than {MAX_BUNDLE} bytes")
             bundle = verify(path.read_bytes(), self.trusted, self.agent_version)
             result = trial(bundle)
-        except Exception as error:
+        except Exception as error:  # also a disk that does not give the file back: the previous bundle may still load
             raise self._refuse(path.name, str(error)) from error
         if bundle.expired(self.clock()):
             log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it keeps judging; publish a newer one")
