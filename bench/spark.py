@@ -2,9 +2,9 @@
 
 ``python -m bench.spark [--alerts N] [--skew SHARE] [--job NAME …]`` makes the landing of that many alerts
 (``spark_jobs.simulate``; kept in ``--folder`` for the next run, the same each time), then runs the jobs one after the
-other: ``ingest`` into empty tables, the others over what it made. Each job has a process and a JVM of its own, as from
-cron, in which it first runs once on a small fleet, so that Spark's start and the loading of its classes are left out.
-Of each job are taken:
+other: ``ingest`` into empty tables, the others over what it made, without tables of their own from an earlier run. Each
+job has a process and a JVM of its own, as from cron, in which it first runs once on a small fleet, so that Spark's
+start and the loading of its classes are left out. Of each job are taken:
 
 * **rows** it has to read: landed alerts and heartbeats for ingest, lines written for export, rows of the tables that it
   reads for the others;
@@ -47,6 +47,7 @@ from spark_jobs.__main__ import JOBS, parse, work
 from spark_jobs.ingest import BYTES_PER_BATCH
 from spark_jobs.schema import (
     ALERTS,
+    ANOMALIES,
     BASELINES,
     CAMPAIGNS,
     COVERAGE,
@@ -82,7 +83,7 @@ PLAN: dict[str, Asked] = {
     "ingest": Asked("--landing={out}/landing --lookups={out}/lookups", (), (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)),
     "campaigns": Asked("--date={last} --lookups={out}/lookups", (ENTITY_SITE_5M,), (CAMPAIGNS, SESSIONS)),
     "baselines": Asked(
-        "--date={last} --days=6 --lookups={out}/lookups", (WIN_5M, ENTITY_SITE_5M), (BASELINES, FIRST_SEEN)
+        "--date={last} --days=6 --lookups={out}/lookups", (WIN_5M, ENTITY_SITE_5M), (BASELINES, ANOMALIES, FIRST_SEEN)
     ),
     "noise": Asked("--date={last} --days=14", (WIN_5M, HOST_1H, ENTITY_SITE_5M), (NOISE,)),
     "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", (WIN_5M,), (COVERAGE,)),
@@ -239,10 +240,7 @@ def run(said: argparse.Namespace) -> None:
     }
     for job in said.job or PLAN:
         for folder in (said.folder / "warm", out):
-            if job == "ingest":
-                shutil.rmtree(folder / "tables", ignore_errors=True)
-            elif not (folder / "tables").exists():
-                raise SystemExit(f"{folder}: no tables yet; run ingest first")
+            clear(job, folder)
         rows = rows_of(job, out, truth)
         command = [sys.executable, "-m", "bench.spark", "--inside", job, "--alerts", str(said.alerts),
                    "--skew", str(said.skew), "--folder", str(said.folder), "--memory", said.memory]  # fmt: skip
@@ -264,6 +262,18 @@ def run(said: argparse.Namespace) -> None:
         if not said.no_docs:
             scale.keep(found, machine())
             scale.document()
+
+
+def clear(job: str, folder: Path) -> None:
+    """Have ``job`` find the tables of ``folder`` as before its first run: without those that it writes, of ingest none
+    at all; maintain's are its subject. Raises SystemExit when ingest has not run there."""
+    if job == "ingest":
+        shutil.rmtree(folder / "tables", ignore_errors=True)
+    elif not (folder / "tables").exists():
+        raise SystemExit(f"{folder}: no tables yet; run ingest first")
+    elif job != "maintain":
+        for table in PLAN[job].writes:
+            shutil.rmtree(folder / "tables" / table.name, ignore_errors=True)
 
 
 def _batches(checkpoint: Path) -> list[Path]:

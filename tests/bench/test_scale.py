@@ -126,6 +126,24 @@ def test_usage_of_a_child(tmp_path: Path) -> None:
     assert usage.seconds >= 1.3
 
 
+def test_a_job_that_runs_again_finds_nothing_of_its_own(tmp_path: Path) -> None:
+    """Its tables are gone and all others stay; ingest has no tables, maintain all; without any it is said."""
+    names = ("alerts", "win_5m", "campaigns", "sessions", "baselines", "anomalies", "first_seen")
+
+    def left(job: str) -> set[str]:
+        for name in names:
+            (tmp_path / "tables" / name).mkdir(parents=True, exist_ok=True)
+        spark.clear(job, tmp_path)
+        return {folder.name for folder in tmp_path.glob("tables/*")}
+
+    assert left("campaigns") == {*names} - {"campaigns", "sessions"}
+    assert left("baselines") == {*names} - {"baselines", "anomalies", "first_seen"}
+    assert left("maintain") == left("report") == {*names}
+    assert left("ingest") == set()
+    with pytest.raises(SystemExit, match="run ingest first"):
+        spark.clear("noise", tmp_path)
+
+
 def test_uneven_stages(tmp_path: Path) -> None:
     """The longest task over the mean of its stage, of stages with long tasks; tasks from before are left out."""
 
