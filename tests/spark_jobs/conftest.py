@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import ingest
+from spark_jobs import ingest, storage
 from spark_jobs.batch import Account
 from spark_jobs.schema import TABLES
 from spark_jobs.session import DELTA, open_session
@@ -45,6 +45,15 @@ LONG = "VEDETTE_CRASH_KILLS" in os.environ
 ROOT = Path(__file__).parents[2]
 JARS = sorted((ROOT / "build" / "jars" / "spark").glob("*.jar"))
 """Delta and Kafka for Spark, put there by ``tools/jars.sh``; tests that need them skip without."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsettled() -> Iterator[None]:
+    """Without syncing every disk of this host after each batch: no test in this process takes its power away. Those
+    that kill start processes of their own, which do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(storage, "settle", lambda spark, path: None)
+        yield
 
 
 @pytest.fixture(scope="session")

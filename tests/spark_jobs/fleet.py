@@ -12,7 +12,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import frames
-from spark_jobs.schema import AGENTS, ALERTS, ENTITY_SITE_5M, HOST_1H, LANDED_ALERT, LANDED_STATUS, RULES, WIN_5M
+from spark_jobs.batch import COUNTS
+from spark_jobs.schema import (
+    AGENTS,
+    ALERTS,
+    ENTITY_SITE_5M,
+    HOST_1H,
+    LANDED_ALERT,
+    LANDED_STATUS,
+    RULES,
+    WIN_5M,
+    Table,
+)
 from spark_jobs.simulate import Plan, simulate
 from spark_jobs.tables import Tables, open_tables
 
@@ -41,22 +52,28 @@ def told(what: str, fleet: Fleet, met: int, planted: int, right: int, found: int
     )
 
 
-def made(spark: SparkSession, folder: Path, plan: Plan, *, alerts: bool = False) -> Fleet:
-    """Simulate ``plan`` and fill the tables of counts, ``rules`` and ``agents``; with ``alerts`` that one as well."""
+FILLED = (WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, ALERTS, AGENTS)
+
+
+def made(spark: SparkSession, folder: Path, plan: Plan, *wanted: Table) -> Fleet:
+    """Simulate ``plan`` and fill those of ``FILLED`` that are ``wanted``; none named: all of them."""
     simulate(plan, folder)
     landing, tables = folder / "landing", open_tables(str(folder / "tables"))
+    wanted = wanted or FILLED
     rows = spark.read.schema(LANDED_ALERT).option("recursiveFileLookup", "true").parquet(str(landing / "alerts"))
     once = rows.dropDuplicates(["agent_id", "alert_id"]).withColumn("counted_at", frames.counted_at())
     counted = frames.counted(once).persist()
     rules = frames.rules(counted).drop("odd", "rows").persist()
-    tables.upsert(WIN_5M, frames.windows(counted, rules))
-    tables.upsert(ENTITY_SITE_5M, frames.entities(counted, rules))
-    tables.upsert(HOST_1H, frames.hosts(counted, rules))
-    tables.upsert(RULES, rules)
-    if alerts:
+    for table, count in COUNTS:
+        if table in wanted:
+            tables.upsert(table, count(counted, rules))
+    if RULES in wanted:
+        tables.upsert(RULES, rules)
+    if ALERTS in wanted:
         tables.append(ALERTS, once.withColumn("batch", F.lit("made")))
-    beats = spark.read.schema(LANDED_STATUS).option("recursiveFileLookup", "true").parquet(str(landing / "status"))
-    tables.upsert(AGENTS, frames.agents(beats))
+    if AGENTS in wanted:
+        beats = spark.read.schema(LANDED_STATUS).option("recursiveFileLookup", "true").parquet(str(landing / "status"))
+        tables.upsert(AGENTS, frames.agents(beats))
     counted.unpersist()
     rules.unpersist()
     return Fleet(folder, tables, json.loads((folder / "truth.json").read_text()))

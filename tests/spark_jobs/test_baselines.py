@@ -16,7 +16,7 @@ from spark_jobs import baselines, period
 from spark_jobs.arrow import arrow_schema
 from spark_jobs.enrich import Lookups
 from spark_jobs.period import Period
-from spark_jobs.schema import ANOMALIES, BASELINES, ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M, Table
+from spark_jobs.schema import AGENTS, ANOMALIES, BASELINES, ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M, Table
 from spark_jobs.simulate import Plan
 from spark_jobs.tables import open_tables
 from tests.spark_jobs.fleet import SEEDS, Fleet, made, told
@@ -77,7 +77,7 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request
     plan = Plan(
         alerts=40_000, days=14, seed=seed, sites=10, rules=30, hosts=10, campaigns=2, bursts=24, silences=3, new_rules=4
     )
-    fleet = made(spark, tmp_path_factory.mktemp("fleet"), plan)
+    fleet = made(spark, tmp_path_factory.mktemp("fleet"), plan, WIN_5M, RULES, AGENTS)
     baselines.write(spark, fleet.tables, period.period(date(2026, 11, 15), 6), 4, Lookups(fleet.lookups))
     return fleet
 

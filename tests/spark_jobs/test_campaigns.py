@@ -86,7 +86,7 @@ def fleet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request
     """A fortnight of a fleet that no threshold has seen."""
     seed = request.param
     plan = Plan(alerts=15_000, days=14, seed=seed, sites=24, rules=60, hosts=10, campaigns=40, scanners=6, red_teams=4)
-    return made(spark, tmp_path_factory.mktemp("fleet"), plan)
+    return made(spark, tmp_path_factory.mktemp("fleet"), plan, ENTITY_SITE_5M, RULES)
 
 
 def test_planted_campaigns_are_found_and_decoys_are_not(spark: SparkSession, fleet: Fleet) -> None:
