@@ -15,7 +15,7 @@ import argparse
 import logging
 from datetime import timedelta
 from threading import Event
-from zoneinfo import available_timezones
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -102,9 +102,12 @@ def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
         return spark.createDataFrame([], "fleet STRING, site STRING, timezone STRING")
     named = rows.where("timezone IS NOT NULL")
     zones = {row.timezone for row in named.select("timezone").distinct().limit(2000).collect()}
-    known = zones & available_timezones()
+    # Those of the JVM that reckons with them: its list is not Python's, and one zone too many ends the job.
+    there: Any = spark.sparkContext._jvm
+    available = there.java.time.ZoneId.getAvailableZoneIds()
+    known = {zone for zone in zones if available.contains(zone)}
     if zones - known:
-        log.warning("sites: no such time zones: %s; UTC is taken", ", ".join(sorted(zones - known)))
+        log.warning("sites: time zones not known here: %s; UTC is taken", ", ".join(sorted(zones - known)))
     return named.where(F.col("timezone").isin(*known)).groupBy(*PLACE).agg(F.min("timezone").alias("timezone"))
 
 

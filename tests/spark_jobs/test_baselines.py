@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import available_timezones
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -130,23 +131,26 @@ def test_the_median_counts_hours_without_a_match_as_none(region: Region) -> None
 
 
 def test_hours_of_the_week_are_those_of_the_place(region: Region, tmp_path: Path, caplog: Any) -> None:
-    """08:00 UTC is 17:00 in Tokyo, also of a fleet not named; a time zone that is none is said, and UTC taken."""
+    """08:00 UTC is 17:00 in Tokyo, also of a fleet not named; a time zone that is none, or one that the JVM
+    does not know, is said, and UTC taken."""
     (tmp_path / "lookups").mkdir()
     places = [
         {"site": "tokyo", "fleet": "north", "timezone": "Asia/Tokyo"},
         {"site": "seoul", "fleet": None, "timezone": "Asia/Seoul"},
         {"site": "moon", "fleet": "north", "timezone": "Moon/Crater"},
+        {"site": "works", "fleet": "north", "timezone": "Factory"},
     ]
     pq.write_table(pa.Table.from_pylist(places), tmp_path / "lookups" / "sites.parquet")
-    for site in ("tokyo", "seoul", "moon"):
+    assert "Factory" in available_timezones()
+    for site in ("tokyo", "seoul", "moon", "works"):
         region.match([(site, "r", 0, 1)])  # from here on it is known, so the hours before the others are seen twice
         region.match((site, "r", week * 168 + hour, 9) for week in range(2) for hour in (7, 8, 9))
     region.run(14)
     rows = region.tables.arrow(BASELINES).to_pylist()
     hours = {site: sorted({row["hour_of_week"] for row in rows if row["site"] == site}) for site in
-             ("tokyo", "seoul", "moon")}  # fmt: skip
-    assert hours == {"tokyo": [16, 17, 18], "seoul": [16, 17, 18], "moon": [7, 8, 9]}
-    assert "no such time zones: Moon/Crater" in caplog.text
+             ("tokyo", "seoul", "moon", "works")}  # fmt: skip
+    assert hours == {"tokyo": [16, 17, 18], "seoul": [16, 17, 18], "moon": [7, 8, 9], "works": [7, 8, 9]}
+    assert "time zones not known here: Factory, Moon/Crater" in caplog.text
 
 
 def test_a_burst_is_told_once_with_its_worst_hour(region: Region) -> None:
