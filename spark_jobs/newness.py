@@ -1,8 +1,9 @@
 """Who and what was seen for the first time: at a site, and in the whole fleet.
 
-``FIRST_SEEN`` remembers every entity and rule of every site, also when the days that showed it are long deleted. Each
-day is added to it once, when it has ended (the write of a day carries its number as ``Txn``); alerts that come for it
-later are not in the column ``alerts``.
+``FIRST_SEEN`` remembers every rule and every entity of ``KINDS`` of every site, also when the days that showed it are
+long deleted. Each day is added to it once, when it has ended (the write of a day carries its number as ``Txn``). Alerts
+that come for it later are not in the column ``alerts``; the times are brought up to date with them for the days judged
+and the ``LATE_DAYS`` before these.
 
 Of what is new, little is worth a look: a rule that the fleet has never seen; a rule of a high level at a site that has
 never seen it; a user, device or program of a high level that is new at its site, the first ``MAX_ENTITIES`` a site.
@@ -10,7 +11,8 @@ never seen it; a user, device or program of a high level that is new at its site
 
 from __future__ import annotations
 
-from datetime import date
+from collections.abc import Sequence
+from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -25,7 +27,10 @@ APP = "first_seen"
 """Name of the writes to ``FIRST_SEEN``; their number is that of the last day in them."""
 
 DAYS_AT_ONCE = 7
-"""Days in one write: what they name passes through the driver in the ``delta`` backend."""
+"""New days in one write: what they name passes through the driver in the ``delta`` backend."""
+
+LATE_DAYS = 14
+"""Days before those judged that are looked at again: whom an agent saw that was cut off is not new when it is back."""
 
 KINDS = ("user", "device", "user_agent")
 """Kinds of entities of which a site has the same ones for long. Of addresses, domains and files most are new."""
@@ -44,31 +49,33 @@ def write(spark: SparkSession, tables: Tables, wanted: Period, sites: DataFrame)
     keep(spark, tables, wanted)
     known = tables.frame(spark, FIRST_SEEN).select(*_KEY, F.col("first_seen").alias("known"))
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
-    seen = _seen(spark, tables, wanted.since, wanted.until)
+    seen = _seen(spark, tables, wanted.days)
     new = seen.join(F.broadcast(old), PLACE).join(known.where(F.col("known") >= F.lit(wanted.start)), _KEY)
     rules = tables.frame(spark, RULES).select("rule_id", "rule_title", F.col("first_time").alias("in_fleet"))
     return _rules(new, rules, wanted).unionByName(_entities(new, wanted))
 
 
 def keep(spark: SparkSession, tables: Tables, wanted: Period) -> None:
-    """Add every day that has ended by ``wanted.now`` and is not in ``FIRST_SEEN`` yet, and who is new in ``wanted``."""
+    """Add every day that has ended by ``wanted.now`` and is not in ``FIRST_SEEN`` yet; then what has come since for
+    the days of ``wanted`` and the ``LATE_DAYS`` before."""
     done = tables.version(FIRST_SEEN, APP) or 0
-    ended = f"{wanted.now:%Y-%m-%d}"
-    days = [day for day in tables.partitions(WIN_5M) if day < ended and date.fromisoformat(day).toordinal() > done]
+    ended, have = f"{wanted.now:%Y-%m-%d}", tables.partitions(WIN_5M)
+    days = [day for day in have if day < ended and date.fromisoformat(day).toordinal() > done]
     for first in range(0, len(days), DAYS_AT_ONCE):
         some = days[first : first + DAYS_AT_ONCE]
-        rows = _seen(spark, tables, some[0], some[-1]).select(*FIRST_SEEN.names)
+        rows = _seen(spark, tables, some).select(*FIRST_SEEN.names)
         tables.upsert(FIRST_SEEN, rows, Txn(APP, date.fromisoformat(some[-1]).toordinal()))
-    for day in period.held(tables.partitions(WIN_5M), wanted):
-        if day not in days:  # the day goes on, or late alerts have come for it: times, and who was missing
-            rows = _seen(spark, tables, day, day).withColumn("alerts", F.lit(0).cast("long"))
-            tables.upsert(FIRST_SEEN, rows.select(*FIRST_SEEN.names))
+    late = wanted.from_day(wanted.first - timedelta(days=LATE_DAYS))
+    # A day that goes on, or for which late alerts have come: times, and who was missing.
+    if again := [day for day in period.held(have, late) if day not in days]:
+        rows = _seen(spark, tables, again).withColumn("alerts", F.lit(0).cast("long"))
+        tables.upsert(FIRST_SEEN, rows.select(*FIRST_SEEN.names))
 
 
-def _seen(spark: SparkSession, tables: Tables, since: str, until: str) -> DataFrame:
-    """Entities and rules of each site in these days, and when a rule of a high level first named them."""
-    entities = tables.frame(spark, ENTITY_SITE_5M, since, until)
-    rules = tables.frame(spark, WIN_5M, since, until).withColumns({"kind": F.lit("rule"), "value": F.col("rule_id")})
+def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame:
+    """Entities of ``KINDS`` and rules of each site in these days, and when a rule of a high level first named them."""
+    entities = tables.frame(spark, ENTITY_SITE_5M, only=days).where(F.col("kind").isin(*KINDS))
+    rules = tables.frame(spark, WIN_5M, only=days).withColumns({"kind": F.lit("rule"), "value": F.col("rule_id")})
     columns = [*_KEY, "first_time", "last_time", "alerts", "level"]
     both = entities.select(*columns).unionByName(rules.select(*columns))
     return both.groupBy(*_KEY).agg(
@@ -113,7 +120,7 @@ def _entities(new: DataFrame, wanted: Period) -> DataFrame:
     """The first ``MAX_ENTITIES`` of a site that grave rules named."""
     order = Window.partitionBy(*PLACE).orderBy(F.col("critical").desc(), "grave_at", "kind", "value")
     chosen = (
-        new.where(F.col("kind").isin(*KINDS) & F.col("grave_at").isNotNull())
+        new.where((F.col("kind") != "rule") & F.col("grave_at").isNotNull())
         .withColumn("rank", F.row_number().over(order))
         .where(F.col("rank") <= MAX_ENTITIES)
     )

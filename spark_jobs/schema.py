@@ -445,7 +445,7 @@ FIRST_SEEN = Table(
     highs=("last_seen",),
     newest="last_seen",
 )
-"""When a rule (``kind`` ``rule``) or an entity was first alerted on at a site."""
+"""When a rule (``kind`` ``rule``), a user, a device or a user agent was first alerted on at a site."""
 
 NOISE = Table(
     "noise",

@@ -35,7 +35,9 @@ class Region:
         self.spark, self.tables = spark, open_tables(str(folder / "tables"))
         self.lookups = Lookups(str(folder / "lookups"))
 
-    def match(self, rows: Iterable[tuple[str, str, float, int]], level: str = "low", user: str = "") -> None:
+    def match(
+        self, rows: Iterable[tuple[str, str, float, int]], level: str = "low", user: str = "", kind: str = "user"
+    ) -> None:
         counts, rules, people = [], {}, []
         for site, rule, hours, matches in rows:
             at = MONDAY + hours * HOUR
@@ -45,7 +47,7 @@ class Region:
             first = min(at, rules.get(rule, {"first_time": at})["first_time"])
             rules[rule] = {"rule_id": rule, "rule_title": rule.upper(), "first_time": first, "last_time": at}
             if user:
-                people.append({**row, "kind": "user", "value": user})
+                people.append({**row, "kind": kind, "value": user})
         self._upsert(WIN_5M, counts)
         self._upsert(RULES, list(rules.values()))
         if people:
@@ -197,6 +199,7 @@ def test_what_is_new_at_a_site_is_told_when_it_is_grave(region: Region) -> None:
     region.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
     region.match([("a", "rare", 30, 1)], level="high", user="carol")
     region.match([("b", "rare", 7 * 24 + 3, 1)], level="high", user="carol")
+    region.match([("b", "rare", 7 * 24 + 3, 1)], level="high", user="203.0.113.9", kind="ip")
     region.match([("b", "r2", 7 * 24 + 4, 1)], user="dave")
     region.match([("a", "rare", 7 * 24 + 5, 1)], level="high", user="carol")
     found = region.run(7, days=2)
@@ -206,6 +209,20 @@ def test_what_is_new_at_a_site_is_told_when_it_is_grave(region: Region) -> None:
     assert region.run(7, days=2) == found
     assert region.run(8, days=1, until=9 * 24) == found
     seen = {(row["kind"], row["value"], row["site"]): row for row in region.tables.arrow(FIRST_SEEN).to_pylist()}
+    assert {kind for kind, _, _ in seen} == {"rule", "user"}
     assert seen["rule", "r", "a"]["alerts"] == 36
     assert seen["rule", "r", "a"]["first_seen"] == MONDAY
     assert seen["user", "carol", "a"]["last_seen"] == MONDAY + (7 * 24 + 5) * HOUR
+
+
+def test_whom_a_cut_off_agent_saw_is_not_new(region: Region) -> None:
+    """Alerts that come late for a day that is in ``first_seen`` already and judged no more: their users are known from
+    then on."""
+    region.match((site, "r", hour, 6) for hour in range(0, 9 * 24, 6) for site in "ab")
+    region.match([("a", "rare", 30, 1)], level="high", user="carol")
+    region.run(7, days=1)
+    region.match([("b", "rare", 2 * 24 + 3, 1)], level="high", user="dave")
+    region.match([("b", "rare", 8 * 24 + 3, 1)], level="high", user="dave")
+    region.match([("b", "rare", 8 * 24 + 3, 1)], level="high", user="erin")
+    found = region.run(8, days=1)
+    assert [(row["kind"], row["entity_value"]) for row in found] == [("new_entity", "erin")]
