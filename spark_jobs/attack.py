@@ -23,7 +23,7 @@ TACTIC_IDS = {
 }
 """By short name, in the order of an attack."""
 
-_TECHNIQUE = re.compile(r"t\d{4}(?:\.\d{3})?")
+_TECHNIQUE = re.compile(r"t[0-9]{4}(?:\.[0-9]{3})?")
 
 
 def of_tags(tags: Iterable[str] | None) -> tuple[list[str], list[str]]:

@@ -25,7 +25,7 @@ from threading import Event
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs import entities, given, period, sessions
+from spark_jobs import entities, given, period, sessions, tactics
 from spark_jobs.enrich import Lookups
 from spark_jobs.entities import MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
 from spark_jobs.frames import TACTICS
@@ -209,7 +209,6 @@ def _gathered(visits: DataFrame) -> DataFrame:
         F.get(_tactics(), first_tactic - 1).alias("tactic"), "alerts",
     )  # fmt: skip
     ranked = visits.withColumn("step", F.when(F.row_number().over(order) <= MAX_STEPS, step))
-    times = [F.min(F.when(F.array_contains("tactics", name), F.col("first_time"))).alias(name) for name in TACTICS]
     whole = ranked.groupBy(*_RUN).agg(
         F.min("first_time").alias("first_seen"),
         F.max("last_time").alias("last_seen"),
@@ -220,13 +219,11 @@ def _gathered(visits: DataFrame) -> DataFrame:
         F.sort_array(F.collect_set("rule_id")).alias("rules"),
         F.sort_array(F.array_distinct(F.flatten(F.collect_set("techniques")))).alias("techniques"),
         F.sort_array(F.collect_list("step")).alias("steps"),
-        *times,
+        *tactics.first_times(),
     )
-    reached = F.array(*(F.struct(F.col(f"`{name}`").alias("time"), F.lit(name).alias("tactic")) for name in TACTICS))
-    met = F.filter(reached, lambda one: one["time"].isNotNull())
     return (
-        whole.withColumn("tactics", F.transform(F.sort_array(met), lambda one: one["tactic"]))
-        .withColumn("stage", F.get(met, F.size(met) - 1)["tactic"])
+        whole.withColumn("tactics", tactics.as_met())
+        .withColumn("stage", tactics.furthest())
         .withColumn("forward", _forward())
         .withColumn("level", F.get(F.array(*map(F.lit, LEVELS)), F.col("rank") - 1))
         .drop(*TACTICS)

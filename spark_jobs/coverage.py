@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import given, period, storage
-from spark_jobs.frames import TACTICS
 from spark_jobs.period import Period
 from spark_jobs.schema import COVERAGE, RULES, WIN_5M
 from spark_jobs.tables import Tables
+from spark_jobs.tactics import tactics_of, techniques_of
 
 HELP = "ATT&CK techniques of the deployed rules against what was seen"
 
@@ -131,25 +131,19 @@ def covered(rules: DataFrame, fired: DataFrame, counts: DataFrame) -> DataFrame:
         F.min("first_seen").alias("first_seen"),
         F.max("last_seen").alias("last_seen"),
     )
-    attack = F.transform(
-        F.filter(F.transform(F.coalesce("tags", F.array()), F.lower), lambda tag: tag.startswith("attack.")),
-        lambda tag: F.substr(tag, F.lit(8)),
-    )
-    listed = rules.withColumn("attack", attack).select(
+    listed = rules.select(
         "rule_id",
         "rule_title",
         "level",
-        F.filter(F.transform("attack", lambda name: F.replace(name, F.lit("_"), F.lit("-"))),
-                 lambda name: name.isin(*TACTICS)).alias("tactics"),
-        F.filter(F.transform("attack", F.upper), lambda name: name.rlike(r"^T[0-9]{4}(\.[0-9]{3})?$"))
-        .alias("techniques"),
+        tactics_of("tags").alias("tactics"),
+        techniques_of("tags").alias("techniques"),
         F.lit(True).alias("deployed"),
-    )  # fmt: skip
+    )
     others = fired.join(seen, "rule_id", "left_semi").join(listed, "rule_id", "left_anti")
     known = listed.unionByName(
         others.select("rule_id", "rule_title", "level", "tactics", "techniques", F.lit(False).alias("deployed"))
     )
-    each = known.select("*", F.explode_outer(F.array_distinct("techniques")).alias("technique"))
+    each = known.select("*", F.explode_outer("techniques").alias("technique"))
     whole = each.join(seen, "rule_id", "left")
     return whole.withColumn("technique", F.coalesce("technique", F.lit(""))).fillna(0, ["alerts", "matches", "sites"])
 

@@ -12,8 +12,8 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_jobs import tactics
 from spark_jobs.entities import WHO
-from spark_jobs.frames import TACTICS
 from spark_jobs.islands import identity, runs
 from spark_jobs.schema import SESSIONS
 from spark_jobs.tables import Tables
@@ -48,9 +48,7 @@ def find(rows: DataFrame, who: DataFrame, rules: DataFrame, now: datetime) -> Da
     """``SESSIONS`` of ``rows``. One that goes on from before the first of them is cut there."""
     others = rows.join(who.where("usual").select(*WHO), WHO, "left_anti")
     parted = runs(others, WHO, GAP, "first_time", "last_time")
-    tactics = F.broadcast(rules.select("rule_id", "tactics"))
-    parts = parted.join(tactics, "rule_id", "left")
-    times = [F.min(F.when(F.array_contains("tactics", name), F.col("first_time"))).alias(name) for name in TACTICS]
+    parts = parted.join(F.broadcast(rules.select("rule_id", "tactics")), "rule_id", "left")
     whole = parts.groupBy(*WHO, "run").agg(
         F.min("first_time").alias("started_at"),
         F.max("last_time").alias("ended_at"),
@@ -58,13 +56,11 @@ def find(rows: DataFrame, who: DataFrame, rules: DataFrame, now: datetime) -> Da
         F.sum("matches").alias("matches"),
         F.slice(F.sort_array(F.collect_set(F.concat_ws("/", "fleet", "site"))), 1, MAX_RULES).alias("sites"),
         F.slice(F.sort_array(F.collect_set("rule_id")), 1, MAX_RULES).alias("rules"),
-        *times,
+        *tactics.first_times(),
     )
-    reached = F.array(*(F.struct(F.col(f"`{name}`").alias("time"), F.lit(name).alias("tactic")) for name in TACTICS))
-    met = F.sort_array(F.filter(reached, lambda one: one["time"].isNotNull()))
     named = (
         whole.where(F.col("matches") >= MIN_MATCHES)
-        .withColumn("tactics", F.transform(met, lambda one: one["tactic"]))
+        .withColumn("tactics", tactics.as_met())
         .withColumn("date", F.date_format("started_at", "yyyy-MM-dd"))
         .withColumn("session_id", identity(*map(F.col, WHO), F.unix_micros("started_at").cast("string")))
         .withColumn("updated_at", F.lit(now))

@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import parse, work
 from spark_jobs.arrow import arrow_schema
+from spark_jobs.attack import of_tags
 from spark_jobs.coverage import SEEN, SILENT, STRANGE
 from spark_jobs.schema import COVERAGE, RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
+from spark_jobs.tactics import tactics_of, techniques_of
 
 pytestmark = pytest.mark.spark
 
@@ -81,6 +83,20 @@ def test_each_technique_has_its_rules(spark: SparkSession, tables: Tables, tmp_p
     assert (rows["T1110.001", "never"]["alerts"], rows["T1110.001", "never"]["sites"]) == (0, 0)
     assert rows["T1110.001", "never"]["tactics"] == ["lateral-movement"]
     assert not rows["T1003", "stranger"]["deployed"]
+
+
+def test_tags_mean_the_same_in_a_column_as_in_an_alert(spark: SparkSession) -> None:
+    """Tactics and techniques as ``attack.of_tags`` names them, each once; what only looks like one is none."""
+    tags = [
+        ["attack.t1110.001", "attack.initial_access", "attack.initial-access", "ATTACK.T1059", "attack.t1059"],
+        ["attack.ta0001", "attack.t11101", "attack.t1059\n", "attack.t\u0661\u0662\u0663\u0664", "t1003", "execution"],
+        [], None,
+    ]  # fmt: skip
+    given = spark.createDataFrame([(number, one) for number, one in enumerate(tags)], "n INT, tags ARRAY<STRING>")
+    found = given.select("n", tactics_of("tags"), techniques_of("tags")).orderBy("n").collect()
+    assert [tuple(row)[1:] for row in found] == [of_tags(one) for one in tags]
+    assert of_tags(tags[0]) == (["initial-access"], ["T1110.001", "T1059"])
+    assert of_tags(tags[1]) == ([], [])
 
 
 def _wrong(value: dict[str, Any], kind: str) -> Iterator[str]:
