@@ -16,7 +16,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import ingest, page, text
 from spark_jobs.__main__ import parse, work
+from spark_jobs.accounts import accounts
 from spark_jobs.ask import Sparks, open_reader
+from spark_jobs.figures import view_alerts
 from spark_jobs.headline import Report, cards, look_first
 from spark_jobs.period import period
 from spark_jobs.report import report
@@ -344,10 +346,11 @@ def test_missing_alerts_by_runs_of_numbers(spark: SparkSession, tmp_path: Path) 
         run = {"agent_id": agent, "fleet": "north", "log_id": numbering * 32, "first": first, "last": last}
         row = {**run, "received_at": NOON + hours * HOUR}
         land(tmp_path / "landing", [row], table="seqs", schema=arrow_schema(envelope.SEQS))
-    ingest.take_over(spark, tables, ingest.landing_sources(str(tmp_path / "landing")))
+    ingest.take_over(spark, tables, {"seqs": ingest.landing_sources(str(tmp_path / "landing"))["seqs"]})
     for day, missing in ((THE_DAY, {"agent-1": 3}), (THE_DAY + timedelta(days=1), {"agent-1": 2, "agent-2": 4})):
         for reader in (open_reader(tables, None), Sparks(tables, spark)):
-            found = report(reader, period(day, 1)).accounts
+            view_alerts(reader, period(day, 1))
+            found = accounts(reader, period(day, 1))
             reader.close()
             assert {one.agent_id: one.missing for one in found.agents.items if one.missing} == missing
             assert found.fleet.missing == sum(missing.values())
