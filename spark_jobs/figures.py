@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from spark_jobs.ask import Reader, Row, severity, total, within
+from spark_jobs.ask import LEVELS, Reader, Row, severity, total, within
 from spark_jobs.period import Period
 from spark_jobs.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
+from spark_jobs.tables import texts
 
 MAX_HEAT_SITES = 40
 MAX_HEAT_RULES = 24
@@ -29,6 +30,9 @@ MAX_GRAVEST = 25
 MAX_GRAVEST_OF_A_RULE = 3
 MAX_RULES = 20_000
 MAX_OTHER = 7
+
+OTHER = "other"
+"""Level of alerts of which the agent gave none that there is."""
 
 Item = TypeVar("Item")
 
@@ -55,7 +59,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Alerts of a level."""
+    """Alerts of a level of ``ask.LEVELS``, or of any ``OTHER``."""
 
     level: str
     alerts: int
@@ -64,7 +68,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """Alerts of a level in an hour."""
+    """Alerts of a level, as in ``Level``, in an hour."""
 
     hour: datetime
     level: str
@@ -183,7 +187,7 @@ class Counts:
     entities: Listed[Entity]
     gravest: tuple[Alert, ...]
     known: dict[str, Known]
-    """By rule id."""
+    """By rule id; those that alerted last, where there are more than ``MAX_RULES``."""
     other_days: tuple[tuple[str, int], ...] = ()
     """The newest days with alerts and how many, where the period has none."""
 
@@ -249,9 +253,12 @@ def _sums(reader: Reader, windows: str, hosts: str) -> Sums:
     return Sums(**whole, **of_hosts)
 
 
-_LEVELS = f"SELECT level, {total('alerts')}, {total('matches')} FROM win GROUP BY level ORDER BY level LIMIT 20"
+# The level is the agent's text: made-up ones, as many as one likes, are one.
+_LEVEL = f"CASE WHEN level IN ({texts(LEVELS)}) THEN level ELSE '{OTHER}' END AS level"
 
-_HOURS = f"""SELECT date_trunc('hour', window_start) AS hour, level, {total("alerts")} FROM win
+_LEVELS = f"SELECT {_LEVEL}, {total('alerts')}, {total('matches')} FROM win GROUP BY 1 ORDER BY 1"
+
+_HOURS = f"""SELECT date_trunc('hour', window_start) AS hour, {_LEVEL}, {total("alerts")} FROM win
 GROUP BY 1, 2 ORDER BY 1, 2"""
 
 _HEAT = f"""SELECT fleet, site, rule_id, max({severity()}) AS rank, {total("alerts")}, {total("matches")}
@@ -278,7 +285,7 @@ _ENTITIES = f"""SELECT kind, value, {total("alerts")}, count(DISTINCT rule_id) A
 FROM entity GROUP BY kind, value ORDER BY alerts DESC, kind, value LIMIT {MAX_LISTED}"""
 
 _KNOWN = f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(level, '') AS level, tactics, techniques
-FROM rules ORDER BY rule_id LIMIT {MAX_RULES}"""
+FROM rules ORDER BY last_time DESC NULLS LAST, rule_id LIMIT {MAX_RULES}"""
 
 
 def _gravest(period: Period) -> str:

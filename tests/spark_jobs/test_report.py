@@ -6,11 +6,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from threading import Event
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,7 @@ from spark_jobs.figures import view_alerts
 from spark_jobs.headline import Report, cards, look_first
 from spark_jobs.period import period
 from spark_jobs.report import report
+from spark_jobs.schema import RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from spark_jobs.text import Section, lines
 from tests.spark_jobs.browser import CHROMIUM, Browser
@@ -177,6 +179,33 @@ def test_a_week_holds_its_days(full: Tables) -> None:
     assert week.counts.now.alerts == 8
     assert {one.hour.day for one in week.counts.hours} == {19, 20}
     assert len(json.loads(str(page._data(week.counts, week.period)))["hours"]) == 7 * 24
+
+
+def windows(tables: Tables, *given: tuple[str, str, int]) -> None:
+    """Fill ``win_5m`` and ``rules`` with one alert each: level, rule, hours after the beginning of the day."""
+    at = [datetime.combine(THE_DAY, time(), UTC) + timedelta(hours=hours) for _, _, hours in given]
+    rows = [
+        {"date": DAY, "window_start": start, "fleet": "north", "site": "plant", "rule_id": rule, "level": level,
+         "alerts": 1, "matches": 1, "first_time": start, "last_time": start}
+        for (level, rule, _), start in zip(given, at, strict=True)
+    ]  # fmt: skip
+    for table in (WIN_5M, RULES):
+        names = [name for name in table.names if name in rows[0]]
+        tables.upsert(table, pa.Table.from_pylist([{name: row[name] for name in names} for row in rows]))
+
+
+def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
+    """Alerts of as many levels as one likes are one level, after those there are; known are the newest rules first."""
+    tables = open_tables(str(tmp_path / "tables"))
+    made_up = [(f"!{n:02}", f"rule-{n:02}", n % 5) for n in range(30)]
+    windows(tables, *made_up, ("critical", "rule-x", 7))
+    found = made(tables)
+    assert [(one.level, one.alerts) for one in found.counts.levels] == [("critical", 1), ("other", 30)]
+    assert {(one.hour.hour, one.level): one.alerts for one in found.counts.hours} == {
+        (7, "critical"): 1, **{(hour, "other"): 6 for hour in range(5)},
+    }  # fmt: skip
+    assert {card.name: card.number for card in cards(found)}["critical alerts"] == 1
+    assert list(found.counts.known)[0] == "rule-x"
 
 
 @pytest.mark.spark
