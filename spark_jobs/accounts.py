@@ -14,7 +14,7 @@ from spark_jobs.ask import Reader, total
 from spark_jobs.figures import Listed
 from spark_jobs.period import Period
 from spark_jobs.plain import many
-from spark_jobs.schema import AGENTS, DEAD_LETTERS, HEARTBEATS, SEQS
+from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS
 
 MAX_AGENTS = 200
 MAX_LETTERS = 50
@@ -112,8 +112,10 @@ class Accounts:
 
 
 def accounts(reader: Reader, period: Period) -> Accounts:
-    """The accounts of ``period``; the view ``alerts`` is that of ``figures.counts``."""
+    """The accounts of ``period``."""
     reader.view("agents", AGENTS)
+    # By the agent's own day, in which its numbers follow each other.
+    reader.view("landed", ALERTS, period.since, period.until)
     reader.view("heartbeats", HEARTBEATS, period.since, period.until)
     reader.view("dead_letters", DEAD_LETTERS, period.since, period.until)
     # What lands later closes gaps; what landed long before tells nothing of this period's.
@@ -174,10 +176,9 @@ def _whole(period: Period, runs: bool) -> str:
 def _landed(period: Period, runs: bool) -> str:
     """SQL: what landed of each agent; and how many numbers are missing, by the ``runs`` of numbers that landed, or
     where no landing wrote any, by the alerts of the period."""
-    span = f"BETWEEN '{period.since}' AND '{period.until}'"
     alerts = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
         max(seq) - min(seq) + 1 - count(DISTINCT seq) AS missing
-        FROM alerts WHERE received_date {span} GROUP BY 1, 2"""
+        FROM landed GROUP BY 1, 2"""
     if not runs:
         return alerts
     gaps = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, {total("first - reached - 1", "missing")} FROM (
@@ -185,7 +186,7 @@ def _landed(period: Period, runs: bool) -> str:
                 PARTITION BY fleet, agent_id, log_id ORDER BY first, last
                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
             FROM seqs) o
-        WHERE first > reached + 1 AND date {span} GROUP BY 1, 2"""
+        WHERE first > reached + 1 AND date BETWEEN '{period.since}' AND '{period.until}' GROUP BY 1, 2"""
     return f"""SELECT coalesce(l.fleet, g.fleet) AS fleet, coalesce(l.agent_id, g.agent_id) AS agent_id, landed,
         g.missing AS missing
         FROM ({alerts}) l FULL OUTER JOIN ({gaps}) g ON l.fleet = g.fleet AND l.agent_id = g.agent_id"""

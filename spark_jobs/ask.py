@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import SparkSession
 
 from spark_jobs.schema import Table
-from spark_jobs.tables import Tables
+from spark_jobs.tables import Ranges, Tables
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -28,8 +28,11 @@ class Reader(ABC):
     """Views of tables, and answers to questions about them."""
 
     @abstractmethod
-    def view(self, name: str, table: Table, since: str | None = None, until: str | None = None) -> None:
-        """Let ``name`` stand for the partitions of ``table`` from ``since`` to ``until``, both included."""
+    def view(
+        self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
+    ) -> None:
+        """Let ``name`` stand for the partitions of ``table`` from ``since`` to ``until``, both included. Rows outside
+        of ``near`` may be left out, and may be there: the question says again what it wants."""
 
     @abstractmethod
     def rows(self, sql: str) -> list[Row]:
@@ -56,8 +59,10 @@ class Sparks(Reader):
         self._spark = spark
         self._views: set[str] = set()
 
-    def view(self, name: str, table: Table, since: str | None = None, until: str | None = None) -> None:
-        self._tables.frame(self._spark, table, since, until).createOrReplaceTempView(name)
+    def view(
+        self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
+    ) -> None:
+        self._tables.frame(self._spark, table, since, until, near=near).createOrReplaceTempView(name)
         self._views.add(name)
 
     def rows(self, sql: str) -> list[Row]:

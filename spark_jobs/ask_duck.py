@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from spark_jobs.ask import Reader, Row
 from spark_jobs.schema import Table
+from spark_jobs.tables import Ranges
 from spark_jobs.tables_delta import DeltaTables
 
 MEMORY = "1GB"
@@ -37,7 +38,10 @@ class Duck(Reader):
         )
         self._duck.execute("SET TimeZone = 'UTC'")
 
-    def view(self, name: str, table: Table, since: str | None = None, until: str | None = None) -> None:
+    def view(
+        self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
+    ) -> None:
+        # What a question asks of a column spares the reading of row groups, so ``near`` would not say more.
         self._duck.register(name, self._tables.dataset(table, since, until))
 
     def rows(self, sql: str) -> list[Row]:

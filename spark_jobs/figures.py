@@ -229,8 +229,8 @@ def counts(reader: Reader, period: Period) -> Counts:
 
 def view_alerts(reader: Reader, period: Period) -> None:
     """The view ``alerts``: all that may count in ``period``, whenever they landed; ``in_period`` tells."""
-    # The edge's day of receipt is at most a day before that of the event.
-    reader.view("alerts", ALERTS, (period.first - timedelta(days=1)).isoformat())
+    # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
+    reader.view("alerts", ALERTS, near={"counted_at": [(period.start, period.end)]})
 
 
 def in_period(period: Period) -> str:
@@ -298,10 +298,11 @@ def _gravest(period: Period) -> str:
 
 
 def _sites(reader: Reader, period: Period) -> Listed[Site]:
-    reader.view("placed", ALERTS, (period.first - timedelta(days=PLACE_DAYS)).isoformat())
-    places = """SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, max(place.name) AS name,
+    first = period.from_day(period.first - timedelta(days=PLACE_DAYS))
+    reader.view("placed", ALERTS, near={"counted_at": [(first.start, period.end)]})
+    places = f"""SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, max(place.name) AS name,
         max(place.country) AS country, max(place.latitude) AS latitude, max(place.longitude) AS longitude
-        FROM placed GROUP BY 1, 2"""
+        FROM placed WHERE {in_period(first)} GROUP BY 1, 2"""
     sums = f"""SELECT fleet, site, {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules,
         max({severity()}) AS rank FROM win GROUP BY fleet, site"""
     number = reader.only(f"SELECT count(*) AS n FROM ({places}) p")["n"]

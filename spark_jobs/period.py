@@ -31,6 +31,11 @@ class Period:
         return datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
 
     @property
+    def end(self) -> datetime:
+        """The beginning of the day after ``last``."""
+        return datetime(self.last.year, self.last.month, self.last.day, tzinfo=UTC) + timedelta(days=1)
+
+    @property
     def days(self) -> list[str]:
         """The days' names, ascending."""
         return [(self.first + timedelta(days=n)).isoformat() for n in range((self.last - self.first).days + 1)]

@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,12 +19,12 @@ from pyspark.sql import SparkSession
 from spark_jobs import ingest, page, text
 from spark_jobs.__main__ import parse, work
 from spark_jobs.accounts import accounts
+from spark_jobs.arrow import arrow_schema as rows_schema
 from spark_jobs.ask import Sparks, open_reader
-from spark_jobs.figures import view_alerts
 from spark_jobs.headline import Report, cards, look_first
 from spark_jobs.period import period
 from spark_jobs.report import report
-from spark_jobs.schema import RULES, WIN_5M
+from spark_jobs.schema import ALERTS, RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from spark_jobs.text import Section, lines
 from tests.spark_jobs.browser import CHROMIUM, Browser
@@ -208,6 +209,21 @@ def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
     assert list(found.counts.known)[0] == "rule-x"
 
 
+def landed(tables: Tables, *rows: dict[str, Any]) -> None:
+    """Fill ``alerts`` with rows as ``alert`` makes them, counted when they were received."""
+    whole = [{**row, "counted_at": row["received_at"], "batch": "made"} for row in rows]
+    tables.append(ALERTS, pa.Table.from_pylist(whole, rows_schema(ALERTS.columns)))
+
+
+def test_alerts_of_an_agent_without_a_clock_are_shown(tmp_path: Path) -> None:
+    """Of 1970 by the edge's own date, and landed on the day: among the gravest, and its site on the map."""
+    tables = open_tables(str(tmp_path / "tables"))
+    landed(tables, alert(1, event_time=60, detected_at=60, received_at=NOON))
+    found = made(tables).counts
+    assert [one.alert_id for one in found.gravest] == [alert(1)["alert_id"]]
+    assert [one.site for one in found.sites.items] == ["plant"]
+
+
 @pytest.mark.spark
 def test_nothing_that_a_terminal_or_a_browser_obeys(found: Report) -> None:
     """No escape sequence, control character or turn of direction in text or page; hostile markup is text in both."""
@@ -378,7 +394,6 @@ def test_missing_alerts_by_runs_of_numbers(spark: SparkSession, tmp_path: Path) 
     ingest.take_over(spark, tables, {"seqs": ingest.landing_sources(str(tmp_path / "landing"))["seqs"]})
     for day, missing in ((THE_DAY, {"agent-1": 3}), (THE_DAY + timedelta(days=1), {"agent-1": 2, "agent-2": 4})):
         for reader in (open_reader(tables, None), Sparks(tables, spark)):
-            view_alerts(reader, period(day, 1))
             found = accounts(reader, period(day, 1))
             reader.close()
             assert {one.agent_id: one.missing for one in found.agents.items if one.missing} == missing
