@@ -90,7 +90,8 @@ class Cell:
 @dataclass(frozen=True, slots=True)
 class Site:
     """A site that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``rank`` is of its gravest alert in
-    the period (5 critical to 0); ``name`` to ``longitude`` are of the lookup, None where there is none."""
+    the period (5 critical to 0); ``name`` to ``longitude`` are the lookup's, as it was for the newest alert, None where
+    there is none."""
 
     fleet: str
     site: str
@@ -300,9 +301,11 @@ def _gravest(period: Period) -> str:
 def _sites(reader: Reader, period: Period) -> Listed[Site]:
     first = period.from_day(period.first - timedelta(days=PLACE_DAYS))
     reader.view("placed", ALERTS, near={"counted_at": [(first.start, period.end)]})
-    places = f"""SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site, max(place.name) AS name,
-        max(place.country) AS country, max(place.latitude) AS latitude, max(place.longitude) AS longitude
-        FROM placed WHERE {in_period(first)} GROUP BY 1, 2"""
+    places = f"""SELECT fleet, site, place.name AS name, place.country AS country, place.latitude AS latitude,
+        place.longitude AS longitude FROM (
+            SELECT coalesce(fleet, '') AS fleet, coalesce(site, '') AS site,
+                max_by(place, counted_at) FILTER (WHERE place IS NOT NULL) AS place
+            FROM placed WHERE {in_period(first)} GROUP BY 1, 2) one"""
     sums = f"""SELECT fleet, site, {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules,
         max({severity()}) AS rank FROM win GROUP BY fleet, site"""
     number = reader.only(f"SELECT count(*) AS n FROM ({places}) p")["n"]

@@ -206,7 +206,7 @@ def test_made_up_levels_push_out_no_other(tmp_path: Path) -> None:
         (7, "critical"): 1, **{(hour, "other"): 6 for hour in range(5)},
     }  # fmt: skip
     assert {card.name: card.number for card in cards(found)}["critical alerts"] == 1
-    assert list(found.counts.known)[0] == "rule-x"
+    assert next(iter(found.counts.known)) == "rule-x"
 
 
 def landed(tables: Tables, *rows: dict[str, Any]) -> None:
@@ -222,6 +222,16 @@ def test_alerts_of_an_agent_without_a_clock_are_shown(tmp_path: Path) -> None:
     found = made(tables).counts
     assert [one.alert_id for one in found.gravest] == [alert(1)["alert_id"]]
     assert [one.site for one in found.sites.items] == ["plant"]
+
+
+def test_a_site_that_has_moved_is_where_it_was_last(tmp_path: Path) -> None:
+    """Name, country and coordinates are those of its newest alert with any, not of several."""
+    tables = open_tables(str(tmp_path / "tables"))
+    dublin = {"name": "Dublin", "country": "IE", "latitude": 53.3, "longitude": -6.2}
+    bonn = {"name": "Bonn", "country": "DE", "latitude": 50.7, "longitude": None}
+    landed(tables, {**alert(1), "place": dublin}, {**alert(2), "place": bonn}, alert(3))
+    (site,) = made(tables).counts.sites.items
+    assert (site.name, site.country, site.latitude, site.longitude) == ("Bonn", "DE", 50.7, None)
 
 
 @pytest.mark.spark
