@@ -19,7 +19,7 @@ from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS
 MAX_AGENTS = 200
 MAX_LETTERS = 50
 RUN_DAYS = 30
-"""Runs of numbers from so many days before the period on are looked at."""
+"""Runs of numbers, and agents heard, from so many days before the period on are looked at."""
 
 SILENT = timedelta(minutes=15)
 """An agent not heard for longer than this, when others were, is silent: heartbeats come every minute."""
@@ -151,7 +151,9 @@ def accounts(reader: Reader, period: Period) -> Accounts:
 
 
 def _whole(period: Period, runs: bool) -> str:
-    """SQL: one row an agent, without what ``Agent.troubles`` words."""
+    """SQL: one row an agent, without what ``Agent.troubles`` words. One that was not heard for ``RUN_DAYS`` before the
+    period, and of which nothing landed in it, is left out: an agent taken away would be silent in every report."""
+    since = (period.first - timedelta(days=RUN_DAYS)).isoformat()
     limit = f"INTERVAL '{int(SILENT.total_seconds())}' SECOND"
     return f"""SELECT *, CAST(
         CASE WHEN state = 'lost' THEN 1 ELSE 0 END + CASE WHEN silent THEN 1 ELSE 0 END
@@ -170,13 +172,14 @@ def _whole(period: Period, runs: bool) -> str:
         LEFT JOIN (SELECT fleet, agent_id, count(*) AS beats, max(received_at) AS last_beat
                    FROM heartbeats GROUP BY fleet, agent_id) b ON a.fleet = b.fleet AND a.agent_id = b.agent_id
         CROSS JOIN (SELECT max(received_at) AS newest FROM heartbeats) n
-        FULL OUTER JOIN ({_landed(period, runs)}) r ON a.fleet = r.fleet AND a.agent_id = r.agent_id) x"""
+        FULL OUTER JOIN ({_landed(period, runs)}) r ON a.fleet = r.fleet AND a.agent_id = r.agent_id
+        WHERE r.agent_id IS NOT NULL OR last_seen >= CAST('{since} 00:00:00' AS TIMESTAMP)) x"""
 
 
 def _landed(period: Period, runs: bool) -> str:
     """SQL: what landed of each agent; and how many numbers are missing, by the ``runs`` of numbers that landed, or
     where no landing wrote any, by the alerts of the period."""
-    alerts = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
+    alerts = """SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
         max(seq) - min(seq) + 1 - count(DISTINCT seq) AS missing
         FROM landed GROUP BY 1, 2"""
     if not runs:

@@ -24,7 +24,7 @@ from spark_jobs.ask import Sparks, open_reader
 from spark_jobs.headline import Report, cards, look_first
 from spark_jobs.period import period
 from spark_jobs.report import report
-from spark_jobs.schema import ALERTS, RULES, WIN_5M
+from spark_jobs.schema import AGENTS, ALERTS, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from spark_jobs.text import Section, lines
 from tests.spark_jobs.browser import CHROMIUM, Browser
@@ -232,6 +232,22 @@ def test_a_site_that_has_moved_is_where_it_was_last(tmp_path: Path) -> None:
     landed(tables, {**alert(1), "place": dublin}, {**alert(2), "place": bonn}, alert(3))
     (site,) = made(tables).counts.sites.items
     assert (site.name, site.country, site.latitude, site.longitude) == ("Bonn", "DE", 50.7, None)
+
+
+def test_an_agent_taken_away_is_silent_for_a_month(tmp_path: Path) -> None:
+    """Silent 30 days after its last heartbeat, and no more after 31, unless alerts of it land."""
+    tables = open_tables(str(tmp_path / "tables"))
+    at = datetime.combine(THE_DAY, time(9), UTC)
+    long_ago = at - timedelta(days=31)
+    heard = {"there": at, "silent": at - timedelta(days=30), "away": long_ago, "mute": long_ago}
+    agents = [{"fleet": "north", "agent_id": agent, "dropped": 5, "last_seen": last} for agent, last in heard.items()]
+    tables.upsert(AGENTS, pa.Table.from_pylist(agents))
+    beat = {"date": DAY, "fleet": "north", "agent_id": "there", "received_at": at}
+    tables.append(HEARTBEATS, pa.Table.from_pylist([beat]))
+    landed(tables, alert(1, agent_id="mute"))
+    found = made(tables).accounts
+    assert {one.agent_id: one.silent for one in found.agents.items} == {"there": False, "silent": True, "mute": True}
+    assert (found.fleet.agents, found.fleet.silent, found.fleet.dropped) == (3, 2, 15)
 
 
 @pytest.mark.spark
