@@ -109,6 +109,9 @@ class Accounts:
     fleet: Fleet
     agents: Listed[Agent]
     letters: Listed[Letter]
+    """By kind and reason."""
+    dead_letters: int
+    """All of them, listed or not."""
 
 
 def accounts(reader: Reader, period: Period) -> Accounts:
@@ -134,6 +137,7 @@ def accounts(reader: Reader, period: Period) -> Accounts:
     )
     letters = """SELECT coalesce(kind, '') AS kind, coalesce(reason, '') AS reason, count(*) AS letters,
         CAST(coalesce(sum(rows), 0) AS BIGINT) AS rows FROM dead_letters GROUP BY 1, 2"""
+    of_letters = reader.only(f"SELECT count(*) AS n, {total('letters')} FROM ({letters}) l")
     return Accounts(
         fleet=Fleet(**fleet),
         agents=Listed(
@@ -145,8 +149,9 @@ def accounts(reader: Reader, period: Period) -> Accounts:
                 Letter(**row)
                 for row in reader.rows(f"{letters} ORDER BY letters DESC, kind, reason LIMIT {MAX_LETTERS}")
             ),
-            reader.only(f"SELECT count(*) AS n FROM ({letters}) l")["n"],
+            of_letters["n"],
         ),
+        dead_letters=of_letters["letters"],
     )
 
 

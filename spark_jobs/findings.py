@@ -128,6 +128,8 @@ class Findings:
     """What the other jobs say of a period."""
 
     campaigns: Listed[Campaign]
+    open_campaigns: int
+    """Of all of them, listed or not."""
     anomalies: Listed[Anomaly]
     by_kind: Mapping[str, int]
     """Anomalies, all of them, by kind."""
@@ -143,8 +145,10 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Known]) -> Find
     anomalies = reader.rows(_columns(Anomaly, "anomalies", ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
     noise = reader.rows(_columns(Noise, "noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
+    campaigns, still_open = _campaigns(reader, period)
     return Findings(
-        campaigns=_campaigns(reader, period),
+        campaigns=campaigns,
+        open_campaigns=still_open,
         anomalies=Listed(tuple(Anomaly(**row) for row in anomalies), sum(row["n"] for row in kinds)),
         by_kind={row["kind"] or "": row["n"] for row in kinds},
         noise=Listed(tuple(Noise(**row) for row in noise), of_noise),
@@ -175,11 +179,13 @@ def _newest(reader: Reader, view: str, table: Table, period: Period) -> tuple[st
     return as_of, reader.only(f"SELECT count(*) AS n FROM {view}")["n"] if as_of else 0
 
 
-def _campaigns(reader: Reader, period: Period) -> Listed[Campaign]:
+def _campaigns(reader: Reader, period: Period) -> tuple[Listed[Campaign], int]:
+    """Campaigns alive in the period, and how many of all these are open."""
     reader.view("campaigns", CAMPAIGNS, None, period.until)
     # A campaign that was taken back has no score.
     alive = f"score > 0 AND last_seen >= CAST('{period.since} 00:00:00' AS TIMESTAMP)"
-    number = reader.only(f"SELECT count(*) AS n FROM campaigns WHERE {alive}")["n"]
+    is_open = total("CASE WHEN state = 'open' THEN 1 ELSE 0 END", "still_open")
+    number = reader.only(f"SELECT count(*) AS n, {is_open} FROM campaigns WHERE {alive}")
     rows = reader.rows(
         f"""SELECT campaign_id, kind, value, first_seen, last_seen, coalesce(state, '') AS state,
         coalesce(stage, '') AS stage, score, coalesce(level, '') AS level, coalesce(alerts, 0) AS alerts,
@@ -187,7 +193,7 @@ def _campaigns(reader: Reader, period: Period) -> Listed[Campaign]:
         FROM campaigns WHERE {alive} ORDER BY score DESC, last_seen DESC, campaign_id LIMIT {MAX_CAMPAIGNS}"""
     )
     samples = _samples(reader, period, {(row["kind"], row["value"]) for row in rows[:MAX_SAMPLED]})
-    return Listed(tuple(_campaign(row, samples) for row in rows), number)
+    return Listed(tuple(_campaign(row, samples) for row in rows), number["n"]), number["still_open"]
 
 
 def _campaign(row: Row, samples: Mapping[tuple[str, str], Sequence[Alert]]) -> Campaign:

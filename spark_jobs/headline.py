@@ -78,7 +78,7 @@ def cards(report: Report) -> list[Card]:
     now, before = report.counts.now, report.counts.before
     critical = sum(one.alerts for one in report.counts.levels if one.level == "critical")
     campaigns, fleet = report.findings.campaigns, report.accounts.fleet
-    growing = sum(one.state == "open" for one in campaigns.items)
+    growing = report.findings.open_campaigns
     anomalies = report.findings.anomalies.of
     kinds = ", ".join(f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in report.findings.by_kind.items())
     troubled, missing = many(fleet.troubled, "agent"), many(fleet.missing, "alert")
@@ -142,9 +142,8 @@ def look_first(report: Report) -> list[Pointer]:
     gone = [f"{many(n, 'event')} {what}" for n, what in ((fleet.events_lost, "lost"), (fleet.dropped, "dropped")) if n]
     if gone:
         found.append(Pointer("medium", "loss", ", ".join(gone), "agents", "by the agents' own account"))
-    if report.accounts.letters.of:
-        number = sum(letter.letters for letter in report.accounts.letters.items)
-        text = many(number, "dead letter")
+    if report.accounts.dead_letters:
+        text = many(report.accounts.dead_letters, "dead letter")
         found.append(Pointer("medium", "unread", text, "letters", "landed, and could not be read"))
     loud = report.counts.rules.items[0] if report.counts.rules.items else None
     if loud and loud.matches > LOUD * report.counts.now.matches and report.counts.now.rules > 1:

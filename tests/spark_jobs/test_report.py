@@ -24,11 +24,11 @@ from spark_jobs.ask import Sparks, open_reader
 from spark_jobs.headline import Report, cards, look_first
 from spark_jobs.period import period
 from spark_jobs.report import report
-from spark_jobs.schema import AGENTS, ALERTS, HEARTBEATS, RULES, WIN_5M
+from spark_jobs.schema import AGENTS, ALERTS, CAMPAIGNS, DEAD_LETTERS, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from spark_jobs.text import Section, lines
 from tests.spark_jobs.browser import CHROMIUM, Browser
-from tests.spark_jobs.found import HOSTILE, write_all
+from tests.spark_jobs.found import HOSTILE, campaign, write, write_all
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
 from vedette.outbox import envelope
 from vedette.report import Counters
@@ -248,6 +248,18 @@ def test_an_agent_taken_away_is_silent_for_a_month(tmp_path: Path) -> None:
     found = made(tables).accounts
     assert {one.agent_id: one.silent for one in found.agents.items} == {"there": False, "silent": True, "mute": True}
     assert (found.fleet.agents, found.fleet.silent, found.fleet.dropped) == (3, 2, 15)
+
+
+def test_numbers_are_of_all_and_not_of_those_listed(tmp_path: Path) -> None:
+    """More open campaigns, and dead letters for more reasons, than the lists hold: the first screen counts all."""
+    tables = open_tables(str(tmp_path / "tables"))
+    write(tables, CAMPAIGNS, *(campaign(number, score=60.0) for number in range(103)))
+    letters = [{"date": DAY, "kind": "row", "reason": f"reason {number % 53}"} for number in range(3 * 53)]
+    tables.append(DEAD_LETTERS, pa.Table.from_pylist(letters))
+    found = made(tables)
+    assert (len(found.findings.campaigns.items), len(found.accounts.letters.items)) == (100, 50)
+    assert next(card.note for card in cards(found) if card.name == "campaigns") == "103 still open"
+    assert "159 dead letters" in [one.text for one in look_first(found)]
 
 
 @pytest.mark.spark
