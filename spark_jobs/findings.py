@@ -16,6 +16,7 @@ from spark_jobs.figures import ALERT_COLUMNS, Alert, Known, Listed, in_period
 from spark_jobs.frames import TACTICS
 from spark_jobs.period import Period
 from spark_jobs.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
+from spark_jobs.tables import texts
 
 MAX_CAMPAIGNS = 100
 MAX_SAMPLED = 40
@@ -25,6 +26,12 @@ MAX_SAMPLES = 5
 MAX_ANOMALIES = 200
 MAX_NOISE = 50
 MAX_TECHNIQUES = 2_000
+"""Techniques under a tactic, those with most alerts first."""
+
+MAX_TITLES = 20
+"""Of the rules of one of these."""
+
+MAX_NEVER_FIRED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ class Technique:
 
     technique: str
     alerts: int
-    rules: tuple[str, ...]
+    rules: Listed[str]
     """Titles."""
     deployed: bool
     """False: none of the rules is in a bundle landed. True where that is not known."""
@@ -118,8 +125,10 @@ class Matrix:
     one: then only techniques of rules that have alerted are in it."""
 
     tactics: Mapping[str, tuple[Technique, ...]]
+    of: int
+    """Techniques under a tactic there are in all."""
     as_of: str
-    never_fired: tuple[str, ...]
+    never_fired: Listed[str]
     """Titles of deployed rules that never alerted."""
 
 
@@ -250,34 +259,64 @@ def _text(value: str) -> str:
 def _matrix(reader: Reader, period: Period, known: Mapping[str, Known]) -> Matrix:
     """Rules' tactics and techniques by the coverage table, else by the tags of rules that have alerted."""
     as_of, _ = _newest(reader, "coverage", COVERAGE, period)
-    fired = {
-        row["rule_id"]: row["alerts"] for row in reader.rows(f"SELECT rule_id, {total('alerts')} FROM win GROUP BY 1")
-    }
-    cells: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
-    titles = {rule.rule_id: rule.rule_title for rule in known.values()}
-    never: set[str] = set()
     if as_of:
-        for row in reader.rows(
-            f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(technique, '') AS technique, tactics,
-            coalesce(deployed, true) AS deployed, coalesce(alerts, 0) AS alerts
-            FROM coverage ORDER BY rule_id, technique LIMIT {MAX_TECHNIQUES}"""
-        ):
-            titles[row["rule_id"]] = row["rule_title"] or row["rule_id"]
-            if row["deployed"] and not row["alerts"]:
-                never.add(row["rule_id"])
-            for tactic in row["tactics"] or ():
-                cells[tactic, row["technique"]][row["rule_id"]] = row["deployed"]
+        number = reader.only(f"SELECT count(*) AS n FROM ({_CELLS}) c")["n"]
+        rows = reader.rows(f"{_CELLS} ORDER BY alerts DESC, technique, tactic LIMIT {MAX_TECHNIQUES}")
+        cells = {
+            (row["tactic"], row["technique"]): Technique(
+                row["technique"], row["alerts"], _titles(row["titles"]), bool(row["deployed"])
+            )
+            for row in rows
+        }
+        silent = reader.rows(f"{_NEVER_FIRED} ORDER BY title, rule_id LIMIT {MAX_NEVER_FIRED}")
+        of_silent = reader.only(f"SELECT count(*) AS n FROM ({_NEVER_FIRED}) r")["n"]
+        never = Listed(tuple(row["title"] for row in silent), of_silent)
     else:
-        for rule in known.values():
-            for tactic in rule.tactics:
-                for technique in rule.techniques or ("",):
-                    cells[tactic, technique][rule.rule_id] = True
-    tactics: dict[str, list[Technique]] = {name: [] for name in TACTICS}
-    for (tactic, technique), rules in sorted(cells.items()):
-        if tactic in tactics:
-            alerts = sum(fired.get(rule, 0) for rule in rules)
-            names = tuple(sorted({titles[rule] or rule for rule in rules}))
-            tactics[tactic].append(Technique(technique, alerts, names, any(rules.values())))
-    return Matrix(
-        {name: tuple(found) for name, found in tactics.items()}, as_of, tuple(sorted(titles[rule] for rule in never))
-    )
+        cells, never = _by_tags(reader, known), Listed(())
+        number = len(cells)
+    shown = sorted(cells, key=lambda cell: (-cells[cell].alerts, cell[1], cell[0]))[:MAX_TECHNIQUES]
+    tactics = {name: tuple(cells[cell] for cell in sorted(shown) if cell[0] == name) for name in TACTICS}
+    return Matrix(tactics, number, as_of, never)
+
+
+_FIRED = f"SELECT rule_id, {total('alerts')} FROM win GROUP BY rule_id"
+
+_TITLE = "coalesce(nullif(rule_title, ''), rule_id) AS title"
+
+_CELLS = f"""SELECT tactic, technique, {total("alerts")}, max(CASE WHEN deployed THEN 1 ELSE 0 END) AS deployed,
+    array_agg(DISTINCT title) AS titles
+FROM (SELECT DISTINCT tactic, technique, rule_id, title, deployed FROM (
+    SELECT {{explode}}(tactics) AS tactic, coalesce(technique, '') AS technique, rule_id, {_TITLE},
+        coalesce(deployed, true) AS deployed
+    FROM coverage) c WHERE tactic IN ({texts(TACTICS)})) e
+LEFT JOIN ({_FIRED}) f USING (rule_id)
+GROUP BY tactic, technique"""
+
+_NEVER_FIRED = f"""SELECT rule_id, max(title) AS title FROM (
+    SELECT rule_id, {_TITLE} FROM coverage WHERE coalesce(deployed, true) AND coalesce(alerts, 0) = 0) c
+GROUP BY rule_id"""
+
+
+def _by_tags(reader: Reader, known: Mapping[str, Known]) -> dict[tuple[str, str], Technique]:
+    """The techniques of rules that have alerted, by tactic."""
+    fired = {row["rule_id"]: row["alerts"] for row in reader.rows(_FIRED)}
+    rules: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    for rule in known.values():
+        for tactic in rule.tactics:
+            for technique in rule.techniques or ("",):
+                rules[tactic, technique].append(rule)
+    return {
+        cell: Technique(
+            cell[1],
+            sum(fired.get(rule.rule_id, 0) for rule in those),
+            _titles(rule.rule_title or rule.rule_id for rule in those),
+            True,
+        )
+        for cell, those in rules.items()
+        if cell[0] in TACTICS
+    }
+
+
+def _titles(found: Iterable[str]) -> Listed[str]:
+    titles = sorted(set(found))
+    return Listed(tuple(titles[:MAX_TITLES]), len(titles))

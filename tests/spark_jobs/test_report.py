@@ -16,19 +16,20 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import ingest, page, text
+from spark_jobs import findings, ingest, page, text
 from spark_jobs.__main__ import parse, work
 from spark_jobs.accounts import accounts
 from spark_jobs.arrow import arrow_schema as rows_schema
 from spark_jobs.ask import Sparks, open_reader
+from spark_jobs.figures import Listed
 from spark_jobs.headline import Report, cards, look_first
 from spark_jobs.period import period
 from spark_jobs.report import report
-from spark_jobs.schema import AGENTS, ALERTS, CAMPAIGNS, DEAD_LETTERS, HEARTBEATS, RULES, WIN_5M
+from spark_jobs.schema import AGENTS, ALERTS, CAMPAIGNS, COVERAGE, DEAD_LETTERS, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from spark_jobs.text import Section, lines
 from tests.spark_jobs.browser import CHROMIUM, Browser
-from tests.spark_jobs.found import HOSTILE, campaign, write, write_all
+from tests.spark_jobs.found import HOSTILE, campaign, covered, write, write_all
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
 from vedette.outbox import envelope
 from vedette.report import Counters
@@ -150,9 +151,9 @@ def test_what_other_jobs_found(found: Report) -> None:
     assert [one.kind for one in findings.anomalies.items] == ["silence", "burst"]
     assert findings.by_kind == {"burst": 1, "silence": 1}
     assert [one.rule_id for one in findings.noise.items] == ["rule-a", "rule-b"]
-    cells = {one.technique: (one.alerts, one.rules) for one in findings.matrix.tactics["credential-access"]}
+    cells = {one.technique: (one.alerts, one.rules.items) for one in findings.matrix.tactics["credential-access"]}
     assert cells == {"T1003": (0, (HOSTILE,)), "T1110": (5, ("Rule rule-a",))}
-    assert findings.matrix.never_fired == (HOSTILE,)
+    assert findings.matrix.never_fired == Listed((HOSTILE,), 1)
     anchors = [one.anchor for one in look_first(found)]
     assert anchors[:2] == ["campaign-1", "campaign-2"]
     assert {"anomalies", "gravest", "agents", "letters"} <= set(anchors)
@@ -260,6 +261,23 @@ def test_numbers_are_of_all_and_not_of_those_listed(tmp_path: Path) -> None:
     assert (len(found.findings.campaigns.items), len(found.accounts.letters.items)) == (100, 50)
     assert next(card.note for card in cards(found) if card.name == "campaigns") == "103 still open"
     assert "159 dead letters" in [one.text for one in look_first(found)]
+
+
+def test_a_technique_of_many_rules_pushes_out_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Techniques are counted and not their rules; where there are too many, those with most alerts are shown and how
+    many there are is said, in the page as well."""
+    tables = open_tables(str(tmp_path / "tables"))
+    write(tables, COVERAGE, *(covered(f"rule-{n:04}", "T1003") for n in range(2100)), covered("rule-z", "T1110"))
+    windows(tables, ("high", "rule-z", 1))
+    found = made(tables)
+    cells = found.findings.matrix.tactics["credential-access"]
+    assert [(one.technique, one.alerts, one.rules.of) for one in cells] == [("T1003", 0, 2100), ("T1110", 1, 1)]
+    assert (found.findings.matrix.of, found.findings.matrix.never_fired.of) == (2, 2101)
+    assert "; and 2,080 more" in page.html(found)
+    monkeypatch.setattr(findings, "MAX_TECHNIQUES", 1)
+    cut = made(tables)
+    assert [one.technique for one in cut.findings.matrix.tactics["credential-access"]] == ["T1110"]
+    assert "The 1 with most alerts of 2," in page.html(cut)
 
 
 @pytest.mark.spark
