@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from threading import Event, Thread
 
@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 
 from spark_jobs import ingest, storage
 from spark_jobs.__main__ import parse, work
-from spark_jobs.maintain import expired
+from spark_jobs.maintain import clean, exact, expired
+from spark_jobs.period import period
 from spark_jobs.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from tests.spark_jobs.conftest import ingest_alerts
@@ -28,12 +29,7 @@ pytestmark = pytest.mark.spark
 
 DAY = 24 * HOUR
 YESTERDAY = NOON - DAY
-
-
-@pytest.fixture
-def region(spark: SparkSession, tmp_path: Path) -> tuple[Path, Tables]:
-    """A landing of three days and the tables that ingest has made of it."""
-    return _region(spark, tmp_path, bytes_per_batch=1 << 20)
+THE_18TH = ("--date=2026-11-18", "--days=1")
 
 
 @pytest.fixture(scope="module")
@@ -43,20 +39,19 @@ def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table
 
 @pytest.fixture
 def tables(once: Tables, tmp_path: Path) -> Tables:
-    """A copy of such tables, made in six batches, for tests to which nothing lands."""
-    shutil.copytree(once.root, tmp_path / "tables")
+    """A copy of the tables that ingest has made of a landing of three days in four batches, two of them of the second
+    day. What lands in a test is taken over by another query, as if from another landing."""
+    shutil.copytree(once.root, tmp_path / "tables", ignore=shutil.ignore_patterns("_checkpoints"))
     return open_tables(str(tmp_path / "tables"))
 
 
 def _region(spark: SparkSession, tmp_path: Path, bytes_per_batch: int) -> tuple[Path, Tables]:
-    for day in (0, 1, 2):
+    for day, parts in enumerate(([range(20)], [range(10), range(10, 20)], [range(20)])):
         at = NOON - (3 - day) * DAY
-        for part in (0, 1):
+        for part in parts:
             rows = [
-                alert(
-                    day * 100 + part * 10 + n, event_time=at + n, detected_at=at + n, received_at=at + 5, host=f"h{n}"
-                )
-                for n in range(10)
+                alert(day * 100 + n, event_time=at + n, detected_at=at + n, received_at=at + 5, host=f"h{n % 10}")
+                for n in part
             ]
             land(tmp_path / "landing", rows)
     tables = open_tables(str(tmp_path / "tables"))
@@ -78,7 +73,7 @@ def test_what_is_in_order_stays_as_it_is(spark: SparkSession, tables: Tables) ->
     """The same rows in fewer files; the old files go when no reader can need them."""
     before = content(tables)
     files = sorted(Path(tables.path(ALERTS)).rglob("*.parquet"))
-    assert len(files) == 6
+    assert len(files) == 4
     said = upkeep(spark, tables)
     assert "removed" not in said
     assert "anew" not in said
@@ -97,20 +92,19 @@ def test_copies_go_and_counts_are_made_anew(spark: SparkSession, tables: Tables)
     wrong = tables.frame(spark, WIN_5M, "2026-11-18", "2026-11-18").limit(1).toArrow()
     tables.upsert(WIN_5M, wrong)
     assert content(tables) != before
-    said = upkeep(spark, tables)
+    said = upkeep(spark, tables, *THE_18TH)
     assert said.startswith("maintain: 7 copies of 2026-11-18 removed, counts of 2026-11-18 made anew, ")
     assert content(tables) == before
-    assert "removed" not in upkeep(spark, tables)
+    assert exact(spark, tables, period(date(2026, 11, 18), 1)) == []
 
 
-def test_counts_of_late_alerts_are_compared_as_well(spark: SparkSession, region: tuple[Path, Tables]) -> None:
+def test_counts_of_late_alerts_are_compared_as_well(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """An alert received days after its event counts on the event's day, there and in the comparison."""
-    landing, tables = region
-    land(landing, [alert(900, event_time=NOON - 2 * DAY, detected_at=NOON, received_at=NOON + 5)])
-    ingest_alerts(spark, tables, landing)
-    assert "anew" not in upkeep(spark, tables)
+    land(tmp_path / "landing", [alert(900, event_time=NOON - 2 * DAY, detected_at=NOON, received_at=NOON + 5)])
+    ingest_alerts(spark, tables, tmp_path / "landing")
+    assert exact(spark, tables, period(date(2026, 11, 19), 3)) == []
     tables.drop(WIN_5M, ["2026-11-18"])
-    assert "counts of 2026-11-18 made anew" in upkeep(spark, tables)
+    assert "counts of 2026-11-18 made anew" in upkeep(spark, tables, *THE_18TH)
     by_day: Counter[str] = Counter()
     for row in tables.arrow(WIN_5M).to_pylist():
         by_day[row["date"]] += row["alerts"]
@@ -123,7 +117,7 @@ def test_a_running_ingest_is_not_disturbed(
     """While ingest holds the tables, they are compacted and not rewritten; a second upkeep is refused."""
     tables.drop(WIN_5M, ["2026-11-18"])
     with storage.one_writer(spark, tables.root, "ingest"):
-        assert "tables compacted" in upkeep(spark, tables)
+        assert "tables compacted" in upkeep(spark, tables, *THE_18TH)
     assert tables.partitions(WIN_5M) == ["2026-11-17", "2026-11-19"]
     assert "ingest is running" in caplog.text
     with storage.one_writer(spark, tables.root, "maintain"), pytest.raises(BlockingIOError, match="another maintain"):
@@ -131,17 +125,17 @@ def test_a_running_ingest_is_not_disturbed(
 
 
 def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
-    spark: SparkSession, region: tuple[Path, Tables]
+    spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
     """Received in 1970 by the edge's own date: counted when they landed, in the comparison as well, and forgotten by
     when they landed."""
-    landing, tables = region
+    landing = tmp_path / "landing"
     late = {"event_time": 60, "detected_at": 60, "received_at": YESTERDAY}
     land(landing, [alert(960, **late), alert(961, **{**late, "event_time": YESTERDAY})])
     assert ingest_alerts(spark, tables, landing).odd_times == 1
     before = content(tables)
     assert tables.partitions(ALERTS)[0] == "1970-01-01"
-    said = upkeep(spark, tables, "--keep=alerts=2")
+    said = upkeep(spark, tables, "--days=1", "--keep=alerts=2")
     assert "anew" not in said
     assert "1 days of alerts forgotten" in said
     assert tables.partitions(ALERTS) == ["1970-01-01", "2026-11-18", "2026-11-19"]
@@ -179,7 +173,7 @@ def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: 
     assert all("tables compacted" in said for said in upkeep_done)
     assert len(set(tables.arrow(ALERTS, ["alert_id"])["alert_id"].to_pylist())) == 80
     assert sum(tables.arrow(WIN_5M, ["matches"])["matches"].to_pylist()) == 80
-    upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")
+    clean(spark, str(landing), f"{tables.root}/_checkpoints", date(2026, 11, 19))
     assert [day.name for day in (landing / "alerts").iterdir()] == ["dt=2026-11-19"]
 
 
@@ -209,7 +203,7 @@ def test_after_an_interrupted_ingest_counts_are_left_alone(
         with pytest.raises(RuntimeError, match="cut short"):
             ingest_alerts(spark, tables, landing)
     assert tables.arrow(ALERTS).num_rows == 10
-    said = upkeep(spark, tables, f"--backend={backend}")
+    said = upkeep(spark, tables, f"--backend={backend}", *THE_18TH)
     assert "ingest was interrupted" in caplog.text
     assert "anew" not in said
     assert ("compacted" in said) == (backend == "delta")
@@ -217,7 +211,7 @@ def test_after_an_interrupted_ingest_counts_are_left_alone(
     ingest_alerts(spark, tables, landing)
     assert sum(tables.arrow(WIN_5M, ["matches"])["matches"].to_pylist()) == 10
     caplog.clear()
-    assert "tables compacted" in upkeep(spark, tables, f"--backend={backend}")
+    assert "tables compacted" in upkeep(spark, tables, f"--backend={backend}", *THE_18TH)
     assert "interrupted" not in caplog.text
     assert (tables.arrow(ALERTS).num_rows, ingest_alerts(spark, tables, landing).rows) == (10, 0)
 
@@ -228,7 +222,7 @@ def _broken(*_: object) -> bool:
 
 def test_days_are_forgotten_by_table(spark: SparkSession, tables: Tables) -> None:
     """Only those of the tables named, and only older ones; dead letters without a date are no day."""
-    assert "1 days of host_1h forgotten" in upkeep(spark, tables, "--keep=host_1h=2", "--keep=win_5m=30")
+    assert "1 days of host_1h forgotten" in upkeep(spark, tables, "--days=1", "--keep=host_1h=2", "--keep=win_5m=30")
     assert tables.partitions(HOST_1H) == ["2026-11-18", "2026-11-19"]
     assert len(tables.partitions(WIN_5M)) == 3
     last = datetime(2026, 11, 19, tzinfo=UTC).date()
@@ -236,26 +230,26 @@ def test_days_are_forgotten_by_table(spark: SparkSession, tables: Tables) -> Non
 
 
 def test_the_landing_is_cleaned_of_what_was_taken_over(
-    spark: SparkSession, region: tuple[Path, Tables], caplog: pytest.LogCaptureFixture
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A day whose files ingest has had is deleted; one with a file that it has not is kept until it has."""
-    landing, tables = region
-    days = landing / "alerts"
+    landing, tables = _region(spark, tmp_path, bytes_per_batch=1 << 20)
+    days, until = landing / "alerts", date(2026, 11, 19)
     note = days / "dt=2026-11-17" / "hh=12" / "note.txt"
     note.write_text("not the landing's")
     (note.parent / "half.parquet.tmp").write_bytes(b"half a file")
     late = land(landing, [alert(950, event_time=NOON - 3 * DAY, detected_at=NOON, received_at=NOON - 3 * DAY)])
     with caplog.at_level(logging.WARNING):
-        said = upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")
+        said = upkeep(spark, tables, "--days=1", f"--landing={landing}", "--landing-days=1")
     assert "1 days of the landing deleted" in said
     assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-17", "dt=2026-11-19"]
     assert late.exists()
     assert "has not taken over 1 of its files" in caplog.text
     ingest_alerts(spark, tables, landing)
-    upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")
+    assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 0
     assert [file for file in days.glob("dt=2026-11-17/**/*") if file.is_file()] == [note]
     note.unlink()
-    upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")
+    assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 1
     assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-19"]
     assert ingest_alerts(spark, tables, landing).rows == 0
 

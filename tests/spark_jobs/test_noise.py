@@ -9,7 +9,7 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -95,11 +95,26 @@ def test_numbers_are_those_of_the_alerts(spark: SparkSession, tables: Tables) ->
     )
 
 
-def test_a_proposal_is_a_filter_that_vedette_takes(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
+class Proposed(NamedTuple):
+    """What the command said, and where it put its proposals."""
+
+    text: str
+    folder: Path
+    patch: Path
+
+
+@pytest.fixture(scope="module")
+def proposed(spark: SparkSession, tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> Proposed:
+    """One run of the command, with filters as files and as a patch."""
+    folder = tmp_path_factory.mktemp("proposed")
+    words = [f"--proposals={folder / 'rules'}", f"--patch={folder / 'noise.patch'}"]
+    text = work(spark, parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", *words]))
+    return Proposed(text, folder / "rules", folder / "noise.patch")
+
+
+def test_a_proposal_is_a_filter_that_vedette_takes(proposed: Proposed, tmp_path: Path) -> None:
     """Beside its rule it has no error in lint, and scan no longer reports that entity, wildcards in it and all."""
-    folder = tmp_path / "rules"
-    said = parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", f"--proposals={folder}"])
-    text = work(spark, said)
+    text, folder = proposed.text, shutil.copytree(proposed.folder, tmp_path / "rules")
     assert text.splitlines()[1].startswith(" 70.0  Failed logins: 900 matches")
     (proposal,) = folder.iterdir()
     assert proposal.name == f"filter-{RULE}.yml"
@@ -114,26 +129,19 @@ def test_a_proposal_is_a_filter_that_vedette_takes(spark: SparkSession, tables: 
 
 
 @pytest.mark.parametrize("command", [["git", "apply"], ["patch", "-s", "-p1", "-i"]])
-def test_the_patch_applies_to_the_folder_of_the_rules(
-    spark: SparkSession, tables: Tables, tmp_path: Path, command: list[str]
-) -> None:
-    """In a folder of a repository, by git and by patch; lint has no error there, and scan leaves the entity out."""
+def test_the_patch_applies_to_the_folder_of_the_rules(proposed: Proposed, tmp_path: Path, command: list[str]) -> None:
+    """In a folder of a repository, by git and by patch: the files are those of ``--proposals``, which lint and scan
+    have taken."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"no {command[0]} on this host")
-    folder, patch = tmp_path / "repository" / "rules", tmp_path / "noise.patch"
+    folder = tmp_path / "repository" / "rules"
     folder.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(folder.parent)], check=True, timeout=60)
     (folder / "failed.yml").write_text(SIGMA)
-    assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0
-    work(spark, parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", f"--patch={patch}"]))
-    subprocess.run([*command, str(patch)], cwd=folder, check=True, timeout=60)
-    assert sorted(file.name for file in folder.iterdir()) == ["failed.yml", f"filter-{RULE}.yml"]
-    assert _vedette("rules", "lint", "--skip", "tests", str(folder)).returncode == 0
-    log = tmp_path / "auth.log"
-    line = "<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for {} from 203.0.113.9 port 22 ssh2\n"
-    log.write_text("".join(line.format(user) for user in (r"svc\scan*", "anna")))
-    found = _vedette("scan", "--rules", str(folder), "--route", "--product", "linux", str(log))
-    assert [json.loads(one)["line"] for one in found.stdout.splitlines()] == [2]
+    subprocess.run([*command, str(proposed.patch)], cwd=folder, check=True, timeout=60)
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert files.pop("failed.yml") == SIGMA.encode()
+    assert files == {file.name: file.read_bytes() for file in proposed.folder.iterdir()}
 
 
 @given(st.text(max_size=40))

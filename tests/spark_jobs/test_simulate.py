@@ -17,7 +17,17 @@ from spark_jobs.simulate import Plan, Truth, main, simulate
 from spark_jobs.simulated import alert_ids
 from tests.spark_jobs import landed
 
-PLAN = Plan(alerts=30_000, days=10, start=date(2026, 11, 2), seed=5, sites=20, rules=60, hosts=20, rows_per_file=5000)
+PLAN = Plan(
+    alerts=15_000,
+    days=10,
+    start=date(2026, 11, 2),
+    seed=5,
+    sites=20,
+    rules=60,
+    hosts=20,
+    silences=1,
+    rows_per_file=2000,
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +86,8 @@ def test_planted_things_are_there(made: tuple[Path, Truth, list[dict[str, Any]]]
         assert len(one["sites"]) >= 4
     for one in truth.decoys:
         assert len(sites[one["kind"], one["value"]]) >= 4, one
-    assert len(truth.campaigns) == PLAN.campaigns
+    for name in ("campaigns", "bursts", "silences", "new_rules", "lossy", "offline"):
+        assert len(getattr(truth, name)) == getattr(PLAN, name) > 0, name
     assert Counter(one["reason"] for one in truth.decoys) == {"scanner": 4, "shared address": 4, "red team": 2}
 
     def between(row: dict[str, Any], start: int, end: int) -> bool:

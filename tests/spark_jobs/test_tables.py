@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -151,16 +152,29 @@ def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -
         tables.append(WIN_5M, rows({**window(1), "matches": "many"}))
 
 
+@pytest.fixture(scope="module")
+def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any, ...]]]:
+    """A table of plain Parquet that two upserts have made, and its rows."""
+    folder = tmp_path_factory.mktemp("upserted")
+    tables = open_tables(str(folder), "parquet", spark=spark)
+    for number in range(2):
+        tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
+    return folder, found(tables)
+
+
 @pytest.mark.parametrize("point", range(8))
 def test_upkeep_killed_anywhere_doubles_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: int
+    spark: SparkSession,
+    upserted: tuple[Path, list[tuple[Any, ...]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    point: int,
 ) -> None:
     """Of plain Parquet, in which nothing is a transaction: after a compaction that ends at any of its steps, the rows
     are the same, and after the next one, too."""
-    tables = open_tables(str(tmp_path), "parquet", spark=spark)
-    for number in range(2):
-        tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
-    before, steps = found(tables), iter(range(point))
+    folder, before = upserted
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    tables, steps = open_tables(str(tmp_path), "parquet", spark=spark), iter(range(point))
 
     def counted(act: Callable[..., Any]) -> Callable[..., Any]:
         def step(*given: Any) -> Any:
