@@ -102,7 +102,10 @@ def write(spark: SparkSession, tables: Tables, wanted: Period) -> None:
     rules = tables.frame(spark, RULES)
     loud = volumes(counts, hosts, who, rules).persist()
     try:
-        proposed = proposals(loud, tables.frame(spark, ALERTS, wanted.since, wanted.until))
+        # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
+        near = tables.frame(spark, ALERTS, near={"counted_at": [(wanted.start, wanted.end)]})
+        counted = (F.col("counted_at") >= F.lit(wanted.start)) & (F.col("counted_at") < F.lit(wanted.end))
+        proposed = proposals(loud, near.where(counted))
         rows = loud.join(spark.createDataFrame(proposed, "rule_id STRING, proposal STRING"), "rule_id", "left")
         rows = rows.withColumns({"proposal": F.coalesce("proposal", F.lit("")), "as_of": F.lit(wanted.until)})
         tables.replace(NOISE, rows.select(*NOISE.names), [wanted.until])

@@ -44,12 +44,14 @@ fields: [user, src_ip]
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    """A rule of which 80 of 100 alerts name one user, one that is mostly held back, and one grave one."""
+    """A rule of which 80 of 100 alerts, by an agent whose clock stands at 1970, name one user, one that is mostly held
+    back, and one grave one."""
     rows: list[dict[str, Any]] = []
     for n in range(100):
         user = r"svc\scan*" if n < 80 else f"user{n}"
         rows.append(
             alert(n, rule_id=RULE, rule_title="Failed SSH Password", level="low", host=f"web{n % 4}",
+                  received_date="1970-01-01",
                   logsource={"product": "linux", "category": None, "service": "sshd"},
                   fields={"user": user, "src_ip": f"198.51.100.{n}"},
                   entities=[{"kind": "user", "value": user}, {"kind": "ip", "value": f"198.51.100.{n}"}])
