@@ -4,9 +4,11 @@ In this order, each step whole by itself and harmless when done again:
 
 1. **Exact.** Of the last days that have ended, an alert that is in ``alerts`` twice (the same agent and id; ingest lets
    none through, two ingests at once might) is there once, the one received first. Then the counts of each of these days
-   are compared with the alerts that are counted on it; where they differ, the day's counts are made anew from these.
-   Both hold off ingest while they write. They are left out while one is running, and after one that was interrupted
-   until it has been run again: what it will still add to the counts must not be in them already.
+   are compared with the alerts that are counted on it; where they differ, the day's counts are made anew from these,
+   and so are those of every day, however long ago, on which a copy was counted that is gone now. All that holds off
+   ingest while it writes. It is left out while one is running, and after one that was interrupted until it has been
+   run again: what it will still add to the counts must not be in them already. Where it fails, the next two steps are
+   still done, and nothing is deleted.
 2. **Compact.** The many small files of these days become few large ones.
 3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. A day of ``alerts`` is the
    edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept. In the
@@ -87,16 +89,23 @@ def _kept(text: str) -> tuple[str, int]:
 
 def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
     """Do the upkeep; what was done, in words. Raises BlockingIOError when another one is at it."""
-    wanted, done = period(said.date, said.days), []
+    wanted, done = period(said.date, said.days), list[str]()
+    failure: Exception | None = None
     checkpoints = said.checkpoints or f"{tables.root}/_checkpoints"
     with storage.one_writer(spark, tables.root, "maintain"):
         with ingest_held_off(spark, tables, checkpoints) as alone:
             if alone:
-                done += exact(spark, tables, wanted, said.max_rewrite)
+                try:
+                    done += exact(spark, tables, wanted, said.max_rewrite)
+                except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
+                    failure = error
                 if not tables.many_writers:
                     done += tidy(spark, tables, wanted, said.keep)
         if tables.many_writers:
             done += tidy(spark, tables, wanted, said.keep)
+        if failure is not None:
+            log.error("copies or counts could not be put right; done: %s", ", ".join(done))
+            raise failure
         files = sum(tables.vacuum(table, said.vacuum_hours) for table in TABLES.values())
         done.append(f"{files} files deleted")
         if said.landing:
@@ -149,8 +158,10 @@ def tidy(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tup
 
 
 def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int = MAX_REWRITE) -> list[str]:
-    """Step 1 for the days of ``wanted``; what there was to do."""
-    done = []
+    """Step 1 for the days of ``wanted``; what there was to do. Cut short between copies and counts, it compares only
+    the counts of ``wanted`` when it is done again."""
+    done: list[str] = []
+    gone: dict[str, tuple[int, int]] = {}
     for day in held(tables.partitions(ALERTS), wanted):
         alerts = tables.frame(spark, ALERTS, day, day)
         doubled = alerts.groupBy(*frames.KEY).count().where("count > 1")
@@ -160,27 +171,58 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
         if (rows := alerts.count()) > max_rewrite:
             log.error("alerts of %s: %d copies among %d rows; too many to rewrite, see --max-rewrite", day, extra, rows)
             continue
-        tables.replace(ALERTS, first_received(alerts), [day])
+        each = numbered(alerts)
+        copies = sums_by_day(each.where("copy > 1"))
+        tables.replace(ALERTS, each.where("copy = 1").drop("copy"), [day])
         done.append(f"{extra} copies of {day} removed")
-    for day in unequal(spark, tables, wanted):
-        rebuild(spark, tables, day)
-        done.append(f"counts of {day} made anew")
+        for other, (number, matches) in copies.items():
+            before = gone.get(other, (0, 0))
+            gone[other] = before[0] + number, before[1] + matches
+    days = {*unequal(spark, tables, wanted), *(day for day in gone if known_whole(spark, tables, day, gone[day]))}
+    for day in sorted(days):
+        if rebuild(spark, tables, day, max_rewrite):
+            done.append(f"counts of {day} made anew")
     return done
 
 
-def first_received(alerts: DataFrame) -> DataFrame:
-    """Of each alert the copy received first."""
+def numbered(alerts: DataFrame) -> DataFrame:
+    """``alerts`` with ``copy``: 1 for the one of each alert that was received first."""
     order = Window.partitionBy(*frames.KEY).orderBy(F.col("received_at").asc_nulls_last(), "batch")
-    return alerts.withColumn("copy", F.row_number().over(order)).where("copy = 1").drop("copy")
+    return alerts.withColumn("copy", F.row_number().over(order))
 
 
-def counted_on(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
-    """``frames.counted`` of all alerts that are counted on these days, whenever they were received, with ``date``."""
+def sums_by_day(alerts: DataFrame) -> dict[str, tuple[int, int]]:
+    """Alerts and matches of ``alerts`` by the day on which they are counted."""
+    day = F.date_format("counted_at", "yyyy-MM-dd").alias("date")
+    found = frames.counted(alerts).groupBy(day).agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
+    return {row.date: (row.alerts, row.matches) for row in found.collect()}
+
+
+def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, int]) -> bool:
+    """Whether all that was counted on ``day`` is still in ``ALERTS``, but for the copies ``gone`` from there. Counts
+    that have outlived some of their alerts cannot be made anew: they stay."""
+    one = date.fromisoformat(day)
+    left = sums_by_day(counted_from(spark, tables, one, one)).get(day, (0, 0))
+    sums = [F.coalesce(F.sum(name), F.lit(0)) for name in ("alerts", "matches")]
+    counts = tables.frame(spark, WIN_5M, day, day).agg(*sums).collect()[0]
+    whole = all(said <= there + copies for said, there, copies in zip(counts, left, gone, strict=True))
+    if not whole:
+        log.warning("counts of %s stay: some of their alerts are forgotten, copies are counted in them", day)
+    return whole
+
+
+def counted_from(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
+    """All alerts that are counted on these days, whenever they were received."""
     start = datetime(first.year, first.month, first.day, tzinfo=UTC)
     end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
     # Not by day of receipt: that is the edge's, and an agent's clock may stand at 1970.
     alerts = tables.frame(spark, ALERTS, near={"counted_at": [(start, end)]})
-    those = alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
+    return alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
+
+
+def counted_on(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
+    """``frames.counted`` of ``counted_from``, with ``date``."""
+    those = counted_from(spark, tables, first, last)
     return frames.counted(those).withColumn("date", F.date_format("counted_at", "yyyy-MM-dd"))
 
 
@@ -196,14 +238,19 @@ def unequal(spark: SparkSession, tables: Tables, wanted: Period) -> list[str]:
     return sorted(row.date for row in differ.select("date").collect())
 
 
-def rebuild(spark: SparkSession, tables: Tables, day: str) -> None:
-    """Make the counts of ``day`` anew from the alerts that are counted on it."""
+def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> bool:
+    """Make the counts of ``day`` anew from the alerts that are counted on it; False, and said, where these are more
+    than ``max_rewrite``."""
     one = date.fromisoformat(day)
+    if (number := counted_from(spark, tables, one, one).count()) > max_rewrite:
+        log.error("counts of %s are not those of its %d alerts; too many to count anew, see --max-rewrite", day, number)
+        return False
     rows = counted_on(spark, tables, one, one).drop("date").persist()
     rules = tables.frame(spark, RULES).persist()
     try:
         for table, made in COUNTS:
             tables.replace(table, made(rows, rules), [day])
+        return True
     finally:
         rows.unpersist()
         rules.unpersist()

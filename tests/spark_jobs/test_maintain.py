@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 
@@ -16,11 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import ingest, storage
+from spark_jobs import frames, ingest, maintain, storage
 from spark_jobs.__main__ import parse, work
+from spark_jobs.batch import COUNTS
 from spark_jobs.maintain import clean, exact, expired
 from spark_jobs.period import period
-from spark_jobs.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, WIN_5M
+from spark_jobs.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables import Tables, open_tables
 from tests.spark_jobs.conftest import ingest_alerts
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
@@ -98,17 +99,68 @@ def test_copies_go_and_counts_are_made_anew(spark: SparkSession, tables: Tables)
     assert exact(spark, tables, period(date(2026, 11, 18), 1)) == []
 
 
-def test_counts_of_late_alerts_are_compared_as_well(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
-    """An alert received days after its event counts on the event's day, there and in the comparison."""
+def test_counts_of_late_alerts_are_compared_as_well(
+    spark: SparkSession, tables: Tables, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An alert received days after its event counts on the event's day, there and in the comparison; a day of more
+    alerts than --max-rewrite is not counted anew."""
     land(tmp_path / "landing", [alert(900, event_time=NOON - 2 * DAY, detected_at=NOON, received_at=NOON + 5)])
     ingest_alerts(spark, tables, tmp_path / "landing")
     assert exact(spark, tables, period(date(2026, 11, 19), 3)) == []
     tables.drop(WIN_5M, ["2026-11-18"])
+    assert exact(spark, tables, period(date(2026, 11, 18), 1), max_rewrite=20) == []
+    assert "those of its 21 alerts; too many to count anew" in caplog.text
     assert "counts of 2026-11-18 made anew" in upkeep(spark, tables, *THE_18TH)
     by_day: Counter[str] = Counter()
     for row in tables.arrow(WIN_5M).to_pylist():
         by_day[row["date"]] += row["alerts"]
     assert by_day == {"2026-11-17": 20, "2026-11-18": 21, "2026-11-19": 20}
+
+
+def test_copies_are_taken_out_of_the_counts_of_older_days(
+    spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Copies received on the day gone over, of events of days before it: the counts of one are made anew, those of the
+    other, of which alerts are forgotten by now, stay."""
+    day = tables.frame(spark, ALERTS, "2026-11-19", "2026-11-19").limit(1).withColumn("host", F.lit("late"))
+    two, nine = (
+        day.withColumns({"alert_id": F.lit(f"{days}"), "counted_at": F.col("counted_at") - timedelta(days=days)})
+        for days in (2, 9)
+    )
+    late = two.unionByName(nine).persist()
+    counted, rules = frames.counted(late), tables.frame(spark, RULES)
+
+    def take(batch: str) -> None:
+        tables.append(ALERTS, late.withColumn("batch", F.lit(batch)))
+        for table, made in COUNTS:
+            tables.upsert(table, made(counted, rules))
+
+    take("first")
+    tables.upsert(WIN_5M, frames.windows(counted, rules).where("date = '2026-11-10'"))
+    before = content(tables)
+    take("twice")
+    said = exact(spark, tables, period(date(2026, 11, 19), 1))
+    late.unpersist()
+    assert said == ["2 copies of 2026-11-19 removed", "counts of 2026-11-17 made anew"]
+    assert "counts of 2026-11-10 stay" in caplog.text
+    after = content(tables)
+    assert after["alerts"] == before["alerts"]
+    for name in ("win_5m", "entity_site_5m", "host_1h"):
+        stay = [[row for row in found[name] if "2026-11-10" not in row] for found in (before, after)]
+        assert stay[0] == stay[1]
+    assert after["win_5m"] != before["win_5m"]
+
+
+def test_a_failed_comparison_keeps_no_small_files(
+    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When counts cannot be compared, the day is compacted and old ones are forgotten all the same, and the job
+    fails."""
+    monkeypatch.setattr(maintain, "unequal", _broken)
+    with pytest.raises(RuntimeError, match="cut short"):
+        upkeep(spark, tables, *THE_18TH, "--keep=host_1h=1")
+    assert tables.partitions(HOST_1H) == ["2026-11-18", "2026-11-19"]
+    assert len(tables.frame(spark, ALERTS, "2026-11-18", "2026-11-18").inputFiles()) == 1
 
 
 def test_a_running_ingest_is_not_disturbed(
