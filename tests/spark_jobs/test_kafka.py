@@ -37,9 +37,11 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def take(spark: SparkSession, tables: Tables, brokers: str, topics: str) -> dict[str, Account]:
+def take(spark: SparkSession, tables: Tables, brokers: str, topics: str, *only: str) -> dict[str, Account]:
+    """Take over what is in the topics, or in those of ``only`` these streams; what became of it by stream."""
     words = ["ingest", "--tables", "x", "--source", "kafka", "--brokers", brokers, "--topics", topics]
-    done = ingest.take_over(spark, tables, ingest.sources(parse(words)))
+    sources = ingest.sources(parse(words))
+    done = ingest.take_over(spark, tables, {name: sources[name] for name in only or sources})
     return {one.name: one.account for one in done}
 
 
@@ -91,7 +93,7 @@ def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brok
     assert (tables.arrow(HEARTBEATS).num_rows, tables.arrow(AGENTS).num_rows, tables.arrow(SEQS).num_rows) == (1, 1, 1)
 
     writer.write("alerts", [alert(1), alert(30)], NOON)
-    assert (take(spark, tables, brokers, "one")["alerts"].new, tables.arrow(ALERTS).num_rows) == (1, 22)
+    assert (take(spark, tables, brokers, "one", "alerts")["alerts"].new, tables.arrow(ALERTS).num_rows) == (1, 22)
 
 
 def _beat(agent: str) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def test_kafka_into_delta_by_spark(spark: SparkSession, brokers: str, tmp_path: 
     for table in TABLES.values():
         assert without_batch(by_spark, table) == without_batch(default, table) == without_batch(same, table), table.name
     writer.write("alerts", [alert(n) for n in range(8, 12)], NOON)
-    assert take(spark, by_spark, brokers, "two")["alerts"].new == 2
+    assert take(spark, by_spark, brokers, "two", "alerts")["alerts"].new == 2
 
 
 def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path
         writer.write("alerts", [alert(n, agent_id=f"agent-{n % 7}") for n in range(first, first + 60)], NOON)
     words = ["--source", "kafka", "--brokers", brokers, "--topics", "three", "--rows-per-batch", "50"]
     calm = open_tables(str(tmp_path / "calm"))
-    sources = ingest.sources(parse(["ingest", "--tables", "x", *words]))
+    sources = {"alerts": ingest.sources(parse(["ingest", "--tables", "x", *words]))["alerts"]}
     account = ingest.take_over(spark, calm, sources)[0].account
     assert (account.batches >= 3, account.new, account.duplicates) == (True, 140, 40)
 
