@@ -130,7 +130,7 @@ def write(
         found = find(seen, rules).where(F.col("score") >= MIN_SCORE)
         if lookups is not None:
             found = without_own(spark, found.persist(), lookups)
-        text = _write(tables, named(found, tables.frame(spark, CAMPAIGNS), wanted))
+        text = _write(spark, tables, named(found, tables.frame(spark, CAMPAIGNS), wanted), wanted)
         if session_days:
             text += f"; {sessions.write(tables, rows, who, rules, session_days, wanted.now)}"
     finally:
@@ -140,15 +140,18 @@ def write(
 
 
 def _from_open_campaigns(known: DataFrame, wanted: Period) -> Period:
-    """``wanted`` from early enough to see open campaigns whole, and that they were not there before."""
-    first = known.where("state = 'open'").agg(F.min("first_seen")).collect()[0][0]
+    """``wanted`` from early enough to see open campaigns whole, and that they were not there before; as far back as
+    one look can span. What ended before that cannot go on in it: ``paused`` closes it unseen."""
+    furthest = wanted.from_day(wanted.last - timedelta(days=MAX_DAYS - 1))
+    going_on = F.unix_seconds("last_seen") + GAP >= F.unix_seconds(F.lit(furthest.start))
+    first = known.where(going_on & (F.col("state") == "open")).agg(F.min("first_seen")).collect()[0][0]
     if first is None:
         return wanted
     begin = first.date() - timedelta(days=QUIET_DAYS)
-    return wanted.from_day(max(min(begin, wanted.first), wanted.last - timedelta(days=MAX_DAYS - 1)))
+    return wanted.from_day(max(min(begin, wanted.first), furthest.first))
 
 
-def _write(tables: Tables, rows: DataFrame) -> str:
+def _write(spark: SparkSession, tables: Tables, rows: DataFrame, wanted: Period) -> str:
     rows.persist()
     try:
         tables.upsert(CAMPAIGNS, rows)
@@ -160,7 +163,10 @@ def _write(tables: Tables, rows: DataFrame) -> str:
         }
     finally:
         rows.unpersist()
-    text = f"{said.get('open', 0)} open campaigns, {said.get('closed', 0)} closed"
+    left = paused(tables.frame(spark, CAMPAIGNS), wanted).toArrow()
+    if left.num_rows:
+        tables.upsert(CAMPAIGNS, left)
+    text = f"{said.get('open', 0)} open campaigns, {said.get('closed', 0) + left.num_rows} closed"
     return f"{text}, {said['ended']} taken back" if "ended" in said else text
 
 
@@ -347,3 +353,10 @@ def named(found: DataFrame, known: DataFrame, wanted: Period) -> DataFrame:
         .withColumns({"state": F.lit("closed"), "score": F.lit(0.0), "updated_at": now})
     )  # fmt: skip
     return rows.select(*CAMPAIGNS.names).unionByName(gone.select(*CAMPAIGNS.names))
+
+
+def paused(known: DataFrame, wanted: Period) -> DataFrame:
+    """The ends of those in ``known``, with ``named`` written, that are open there and were last seen longer ago than
+    ``GAP``: what began before the days looked at, or before any that can be."""
+    left = known.where((F.col("state") == "open") & (F.unix_seconds("last_seen") + GAP < F.lit(wanted.now.timestamp())))
+    return left.withColumns({"state": F.lit("closed"), "updated_at": F.lit(wanted.now)})

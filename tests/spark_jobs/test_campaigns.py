@@ -128,6 +128,17 @@ def test_a_campaign_keeps_its_id_while_it_grows(region: Region) -> None:
     assert (ended["state"], ended["campaign_id"]) == ("closed", first["campaign_id"])
 
 
+def test_an_open_campaign_is_closed_however_late_the_job_runs(region: Region) -> None:
+    """The job did not run for 100 days: a campaign left open is closed as it was, and no later run looks back to it."""
+    region.ordinary()
+    region.alert(attack("198.51.100.7", "abc", begin=6))
+    left = region.run(hours=12)["198.51.100.7"]
+    known, later = region.tables.frame(region.spark, CAMPAIGNS), period.period(date(2027, 2, 28), 10)
+    assert campaigns._from_open_campaigns(known, later) == later
+    ended = region.run(hours=100 * 24)["198.51.100.7"]
+    assert ended == {**left, "state": "closed", "updated_at": DAY + 2400 * HOUR}
+
+
 def test_two_campaigns_that_turn_out_to_be_one(region: Region) -> None:
     """Late alerts that fill the gap between two: the earlier goes on, the other is closed and names it."""
     region.ordinary()
