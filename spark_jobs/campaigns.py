@@ -122,7 +122,9 @@ def write(
         log.warning(
             "%d days have alerts: with less than %d the new cannot be told from the usual", len(held), MIN_HISTORY
         )
-    rows = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until).withColumn("scope", entities.scope())
+    early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
+    every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())
+    rows = every.where(F.col("date") >= wanted.since)
     rules = tables.frame(spark, RULES)
     who = entities.profile(rows, wanted.first, held).persist()
     seen = suspects(rows, who).persist()
@@ -132,7 +134,7 @@ def write(
             found = without_own(spark, found.persist(), lookups)
         text = _write(spark, tables, named(found, tables.frame(spark, CAMPAIGNS), wanted), wanted)
         if session_days:
-            text += f"; {sessions.write(tables, rows, who, rules, session_days, wanted.now)}"
+            text += f"; {sessions.write(tables, every, who, rules, session_days, wanted.now)}"
     finally:
         seen.unpersist()
         who.unpersist()

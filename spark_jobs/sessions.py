@@ -33,8 +33,7 @@ def write(tables: Tables, rows: DataFrame, who: DataFrame, rules: DataFrame, day
 
     ``rows`` are ``ENTITY_SITE_5M`` with ``scope``, of ``days`` and the day before them; ``who`` is their ``profile``.
     """
-    before = (date.fromisoformat(min(days)) - timedelta(days=1)).isoformat()
-    found = find(rows.where(F.col("date").between(before, max(days))), who, rules, now).persist()
+    found = find(rows.where(F.col("date").between(day_before(min(days)), max(days))), who, rules, now).persist()
     try:
         for day in days:
             tables.replace(SESSIONS, found.where(F.col("date") == day), [day])
@@ -42,6 +41,11 @@ def write(tables: Tables, rows: DataFrame, who: DataFrame, rules: DataFrame, day
     finally:
         found.unpersist()
     return f"{number} sessions"
+
+
+def day_before(day: str) -> str:
+    """The day from which on rows tell whether a session began on ``day`` or went on into it."""
+    return (date.fromisoformat(day) - timedelta(days=1)).isoformat()
 
 
 def find(rows: DataFrame, who: DataFrame, rules: DataFrame, now: datetime) -> DataFrame:

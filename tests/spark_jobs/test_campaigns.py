@@ -195,6 +195,14 @@ def test_sessions_end_with_a_gap_and_are_rewritten_by_late_alerts(region: Region
     assert (row["rules"], row["tactics"]) == (["r0", "r1"], ["reconnaissance", "initial-access"])
 
 
+def test_a_session_that_goes_on_into_the_first_day_did_not_begin_on_it(region: Region) -> None:
+    """Also when no more days are looked at than sessions are asked for."""
+    region.ordinary()
+    region.alert([("198.51.100.7", "a", "r0", hour) for hour in (-0.25, 0.25, 0.5, 3, 3.5)])
+    region.run(days=1, session_days=["2026-11-20"])
+    assert _sessions(region.tables) == [(3.0, 3.5, 2)]
+
+
 def _sessions(tables: Tables) -> list[tuple[float, float, int]]:
     rows = tables.arrow(SESSIONS).to_pylist()
     return sorted(((row["started_at"] - DAY) / HOUR, (row["ended_at"] - DAY) / HOUR, row["alerts"]) for row in rows)
