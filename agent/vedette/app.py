@@ -362,18 +362,20 @@ class Agent:
             if (chosen := await self.rules.choose(self.loaded)) is not None:
                 self._switch(chosen)
 
-    async def _rollback_command(self) -> Any:
-        """Judge with the bundle before the current one; whoever asked may go away meanwhile."""
-        done = asyncio.get_running_loop().create_task(self._rollback())
+    async def _rollback_command(self, version: int | None = None) -> Any:
+        """Judge with the bundle before ``version``, the current one; whoever asked may go away meanwhile."""
+        done = asyncio.get_running_loop().create_task(self._rollback(version))
         self._tasks.add(done)
         done.add_done_callback(self._tasks.discard)
         return await asyncio.shield(done)
 
-    async def _rollback(self) -> dict[str, Any]:
+    async def _rollback(self, version: int | None) -> dict[str, Any]:
         """Raises ValueError or OSError, with the current one going on."""
         async with self._switching:
-            self._switch(await self.rules.rollback())
-            return {"bundle": self.loaded.bundle, "withdrawn": self.rules.bundles.withdrawn()}
+            if (loaded := await self.rules.rollback(version)) is not None:
+                self._switch(loaded)
+            done = loaded is not None
+            return {"bundle": self.loaded.bundle, "withdrawn": self.rules.bundles.withdrawn(), "done": done}
 
     async def _reload_config(self) -> None:
         """Read the configuration again; one that is not valid changes nothing."""

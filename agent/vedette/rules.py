@@ -157,11 +157,13 @@ class Rules:
         self.error = None
         return await self._ready(_of_bundle(*loaded))
 
-    async def rollback(self) -> Loaded:
+    async def rollback(self, version: int | None = None) -> Loaded | None:
         """The bundle before the current one, which is current from now on; raises ValueError or OSError, with the
-        current one untouched."""
+        current one untouched. ``version``: the one to go back from; None when it was gone back from before."""
         if self.directory:
             raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        if version is not None and await asyncio.to_thread(self.bundles.gone_back, version):
+            return None
         bundle, engine = await asyncio.to_thread(self.bundles.rollback, trial)
         self.error = None
         return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
