@@ -114,6 +114,16 @@ def test_a_repeat_does_nothing(host: Host) -> None:
     assert host.links() == before == ["2", "1"]
 
 
+def test_before_the_first_start(host: Host) -> None:
+    """Where no agent has run there is nothing to go back from, and no folder is made that its user could not open."""
+    done = host.rollback()
+    assert done.exit_code == 2
+    assert f"{host.data / 'store'}: the agent has not run here yet" in done.output
+    assert "start it first" in done.output
+    assert not (host.data / "store").exists()
+    assert host.links() == ["3", "2"]
+
+
 def test_the_agent_that_starts_is_not_passed_by(host: Host) -> None:
     """While an agent holds the store and does not listen yet, nothing is changed."""
     import os

@@ -132,11 +132,15 @@ def bundle_rollback(config: Path, version: int | None) -> None:
 
 
 def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None) -> dict[str, Any]:
-    """For an agent that does not run; raises BlockingIOError when it does."""
+    """For an agent that does not run; raises BlockingIOError when it does, FileNotFoundError when it never has: what is
+    made here would belong to whoever runs the command, not to the agent's user."""
     from vedette.environment import own
     from vedette.tryout import trial
 
-    owner = own(settings.agent.store_dir)
+    folder = settings.agent.store_dir
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: the agent has not run here yet: start it first, or name its own data_dir")
+    owner = own(folder)
     try:
         if version is not None and bundles.gone_back(version):
             return {"bundle": f"version {_current(bundles)}", "withdrawn": bundles.withdrawn(), "done": False}
