@@ -365,6 +365,33 @@ def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
     assert len(read(folder, "alerts")) == 10
 
 
+def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
+    """While ``alerts`` cannot be written, ``bad`` is written and told once, not at each attempt; what comes meanwhile
+    lands once as well."""
+    folder = tmp_path / "landing"
+    block(folder / "alerts")
+
+    def newer(version: int) -> bytes:
+        return msgpack.packb({"schema_version": version})  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
+        async with directory(box, folder):
+            await asyncio.sleep(0.4)
+            box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
+            await asyncio.sleep(0.4)
+            unblock(folder / "alerts")
+            await until(lambda: box.outbox.depth == 0)
+            box.put_bytes([(5, newer(97))])
+            await until(lambda: box.outbox.depth == 0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
+    assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
+    assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]
+
+
 def test_landing_folder_files_appear_whole(tmp_path: Path) -> None:
     """A writer removes what it left when killed, never another's, and its files carry the time of writing."""
     folder = tmp_path / "landing"
