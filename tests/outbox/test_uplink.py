@@ -21,7 +21,7 @@ from tests.outbox.kit import AGENT, DOWN, NOW, QUICK, Box, Up, alert, block, hea
 from vedette.config import MqttSettings, UplinkSettings
 from vedette.mqtt import Message, MqttClient
 from vedette.outbox.directory import DirectoryUplink
-from vedette.outbox.envelope import encode, pack_receipt, unpack_batch
+from vedette.outbox.envelope import decode_row, encode, pack_receipt, split_batch
 from vedette.outbox.landing import LandingFolder, partition, ulid
 
 
@@ -58,8 +58,8 @@ class Region:
 
     def _take(self, message: Message) -> None:
         if message.topic.endswith("/alerts"):
-            self.log_id, rows = unpack_batch(message.payload)
-            seqs = [row["seq"] for row in rows]
+            self.log_id, alerts = split_batch(message.payload)
+            seqs = [decode_row(data)["seq"] for data in alerts]
             self.seqs += seqs
             if self.landing:
                 self.receipt(seqs[0], seqs[-1])
