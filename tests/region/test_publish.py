@@ -99,6 +99,7 @@ def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> 
     document = json.loads((landing / "rules" / "1.json").read_text())
     assert document["rules"] == [{"id": "r1", "title": "a rule", "level": "high"}]
     assert document["version"] == 1
+    assert not list((landing / "rules").glob(".*"))
 
 
 @pytest.mark.parametrize(("step", "again"), [(1, 2), (2, 2), (3, 2), (1, 3), (3, 3)])

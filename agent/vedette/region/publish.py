@@ -3,7 +3,7 @@
 Order, so that an agent never learns of a bundle that it cannot fetch:
 
 1. the channel's manifest message is read: a bundle older than it, or another one of the same version, is refused;
-2. the rule list goes to ``{landing}/rules/{version}.json`` (temporary name, fsync, rename, fsync of the folder);
+2. the rule list goes to ``{landing}/rules/{version}.json`` (``durable.write_whole``);
 3. the blob, retained, to ``…/blobs/{sha256}``, then the manifest message, retained, to ``…/manifest``;
 4. the blob that the manifest message named before is cleared (an empty retained message).
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import re
 import secrets
 import time
@@ -33,7 +32,7 @@ from vedette import __version__
 from vedette.bundle.manifest import SIGNATURE, rfc3339
 from vedette.bundle.trust import Bundle, BundleRefused, admit, inspect, verify
 from vedette.config import MqttSettings
-from vedette.durable import sync_path
+from vedette.durable import write_whole
 from vedette.mqtt import Message, MqttClient
 from vedette.outbox.topics import blob_topic, manifest_topic
 
@@ -173,14 +172,4 @@ def _write_rules(landing: Path, bundle: Bundle) -> None:
         "expires": rfc3339(bundle.manifest.expires),
         "rules": bundle.rules,
     }
-    path = folder / f"{bundle.version}.json"
-    temporary = folder / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_path(folder)
+    write_whole(folder / f"{bundle.version}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
