@@ -148,8 +148,8 @@ class Judging:
                 self._committing.take(self.alerting.event(frame, matches))
         except Exception as error:  # whatever an event does to a decoder, the others are judged
             self._failures.event(frame, event.start, event.end, error)
-        if aside := engine.aside():
-            self._failures.undecided(engine, frame, aside, self._clock())
+        if engine.undecided:
+            self._failures.undecided(engine, frame, engine.aside(), self._clock())
         if failed := self.alerting.memory.correlator.failures():
             self._failures.correlations(failed, self._clock())
 

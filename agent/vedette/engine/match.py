@@ -382,6 +382,11 @@ class Engine:
         for _, scopes in self._views.values():
             scopes.clear()
 
+    @property
+    def undecided(self) -> bool:
+        """Whether ``aside`` has something to tell."""
+        return bool(self._aside)
+
     def aside(self) -> list[Aside]:
         """The events that could not be decided since the last call; at most ``quarantine_after`` of each rule."""
         aside, self._aside = self._aside, []
