@@ -401,6 +401,8 @@ class Agent:
         elif (new.engine, new.suppress) != (old.engine, old.suppress):
             self.pipeline.switch(self.loaded.engine, self.loaded.bundle)
         inputs, refused = await self._doors.adopt(old.input, new.input)
+        if new.input != old.input:
+            await self.rules.adopt(inputs, self.loaded.engine)
         if refused:
             self._cannot("; ".join(refused), input=inputs)
         if (new.uplink, new.bundles) != (old.uplink, old.bundles) or bool(new.rules.paths) != bool(old.rules.paths):

@@ -19,7 +19,7 @@ import asyncio
 import hashlib
 import importlib.util
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +31,11 @@ from vedette.bundle.trust import Bundle, BundleRefused, inspect
 from vedette.child import command
 from vedette.compiler.plan import Plan
 from vedette.compiler.rechoose import NO_GAIN, same_meaning
-from vedette.config import Config, codec_of
+from vedette.config import Config, Input, codec_of
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.scan import LIBRARY
+from vedette.event import LogSource
 from vedette.report import Log
 from vedette.tryout import in_child, trial
 
@@ -68,6 +69,11 @@ class Loaded(NamedTuple):
     """Of the bundle's file."""
 
 
+def _kinds(inputs: Iterable[Input]) -> tuple[tuple[str, LogSource], ...]:
+    """Codec and log source of each: what rules can meet there follows from these."""
+    return tuple(dict.fromkeys((codec_of(item), item.logsource) for item in inputs))
+
+
 class Rules:
     """The agent's rule set; one caller at a time."""
 
@@ -82,7 +88,7 @@ class Rules:
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
         self._seen: tuple[tuple[str, int, int], ...] | None = None
-        self._inputs = tuple((codec_of(item), item.logsource) for item in config.input)
+        self._inputs = _kinds(config.input)
         self._out: Path | None = None
         """Where what runs was built, of a directory."""
         self._watched: tuple[Engine, float, int, int] | None = None
@@ -121,6 +127,11 @@ class Rules:
         """``loaded`` with scans for the agent's inputs."""
         await asyncio.to_thread(loaded.engine.prepare, self._inputs)
         return loaded
+
+    async def adopt(self, inputs: Iterable[Input], running: Engine) -> None:
+        """Scans for these inputs from now on, also of the engine that runs."""
+        self._inputs = _kinds(inputs)
+        await asyncio.to_thread(running.prepare, self._inputs)
 
     def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file``; one that is older than the current bundle is passed over, as it is at every start
