@@ -106,6 +106,13 @@ fact() {
     if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
 }
 
+# remembered: the directories and the address that the installation in $prefix has.
+remembered() {
+    [ -f "$prefix/installed" ] || return 0
+    config_dir=$(fact "$prefix/installed" config_dir) data_dir=$(fact "$prefix/installed" data_dir)
+    listen=$(fact "$prefix/installed" listen) config=$config_dir/vedette.toml
+}
+
 arguments() {
     action=install upgrade=no purge=no dry_run=no force=no
     region=${VEDETTE_REGION:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
@@ -145,7 +152,7 @@ arguments() {
         shift
     done
     path --prefix "${prefix:-/opt/vedette}"
-    prefix=$value
+    prefix=$value wanted_listen=$listen
     [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
     [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
     [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
@@ -210,7 +217,7 @@ arguments() {
 
 preflight() {
     step="looking at the host"
-    for program in cat chmod cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
+    for program in cat chmod cp cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
         command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
     done
     [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||
@@ -251,6 +258,10 @@ preflight() {
     ours=$(fact "$prefix/installed" listen)
     if [ "$systemd" = yes ] && { [ ! -e "$UNITS/vedette-udp.socket" ] || [ "$port" != "${ours##*:}" ]; } && in_use "$port"; then
         die 15 "port $port is in use by another program (ss -lnptu 'sport = $port' tells which): stop it, or choose another with --listen HOST:PORT"
+    fi
+    if [ -n "$wanted_listen" ] && [ "$wanted_listen" != "$ours" ] && [ -r "$config" ] &&
+        ! grep -v '^ *#' "$config" | grep -qF -e "\"$listen\"" -e "'$listen'"; then
+        die 2 "--listen: $config, which is never changed, does not name $listen: write it there first, then run this again"
     fi
 }
 
@@ -373,6 +384,16 @@ own() {
         made="$1 $made"
     fi
     [ -n "$(ls -A "$1")" ] || : >"$1/.vedette"
+}
+
+# keep FILE: as it is before this run writes it, for undo to put back.
+keep() {
+    if [ -e "$1" ] || [ -L "$1" ]; then
+        cp -pP "$1" "$1.was.$$"
+        kept="$1 $kept"
+    else
+        made="$1 $made"
+    fi
 }
 
 # point LINK TARGET: atomically.
@@ -517,6 +538,7 @@ switch() {
         [ -L "$command" ] || made="$command $made"
         point "$command" "$prefix/current/bin/vedette"
     fi
+    keep "$prefix/installed"
     printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" >"$prefix/installed.tmp.$$"
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
@@ -524,6 +546,7 @@ switch() {
 # Remembers the release before this one and deletes the others.
 prune() {
     if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then point "$prefix/previous" "$before"; fi
+    rm -f "$prefix"/installed.was.* # of a run that was killed
     for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
         case releases/${folder##*/} in
             "$(readlink "$prefix/current")" | "$(readlink "$prefix/previous" 2>/dev/null || :)") ;;
@@ -594,11 +617,8 @@ service() {
         start=no
         return 0
     fi
-    if [ "$sockets_changed" = yes ] && [ $first = no ]; then
-        systemctl stop vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
-    fi
-    systemctl start vedette-udp.socket vedette-tcp.socket ||
-        die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT"
+    sockets ||
+        die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT, and in $config"
     if [ "$changed" = yes ] || [ "$force" = yes ]; then verb=restart; else verb=start; fi
     systemctl --no-block $verb vedette >/dev/null 2>&1 || :
     if healthy; then return 0; fi
@@ -609,6 +629,13 @@ service() {
         die 32 "release $id did not come up; going back to ${before#releases/}"
     fi
     die 32 "the agent did not come up: see the lines above and $log"
+}
+
+# Opens the sockets. Those that have another address now are closed before, with the agent that holds them; without it, as
+# systemd opens no socket of a service that runs.
+sockets() {
+    if [ "$sockets_changed" = yes ]; then systemctl stop vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :; fi
+    systemctl start vedette-udp.socket vedette-tcp.socket
 }
 
 # Within a minute the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
@@ -684,7 +711,9 @@ back_to() {
     point "$prefix/current" "$1"
     if [ "$systemd" = yes ]; then
         units "$prefix/$1"
-        [ "$start" = no ] || systemctl --no-block restart vedette >/dev/null 2>&1 || :
+        [ "$start" = yes ] || return 0
+        [ "$sockets_changed" = no ] || sockets || warn "the sockets for $listen cannot be opened: systemctl status vedette-udp.socket"
+        systemctl --no-block restart vedette >/dev/null 2>&1 || :
     fi
 }
 
@@ -729,12 +758,15 @@ clean() {
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
     if [ "$complete" = no ]; then undo; fi
+    for file in $kept; do rm -f "$file.was.$$"; done
     if [ "$locked" = yes ]; then rm -rf "$prefix/.lock.d"; fi
     exit $result
 }
 
 undo() {
+    for file in $kept; do mv -f "$file.was.$$" "$file"; done
     if [ -n "$before" ]; then
+        remembered # the units are written for what was installed, not for what this run was told
         if [ $units_written = yes ] || [ $switched = yes ]; then
             back_to "$before"
             if [ "$systemd" = no ]; then
@@ -860,7 +892,7 @@ uninstall() {
     fi
     if [ "$systemd" = yes ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         remove "$config_dir"
         remove "$data_dir"
@@ -876,7 +908,7 @@ uninstall() {
 
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
-    log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' made_user=no
+    log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' kept='' made_user=no
     new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
