@@ -674,6 +674,10 @@ watch() {
     seconds=$(fact "$prefix/watch" seconds)
     before=$(fact "$prefix/watch" before)
     [ -d "$prefix/${before:-none}" ] || exit 0
+    if [ "$before" = "releases/$id" ]; then # left by a watch that was interrupted as it went back
+        rm -f "$prefix/watch"
+        exit 0
+    fi
     log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
     while [ $elapsed -lt "${seconds:-0}" ]; do
         sleep 2
@@ -696,8 +700,11 @@ watch() {
             lock 60
             [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
             warn "release $id was started again $crashes times and away for $away s, $elapsed s after the upgrade: going back to ${before#releases/}"
+            rm -f "$prefix/watch" # first: the older release's own script would take it up at the next boot, and delete itself
+            set +e # whatever fails from here on, be it for a full disk: the agent is to be started
             back_to "$before"
-            rm -rf "$prefix/watch" "$prefix/previous" "$here"
+            [ "$(readlink "$prefix/current")" = "$before" ] || die 1 "$prefix/current cannot be moved to $before"
+            rm -rf "$prefix/previous" "$here"
             if healthy; then say "release ${before#releases/} runs again"; else warn "release ${before#releases/} does not come up either: journalctl -u vedette"; fi
             exit 0
         fi

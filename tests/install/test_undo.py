@@ -64,3 +64,51 @@ def test_an_address_that_the_configuration_does_not_name(host: Stubbed) -> None:
         assert done.code == 0, done.text
         assert host.state("vedette-udp.socket") == host.state("vedette-tcp.socket") == "127.0.0.2:514"
         assert host.state("vedette.service")
+
+
+@pytest.fixture
+def dying(host: Stubbed) -> Stubbed:
+    """Release 2 was installed over release 1, is watched, and has begun to crash."""
+    assert host.run(host.release("2")).code == 0
+    assert "before=releases/1-" in (host.prefix / "watch").read_text()
+    (host.folder / "run/state/vedette.service").unlink()
+    (host.folder / "run/state/crashing").touch()
+    host.calls()
+    return host
+
+
+def test_the_watch_goes_back(dying: Stubbed) -> None:
+    """A release that crashes goes, and the one before runs."""
+    good = dying.previous()
+    done = dying.run(CURRENT, "--watch")
+    assert done.code == 0, done.text
+    assert "runs again" in done.text
+    assert dying.releases() == {dying.current()} == {good}
+    assert (dying.previous(), (dying.prefix / "watch").exists()) == ("", False)
+    assert dying.state("vedette.service")
+
+
+@pytest.mark.parametrize("fault", ["fail", "kill"])
+def test_the_watch_is_interrupted(dying: Stubbed, fault: str) -> None:
+    """Going back stops halfway, as the disk is full or the host goes down: the release that is gone back to is never
+    deleted, not by the watch at the next boot, either."""
+    good = dying.previous()
+    (dying.folder / "run" / fault / "daemon-reload").write_text("KILL")
+    dying.run(CURRENT, "--watch")
+    assert dying.current() == good
+    assert (dying.state("vedette.service") != "") == (fault == "fail")
+    (dying.folder / "run" / fault / "daemon-reload").unlink()
+    dying.run(CURRENT, "--watch")
+    assert dying.current() == good
+    assert good in dying.releases()
+
+
+def test_a_watch_that_was_left_behind(host: Stubbed) -> None:
+    """A watch whose release to go back to is the one that runs ends at once, though the agent is away."""
+    (host.prefix / "watch").write_text(f"seconds=300\nbefore={host.current()}\n")
+    (host.folder / "run/state/vedette.service").rename(host.folder / "run/state/crashing")
+    done = host.run(CURRENT, "--watch")
+    assert done.code == 0, done.text
+    assert host.releases() == {host.current()}
+    assert not (host.prefix / "watch").exists()
+    assert "--no-block restart vedette" not in host.calls()
