@@ -152,7 +152,7 @@ arguments() {
         shift
     done
     path --prefix "${prefix:-/opt/vedette}"
-    prefix=$value wanted_listen=$listen
+    prefix=$value wanted_listen=$listen wanted_config_dir=$config_dir wanted_data_dir=$data_dir wanted_log=$log_file
     [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
     [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
     [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
@@ -873,38 +873,70 @@ remove() {
     fi
 }
 
+# vedette.service goes last: it tells whose they are, to a second run when this one is interrupted.
 remove_units() {
     for unit in $SERVICE_FILES; do systemctl disable "$unit" >/dev/null 2>&1 || :; done
     systemctl stop vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
-    for unit in $SERVICE_FILES; do rm -f "$UNITS/$unit"; done
     rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
     rmdir "$UNITS/vedette.service.d" 2>/dev/null || :
+    for unit in $SERVICE_FILES; do [ "$unit" = vedette.service ] || rm -f "$UNITS/$unit"; done
+    rm -f "$UNITS/vedette.service"
     systemctl daemon-reload
     systemctl reset-failed vedette vedette-udp.socket vedette-tcp.socket 2>/dev/null || :
 }
 
+# owners: sets known, whether this prefix has an installation, and whose the units are: ours, others or none.
+owners() {
+    if [ -e "$prefix/installed" ]; then known=yes; else known=no; fi
+    if [ ! -e "$UNITS/vedette.service" ]; then
+        units=none
+    elif grep -qF "=$prefix/current/" "$UNITS/vedette.service"; then
+        units=ours
+    else
+        units=others
+    fi
+}
+
+# mine FOLDER GIVEN: FOLDER may be purged, as it was given by name, or it is of the installation in this prefix. A default
+# name alone does not tell that: the prefix may be mistyped, and another installation have it.
+mine() {
+    if [ -n "$2" ]; then return 0; fi
+    case $units in
+        ours) ;;
+        none) [ "$known" = yes ] || [ "$prefix" = /opt/vedette ] ;;
+        others) [ "$known" = yes ] && ! grep -qF "$1" "$UNITS/vedette.service" ;;
+    esac
+}
+
 uninstall() {
     step=uninstalling
+    owners
     if [ ! -e "$prefix/installed" ] && [ ! -e "$prefix/releases" ]; then
         say "nothing is installed in $prefix"
     fi
+    if [ "$systemd" = yes ] && [ $units = others ]; then
+        warn "the units are those of another installation (see $UNITS/vedette.service) and stay: is --prefix as it was?"
+    fi
+    purge_config=no purge_data=no
+    if [ "$purge" = yes ]; then
+        if mine "$config_dir" "$wanted_config_dir"; then purge_config=yes; fi
+        if mine "$data_dir" "$wanted_data_dir"; then purge_data=yes; fi
+    fi
     if [ "$dry_run" = yes ]; then
-        say "program $prefix, command $command$([ "$systemd" = no ] || printf ', units %s' "$UNITS/vedette*") would go"
-        [ "$purge" = no ] || say "configuration $config_dir and data $data_dir would go"
+        say "program $prefix, command $command$([ "$systemd" = no ] || [ $units = others ] || printf ', units %s' "$UNITS/vedette*") would go"
+        [ $purge_config = no ] || say "configuration $config_dir would go"
+        [ $purge_data = no ] || say "data $data_dir would go"
         return 0
     fi
     if [ -d "$prefix" ]; then
         lock 0
         if [ "$purge" = no ] && [ "$systemd" = yes ]; then log=$log_file; fi
     fi
-    if [ "$systemd" = yes ]; then remove_units; fi
+    if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
     rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
     if [ "$purge" = yes ]; then
-        remove "$config_dir"
-        remove "$data_dir"
-        rm -f "$log_file"
-        if [ "$systemd" = yes ] && getent passwd vedette >/dev/null; then userdel vedette; fi
+        purge
     else
         say "configuration $config_dir and data $data_dir stay; --uninstall --purge removes them"
     fi
@@ -912,6 +944,20 @@ uninstall() {
     rmdir "$prefix" 2>/dev/null || :
     say "uninstalled"
 }
+
+# purge: configuration and data; user and log are of the installation that has the data.
+purge() {
+    if [ "$purge_config" = yes ]; then remove "$config_dir"; else not_mine "$config_dir" --config-dir; fi
+    if [ "$purge_data" = yes ]; then remove "$data_dir"; else not_mine "$data_dir" --data-dir; fi
+    if [ "$purge_data" = no ] || [ "$units" = others ]; then
+        [ -z "$wanted_log" ] || rm -f "$log_file"
+        return 0
+    fi
+    rm -f "$log_file"
+    if [ "$systemd" = yes ] && getent passwd vedette >/dev/null; then userdel vedette; fi
+}
+
+not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs to $prefix: if it does, add $2 $1"; }
 
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
