@@ -619,8 +619,7 @@ service() {
     fi
     sockets ||
         die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT, and in $config"
-    if [ "$changed" = yes ] || [ "$force" = yes ]; then verb=restart; else verb=start; fi
-    systemctl --no-block $verb vedette >/dev/null 2>&1 || :
+    if [ "$changed" = yes ] || [ "$force" = yes ]; then restart; else systemctl --no-block start vedette >/dev/null 2>&1 || :; fi
     if healthy; then return 0; fi
     report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
     printf '%s\n' "$report" >&2
@@ -638,6 +637,12 @@ sockets() {
     systemctl start vedette-udp.socket vedette-tcp.socket
 }
 
+# The process that is there now does not count in `healthy`: it may take a while to end, and answers until then.
+restart() {
+    stopping=$(main_pid)
+    systemctl --no-block restart vedette >/dev/null 2>&1 || :
+}
+
 # Within a minute the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
 # and it is the same process a second later. Three crashes are enough to know that it does not.
 healthy() {
@@ -648,7 +653,7 @@ healthy() {
         if [ $code -le 1 ]; then
             process=$(main_pid)
             sleep 1
-            if [ "$process" != 0 ] && [ "$(main_pid)" = "$process" ]; then
+            if [ "$process" != 0 ] && [ "$process" != "$stopping" ] && [ "$(main_pid)" = "$process" ]; then
                 [ $code = 0 ] || warn "$report"
                 return 0
             fi
@@ -720,7 +725,7 @@ back_to() {
         units "$prefix/$1"
         [ "$start" = yes ] || return 0
         [ "$sockets_changed" = no ] || sockets || warn "the sockets for $listen cannot be opened: systemctl status vedette-udp.socket"
-        systemctl --no-block restart vedette >/dev/null 2>&1 || :
+        restart
     fi
 }
 
@@ -962,7 +967,7 @@ not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs t
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
     log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' kept='' made_user=no
-    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also=''
+    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
     arguments "$@"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.stubbed import Stubbed
+from tests.install.stubbed import BROKEN, Stubbed
 
 pytestmark = pytest.mark.install
 
@@ -112,3 +112,17 @@ def test_a_watch_that_was_left_behind(host: Stubbed) -> None:
     assert host.releases() == {host.current()}
     assert not (host.prefix / "watch").exists()
     assert "--no-block restart vedette" not in host.calls()
+
+
+def test_a_slow_stop_hides_nothing(host: Stubbed) -> None:
+    """While the old process is still ending and answers, that is not taken for the new release coming up."""
+    before, process = host.current(), host.state("vedette.service")
+    (host.folder / "run/slow").write_text("8")
+    done = host.run(host.release("2", {"bin/vedette": BROKEN}))
+    assert done.code == 32, done.text
+    assert f"release {before.removeprefix('releases/')} runs again" in done.text
+    assert host.current() == before
+    assert host.state("vedette.service") not in ("", process)
+    process = host.state("vedette.service")
+    assert host.run(host.release("3")).code == 0
+    assert host.state("vedette.service") not in ("", process), "install.sh ends when the new process is there"
