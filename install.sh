@@ -529,6 +529,10 @@ switch() {
     if [ "$before" != "releases/$id" ]; then
         changed=yes
         switched=yes
+        if [ -n "$before" ]; then # first, so that power lost in between loses no release that was good
+            keep "$prefix/previous"
+            point "$prefix/previous" "$before"
+        fi
         point "$prefix/current" "releases/$id"
     fi
     mkdir -p "$(dirname "$command")"
@@ -543,10 +547,9 @@ switch() {
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 
-# Remembers the release before this one and deletes the others.
+# Deletes all releases but this one and the one before.
 prune() {
-    if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then point "$prefix/previous" "$before"; fi
-    rm -f "$prefix"/installed.was.* # of a run that was killed
+    rm -f "$prefix"/installed.was.* "$prefix"/previous.was.* # of a run that was killed
     for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
         case releases/${folder##*/} in
             "$(readlink "$prefix/current")" | "$(readlink "$prefix/previous" 2>/dev/null || :)") ;;
@@ -776,7 +779,7 @@ clean() {
 }
 
 undo() {
-    for file in $kept; do mv -f "$file.was.$$" "$file"; done
+    for file in $kept; do mv -fT "$file.was.$$" "$file"; done
     if [ -n "$before" ]; then
         remembered # the units are written for what was installed, not for what this run was told
         if [ $units_written = yes ] || [ $switched = yes ]; then
@@ -845,7 +848,7 @@ rollback() {
     step="rolling back"
     before=$(readlink "$prefix/current" 2>/dev/null || :)
     target=$(readlink "$prefix/previous" 2>/dev/null || :)
-    whole "$prefix/${target:-none}" || die 41 "there is no release before ${before#releases/} to go back to"
+    if [ "$target" = "$before" ] || ! whole "$prefix/${target:-none}"; then die 41 "there is no release before ${before#releases/} to go back to"; fi
     if [ "$dry_run" = yes ]; then
         say "${before#releases/} would go, ${target#releases/} come back"
         return 0
@@ -939,7 +942,7 @@ uninstall() {
     fi
     if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else

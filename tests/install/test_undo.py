@@ -126,3 +126,33 @@ def test_a_slow_stop_hides_nothing(host: Stubbed) -> None:
     process = host.state("vedette.service")
     assert host.run(host.release("3")).code == 0
     assert host.state("vedette.service") not in ("", process), "install.sh ends when the new process is there"
+
+
+def test_power_is_lost_after_the_switch(host: Stubbed) -> None:
+    """An upgrade that is cut off once `current` has moved, and run again, keeps the release before it."""
+    good = host.current()
+    (host.folder / "run/kill/restart").write_text("KILL")
+    assert host.run(host.release("2")).code != 0
+    assert host.current() != good
+    (host.folder / "run/kill/restart").unlink()
+    done = host.run("/srv/2", "--force-restart")
+    assert done.code == 0, done.text
+    assert host.previous() == good
+    assert host.releases() == {good, host.current()}
+
+
+def test_power_is_lost_before_the_switch(host: Stubbed) -> None:
+    """Cut off before `current` has moved, there is no release before the one that runs, and --rollback says so."""
+    (host.prefix / "previous").symlink_to(host.current())
+    done = host.run(CURRENT, "--rollback")
+    assert done.code == 41, done.text
+    assert "no release before" in done.text
+
+
+def test_a_refused_release_leaves_the_one_before_in_place(host: Stubbed) -> None:
+    """After an upgrade that was undone, --rollback leads where it did."""
+    assert host.run(host.release("2")).code == 0
+    before = host.files()
+    assert host.run(host.release("3", {"bin/vedette": BROKEN})).code == 32
+    assert host.previous().startswith("releases/1-")
+    assert host.files() == before
