@@ -778,6 +778,7 @@ clean() {
     exit $result
 }
 
+# What a run that did not come to its end has done. A rollback is undone as an upgrade is.
 undo() {
     for file in $kept; do mv -fT "$file.was.$$" "$file"; done
     if [ -n "$before" ]; then
@@ -861,13 +862,14 @@ rollback() {
     [ $code -le 1 ] || die 31 "release $id does not take $config; nothing was switched: $report"
     if [ "$systemd" = yes ]; then systemctl stop vedette-watch 2>/dev/null || :; fi
     rm -f "$prefix/watch"
+    complete=no switched=yes
+    keep "$prefix/previous"
     back_to "$target"
     point "$prefix/previous" "$before"
     if [ "$systemd" = yes ] && [ "$start" = yes ] && ! healthy; then
-        back_to "$before"
-        point "$prefix/previous" "$target"
-        die 32 "release $id did not come up; ${before#releases/} is back: journalctl -u vedette"
+        die 32 "release $id did not come up; going back to ${before#releases/}: journalctl -u vedette"
     fi
+    complete=yes
     say "rolled back from ${before#releases/} to $id"
 }
 

@@ -93,12 +93,11 @@ exit $code
 """
 VEDETTE = b"""#!/bin/sh
 case $1 in
+    run) ! grep -qx "version=$(cat /run/broken 2>/dev/null)" "${0%/bin/vedette}/RELEASE" ;;
     status) [ -e /run/state/vedette.service ] || exit 2 ;;
     version) echo vedette ;;
 esac
 """
-BROKEN = VEDETTE.replace(b"    version)", b"    run) exit 1 ;;\n    version)")
-"""Of a release that is as it should be in all but that it does not come up."""
 TOOLS = {
     "systemctl": SYSTEMCTL,
     "journalctl": "#!/bin/sh\n",
@@ -143,6 +142,10 @@ class Stubbed:
     def run(self, release: str, *options: str, first: str = ":") -> Done:
         """install.sh of a release; ``first`` is done in the namespace before."""
         return call(*alone(), "--net", "sh", "-c", IN, "sh", self.folder, first, f"{release}/install.sh", *options)
+
+    def breaks(self, version: str) -> None:
+        """From now on this release does not come up."""
+        (self.folder / "run/broken").write_text(version)
 
     def current(self) -> str:
         return os.readlink(self.prefix / "current")

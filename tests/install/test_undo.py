@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.stubbed import BROKEN, Stubbed
+from tests.install.conftest import ROOT
+from tests.install.stubbed import Stubbed
 
 pytestmark = pytest.mark.install
 
@@ -118,7 +119,8 @@ def test_a_slow_stop_hides_nothing(host: Stubbed) -> None:
     """While the old process is still ending and answers, that is not taken for the new release coming up."""
     before, process = host.current(), host.state("vedette.service")
     (host.folder / "run/slow").write_text("8")
-    done = host.run(host.release("2", {"bin/vedette": BROKEN}))
+    host.breaks("2")
+    done = host.run(host.release("2"))
     assert done.code == 32, done.text
     assert f"release {before.removeprefix('releases/')} runs again" in done.text
     assert host.current() == before
@@ -153,6 +155,25 @@ def test_a_refused_release_leaves_the_one_before_in_place(host: Stubbed) -> None
     """After an upgrade that was undone, --rollback leads where it did."""
     assert host.run(host.release("2")).code == 0
     before = host.files()
-    assert host.run(host.release("3", {"bin/vedette": BROKEN})).code == 32
+    host.breaks("3")
+    assert host.run(host.release("3")).code == 32
     assert host.previous().startswith("releases/1-")
     assert host.files() == before
+
+
+@pytest.mark.parametrize("fault", ["does not come up", "interrupted"])
+def test_a_rollback_that_fails(host: Stubbed, fault: str) -> None:
+    """--rollback to what does not come up, or stopped halfway: both links and the units are as before, and the agent
+    runs."""
+    unit = (ROOT / "packaging/vedette.service").read_bytes() + b"# of release 2\n"
+    assert host.run(host.release("2", {"vedette.service": unit}), "--grace", "0").code == 0
+    before = host.files()
+    if fault == "interrupted":
+        (host.folder / "run/kill/daemon-reload").write_text("TERM")
+    else:
+        host.breaks("1")
+    done = host.run(CURRENT, "--rollback")
+    assert done.code == (1 if fault == "interrupted" else 32), done.text
+    assert f"release {host.current().removeprefix('releases/')} runs again" in done.text
+    assert host.files() == before
+    assert host.state("vedette.service")
