@@ -217,7 +217,7 @@ arguments() {
 
 preflight() {
     step="looking at the host"
-    for program in cat chmod cp cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
+    for program in cat chmod cp cut date dd df dirname grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar uname; do
         command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
     done
     [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||
@@ -248,6 +248,9 @@ preflight() {
         while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
         [ -w "$folder" ] || die 17 "$folder cannot be written to (read-only file system?): give another place with --prefix, --config-dir, --data-dir"
     done
+    if [ "$systemd" = yes ] && foreign "$data_dir"; then
+        die 2 "$data_dir holds files that are not Vedette's, and would be the user vedette's: give an empty folder with --data-dir, or make a file $data_dir/.vedette to say that all in it is Vedette's"
+    fi
     needed=$(($(fact "$here/RELEASE" unpacked_kib) * 6 / 5 + 16384))
     if [ -d "$release" ]; then needed=16384; fi
     free=$(free_kib "$parent")
@@ -466,8 +469,20 @@ folders() {
     chmod 750 "$config_dir" "$data_dir"
     if [ "$systemd" = yes ]; then
         chgrp vedette "$config_dir"
-        [ "$(stat -c %U "$data_dir")" = vedette ] || chown -R vedette:vedette "$data_dir"
+        if [ "$(stat -c %U "$data_dir")" = vedette ]; then
+            :
+        elif [ -e "$data_dir/.vedette" ]; then
+            chown -R vedette:vedette "$data_dir"
+        else
+            chown vedette:vedette "$data_dir"
+        fi
     fi
+}
+
+# foreign FOLDER: it holds what is not ours. A disk of its own with nothing on it does not.
+foreign() {
+    if [ ! -d "$1" ] || [ -e "$1/.vedette" ] || [ "$(stat -c %U "$1")" = vedette ]; then return 1; fi
+    case $(ls -A "$1") in '' | lost+found) return 1 ;; esac
 }
 
 # place FILE NAME MODE [OWNER]: into the configuration folder; an operator's file stays, and this one goes beside it.

@@ -177,3 +177,23 @@ def test_a_rollback_that_fails(host: Stubbed, fault: str) -> None:
     assert f"release {host.current().removeprefix('releases/')} runs again" in done.text
     assert host.files() == before
     assert host.state("vedette.service")
+
+
+def test_a_folder_of_somebody_else(host: Stubbed) -> None:
+    """A data folder with other things in it is not handed to the agent's user: refused before anything is done. One that
+    is marked as ours, or a disk of its own with nothing on it, is."""
+    data = host.folder / "var/photos"
+    (data / "lost+found").mkdir(parents=True)
+    assert host.run("/srv/1", "--data-dir", "/var/photos").code == 0
+    assert "chown vedette:vedette /var/photos" in host.calls()
+    (data / "1.jpg").touch()
+    before = host.files()
+    done = host.run("/srv/1", "--data-dir", "/var/photos")
+    assert done.code == 2, done.text
+    assert "/var/photos holds files" in done.text
+    assert "--data-dir" in done.text
+    assert host.files() == before
+    assert not [call for call in host.calls() if "chown" in call]
+    (data / ".vedette").touch()
+    assert host.run("/srv/1", "--data-dir", "/var/photos").code == 0
+    assert "chown -R vedette:vedette /var/photos" in host.calls()
