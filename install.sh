@@ -246,6 +246,7 @@ preflight() {
     while [ ! -d "$parent" ]; do parent=$(dirname "$parent"); done
     for folder in "$prefix" "$config_dir" "$data_dir"; do
         while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+        if [ "$systemd" = yes ] && [ "$(id -u)" != 0 ]; then continue; fi # a dry run, of what root would do
         [ -w "$folder" ] || die 17 "$folder cannot be written to (read-only file system?): give another place with --prefix, --config-dir, --data-dir"
     done
     if [ "$systemd" = yes ] && foreign "$data_dir"; then

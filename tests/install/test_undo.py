@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT
+from tests.install.conftest import ROOT, call
 from tests.install.stubbed import Stubbed
 
 pytestmark = pytest.mark.install
@@ -180,8 +182,8 @@ def test_a_rollback_that_fails(host: Stubbed, fault: str) -> None:
 
 
 def test_a_folder_of_somebody_else(host: Stubbed) -> None:
-    """A data folder with other things in it is not handed to the agent's user: refused before anything is done. One that
-    is marked as ours, or a disk of its own with nothing on it, is."""
+    """A data folder with other things in it is not handed to the agent's user: refused before anything is done. One
+    that is marked as ours, or a disk of its own with nothing on it, is."""
     data = host.folder / "var/photos"
     (data / "lost+found").mkdir(parents=True)
     assert host.run("/srv/1", "--data-dir", "/var/photos").code == 0
@@ -197,3 +199,22 @@ def test_a_folder_of_somebody_else(host: Stubbed) -> None:
     (data / ".vedette").touch()
     assert host.run("/srv/1", "--data-dir", "/var/photos").code == 0
     assert "chown -R vedette:vedette /var/photos" in host.calls()
+
+
+def test_a_dry_run_by_an_ordinary_user() -> None:
+    """--dry-run needs no rights: who may not write anywhere is told what would be done. Without systemd, where it is
+    that user who is to install, places that cannot be written to are refused."""
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        pytest.skip("no setpriv here")
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is its user's alone
+        host = Stubbed(Path(folder))
+        Path(folder).chmod(0o755)
+        release = folder + host.release("1")
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        tools = f"PATH={folder}/srv/bin:{os.environ['PATH']}"
+        command = ["env", tools, *nobody, "sh", f"{release}/install.sh", "--dry-run", "--listen", "127.0.0.1:47514"]
+        done = call(*command)
+        assert done.code == 0, done.text
+        assert "user vedette and unit" in done.text
+        assert "nothing was done" in done.text
+        assert call(*command, "--no-systemd").code == 17
