@@ -153,6 +153,7 @@ arguments() {
     done
     path --prefix "${prefix:-/opt/vedette}"
     prefix=$value wanted_listen=$listen wanted_config_dir=$config_dir wanted_data_dir=$data_dir wanted_log=$log_file
+    looked=$(grounds)
     [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
     [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
     [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
@@ -750,6 +751,19 @@ back_to() {
 
 # --- running
 
+# What a run goes by: looked at before the lock, as a dry run takes none, and held against it afterwards.
+grounds() {
+    readlink "$prefix/current" || :
+    readlink "$prefix/previous" || :
+    cat "$prefix/installed" 2>/dev/null || :
+}
+
+# alone: locks, unless another run has changed the installation since this one first looked at it.
+alone() {
+    lock 0
+    [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
+}
+
 # lock SECONDS: for this run alone; waits so long for another one to end.
 lock() {
     mkdir -p "$prefix"
@@ -833,7 +847,7 @@ install() {
         return 0
     fi
     umask 022
-    lock 0
+    alone
     log=$log_file complete=no
     note "install.sh of $version: ${before:+upgrade of ${before#releases/} to }$id"
     unpack
@@ -871,7 +885,7 @@ rollback() {
         return 0
     fi
     umask 022
-    lock 0
+    alone
     log=$log_file release=$prefix/$target id=${target#releases/}
     code=0
     report=$("$release/bin/vedette" check -c "$config" 2>&1) || code=$?
@@ -955,7 +969,7 @@ uninstall() {
         return 0
     fi
     if [ -d "$prefix" ]; then
-        lock 0
+        alone
         if [ "$purge" = no ] && [ "$systemd" = yes ]; then log=$log_file; fi
     fi
     if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi

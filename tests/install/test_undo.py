@@ -218,3 +218,18 @@ def test_a_dry_run_by_an_ordinary_user() -> None:
         assert "user vedette and unit" in done.text
         assert "nothing was done" in done.text
         assert call(*command, "--no-systemd").code == 17
+
+
+def test_another_run_has_just_ended(host: Stubbed) -> None:
+    """What another run changed between this one's first look and its lock is seen, and nothing is done on old grounds."""
+    assert host.run(host.release("2")).code == 0
+    running, good, before = host.current(), host.previous(), host.files()
+    host.tool("flock", f'#!/bin/sh\nln -sfn {good} /opt/vedette/current\nexec /usr/bin/flock "$@"\n')
+    for option in ("--upgrade", "--rollback", "--uninstall"):
+        (host.prefix / "current").unlink()
+        (host.prefix / "current").symlink_to(running)
+        done = host.run("/srv/2", option)
+        assert done.code == 40, done.text
+        assert "another run" in done.text
+    assert host.current() == good
+    assert host.files() | {"opt/vedette/current": ""} == before | {"opt/vedette/current": ""}
