@@ -764,7 +764,8 @@ alone() {
     [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
 }
 
-# lock SECONDS: for this run alone; waits so long for another one to end.
+# lock SECONDS: for this run alone; waits so long for another one to end. Without flock by a link, which is there with what
+# it leads to, its holder, or not at all.
 lock() {
     mkdir -p "$prefix"
     waited=0
@@ -772,13 +773,24 @@ lock() {
         exec 9>>"$prefix/.lock"
         while ! flock -n 9; do busy "$1"; done
     else
-        while ! mkdir "$prefix/.lock.d" 2>/dev/null; do
-            holder=$(cat "$prefix/.lock.d/pid" 2>/dev/null || :)
-            if [ -n "$holder" ] && [ ! -d "/proc/$holder" ]; then rm -rf "$prefix/.lock.d"; else busy "$1"; fi
+        while ! ln -s "$(identity $$)" "$prefix/.holder" 2>/dev/null; do
+            holder=$(readlink "$prefix/.holder" || :)
+            if [ -n "$holder" ] && [ "$(identity "${holder%%:*}")" != "$holder" ]; then
+                point "$prefix/.holder" "$(identity $$)"
+                sleep 1 # another run may do the same now: who comes last has it
+                [ "$(readlink "$prefix/.holder")" != "$(identity $$)" ] || break
+            else
+                busy "$1"
+            fi
         done
-        echo $$ >"$prefix/.lock.d/pid"
         locked=yes
     fi
+}
+
+# identity ID: that process and no other, which may get its number once it has ended: with its start and this boot.
+identity() {
+    printf '%s:' "$1" "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20)"
+    cat /proc/sys/kernel/random/boot_id
 }
 
 busy() {
@@ -799,12 +811,12 @@ clean() {
         result=1
     fi
     rm -rf "$config_dir/.site.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/.holder.tmp.$$"
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
     if [ "$complete" = no ]; then undo; fi
     for file in $kept; do rm -f "$file.was.$$"; done
-    if [ "$locked" = yes ]; then rm -rf "$prefix/.lock.d"; fi
+    if [ "$locked" = yes ]; then rm -f "$prefix/.holder"; fi
     exit $result
 }
 
@@ -831,7 +843,7 @@ undo() {
     for created in $made; do rm -rf "$created"; done
     if [ $made_user = yes ]; then userdel vedette; fi
     if [ -z "$before" ]; then
-        rm -f "$prefix/.lock"
+        rm -f "$prefix/.lock" "$prefix/.holder"
         rmdir "$prefix/bin" "$prefix" 2>/dev/null
         say "nothing was installed"
     fi
@@ -974,7 +986,7 @@ uninstall() {
     fi
     if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/*.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/.holder" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else
