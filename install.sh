@@ -337,16 +337,17 @@ signature() {
     if [ -f "$prefix/current/verify.py" ] && "$tool" -X utf8 -I -S -c '' 2>/dev/null; then
         report=$("$tool" -X utf8 -I -S -B "$prefix/current/verify.py" "$key" "$here/SHA256SUMS" "$here/SHA256SUMS.sig" 2>&1) ||
             die 21 "refused: $report: this is not a release of those who made the installed one; if they have a new key, give it with --release-key"
-    elif command -v openssl >/dev/null 2>&1 && openssl pkeyutl -help 2>&1 | grep -q -- '-rawin'; then
+    elif command -v openssl >/dev/null 2>&1 && command -v base64 >/dev/null 2>&1 && openssl pkeyutl -help 2>&1 | grep -q -- '-rawin'; then
         scratch=$(mktemp -d)
         printf '%s\n' '-----BEGIN PUBLIC KEY-----' "MCowBQYDK2VwAyEA${key#ed25519:}" '-----END PUBLIC KEY-----' >"$scratch/key"
-        base64 -d "$here/SHA256SUMS.sig" >"$scratch/signature" 2>/dev/null || :
+        base64 -d "$here/SHA256SUMS.sig" >"$scratch/signature" 2>/dev/null || : # OpenSSL refuses what it leaves
         verdict=0
         openssl pkeyutl -verify -pubin -inkey "$scratch/key" -rawin -in "$here/SHA256SUMS" -sigfile "$scratch/signature" >/dev/null 2>&1 || verdict=$?
         rm -rf "$scratch"
+        scratch=''
         [ $verdict = 0 ] || die 21 "refused: $here/SHA256SUMS is not signed by $key"
     else
-        die 21 "the signature cannot be checked here (that takes OpenSSL 3): check it elsewhere, compare the zip's SHA-256, and install without --release-key"
+        die 21 "the signature cannot be checked here (that takes OpenSSL 3 and base64): check it elsewhere, compare the zip's SHA-256, and install without --release-key"
     fi
     say "signed by $key"
 }
@@ -813,6 +814,7 @@ clean() {
     rm -rf "$config_dir/.site.$$"
     rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/.holder.tmp.$$"
     if [ -n "$new" ]; then rm -rf "$new"; fi
+    if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
     if [ "$complete" = no ]; then undo; fi
     for file in $kept; do rm -f "$file.was.$$"; done
@@ -1014,7 +1016,7 @@ not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs t
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
     log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' kept='' made_user=no
-    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping=''
+    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
     arguments "$@"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.install.conftest import ROOT, call
-from tests.install.stubbed import Stubbed
+from tests.install.stubbed import RELEASE_KEY, Stubbed
 
 pytestmark = pytest.mark.install
 
@@ -259,3 +259,17 @@ def test_a_lock_without_flock(host: Stubbed, holder: str, code: int) -> None:
     assert done.code == code, done.text
     assert not (host.prefix / ".lock").exists()
     assert (host.prefix / ".holder").is_symlink() == (code == 40)
+
+
+def test_a_signature_that_cannot_be_checked(tmp_path: Path) -> None:
+    """Without base64 that is said, and the archive not called wrong; stopped while OpenSSL checks, no file is left."""
+    host = Stubbed(tmp_path)
+    host.tool("openssl", "#!/bin/sh\ncase $* in *-help) echo -rawin ;; *) kill -TERM $PPID ;; esac\n")
+    key = ("--release-key", RELEASE_KEY)
+    done = host.run(host.release("1"), *key, first="mount --bind /dev/null /usr/bin/base64")
+    assert done.code == 21, done.text
+    assert "cannot be checked here" in done.text
+    assert "base64" in done.text
+    assert host.run("/srv/1", *key, first="mkdir /srv/tmp; export TMPDIR=/srv/tmp").code == 1
+    assert list((host.folder / "srv/tmp").iterdir()) == []
+    assert host.files() == {}
