@@ -197,6 +197,11 @@ arguments() {
         *) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
     esac
     port=${listen##*:}
+    case $port in
+        [1-9] | [1-9][0-9] | [1-9][0-9][0-9] | [1-9][0-9][0-9][0-9] | [1-9][0-9][0-9][0-9][0-9]) ;;
+        *) die 2 "--listen: the port is a number from 1 to 65535 without leading zeros, not '$port'" ;;
+    esac
+    [ "$port" -le 65535 ] || die 2 "--listen: the port is a number from 1 to 65535, not '$port'"
     case $release_key in
         '') ;;
         ed25519:*[!A-Za-z0-9+/=]*) die 2 "--release-key: expects ed25519:BASE64, not '$release_key'" ;;
