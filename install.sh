@@ -502,8 +502,10 @@ place() {
         mv "$1" "$config_dir/$2"
         made="$config_dir/$2 $made"
     elif same "$1" "$config_dir/$2"; then
+        keep "$config_dir/$2.new"
         rm -f "$1" "$config_dir/$2.new"
     else
+        keep "$config_dir/$2.new"
         mv "$1" "$config_dir/$2.new"
         say "$config_dir/$2 stays as it is; this release's is beside it: $2.new"
     fi
@@ -562,7 +564,7 @@ switch() {
     if [ -e "$command" ] && [ ! -L "$command" ]; then
         warn "$command is there and not ours; call $prefix/current/bin/vedette"
     elif [ "$(readlink "$command" 2>/dev/null || :)" != "$prefix/current/bin/vedette" ]; then
-        [ -L "$command" ] || made="$command $made"
+        keep "$command"
         point "$command" "$prefix/current/bin/vedette"
     fi
     keep "$prefix/installed"
@@ -603,6 +605,11 @@ put() {
         mv "$2.new" "$2"
         case $2 in *.socket) sockets_changed=yes ;; esac
     fi
+}
+
+# unfinished: removes what `put` leaves when it is interrupted.
+unfinished() {
+    rm -f "$UNITS"/vedette*.new "$UNITS"/vedette*.new.tmp.* "$UNITS"/vedette.service.d/50-*.new "$UNITS"/vedette.service.d/50-*.new.tmp.*
 }
 
 # units RELEASE: its unit files, with the drop-ins that this host's systemd understands.
@@ -748,6 +755,7 @@ watch() {
 back_to() {
     point "$prefix/current" "$1"
     if [ "$systemd" = yes ]; then
+        units_written=yes
         units "$prefix/$1"
         [ "$start" = yes ] || return 0
         [ "$sockets_changed" = no ] || sockets || warn "the sockets for $listen cannot be opened: systemctl status vedette-udp.socket"
@@ -817,7 +825,8 @@ clean() {
         result=1
     fi
     rm -rf "$config_dir/.site.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/.holder.tmp.$$"
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/.holder.tmp.$$" ${command:+"$command.tmp.$$"}
+    if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
@@ -936,6 +945,7 @@ remove() {
 remove_units() {
     for unit in $SERVICE_FILES; do systemctl disable "$unit" >/dev/null 2>&1 || :; done
     systemctl stop vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
+    unfinished
     rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
     rmdir "$UNITS/vedette.service.d" 2>/dev/null || :
     for unit in $SERVICE_FILES; do [ "$unit" = vedette.service ] || rm -f "$UNITS/$unit"; done
@@ -1021,7 +1031,7 @@ not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs t
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
     log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' kept='' made_user=no
-    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch=''
+    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch='' command=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
     arguments "$@"

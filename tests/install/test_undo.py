@@ -273,3 +273,42 @@ def test_a_signature_that_cannot_be_checked(tmp_path: Path) -> None:
     assert host.run("/srv/1", *key, first="mkdir /srv/tmp; export TMPDIR=/srv/tmp").code == 1
     assert list((host.folder / "srv/tmp").iterdir()) == []
     assert host.files() == {}
+
+
+def test_what_a_refused_release_put_beside(host: Stubbed) -> None:
+    """The configuration and the certificate that an undone upgrade put beside the operator's are gone, and what lay
+    there before is back."""
+    assert host.run(host.release("1", site={"agent.pem": b"old", "agent.key": b"k", "vedette.toml": b""})).code == 0
+    host.config.with_name("agent.key.new").write_text("an earlier one")
+    before = host.files()
+    host.breaks("2")
+    site = {"agent.pem": b"new", "agent.key": b"l", "vedette.toml": b"[agent]\n"}
+    done = host.run(host.release("2", site=site))
+    assert done.code == 32, done.text
+    assert "agent.pem.new" in done.text
+    assert host.files() == before
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("chmod", "*/vedette-udp.socket.new.tmp.*"),
+        ("mv", "*/vedette.service.d/50-since-231.conf.new *"),
+        ("mv", "*/bin/vedette.tmp.*"),
+        ("systemctl", "start *"),
+    ],
+)
+def test_a_first_installation_is_interrupted(tmp_path: Path, tool: str, arguments: str) -> None:
+    """Wherever it stops, nothing of it is left, and a link that had the name of the command leads where it did."""
+    host = Stubbed(tmp_path)
+    (host.folder / "usr/local/bin/vedette").symlink_to("/srv/another")
+    (host.folder / "srv/bin/systemctl").rename(host.folder / "srv/systemctl")
+    host.tool("systemctl", '#!/bin/sh\nexec /srv/systemctl "$@"\n')
+    real = "/srv/systemctl" if tool == "systemctl" else f"/bin/{tool}"
+    host.tool(
+        tool,
+        f'#!/bin/sh\ncase $* in {arguments.replace(" ", "?")}) kill -TERM $PPID; exit 1 ;; esac\nexec {real} "$@"\n',
+    )
+    assert host.run(host.release("1")).code == 1
+    assert host.files() == {"usr/local/bin/vedette": "/srv/another"}
+    assert not (host.folder / "run/users").exists()
