@@ -269,11 +269,13 @@ preflight() {
     if [ "$systemd" = yes ] && { [ ! -e "$UNITS/vedette-udp.socket" ] || [ "$port" != "${ours##*:}" ]; } && in_use "$port"; then
         die 15 "port $port is in use by another program (ss -lnptu 'sport = $port' tells which): stop it, or choose another with --listen HOST:PORT"
     fi
-    if [ -n "$wanted_listen" ] && [ "$wanted_listen" != "$ours" ] && [ -r "$config" ] &&
-        ! grep -v '^ *#' "$config" | grep -qF -e "\"$listen\"" -e "'$listen'"; then
+    if [ -n "$wanted_listen" ] && [ "$wanted_listen" != "$ours" ] && ! named; then
         die 2 "--listen: $config, which is never changed, does not name $listen: write it there first, then run this again"
     fi
 }
+
+# named: an existing vedette.toml has the address, without which the agent does not find the sockets there.
+named() { [ ! -r "$config" ] || grep -v '^ *#' "$config" | grep -qF -e "\"$listen\"" -e "'$listen'"; }
 
 systemd_version() { systemd_is=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'); }
 
@@ -850,8 +852,10 @@ undo() {
             elif [ "$start" = yes ]; then
                 warn "release ${before#releases/} does not come up either: journalctl -u vedette"
             fi
+            [ "$systemd" = no ] || [ -z "$wanted_listen" ] || named || warn "$config does not name $listen, where the sockets are again: write it back"
         fi
-        [ -z "$unpacked" ] || [ "$unpacked" = "$prefix/$before" ] || rm -rf "$unpacked"
+        # A full disk may keep `current` from moving back.
+        [ -z "$unpacked" ] || [ "$unpacked" = "$prefix/$(readlink "$prefix/current")" ] || rm -rf "$unpacked"
     else
         if [ $units_written = yes ]; then remove_units; fi
         rm -rf "$prefix/releases" "$prefix/current" "$prefix/installed"

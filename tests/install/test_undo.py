@@ -46,6 +46,7 @@ def test_another_address_that_cannot_be_opened(host: Stubbed) -> None:
     host.config.write_text(config)
     assert done.code == 32, done.text
     assert "the sockets for 10.9.9.9:514 cannot be opened" in done.text
+    assert "does not name 127.0.0.1:514, where the sockets are again" in done.text
     assert "runs again" in done.text
     assert host.files() == before
     assert host.state("vedette-udp.socket") == host.state("vedette-tcp.socket") == "127.0.0.1:514"
@@ -312,3 +313,12 @@ def test_a_first_installation_is_interrupted(tmp_path: Path, tool: str, argument
     assert host.run(host.release("1")).code == 1
     assert host.files() == {"usr/local/bin/vedette": "/srv/another"}
     assert not (host.folder / "run/users").exists()
+
+
+def test_a_link_that_cannot_be_moved_back(host: Stubbed) -> None:
+    """When not even `current` can be moved back, as the disk is full, the release that it leads to is not deleted."""
+    host.breaks("2")
+    host.tool("ln", '#!/bin/sh\ncase $* in *releases/1-*/current.tmp.*) exit 1 ;; esac\nexec /bin/ln "$@"\n')
+    done = host.run(host.release("2"))
+    assert done.code == 32, done.text
+    assert host.current() in host.releases()
