@@ -175,7 +175,7 @@ class Rules:
         if self.directory:
             return await self.reload(anew=True)
         offered = await asyncio.to_thread(self._offer_newer)
-        return None if offered is None else _of_bundle(*offered)
+        return None if offered is None else await self._ready(_of_bundle(*offered))
 
     def _offer_newer(self) -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file`` when its version is above the installed one's."""

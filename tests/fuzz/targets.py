@@ -93,8 +93,9 @@ def header(data: bytes) -> None:
     assert found is None or 0 <= found.message_start <= len(data)
     if found is not None:
         syslog.unfold(found, data)
-    for host in (False, True):
-        syslog.timeless(data, host, True)
+    usual = syslog.usual(data)
+    for host in (False, True) if usual is not None else ():
+        syslog.without_time(usual, data, host, True)
 
 
 def decoder(codec: str) -> Callable[[bytes], None]:
