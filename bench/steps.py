@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.usage import TICKS, family
-from spark_jobs import batch, tables_delta
+from spark_jobs import batch, counts, tables_delta
 from spark_jobs.enrich import Lookups
 
 Steps = dict[str, dict[str, float]]
@@ -40,6 +40,9 @@ def steps() -> Iterator[Steps]:
     wrapped: list[tuple[Any, str, Callable[..., str]]] = [
         (batch, "_survey", lambda *_: "read keys, count"),
         (Lookups, "enrich", lambda *_: "ask the lookups"),
+        (counts.ByDuck, "__init__", lambda *_: "read what was written"),
+        (counts.ByDuck, "rules", lambda *_: "count rules"),
+        (counts.ByDuck, "of", lambda _, table: f"count {table.name}"),
         (tables_delta, "_arrow", lambda table, _: f"compute {table.name}, hand over as Arrow"),
         (tables_delta, "_merge", lambda table, *_: f"merge into {table.name}"),
         (tables_delta.DeltaTables, "_write", lambda _, table, *__: f"write {table.name}"),

@@ -21,7 +21,6 @@ source again and adds nothing. The streams have no state and no watermark, hence
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -30,18 +29,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import frames
+from spark_jobs.counts import COUNTS as COUNTS
+from spark_jobs.counts import counts
 from spark_jobs.enrich import Lookups
 from spark_jobs.schema import (
     AGENTS,
     ALERTS,
     DEAD_LETTERS,
-    ENTITY_SITE_5M,
     HEARTBEATS,
-    HOST_1H,
     RULES,
     SCHEMA_VERSION,
     SEQS,
-    WIN_5M,
     Table,
 )
 from spark_jobs.sources import Batch
@@ -58,13 +56,6 @@ MAX_PARTS = 1000
 
 UNDATED = "0000-00-00"
 """Partition of dead letters that say no time."""
-
-COUNTS: tuple[tuple[Table, Callable[[DataFrame, DataFrame], DataFrame]], ...] = (
-    (WIN_5M, frames.windows),
-    (ENTITY_SITE_5M, frames.entities),
-    (HOST_1H, frames.hosts),
-)
-"""The tables that are made of the alerts of a batch and their rules, and how."""
 
 
 @dataclass(slots=True)
@@ -154,15 +145,13 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
                 for part in range(parts):
                     mine = F.pmod(F.xxhash64("alert_id"), F.lit(parts)) == part
                     tables.append(ALERTS, fresh if parts == 1 else fresh.where(mine), work.part(part))
-            written = tables.frame(spark, ALERTS, only=dates, near={"batch": [(work.label, work.label)]})
-            written = frames.counted(written.where(F.col("batch") == work.label))
-            rules = frames.rules(written).toArrow()
-            if rules.num_rows:
-                known_rules = spark.createDataFrame(rules)
-                for table, made in COUNTS:
-                    tables.upsert(table, made(written, known_rules), work.txn)
-                tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
-                account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
+            with counts(spark, tables, work.label, dates) as made:
+                rules = made.rules()
+                if rules.num_rows:
+                    for table, _ in COUNTS:
+                        tables.upsert(table, made.of(table), work.txn)
+                    tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
+                    account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))
     finally:
         keys.unpersist()
     account.duplicates = account.rows - account.unusable - account.new

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_jobs import frames
+from spark_jobs import frames, sums
 from spark_jobs.schema import LANDED_ALERT as ALERTS
 from spark_jobs.schema import LANDED_STATUS
 from vedette.report import Counters, Dropped
@@ -130,7 +130,7 @@ def test_windows_count_alerts_and_what_they_stand_for(spark: SparkSession) -> No
     assert got == {
         ("12:00", "high"): (3, 43, "2026-11-20", "R"),
         ("12:05", "high"): (2, 3, "2026-11-20", "R"),
-        ("12:05", "low"): (1, 1 + 2 * frames.MAX_COUNT, "2026-11-20", "R"),
+        ("12:05", "low"): (1, 1 + 2 * sums.MAX_COUNT, "2026-11-20", "R"),
     }
     assert [(r.host, f"{r.hour:%H:%M}", r.alerts) for r in frames.hosts(counted, rules).collect()] == [
         ("h", "12:00", 4)
