@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.usage import TICKS, family
-from spark_jobs import batch, counts, tables_delta
+from spark_jobs import batch, counts, landed, tables_delta
 from spark_jobs.enrich import Lookups
 
 Steps = dict[str, dict[str, float]]
@@ -40,6 +40,7 @@ def steps() -> Iterator[Steps]:
     wrapped: list[tuple[Any, str, Callable[..., str]]] = [
         (batch, "_survey", lambda *_: "read keys, count"),
         (Lookups, "enrich", lambda *_: "ask the lookups"),
+        (landed, "rows", lambda *_: "read landed rows"),
         (counts.ByDuck, "__init__", lambda *_: "read what was written"),
         (counts.ByDuck, "rules", lambda *_: "count rules"),
         (counts.ByDuck, "of", lambda _, table: f"count {table.name}"),

@@ -4,8 +4,9 @@ A batch of alerts, in this order:
 
 1. find the rows that no table can hold, the later copies within the batch, and the alerts that the ``alerts`` table
    holds from other batches (same ``received_date``, same hour of ``event_time``: copies share both);
-2. enrich the rest from the lookups as they are now, and append it to ``alerts`` under the batch's label;
-3. read back what ``alerts`` holds under that label, and upsert the counts made of it;
+2. enrich the rest from the lookups as they are now, and append it to ``alerts`` under the batch's label: wide rows from
+   file to table where this process can (``landed``), else through Spark;
+3. read back what ``alerts`` holds under that label, and upsert the counts made of it (``counts``);
 4. append the rows that no table can hold to ``dead_letters``;
 5. return: only now is it synced, and noted as done in Spark's checkpoint (``stream``).
 
@@ -24,11 +25,12 @@ import logging
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import frames
+from spark_jobs import frames, landed
 from spark_jobs.counts import COUNTS as COUNTS
 from spark_jobs.counts import counts
 from spark_jobs.enrich import Lookups
@@ -37,6 +39,7 @@ from spark_jobs.schema import (
     ALERTS,
     DEAD_LETTERS,
     HEARTBEATS,
+    LANDED_ALERT,
     RULES,
     SCHEMA_VERSION,
     SEQS,
@@ -53,6 +56,9 @@ MAX_BUCKETS = 10_000
 PART_ROWS = 500_000
 """Alerts that are written at a time: where rows are much alike, a few megabytes of files hold millions of them."""
 MAX_PARTS = 1000
+
+ADDED = ("counted_at", "asset", "place", "intel")
+"""What a row of ``alerts`` has beside the landed columns and ``batch``."""
 
 UNDATED = "0000-00-00"
 """Partition of dead letters that say no time."""
@@ -137,14 +143,7 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
             if done is None or done < work.part(parts - 1).version:
                 known = tables.frame(spark, ALERTS, only=dates, near=near).where(F.col("batch") != work.label)
                 copies = frames.later_copies(good).unionByName(frames.known_copies(good, known)).distinct()
-                fresh = rows.where("trouble IS NULL").join(F.broadcast(copies), frames.PLACE, "left_anti")
-                fresh = fresh.withColumn("counted_at", frames.counted_at()).withColumn("batch", F.lit(work.label))
-                if lookups is not None:
-                    fresh = lookups.enrich(spark, fresh, good.withColumn("counted_at", frames.counted_at()))
-                fresh = fresh.select(*(name for name in ALERTS.names if name in fresh.columns))
-                for part in range(parts):
-                    mine = F.pmod(F.xxhash64("alert_id"), F.lit(parts)) == part
-                    tables.append(ALERTS, fresh if parts == 1 else fresh.where(mine), work.part(part))
+                _store(work, batch, rows.where("trouble IS NULL"), good, copies, parts, lookups)
             with counts(spark, tables, work.label, dates) as made:
                 rules = made.rules()
                 if rules.num_rows:
@@ -157,6 +156,40 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
     account.duplicates = account.rows - account.unusable - account.new
     _bury(work, batch, rows.where("trouble IS NOT NULL") if account.unusable else None)
     return account
+
+
+def _store(
+    work: Work, batch: Batch, rows: DataFrame, good: DataFrame, copies: DataFrame, parts: int, lookups: Lookups | None
+) -> None:
+    """Append ``rows`` that are no ``copies`` to ``alerts``, enriched, in ``parts``; ``good`` are their narrow columns.
+
+    Where this process writes the table and the files lie on this host, Spark says only which rows these are and what
+    the lookups know of them: the wide columns go from file to table.
+    """
+
+    def fresh(those: DataFrame) -> DataFrame:
+        left = those.join(F.broadcast(copies), frames.PLACE, "left_anti").withColumn("counted_at", frames.counted_at())
+        if lookups is not None:
+            left = lookups.enrich(work.spark, left, good.withColumn("counted_at", frames.counted_at()))
+        return left.withColumn("part", F.pmod(F.xxhash64("alert_id"), F.lit(parts)))
+
+    narrow = fresh(good) if work.tables.in_process and batch.local else None
+    wide = fresh(rows) if narrow is None else None
+    done = work.tables.version(ALERTS, work.query)
+    for part in range(parts):
+        if done is not None and done >= work.part(part).version:
+            continue
+        if narrow is not None:
+            mine = narrow.where(F.col("part") == part)
+            found = landed.rows(mine.select(*frames.PLACE, *(n for n in ADDED if n in mine.columns)).toArrow(),
+                                LANDED_ALERT)  # fmt: skip
+            if found is not None:
+                found = found.append_column("batch", pa.repeat(work.label, found.num_rows))
+                work.tables.append(ALERTS, found, work.part(part))
+                continue
+        wide = fresh(rows) if wide is None else wide
+        mine = wide.where(F.col("part") == part).withColumn("batch", F.lit(work.label))
+        work.tables.append(ALERTS, mine.select(*(n for n in ALERTS.names if n in mine.columns)), work.part(part))
 
 
 def heartbeats(work: Work, batch: Batch) -> Account:

@@ -6,8 +6,6 @@ damaged ones) nothing is given: then Spark reads all of them, converts what it c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,17 +14,15 @@ from pyspark.sql import types as T
 
 from spark_jobs.arrow import arrow_schema
 from spark_jobs.frames import PLACE
+from spark_jobs.landing import bare
 
 ROWS = 32_768
 """Rows of a file that are in memory at a time, beside those that are wanted."""
 
 
-def rows(files: Mapping[str, str], places: pa.Table, schema: T.StructType) -> pa.Table | None:
+def rows(places: pa.Table, schema: T.StructType) -> pa.Table | None:
     """The rows at ``places`` (columns ``frames.PLACE``, each row once) with the columns of ``schema`` and the further
-    ones of ``places``; None when they are not to be had this way.
-
-    ``files`` gives the path of each ``origin``.
-    """
+    ones of ``places``; None when they are not to be had this way."""
     wanted, pieces = arrow_schema(schema), []
     origins = pc.dictionary_encode(places[PLACE[0]]).combine_chunks()
     others = places.drop_columns(PLACE)
@@ -36,8 +32,7 @@ def rows(files: Mapping[str, str], places: pa.Table, schema: T.StructType) -> pa
     try:
         for place, origin in enumerate(origins.dictionary.to_pylist()):
             mine = order[ends[place] : ends[place + 1]]
-            path = files.get(origin)
-            found = None if path is None else _of(path, position[mine], wanted)
+            found = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
             if found is None:
                 return None
             pieces.append((found, others.take(mine)))
@@ -67,10 +62,8 @@ def _of(path: str, positions: np.ndarray, wanted: pa.Schema) -> pa.Table | None:
             if start < end:
                 pieces.append(batch.take(pa.array(positions[start:end] - first)))
             first += batch.num_rows
-    found = pa.Table.from_batches(pieces, pa.schema(known)) if pieces else pa.schema(known).empty_table()
-    if found.num_rows != len(positions):
+    if sum(piece.num_rows for piece in pieces) != len(positions):
         return None
-    columns = [
-        found[field.name] if field in known else pa.nulls(found.num_rows, field.type) for field in wanted
-    ]
+    found = pa.Table.from_batches(pieces)
+    columns = [found[field.name] if field in known else pa.nulls(found.num_rows, field.type) for field in wanted]
     return pa.Table.from_arrays(columns, schema=wanted)

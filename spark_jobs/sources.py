@@ -38,6 +38,11 @@ class Batch:
     files: tuple[landing.File, ...] = ()
     letters: tuple[Letter, ...] = ()
 
+    @property
+    def local(self) -> bool:
+        """Whether all rows are those of files on this host."""
+        return bool(self.files) and all(file.path.startswith("file:") for file in self.files)
+
 
 class Source(ABC):
     """One stream of landed rows."""
