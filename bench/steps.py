@@ -38,7 +38,8 @@ def steps() -> Iterator[Steps]:
         return run
 
     wrapped: list[tuple[Any, str, Callable[..., str]]] = [
-        (batch, "_survey", lambda *_: "read keys, count"),
+        (batch, "_met", lambda *_: "read keys, count"),
+        (batch, "_places", lambda *_: "find what is new, join the lookups"),
         (Lookups, "enrich", lambda *_: "ask the lookups"),
         (landed, "rows", lambda *_: "read landed rows"),
         (counts.ByDuck, "__init__", lambda *_: "read what was written"),

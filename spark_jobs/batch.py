@@ -22,12 +22,13 @@ source again and adds nothing. The streams have no state and no watermark, hence
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import frames, landed
@@ -46,7 +47,7 @@ from spark_jobs.schema import (
     Table,
 )
 from spark_jobs.sources import Batch
-from spark_jobs.tables import Tables, Txn
+from spark_jobs.tables import Ranges, Tables, Txn
 
 log = logging.getLogger(__name__)
 
@@ -127,17 +128,17 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
     about = [] if lookups is None else ["fleet", "site", "host", "entities"]
     keys = rows.select(*columns, *about).persist()
     try:
-        account = _survey(work, keys)
         good = keys.where("trouble IS NULL")
-        hour = F.floor(F.unix_seconds("event_time") / frames.BUCKET_SECONDS).alias("bucket")
-        met = good.groupBy("received_date", hour).count().limit(MAX_BUCKETS + 1).collect()
+        usable = F.col("trouble").isNull()
+        hour = F.when(usable, F.floor(F.unix_seconds("event_time") / frames.BUCKET_SECONDS)).alias("bucket")
+        date = F.when(usable, F.col("received_date")).alias("date")
+        met = _met(keys, date, hour, limit=MAX_BUCKETS + 1)
+        near: Ranges = {"event_time": frames.ranges(row.bucket for row in met if not row.trouble)}
         if len(met) > MAX_BUCKETS:
-            dates = {row.received_date for row in good.select("received_date").distinct().collect()}
-            near = {}
-        else:
-            dates = {row.received_date for row in met}
-            near = {"event_time": frames.ranges(row.bucket for row in met)}
-        if met:
+            met, near = _met(keys, date), {}
+        account = _survey(work, met)
+        dates = {row.date for row in met if not row.trouble}
+        if dates:
             parts = min(-(-account.rows // PART_ROWS), MAX_PARTS)
             done = tables.version(ALERTS, work.query)
             if done is None or done < work.part(parts - 1).version:
@@ -180,9 +181,7 @@ def _store(
         if done is not None and done >= work.part(part).version:
             continue
         if narrow is not None:
-            mine = narrow.where(F.col("part") == part)
-            found = landed.rows(mine.select(*frames.PLACE, *(n for n in ADDED if n in mine.columns)).toArrow(),
-                                LANDED_ALERT)  # fmt: skip
+            found = landed.rows(_places(narrow.where(F.col("part") == part)), LANDED_ALERT)
             if found is not None:
                 found = found.append_column("batch", pa.repeat(work.label, found.num_rows))
                 work.tables.append(ALERTS, found, work.part(part))
@@ -190,6 +189,11 @@ def _store(
         wide = fresh(rows) if wide is None else wide
         mine = wide.where(F.col("part") == part).withColumn("batch", F.lit(work.label))
         work.tables.append(ALERTS, mine.select(*(n for n in ALERTS.names if n in mine.columns)), work.part(part))
+
+
+def _places(fresh: DataFrame) -> pa.Table:
+    """Where rows of ``alerts`` lie, and what they have beside their landed columns."""
+    return fresh.select(*frames.PLACE, *(name for name in ADDED if name in fresh.columns)).toArrow()
 
 
 def heartbeats(work: Work, batch: Batch) -> Account:
@@ -210,7 +214,7 @@ def _keep(work: Work, batch: Batch, table: Table, *needed: str) -> tuple[Account
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*needed)))
     rows = rows.withColumn("batch", F.lit(work.label)).withColumn("date", F.date_format("received_at", "yyyy-MM-dd"))
     good, bad = rows.where("trouble IS NULL"), rows.where("trouble IS NOT NULL")
-    account = _survey(work, rows.select("trouble", F.lit(0).alias("schema_version")))
+    account = _survey(work, _met(rows.select("trouble", F.lit(0).alias("schema_version"))))
     work.tables.append(table, good.select(*table.names), work.txn)
     account.new = account.rows - account.unusable
     _bury(work, batch, bad if account.unusable else None)
@@ -227,10 +231,20 @@ def dead_letters(work: Work, batch: Batch) -> Account:
     return Account(rows=number, new=number)
 
 
-def _survey(work: Work, keys: DataFrame) -> Account:
+def _met(keys: DataFrame, *by: Column, limit: int | None = None) -> list[Row]:
+    """Numbers of rows by ``trouble`` and ``by``, and their newest version; at most ``limit`` of these groups."""
+    sums = F.count("*").alias("rows"), F.max("schema_version").alias("version")
+    groups = keys.groupBy("trouble", *by).agg(*sums)
+    return (groups if limit is None else groups.limit(limit)).collect()
+
+
+def _survey(work: Work, met: list[Row]) -> Account:
     """How many rows there are, of which nothing can hold how many, why; and whether agents are newer than this."""
-    met = keys.groupBy("trouble").agg(F.count("*").alias("rows"), F.max("schema_version").alias("version")).collect()
-    account = Account(rows=sum(row.rows for row in met), unusable=sum(row.rows for row in met if row.trouble))
+    unusable: Counter[str] = Counter()
+    for row in met:
+        if row.trouble:
+            unusable[row.trouble] += row.rows
+    account = Account(rows=sum(row.rows for row in met), unusable=unusable.total())
     newest = max((row.version or 0 for row in met), default=0)
     if newest > SCHEMA_VERSION:
         log.warning(
@@ -239,9 +253,8 @@ def _survey(work: Work, keys: DataFrame) -> Account:
             newest,
             SCHEMA_VERSION,
         )
-    for row in met:
-        if row.trouble:
-            log.warning("batch %s: %d rows %s; kept in dead_letters", work.label, row.rows, row.trouble)
+    for trouble, number in sorted(unusable.items()):
+        log.warning("batch %s: %d rows %s; kept in dead_letters", work.label, number, trouble)
     return account
 
 
