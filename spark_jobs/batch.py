@@ -15,15 +15,19 @@ finishes what it had begun: tables that have it stay as they are. Because counts
 holds, they agree with it whatever happened in between.
 
 A copy is recognised after a minute, a month, a restart, or the loss of the checkpoint: a fresh one reads the whole
-source again and adds nothing. The streams have no state and no watermark, hence nothing that is too late for them
-(``docs/decisions/0002-spark-dedupe.md``). Memory holds one batch, whose size the source bounds.
+source again and adds nothing: heartbeats, numbers and dead letters are looked up in their tables, too
+(``_unknown``). The streams have no state and no watermark, hence nothing that is too late for them
+(``docs/decisions/0002-spark-dedupe.md``). The driver holds a part of a batch, whose rows and bytes have a bound.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
+from functools import reduce
+from operator import and_
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -56,7 +60,13 @@ MAX_BUCKETS = 10_000
 
 PART_ROWS = 500_000
 """Alerts that are written at a time: where rows are much alike, a few megabytes of files hold millions of them."""
+PART_BYTES = 256 << 20
+"""Of heartbeats and dead letters, whose texts have no bound that is known here."""
+
 MAX_PARTS = 1000
+
+LANDED_SECONDS = 60
+"""Grain at which the times at which a batch's rows landed are looked up in the table."""
 
 ADDED = ("counted_at", "asset", "place", "intel")
 """What a row of ``alerts`` has beside the landed columns and ``batch``."""
@@ -128,18 +138,10 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
     about = [] if lookups is None else ["fleet", "site", "host", "entities"]
     keys = rows.select(*columns, *about).persist()
     try:
+        account, dates, near, _ = _survey(work, keys, "received_date", "event_time", frames.BUCKET_SECONDS)
         good = keys.where("trouble IS NULL")
-        usable = F.col("trouble").isNull()
-        hour = F.when(usable, F.floor(F.unix_seconds("event_time") / frames.BUCKET_SECONDS)).alias("bucket")
-        date = F.when(usable, F.col("received_date")).alias("date")
-        met = _met(keys, date, hour, limit=MAX_BUCKETS + 1)
-        near: Ranges = {"event_time": frames.ranges(row.bucket for row in met if not row.trouble)}
-        if len(met) > MAX_BUCKETS:
-            met, near = _met(keys, date), {}
-        account = _survey(work, met)
-        dates = {row.date for row in met if not row.trouble}
         if dates:
-            parts = min(-(-account.rows // PART_ROWS), MAX_PARTS)
+            parts = _parts(account.rows)
             done = tables.version(ALERTS, work.query)
             if done is None or done < work.part(parts - 1).version:
                 known = tables.frame(spark, ALERTS, only=dates, near=near).where(F.col("batch") != work.label)
@@ -198,48 +200,67 @@ def _places(fresh: DataFrame) -> pa.Table:
 
 def heartbeats(work: Work, batch: Batch) -> Account:
     """A micro-batch of heartbeats: kept as they came, and each agent's account by its newest."""
-    account, good = _keep(work, batch, HEARTBEATS, "agent_id", "received_at")
+    account, good = _keep(work, batch, HEARTBEATS, ["agent_id", "received_at"], ["agent_id", "received_at", "payload"])
     work.tables.upsert(AGENTS, frames.agents(good), work.txn)
     return account
 
 
 def seqs(work: Work, batch: Batch) -> Account:
     """A micro-batch of runs of alert numbers: kept as they came."""
-    account, _ = _keep(work, batch, SEQS, "agent_id", "log_id", "received_at")
+    needed = ["agent_id", "log_id", "received_at"]
+    account, _ = _keep(work, batch, SEQS, needed, [*needed, "first", "last"])
     return account
 
 
-def _keep(work: Work, batch: Batch, table: Table, *needed: str) -> tuple[Account, DataFrame]:
-    """Append the rows that have what is ``needed`` to ``table``, and bury the others; those appended."""
+def _keep(
+    work: Work, batch: Batch, table: Table, needed: Sequence[str], same: Sequence[str]
+) -> tuple[Account, DataFrame]:
+    """Append the rows that have what is ``needed`` to ``table``, and bury the others; those that have it. Rows that
+    another batch has brought, alike in the columns ``same``, are not appended."""
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*needed)))
     rows = rows.withColumn("batch", F.lit(work.label)).withColumn("date", F.date_format("received_at", "yyyy-MM-dd"))
     good, bad = rows.where("trouble IS NULL"), rows.where("trouble IS NOT NULL")
-    account = _survey(work, _met(rows.select("trouble", F.lit(0).alias("schema_version"))))
-    work.tables.append(table, good.select(*table.names), work.txn)
-    account.new = account.rows - account.unusable
+    about = rows.select("trouble", "date", "received_at", F.lit(0).alias("schema_version"), _size(same).alias("size"))
+    account, dates, near, size = _survey(work, about, "date", "received_at", LANDED_SECONDS)
+    if dates:
+        new = _unknown(work, table, good, same, dates, near).select(*table.names)
+        _append(work, table, new, _parts(account.rows, size), *same)
+        account.new = _written(work, table, dates).count()
+    account.duplicates = account.rows - account.unusable - account.new
     _bury(work, batch, bad if account.unusable else None)
     return account, good
 
 
 def dead_letters(work: Work, batch: Batch) -> Account:
     """A micro-batch of what the landing could not read."""
-    rows = batch.rows.withColumn("whole", F.coalesce("payload", "whole"))
+    rows = batch.rows.withColumn("whole", F.coalesce("payload", "whole")).withColumn("file", F.col("origin"))
     rows = rows.withColumn("origin", F.coalesce("topic", "origin"))
     rows = rows.withColumn("trouble", F.coalesce("undecoded", "reason", F.lit("")))
+    new = _bury(work, batch, rows, kind="message")
     number = rows.count()
-    _bury(work, batch, rows, kind="message")
-    return Account(rows=number, new=number)
+    return Account(rows=number, new=new, duplicates=number - new)
 
 
 def _met(keys: DataFrame, *by: Column, limit: int | None = None) -> list[Row]:
     """Numbers of rows by ``trouble`` and ``by``, and their newest version; at most ``limit`` of these groups."""
-    sums = F.count("*").alias("rows"), F.max("schema_version").alias("version")
+    size = F.sum("size") if "size" in keys.columns else F.lit(0)
+    sums = F.count("*").alias("rows"), F.max("schema_version").alias("version"), size.alias("size")
     groups = keys.groupBy("trouble", *by).agg(*sums)
     return (groups if limit is None else groups.limit(limit)).collect()
 
 
-def _survey(work: Work, met: list[Row]) -> Account:
-    """How many rows there are, of which nothing can hold how many, why; and whether agents are newer than this."""
+def _survey(work: Work, keys: DataFrame, date: str, time: str, seconds: int) -> tuple[Account, set[str], Ranges, int]:
+    """How many rows there are, of which nothing can hold how many, why, and whether agents are newer than this; of the
+    others the values of ``date``, where the table may hold their like by ``time``, and the sum of ``size``."""
+    usable = F.col("trouble").isNull()
+    day = F.when(usable, F.col(date)).alias("day")
+    bucket = F.when(usable, F.floor(F.unix_seconds(time) / seconds)).alias("bucket")
+    met = _met(keys, day, bucket, limit=MAX_BUCKETS + 1)
+    near: Ranges = {}
+    if len(met) > MAX_BUCKETS:
+        met = _met(keys, day)
+    else:
+        near = {time: frames.ranges((row.bucket for row in met if not row.trouble), seconds)}
     unusable: Counter[str] = Counter()
     for row in met:
         if row.trouble:
@@ -255,13 +276,50 @@ def _survey(work: Work, met: list[Row]) -> Account:
         )
     for trouble, number in sorted(unusable.items()):
         log.warning("batch %s: %d rows %s; kept in dead_letters", work.label, number, trouble)
-    return account
+    good = [row for row in met if not row.trouble]
+    return account, {row.day for row in good}, near, sum(row.size or 0 for row in good)
 
 
-def _bury(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = None) -> None:
-    """Write bad files and ``rows`` (columns ``origin``, ``trouble``, ``whole``, ``received_at``) to the dead letters.
+def _size(names: Sequence[str]) -> Column:
+    """Bytes of the texts among the columns ``names`` of a row."""
+    return F.octet_length(F.concat_ws("", *(F.col(name).cast("string") for name in names)))
 
-    Equal ones become one letter with their number.
+
+def _parts(rows: int, size: int = 0) -> int:
+    """In how many parts rows of ``size`` bytes are written; at least one."""
+    return min(max(-(-rows // PART_ROWS), -(-size // PART_BYTES), 1), MAX_PARTS)
+
+
+def _append(work: Work, table: Table, rows: DataFrame, parts: int, *by: str) -> None:
+    """Append ``rows``, divided by their values of ``by``: what the driver holds at a time has a bound."""
+    for part in range(parts):
+        mine = F.pmod(F.xxhash64(*by), F.lit(parts)) == part
+        work.tables.append(table, rows if parts == 1 else rows.where(mine), work.part(part))
+
+
+def _unknown(
+    work: Work, table: Table, rows: DataFrame, same: Sequence[str], dates: Collection[str], near: Ranges
+) -> DataFrame:
+    """Those of ``rows`` that ``table`` does not hold from another batch, alike in the columns ``same``."""
+    known = work.tables.frame(work.spark, table, only=dates, near=near).where(F.col("batch") != work.label)
+    return rows.alias("r").join(
+        known.select(*same).alias("k"),
+        reduce(and_, (F.col(f"r.{name}").eqNullSafe(F.col(f"k.{name}")) for name in same)),
+        "left_anti",
+    )
+
+
+def _written(work: Work, table: Table, dates: Collection[str]) -> DataFrame:
+    """What ``table`` holds of the batch."""
+    rows = work.tables.frame(work.spark, table, only=dates, near={"batch": [(work.label, work.label)]})
+    return rows.where(F.col("batch") == work.label)
+
+
+def _bury(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = None) -> int:
+    """Write bad files and ``rows`` (columns ``origin``, ``trouble``, ``whole``, ``received_at``, and ``file`` when that
+    is not ``origin``) to the dead letters; how many of the rows no other batch has brought.
+
+    Equal rows of a file become one letter with their number: the same one in whichever batch the file is read.
     """
     letters = []
     for letter in batch.letters:
@@ -270,16 +328,23 @@ def _bury(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = N
     columns = "kind STRING, source STRING, reason STRING, rows LONG, payload BINARY, received_at TIMESTAMP"
     found = work.spark.createDataFrame(letters, columns) if letters else None
     if rows is not None:
+        named = F.col("origin").alias("source"), F.col("trouble").alias("reason"), F.col("whole").alias("payload")
         single = (
-            rows.groupBy(
-                F.col("origin").alias("source"), F.col("trouble").alias("reason"), F.col("whole").alias("payload")
-            )
+            rows.groupBy(*named, F.col("file" if "file" in rows.columns else "origin").alias("file"))
             .agg(F.count("*").alias("rows"), F.min("received_at").alias("received_at"))
             .withColumn("kind", F.lit(kind or batch.letter_kind))
+            .drop("file")
         )
         found = single if found is None else found.unionByName(single)
     if found is None:
-        return
+        return 0
     date = F.coalesce(F.date_format("received_at", "yyyy-MM-dd"), F.lit(UNDATED))
     found = found.withColumn("date", date).withColumn("batch", F.lit(work.label))
-    work.tables.append(DEAD_LETTERS, found.select(*DEAD_LETTERS.names), work.txn)
+    days = found.groupBy("date").agg(F.count("*").alias("rows"), F.sum(F.octet_length("payload")).alias("size"))
+    met = days.collect()
+    dates = {row.date for row in met}
+    same = ["source", "reason", "payload", "received_at"]
+    new = _unknown(work, DEAD_LETTERS, found, same, dates, {}).select(*DEAD_LETTERS.names)
+    parts = _parts(sum(row.rows for row in met), sum(row.size or 0 for row in met))
+    _append(work, DEAD_LETTERS, new, parts, *same)
+    return _written(work, DEAD_LETTERS, dates).agg(F.sum("rows")).collect()[0][0] or 0
