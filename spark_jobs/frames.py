@@ -62,7 +62,7 @@ def trouble(*needed: str) -> Column:
         if name in ("event_time", "received_at"):
             usable, reason = _possible(name), f"without {name}"
         elif name == "received_date":
-            usable = F.col(name).rlike("^[0-9]{4}-[0-9]{2}-[0-9]{2}$") & F.expr(f"try_to_date({name})").isNotNull()
+            usable = F.col(name).rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\z") & F.expr(f"try_to_date({name})").isNotNull()
             reason = "received_date is no date YYYY-MM-DD"
         else:
             usable, reason = F.length(name) > 0, f"without {name}"
@@ -141,7 +141,7 @@ def rules_of(named: DataFrame) -> DataFrame:
     tags = F.transform(F.coalesce("tags", F.array()), F.lower)
     attack = F.transform(F.filter(tags, lambda tag: tag.startswith("attack.")), lambda tag: F.substr(tag, F.lit(8)))
     tactics = F.transform(attack, lambda name: F.replace(name, F.lit("_"), F.lit("-")))
-    technique = r"^t[0-9]{4}(\.[0-9]{3})?$"
+    technique = r"^t[0-9]{4}(\.[0-9]{3})?\z"
     return one.select("*", "last.*").select(
         *(name for name in RULES.names if name not in ("tactics", "techniques")),
         F.array_distinct(F.filter(tactics, lambda name: name.isin(*TACTICS))).alias("tactics"),

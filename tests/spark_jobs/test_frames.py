@@ -171,6 +171,7 @@ def test_rules_name_tactics_and_techniques(spark: SparkSession) -> None:
         "attack.t1110.001",
         "attack.T1078",
         "attack.g0016",
+        "attack.t1111\n",
         "cve.1",
     ]
     rows = _alerts(
@@ -218,6 +219,7 @@ def test_rows_without_identity_or_time_are_refused(spark: SparkSession) -> None:
             {"received_date": "../../etc"},
             {"received_date": "2026-11-20/batch=x"},
             {"received_date": "2026-02-30"},
+            {"received_date": "2026-11-20\n"},
             {"event_time": None},
             {"received_at": None},
         ],
@@ -227,7 +229,7 @@ def test_rows_without_identity_or_time_are_refused(spark: SparkSession) -> None:
         None: 2,
         "without alert_id": 1,
         "without agent_id": 1,
-        "received_date is no date YYYY-MM-DD": 4,
+        "received_date is no date YYYY-MM-DD": 5,
         "without event_time": 1,
         "without received_at": 1,
     }
