@@ -23,6 +23,8 @@ LOCAL = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
     # What a task hands to the driver is held three times over, and lost for good when the heap has no room for it.
     "spark.sql.files.maxPartitionBytes": "8m",
+    # Opening a file counts as so many bytes; with the default, 4 MB, a task would take two small files and no more.
+    "spark.sql.files.openCostInBytes": "65536",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
     "spark.log.level": "FATAL",
 }
