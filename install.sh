@@ -106,6 +106,13 @@ fact() {
     if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
 }
 
+# remembered: the directories and the address that the installation in $prefix has.
+remembered() {
+    [ -f "$prefix/installed" ] || return 0
+    config_dir=$(fact "$prefix/installed" config_dir) data_dir=$(fact "$prefix/installed" data_dir)
+    listen=$(fact "$prefix/installed" listen) config=$config_dir/vedette.toml
+}
+
 arguments() {
     action=install upgrade=no purge=no dry_run=no force=no
     region=${VEDETTE_REGION:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
@@ -145,7 +152,8 @@ arguments() {
         shift
     done
     path --prefix "${prefix:-/opt/vedette}"
-    prefix=$value
+    prefix=$value wanted_listen=$listen wanted_config_dir=$config_dir wanted_data_dir=$data_dir wanted_log=$log_file
+    looked=$(grounds)
     [ -n "$config_dir" ] || config_dir=$(fact "$prefix/installed" config_dir)
     [ -n "$data_dir" ] || data_dir=$(fact "$prefix/installed" data_dir)
     [ -n "$listen" ] || listen=$(fact "$prefix/installed" listen)
@@ -189,6 +197,11 @@ arguments() {
         *) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
     esac
     port=${listen##*:}
+    case $port in
+        [1-9] | [1-9][0-9] | [1-9][0-9][0-9] | [1-9][0-9][0-9][0-9] | [1-9][0-9][0-9][0-9][0-9]) ;;
+        *) die 2 "--listen: the port is a number from 1 to 65535 without leading zeros, not '$port'" ;;
+    esac
+    [ "$port" -le 65535 ] || die 2 "--listen: the port is a number from 1 to 65535, not '$port'"
     case $release_key in
         '') ;;
         ed25519:*[!A-Za-z0-9+/=]*) die 2 "--release-key: expects ed25519:BASE64, not '$release_key'" ;;
@@ -210,7 +223,7 @@ arguments() {
 
 preflight() {
     step="looking at the host"
-    for program in cat chmod cut date dd df dirname grep gzip head id ln mkdir mktemp mv printf readlink rm sed sha256sum sleep tail tar uname; do
+    for program in cat chmod cp cut date dd df dirname grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar uname; do
         command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
     done
     [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||
@@ -239,8 +252,12 @@ preflight() {
     while [ ! -d "$parent" ]; do parent=$(dirname "$parent"); done
     for folder in "$prefix" "$config_dir" "$data_dir"; do
         while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
+        if [ "$systemd" = yes ] && [ "$(id -u)" != 0 ]; then continue; fi # a dry run, of what root would do
         [ -w "$folder" ] || die 17 "$folder cannot be written to (read-only file system?): give another place with --prefix, --config-dir, --data-dir"
     done
+    if [ "$systemd" = yes ] && foreign "$data_dir"; then
+        die 2 "$data_dir holds files that are not Vedette's, and would be the user vedette's: give an empty folder with --data-dir, or make a file $data_dir/.vedette to say that all in it is Vedette's"
+    fi
     needed=$(($(fact "$here/RELEASE" unpacked_kib) * 6 / 5 + 16384))
     if [ -d "$release" ]; then needed=16384; fi
     free=$(free_kib "$parent")
@@ -252,7 +269,13 @@ preflight() {
     if [ "$systemd" = yes ] && { [ ! -e "$UNITS/vedette-udp.socket" ] || [ "$port" != "${ours##*:}" ]; } && in_use "$port"; then
         die 15 "port $port is in use by another program (ss -lnptu 'sport = $port' tells which): stop it, or choose another with --listen HOST:PORT"
     fi
+    if [ -n "$wanted_listen" ] && [ "$wanted_listen" != "$ours" ] && ! named; then
+        die 2 "--listen: $config, which is never changed, does not name $listen: write it there first, then run this again"
+    fi
 }
+
+# named: an existing vedette.toml has the address, without which the agent does not find the sockets there.
+named() { [ ! -r "$config" ] || grep -v '^ *#' "$config" | grep -qF -e "\"$listen\"" -e "'$listen'"; }
 
 systemd_version() { systemd_is=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p'); }
 
@@ -321,16 +344,17 @@ signature() {
     if [ -f "$prefix/current/verify.py" ] && "$tool" -X utf8 -I -S -c '' 2>/dev/null; then
         report=$("$tool" -X utf8 -I -S -B "$prefix/current/verify.py" "$key" "$here/SHA256SUMS" "$here/SHA256SUMS.sig" 2>&1) ||
             die 21 "refused: $report: this is not a release of those who made the installed one; if they have a new key, give it with --release-key"
-    elif command -v openssl >/dev/null 2>&1 && openssl pkeyutl -help 2>&1 | grep -q -- '-rawin'; then
+    elif command -v openssl >/dev/null 2>&1 && command -v base64 >/dev/null 2>&1 && openssl pkeyutl -help 2>&1 | grep -q -- '-rawin'; then
         scratch=$(mktemp -d)
         printf '%s\n' '-----BEGIN PUBLIC KEY-----' "MCowBQYDK2VwAyEA${key#ed25519:}" '-----END PUBLIC KEY-----' >"$scratch/key"
-        base64 -d "$here/SHA256SUMS.sig" >"$scratch/signature" 2>/dev/null || :
+        base64 -d "$here/SHA256SUMS.sig" >"$scratch/signature" 2>/dev/null || : # OpenSSL refuses what it leaves
         verdict=0
         openssl pkeyutl -verify -pubin -inkey "$scratch/key" -rawin -in "$here/SHA256SUMS" -sigfile "$scratch/signature" >/dev/null 2>&1 || verdict=$?
         rm -rf "$scratch"
+        scratch=''
         [ $verdict = 0 ] || die 21 "refused: $here/SHA256SUMS is not signed by $key"
     else
-        die 21 "the signature cannot be checked here (that takes OpenSSL 3): check it elsewhere, compare the zip's SHA-256, and install without --release-key"
+        die 21 "the signature cannot be checked here (that takes OpenSSL 3 and base64): check it elsewhere, compare the zip's SHA-256, and install without --release-key"
     fi
     say "signed by $key"
 }
@@ -373,6 +397,16 @@ own() {
         made="$1 $made"
     fi
     [ -n "$(ls -A "$1")" ] || : >"$1/.vedette"
+}
+
+# keep FILE: as it is before this run writes it, for undo to put back.
+keep() {
+    if [ -e "$1" ] || [ -L "$1" ]; then
+        cp -pP "$1" "$1.was.$$"
+        kept="$1 $kept"
+    else
+        made="$1 $made"
+    fi
 }
 
 # point LINK TARGET: atomically.
@@ -445,8 +479,20 @@ folders() {
     chmod 750 "$config_dir" "$data_dir"
     if [ "$systemd" = yes ]; then
         chgrp vedette "$config_dir"
-        [ "$(stat -c %U "$data_dir")" = vedette ] || chown -R vedette:vedette "$data_dir"
+        if [ "$(stat -c %U "$data_dir")" = vedette ]; then
+            :
+        elif [ -e "$data_dir/.vedette" ]; then
+            chown -R vedette:vedette "$data_dir"
+        else
+            chown vedette:vedette "$data_dir"
+        fi
     fi
+}
+
+# foreign FOLDER: it holds what is not ours. A disk of its own with nothing on it does not.
+foreign() {
+    if [ ! -d "$1" ] || [ -e "$1/.vedette" ] || [ "$(stat -c %U "$1")" = vedette ]; then return 1; fi
+    case $(ls -A "$1") in '' | lost+found) return 1 ;; esac
 }
 
 # place FILE NAME MODE [OWNER]: into the configuration folder; an operator's file stays, and this one goes beside it.
@@ -458,8 +504,10 @@ place() {
         mv "$1" "$config_dir/$2"
         made="$config_dir/$2 $made"
     elif same "$1" "$config_dir/$2"; then
+        keep "$config_dir/$2.new"
         rm -f "$1" "$config_dir/$2.new"
     else
+        keep "$config_dir/$2.new"
         mv "$1" "$config_dir/$2.new"
         say "$config_dir/$2 stays as it is; this release's is beside it: $2.new"
     fi
@@ -508,22 +556,27 @@ switch() {
     if [ "$before" != "releases/$id" ]; then
         changed=yes
         switched=yes
+        if [ -n "$before" ]; then # first, so that power lost in between loses no release that was good
+            keep "$prefix/previous"
+            point "$prefix/previous" "$before"
+        fi
         point "$prefix/current" "releases/$id"
     fi
     mkdir -p "$(dirname "$command")"
     if [ -e "$command" ] && [ ! -L "$command" ]; then
         warn "$command is there and not ours; call $prefix/current/bin/vedette"
     elif [ "$(readlink "$command" 2>/dev/null || :)" != "$prefix/current/bin/vedette" ]; then
-        [ -L "$command" ] || made="$command $made"
+        keep "$command"
         point "$command" "$prefix/current/bin/vedette"
     fi
+    keep "$prefix/installed"
     printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" >"$prefix/installed.tmp.$$"
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 
-# Remembers the release before this one and deletes the others.
+# Deletes all releases but this one and the one before.
 prune() {
-    if [ -n "$before" ] && [ "$before" != "releases/$id" ]; then point "$prefix/previous" "$before"; fi
+    rm -f "$prefix"/installed.was.* "$prefix"/previous.was.* # of a run that was killed
     for folder in "$prefix"/releases/* "$prefix"/releases/.new.* "$prefix"/releases/.old.*; do
         case releases/${folder##*/} in
             "$(readlink "$prefix/current")" | "$(readlink "$prefix/previous" 2>/dev/null || :)") ;;
@@ -554,6 +607,11 @@ put() {
         mv "$2.new" "$2"
         case $2 in *.socket) sockets_changed=yes ;; esac
     fi
+}
+
+# unfinished: removes what `put` leaves when it is interrupted.
+unfinished() {
+    rm -f "$UNITS"/vedette*.new "$UNITS"/vedette*.new.tmp.* "$UNITS"/vedette.service.d/50-*.new "$UNITS"/vedette.service.d/50-*.new.tmp.*
 }
 
 # units RELEASE: its unit files, with the drop-ins that this host's systemd understands.
@@ -594,13 +652,9 @@ service() {
         start=no
         return 0
     fi
-    if [ "$sockets_changed" = yes ] && [ $first = no ]; then
-        systemctl stop vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
-    fi
-    systemctl start vedette-udp.socket vedette-tcp.socket ||
-        die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT"
-    if [ "$changed" = yes ] || [ "$force" = yes ]; then verb=restart; else verb=start; fi
-    systemctl --no-block $verb vedette >/dev/null 2>&1 || :
+    sockets ||
+        die 32 "the sockets for $listen cannot be opened: $(systemctl status --no-pager -n 3 vedette-udp.socket 2>&1 | tail -n 2); choose another with --listen HOST:PORT, and in $config"
+    if [ "$changed" = yes ] || [ "$force" = yes ]; then restart; else systemctl --no-block start vedette >/dev/null 2>&1 || :; fi
     if healthy; then return 0; fi
     report=$(journalctl -u vedette -n 20 --no-pager 2>&1 || :)
     printf '%s\n' "$report" >&2
@@ -609,6 +663,19 @@ service() {
         die 32 "release $id did not come up; going back to ${before#releases/}"
     fi
     die 32 "the agent did not come up: see the lines above and $log"
+}
+
+# Opens the sockets. Those that have another address now are closed before, with the agent that holds them; without it, as
+# systemd opens no socket of a service that runs.
+sockets() {
+    if [ "$sockets_changed" = yes ]; then systemctl stop vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :; fi
+    systemctl start vedette-udp.socket vedette-tcp.socket
+}
+
+# The process that is there now does not count in `healthy`: it may take a while to end, and answers until then.
+restart() {
+    stopping=$(main_pid)
+    systemctl --no-block restart vedette >/dev/null 2>&1 || :
 }
 
 # Within a minute the agent answers for itself (exit code 1: it runs, and something in its account is not as it should be),
@@ -621,7 +688,7 @@ healthy() {
         if [ $code -le 1 ]; then
             process=$(main_pid)
             sleep 1
-            if [ "$process" != 0 ] && [ "$(main_pid)" = "$process" ]; then
+            if [ "$process" != 0 ] && [ "$process" != "$stopping" ] && [ "$(main_pid)" = "$process" ]; then
                 [ $code = 0 ] || warn "$report"
                 return 0
             fi
@@ -647,6 +714,10 @@ watch() {
     seconds=$(fact "$prefix/watch" seconds)
     before=$(fact "$prefix/watch" before)
     [ -d "$prefix/${before:-none}" ] || exit 0
+    if [ "$before" = "releases/$id" ]; then # left by a watch that was interrupted as it went back
+        rm -f "$prefix/watch"
+        exit 0
+    fi
     log=$log_file crashes=0 away=0 process=$(main_pid) base=$(restarts) elapsed=0
     while [ $elapsed -lt "${seconds:-0}" ]; do
         sleep 2
@@ -669,8 +740,11 @@ watch() {
             lock 60
             [ "$(readlink "$prefix/current" 2>/dev/null || :)" = "releases/$id" ] || exit 0
             warn "release $id was started again $crashes times and away for $away s, $elapsed s after the upgrade: going back to ${before#releases/}"
+            rm -f "$prefix/watch" # first: the older release's own script would take it up at the next boot, and delete itself
+            set +e # whatever fails from here on, be it for a full disk: the agent is to be started
             back_to "$before"
-            rm -rf "$prefix/watch" "$prefix/previous" "$here"
+            [ "$(readlink "$prefix/current")" = "$before" ] || die 1 "$prefix/current cannot be moved to $before"
+            rm -rf "$prefix/previous" "$here"
             if healthy; then say "release ${before#releases/} runs again"; else warn "release ${before#releases/} does not come up either: journalctl -u vedette"; fi
             exit 0
         fi
@@ -683,14 +757,31 @@ watch() {
 back_to() {
     point "$prefix/current" "$1"
     if [ "$systemd" = yes ]; then
+        units_written=yes
         units "$prefix/$1"
-        [ "$start" = no ] || systemctl --no-block restart vedette >/dev/null 2>&1 || :
+        [ "$start" = yes ] || return 0
+        [ "$sockets_changed" = no ] || sockets || warn "the sockets for $listen cannot be opened: systemctl status vedette-udp.socket"
+        restart
     fi
 }
 
 # --- running
 
-# lock SECONDS: for this run alone; waits so long for another one to end.
+# What a run goes by: looked at before the lock, as a dry run takes none, and held against it afterwards.
+grounds() {
+    readlink "$prefix/current" || :
+    readlink "$prefix/previous" || :
+    cat "$prefix/installed" 2>/dev/null || :
+}
+
+# alone: locks, unless another run has changed the installation since this one first looked at it.
+alone() {
+    lock 0
+    [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
+}
+
+# lock SECONDS: for this run alone; waits so long for another one to end. Without flock by a link, which is there with what
+# it leads to, its holder, or not at all.
 lock() {
     mkdir -p "$prefix"
     waited=0
@@ -698,13 +789,24 @@ lock() {
         exec 9>>"$prefix/.lock"
         while ! flock -n 9; do busy "$1"; done
     else
-        while ! mkdir "$prefix/.lock.d" 2>/dev/null; do
-            holder=$(cat "$prefix/.lock.d/pid" 2>/dev/null || :)
-            if [ -n "$holder" ] && [ ! -d "/proc/$holder" ]; then rm -rf "$prefix/.lock.d"; else busy "$1"; fi
+        while ! ln -s "$(identity $$)" "$prefix/.holder" 2>/dev/null; do
+            holder=$(readlink "$prefix/.holder" || :)
+            if [ -n "$holder" ] && [ "$(identity "${holder%%:*}")" != "$holder" ]; then
+                point "$prefix/.holder" "$(identity $$)"
+                sleep 1 # another run may do the same now: who comes last has it
+                [ "$(readlink "$prefix/.holder")" != "$(identity $$)" ] || break
+            else
+                busy "$1"
+            fi
         done
-        echo $$ >"$prefix/.lock.d/pid"
         locked=yes
     fi
+}
+
+# identity ID: that process and no other, which may get its number once it has ended: with its start and this boot.
+identity() {
+    printf '%s:' "$1" "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20)"
+    cat /proc/sys/kernel/random/boot_id
 }
 
 busy() {
@@ -725,16 +827,22 @@ clean() {
         result=1
     fi
     rm -rf "$config_dir/.site.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$"
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/.holder.tmp.$$" ${command:+"$command.tmp.$$"}
+    if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
+    if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
     if [ "$complete" = no ]; then undo; fi
-    if [ "$locked" = yes ]; then rm -rf "$prefix/.lock.d"; fi
+    for file in $kept; do rm -f "$file.was.$$"; done
+    if [ "$locked" = yes ]; then rm -f "$prefix/.holder"; fi
     exit $result
 }
 
+# What a run that did not come to its end has done. A rollback is undone as an upgrade is.
 undo() {
+    for file in $kept; do mv -fT "$file.was.$$" "$file"; done
     if [ -n "$before" ]; then
+        remembered # the units are written for what was installed, not for what this run was told
         if [ $units_written = yes ] || [ $switched = yes ]; then
             back_to "$before"
             if [ "$systemd" = no ]; then
@@ -744,8 +852,10 @@ undo() {
             elif [ "$start" = yes ]; then
                 warn "release ${before#releases/} does not come up either: journalctl -u vedette"
             fi
+            [ "$systemd" = no ] || [ -z "$wanted_listen" ] || named || warn "$config does not name $listen, where the sockets are again: write it back"
         fi
-        [ -z "$unpacked" ] || [ "$unpacked" = "$prefix/$before" ] || rm -rf "$unpacked"
+        # A full disk may keep `current` from moving back.
+        [ -z "$unpacked" ] || [ "$unpacked" = "$prefix/$(readlink "$prefix/current")" ] || rm -rf "$unpacked"
     else
         if [ $units_written = yes ]; then remove_units; fi
         rm -rf "$prefix/releases" "$prefix/current" "$prefix/installed"
@@ -753,7 +863,7 @@ undo() {
     for created in $made; do rm -rf "$created"; done
     if [ $made_user = yes ]; then userdel vedette; fi
     if [ -z "$before" ]; then
-        rm -f "$prefix/.lock"
+        rm -f "$prefix/.lock" "$prefix/.holder"
         rmdir "$prefix/bin" "$prefix" 2>/dev/null
         say "nothing was installed"
     fi
@@ -769,7 +879,7 @@ install() {
         return 0
     fi
     umask 022
-    lock 0
+    alone
     log=$log_file complete=no
     note "install.sh of $version: ${before:+upgrade of ${before#releases/} to }$id"
     unpack
@@ -801,26 +911,27 @@ rollback() {
     step="rolling back"
     before=$(readlink "$prefix/current" 2>/dev/null || :)
     target=$(readlink "$prefix/previous" 2>/dev/null || :)
-    whole "$prefix/${target:-none}" || die 41 "there is no release before ${before#releases/} to go back to"
+    if [ "$target" = "$before" ] || ! whole "$prefix/${target:-none}"; then die 41 "there is no release before ${before#releases/} to go back to"; fi
     if [ "$dry_run" = yes ]; then
         say "${before#releases/} would go, ${target#releases/} come back"
         return 0
     fi
     umask 022
-    lock 0
+    alone
     log=$log_file release=$prefix/$target id=${target#releases/}
     code=0
     report=$("$release/bin/vedette" check -c "$config" 2>&1) || code=$?
     [ $code -le 1 ] || die 31 "release $id does not take $config; nothing was switched: $report"
     if [ "$systemd" = yes ]; then systemctl stop vedette-watch 2>/dev/null || :; fi
     rm -f "$prefix/watch"
+    complete=no switched=yes
+    keep "$prefix/previous"
     back_to "$target"
     point "$prefix/previous" "$before"
     if [ "$systemd" = yes ] && [ "$start" = yes ] && ! healthy; then
-        back_to "$before"
-        point "$prefix/previous" "$target"
-        die 32 "release $id did not come up; ${before#releases/} is back: journalctl -u vedette"
+        die 32 "release $id did not come up; going back to ${before#releases/}: journalctl -u vedette"
     fi
+    complete=yes
     say "rolled back from ${before#releases/} to $id"
 }
 
@@ -834,38 +945,71 @@ remove() {
     fi
 }
 
+# vedette.service goes last: it tells whose they are, to a second run when this one is interrupted.
 remove_units() {
     for unit in $SERVICE_FILES; do systemctl disable "$unit" >/dev/null 2>&1 || :; done
     systemctl stop vedette-watch vedette-udp.socket vedette-tcp.socket vedette 2>/dev/null || :
-    for unit in $SERVICE_FILES; do rm -f "$UNITS/$unit"; done
+    unfinished
     rm -f "$UNITS"/vedette.service.d/50-since-*.conf "$UNITS"/vedette.service.d/50-before-*.conf
     rmdir "$UNITS/vedette.service.d" 2>/dev/null || :
+    for unit in $SERVICE_FILES; do [ "$unit" = vedette.service ] || rm -f "$UNITS/$unit"; done
+    rm -f "$UNITS/vedette.service"
     systemctl daemon-reload
     systemctl reset-failed vedette vedette-udp.socket vedette-tcp.socket 2>/dev/null || :
 }
 
+# owners: sets known, whether this prefix has an installation, and whose the units are: ours, others or none.
+owners() {
+    if [ -e "$prefix/installed" ]; then known=yes; else known=no; fi
+    if [ ! -e "$UNITS/vedette.service" ]; then
+        units=none
+    elif grep -qF "=$prefix/current/" "$UNITS/vedette.service"; then
+        units=ours
+    else
+        units=others
+    fi
+}
+
+# mine FOLDER GIVEN: FOLDER may be purged, as it was given by name, or it is of the installation in this prefix. A default
+# name alone does not tell that: the prefix may be mistyped, and another installation have it.
+mine() {
+    if [ -n "$2" ]; then return 0; fi
+    case $units in
+        ours) ;;
+        none) [ "$known" = yes ] || [ "$prefix" = /opt/vedette ] ;;
+        others) [ "$known" = yes ] && ! grep -qF "$1" "$UNITS/vedette.service" ;;
+    esac
+}
+
 uninstall() {
     step=uninstalling
+    owners
     if [ ! -e "$prefix/installed" ] && [ ! -e "$prefix/releases" ]; then
         say "nothing is installed in $prefix"
     fi
+    if [ "$systemd" = yes ] && [ $units = others ]; then
+        warn "the units are those of another installation (see $UNITS/vedette.service) and stay: is --prefix as it was?"
+    fi
+    purge_config=no purge_data=no
+    if [ "$purge" = yes ]; then
+        if mine "$config_dir" "$wanted_config_dir"; then purge_config=yes; fi
+        if mine "$data_dir" "$wanted_data_dir"; then purge_data=yes; fi
+    fi
     if [ "$dry_run" = yes ]; then
-        say "program $prefix, command $command$([ "$systemd" = no ] || printf ', units %s' "$UNITS/vedette*") would go"
-        [ "$purge" = no ] || say "configuration $config_dir and data $data_dir would go"
+        say "program $prefix, command $command$([ "$systemd" = no ] || [ $units = others ] || printf ', units %s' "$UNITS/vedette*") would go"
+        [ $purge_config = no ] || say "configuration $config_dir would go"
+        [ $purge_data = no ] || say "data $data_dir would go"
         return 0
     fi
     if [ -d "$prefix" ]; then
-        lock 0
+        alone
         if [ "$purge" = no ] && [ "$systemd" = yes ]; then log=$log_file; fi
     fi
-    if [ "$systemd" = yes ]; then remove_units; fi
+    if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/.holder" "$prefix/install.log"
     if [ "$purge" = yes ]; then
-        remove "$config_dir"
-        remove "$data_dir"
-        rm -f "$log_file"
-        if [ "$systemd" = yes ] && getent passwd vedette >/dev/null; then userdel vedette; fi
+        purge
     else
         say "configuration $config_dir and data $data_dir stay; --uninstall --purge removes them"
     fi
@@ -874,10 +1018,24 @@ uninstall() {
     say "uninstalled"
 }
 
+# purge: configuration and data; user and log are of the installation that has the data.
+purge() {
+    if [ "$purge_config" = yes ]; then remove "$config_dir"; else not_mine "$config_dir" --config-dir; fi
+    if [ "$purge_data" = yes ]; then remove "$data_dir"; else not_mine "$data_dir" --data-dir; fi
+    if [ "$purge_data" = no ] || [ "$units" = others ]; then
+        [ -z "$wanted_log" ] || rm -f "$log_file"
+        return 0
+    fi
+    rm -f "$log_file"
+    if [ "$systemd" = yes ] && getent passwd vedette >/dev/null; then userdel vedette; fi
+}
+
+not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs to $prefix: if it does, add $2 $1"; }
+
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
-    log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' made_user=no
-    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also=''
+    log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' kept='' made_user=no
+    new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch='' command=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM
     arguments "$@"

@@ -21,6 +21,10 @@ async def _good() -> Any:
     return {"state": "running", "n": 3}
 
 
+async def _wants(n: int, more: str = "") -> Any:
+    return {"n": n, "more": more}
+
+
 async def _bad() -> Any:
     raise ValueError("no such thing; do that")
 
@@ -29,7 +33,7 @@ def serving(path: Path, work: Callable[[], Awaitable[Any]]) -> Any:
     """What ``work`` gives while a control socket is served at ``path``."""
 
     async def main() -> Any:
-        served = Control(path, {"good": _good, "bad": _bad})
+        served = Control(path, {"good": _good, "bad": _bad, "wants": _wants})
         await served.start()
         try:
             return await work()
@@ -43,6 +47,15 @@ def test_a_command_is_answered(tmp_path: Path) -> None:
     """``ask`` gives what the command gave."""
     path = tmp_path / "c.sock"
     assert serving(path, lambda: asyncio.to_thread(ask, path, "good")) == {"state": "running", "n": 3}
+
+
+def test_a_command_gets_its_words(tmp_path: Path) -> None:
+    """Further keys of the request are what the command is given; too few or others are refused."""
+    path = tmp_path / "c.sock"
+    assert serving(path, lambda: asyncio.to_thread(ask, path, "wants", n=3)) == {"n": 3, "more": ""}
+    for words in ({}, {"n": 1, "other": 2}):
+        with pytest.raises(ValueError, match="expects a command"):
+            serving(path, lambda words=words: asyncio.to_thread(ask, path, "wants", **words))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +122,14 @@ def test_a_dead_agents_socket_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "c.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    with pytest.raises(ConnectionError, match=r"no agent answers .* is it running"):
+    with pytest.raises(ConnectionRefusedError, match=r"no agent answers .* is it running"):
         ask(path, "good")
     assert serving(path, lambda: asyncio.to_thread(ask, path, "good"))["n"] == 3
 
 
 def test_nobody_there(tmp_path: Path) -> None:
     """Asking where there is no socket says where it looked."""
-    with pytest.raises(ConnectionError, match=f"{tmp_path}/none.sock: no agent answers"):
+    with pytest.raises(ConnectionRefusedError, match=f"{tmp_path}/none.sock: no agent answers"):
         ask(tmp_path / "none.sock", "good")
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.life import NOW, Life, engine, lines
 from vedette import compile_rules
+from vedette.config import EngineSettings
 from vedette.engine.match import Engine
 from vedette.event import Alert, Chunk
 from vedette.outbox import envelope
@@ -42,6 +43,37 @@ def test_a_switch_between_frames(begin: Callable[..., Life]) -> None:
     turns = [sorted(by_event[str(i)]) == after for i in range(200)]
     assert turns == sorted(turns)
     assert all(sorted(found) in (before, after) for found in by_event.values())
+
+
+def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
+    begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that comes into quarantine, and a cache that is given up, between the order to switch and the switch."""
+    new = engine("evil", "new")
+    life = begin(engine("evil"))
+    judging, old = life.pipeline.judging, life.pipeline.engine
+    judging.configure(EngineSettings(), ())
+    judging.give_cache(old)
+    matches, seen = old.matches, []
+
+    def change(*arguments: Any) -> Any:
+        seen.append(arguments)
+        if len(seen) == 1:
+            life.pipeline.switch(new, "b-2")
+            old.quarantine([old.plan.rules[0].digest])
+            judging.lean(True)
+        return matches(*arguments)
+
+    monkeypatch.setattr(old, "matches", change)
+    life.give(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil"] * 3), lines(b"<13>Nov 21 02:40:00 web1 app: evil new"))
+    life.live()
+    assert judging.engine is new
+    assert [new.plan.rules[i].title for i in new.quarantined] == ["Marker evil"]
+    assert [title for title, _ in life.found()] == ["Marker new"]
+    assert not old.cache.on
+    assert not new.cache.on
+    judging.lean(False)
+    assert new.cache.on
 
 
 def test_judging_gives_way(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ LAYERS: dict[int, str] = {
     compiler.explain compiler.ir compiler.limits compiler.literals compiler.plan compiler.reach compiler.relation
     compiler.window compiler.witness
     engine.artifact engine.cache engine.evaluate engine.fallback engine.group engine.join engine.match engine.patterns
-    engine.prefilter engine.scan engine.selftest engine.timepart
+    engine.prefilter engine.remembered engine.scan engine.selftest engine.timepart
     inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
     inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
     inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog

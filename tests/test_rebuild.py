@@ -217,6 +217,53 @@ def test_what_kills_a_check_at_work(
         unchecked(tmp_path, number.name)
 
 
+WANTING = """
+import mmap, os, resource, sys
+sys.path.remove({here!r})
+del sys.modules["lmdb"]
+import lmdb
+real = lmdb.open
+def opened(*words, **named):
+    used = int(open("/proc/self/statm").read().split()[0]) * mmap.PAGESIZE
+    env = real(*words, **named) if {late} else None
+    resource.setrlimit({limit})
+    return env or real(*words, **named)
+lmdb.open = opened
+"""
+"""An ``lmdb`` of its own for the child, which then gets less than the check needs."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "late", "reason"),
+    [
+        ("resource.RLIMIT_AS, (used + (100 << 20),) * 2", False, "Cannot allocate memory"),
+        ("resource.RLIMIT_AS, (used,) * 2", True, "MemoryError"),
+        ("resource.RLIMIT_NOFILE, (3, 3)", False, "Too many open files"),
+    ],
+)
+def test_a_check_without_means_is_no_damage(
+    limit: str, late: bool, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sound store whose check gets too little memory or too few descriptors is used as it is, and that is told."""
+    filled(tmp_path / "store")
+    with Store.open(tmp_path / "store", map_bytes=1 << 27) as store:
+        store.put("large", "x" * (32 << 20))
+    (tmp_path / "lmdb.py").write_text(WANTING.format(here=str(tmp_path), limit=limit, late=late))
+    monkeypatch.syspath_prepend(tmp_path)
+    unchecked(tmp_path, reason)
+
+
+def test_a_store_that_asks_for_absurd_memory_is_damaged(tmp_path: Path) -> None:
+    """Where memory is not what lacks, a store that cannot be mapped is damaged: its pages cannot be that many."""
+    filled(tmp_path / "store")
+    with (tmp_path / "store" / "data.mdb").open("r+b") as file:
+        for page in (0, 1):
+            file.seek(page * 4096 + 136)  # mm_last_pg of both meta pages
+            file.write((1 << 40).to_bytes(8, "little"))
+    found = examine(tmp_path / "store")
+    assert (bool(found.reason), found.unchecked) == (True, "")
+
+
 def test_word_of_damage_counts_without_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store of which the agent has said that it is damaged is made again, also where no child can be started."""
     filled(tmp_path / "store")

@@ -18,7 +18,7 @@ from vedette.bundle.trust import BundleRefused
 from vedette.compiler.ir import Leaf, Op, Or, Predicate
 from vedette.compiler.ir import Rule as Compiled
 from vedette.compiler.plan import Plan
-from vedette.config import AgentSettings, BundleSettings, Config, RuleSettings
+from vedette.config import AgentSettings, BundleSettings, Config, RuleSettings, SyslogInput
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.event import Chunk, LogSource
@@ -69,6 +69,22 @@ def folder(tmp_path: Path) -> Path:
 def of_folder(tmp_path: Path, sample: bytes = b"") -> Rules:
     agent = AgentSettings(data_dir=tmp_path / "data")
     return Rules(Config(agent=agent, rules=RuleSettings((tmp_path / "rules",))), lambda: sample)
+
+
+def test_scans_are_made_for_the_inputs_there_are(tmp_path: Path, folder: Path) -> None:
+    """When inputs change, in the engine that runs and in later ones: an input that few rules can meet has its own."""
+    for number, word in enumerate(("beta", "gamma", "delta", "epsilon"), 2):
+        path = rule(folder, word, number)
+        path.write_text(path.read_text().replace("product: linux", "product: windows"))
+    rules = of_folder(tmp_path)
+    engine = run(rules.start()).engine
+    linux = SyslogInput("lines", logsource=LogSource("linux"), format="text")
+    assert engine._at_input("text", linux.logsource)[2] is engine.prefilter
+    run(rules.adopt([linux], engine))
+    assert engine._at_input("text", linux.logsource)[2] is not engine.prefilter
+    (folder / "beta.yml").unlink()
+    later = run(rules.reload()).engine
+    assert later._at_input("text", linux.logsource)[2] is not later.prefilter
 
 
 def test_a_folder_is_built_and_cached(tmp_path: Path, folder: Path) -> None:

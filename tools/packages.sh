@@ -30,11 +30,14 @@ fi
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing$missing"
-    # The packages' own services are not wanted: everything here starts its own, on loopback.
-    if [ ! -e /usr/sbin/policy-rc.d ]; then
-        printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-        chmod +x /usr/sbin/policy-rc.d
-        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    # The packages' own services are not wanted: everything here starts its own, on loopback. A host's own policy stays; one
+    # with our mark was left by a run that was killed. Not every shell runs the EXIT trap when a signal ends it.
+    policy=/usr/sbin/policy-rc.d mark="# of Vedette's tools/packages.sh"
+    if [ ! -e $policy ] || grep -qxF "$mark" $policy; then
+        trap 'rm -f $policy' EXIT
+        trap 'exit 1' HUP INT TERM
+        printf '%s\n' '#!/bin/sh' "$mark" 'exit 101' >$policy
+        chmod +x $policy
     fi
     apt-get update -qq
     # shellcheck disable=SC2086

@@ -4,7 +4,8 @@ Replacing a rule set frees megabytes at once, between blocks that live on; glibc
 takes a new rule set every day grows by each time's peak. Two things bring it back:
 
 * ``settle``, once at the start: blocks from ``MAPPED`` bytes on are always mappings of their own, which go back when
-  they are freed (by itself glibc puts ever larger blocks into its heaps, once such a one was freed), and threads share
+  they are freed (by itself glibc puts ever larger blocks into its heaps, once such a one was freed); of what is freed
+  at a heap's end ``KEPT`` bytes stay, so that chunks that come and go take no page faults; and threads share
   ``ARENAS`` heaps (by itself each of eight threads a processor would have its own).
 * ``trim``, after a rule set was replaced: whole free pages of all heaps go back.
 """
@@ -16,9 +17,11 @@ from typing import Any
 
 MAPPED = 1 << 20
 """Larger than a chunk, so that what the hot path takes and frees stays in the heap."""
+KEPT = 8 << 20
+"""What the chunks of a burst take that are stored and judged at once."""
 ARENAS = 2
 
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Of mallopt(3)."""
 
 
@@ -36,6 +39,7 @@ def settle() -> None:
     """For the start of a process, before it has threads."""
     if _LIBC is not None and hasattr(_LIBC, "mallopt"):
         _LIBC.mallopt(_MMAP_THRESHOLD, MAPPED)
+        _LIBC.mallopt(_TRIM_THRESHOLD, KEPT)
         _LIBC.mallopt(_ARENA_MAX, ARENAS)
 
 

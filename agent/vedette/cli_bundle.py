@@ -14,7 +14,12 @@ from vedette import __version__
 from vedette.console import WithRegion, config_option, configuration, fail, json_line, safe
 
 if TYPE_CHECKING:
+    from vedette.bundle.install import BundleDir
     from vedette.config import Config
+
+
+ROLLBACK_SECONDS = 300.0
+"""For a rollback: that it waits for a trial of rules at work, and its own trial, each of at most 120 s."""
 
 
 @click.group(cls=WithRegion, region=("keygen", "public", "build", "sign"))
@@ -92,40 +97,63 @@ def bundle_show(path: Path, as_json: bool) -> None:
 
 @bundle.command("rollback")
 @config_option
-def bundle_rollback(config: Path) -> None:
+@click.option("--from", "version", metavar="N", type=click.IntRange(1),
+              help="Version to go back from: when that is done already, nothing is done.")  # fmt: skip
+def bundle_rollback(config: Path, version: int | None) -> None:
     """Go back to the bundle that this agent ran before, at once.
 
     The version gone back from, and all below it, are not taken again: the next bundle needs a higher version. Without a
     running agent the next start begins with the earlier bundle. Exit code 2 when there is none, or it does not work:
-    then nothing has changed.
+    then nothing has changed; or when the agent does not answer in time: run it again with --from, as it says.
 
     Example: vedette bundle rollback -c vedette.toml
     """
+    from vedette.bundle.install import BundleDir
     from vedette.control import ask
 
     settings = configuration(config)
     try:
         if settings.rules.paths:
             raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        bundles = BundleDir(settings.agent.bundle_dir, settings.bundles.trusted_keys)
+        if version is None and (current := bundles.installed()) is not None:
+            version = current.version
         try:
-            done = ask(settings.agent.control_socket, "rollback")
-        except ConnectionError:
-            done = _rollback_on_disk(settings)
+            done = ask(settings.agent.control_socket, "rollback", seconds=ROLLBACK_SECONDS, version=version)
+        except ConnectionRefusedError:
+            done = _rollback_on_disk(settings, bundles, version)
+        except ConnectionError as error:
+            again = f"vedette bundle rollback -c {config} --from {version}"
+            raise ValueError(f"{error}\nit may yet go back; this does nothing if it has: {again}") from error
     except (OSError, ValueError) as error:
         fail(error)
-    click.echo(safe(f"{done['bundle']} is current; up to version {done['withdrawn']} no other bundle is taken"))
+    said = f"{done['bundle']} is current; up to version {done['withdrawn']} no other bundle is taken"
+    click.echo(safe(said if done["done"] else f"nothing to do, version {version} was rolled back before: {said}"))
 
 
-def _rollback_on_disk(settings: Config) -> dict[str, Any]:
-    """For an agent that does not run; raises BlockingIOError when it does."""
-    from vedette.bundle.install import BundleDir
+def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None) -> dict[str, Any]:
+    """For an agent that does not run; raises BlockingIOError when it does, FileNotFoundError when it never has: what is
+    made here would belong to whoever runs the command, not to the agent's user."""
     from vedette.environment import own
     from vedette.tryout import trial
 
-    owner = own(settings.agent.store_dir)
+    folder = settings.agent.store_dir
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: the agent has not run here yet: start it first, or name its own data_dir")
+    owner = own(folder)
     try:
-        bundles = BundleDir(settings.agent.bundle_dir, settings.bundles.trusted_keys)
+        if version is not None and bundles.gone_back(version):
+            return {"bundle": f"version {_current(bundles)}", "withdrawn": bundles.withdrawn(), "done": False}
         found, _ = bundles.rollback(trial)
-        return {"bundle": f"{found.manifest.name}-{found.version}", "withdrawn": bundles.withdrawn()}
+        return {
+            "bundle": f"{found.manifest.name}-{found.version}",
+            "withdrawn": bundles.withdrawn(),
+            "done": True,
+        }
     finally:
         os.close(owner)
+
+
+def _current(bundles: BundleDir) -> int:
+    installed = bundles.installed()
+    return installed.version if installed else 0

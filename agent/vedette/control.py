@@ -1,12 +1,14 @@
 """The agent's local door for its operator: a Unix socket in the data folder, for its own user and root only.
 
-One request per connection: a JSON line ``{"command": NAME}``; the answer is one JSON line, ``{"error": TEXT}`` when
-there is no such command or it failed. A request longer than ``MAX_REQUEST`` or slower than ``SECONDS`` is dropped.
+One request per connection: a JSON line ``{"command": NAME}``, with what the command wants to know as further keys; the
+answer is one JSON line, ``{"error": TEXT}`` when there is no such command or it failed. A request longer than
+``MAX_REQUEST`` or slower than ``SECONDS`` is dropped. An answer may take as long as it takes: who asks gives up first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +20,7 @@ import orjson
 MAX_REQUEST = 64 << 10
 SECONDS = 10.0
 
-Command = Callable[[], Awaitable[Any]]
+Command = Callable[..., Awaitable[Any]]
 
 
 class Control:
@@ -45,7 +47,9 @@ class Control:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(SECONDS):
-                answer = await self._answer(await reader.readline())
+                line = await reader.readline()
+            answer = await self._answer(line)
+            async with asyncio.timeout(SECONDS):
                 writer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
                 await writer.drain()
         except (OSError, ValueError, TimeoutError):
@@ -55,28 +59,37 @@ class Control:
 
     async def _answer(self, line: bytes) -> Any:
         try:
-            name = orjson.loads(line)["command"]
-            command = self._commands[name]
-        except (ValueError, TypeError, KeyError):
+            words = orjson.loads(line)
+            command = self._commands[words.pop("command")]
+            inspect.signature(command).bind(**words)
+        except (ValueError, TypeError, KeyError, AttributeError):
             return {"error": f"expects a command: {', '.join(self._commands)}"}
         try:
-            return await command()
+            return await command(**words)
         except (OSError, ValueError) as error:
             return {"error": str(error)}
         except Exception as error:  # a defect in telling is none in judging
             return {"error": f"the agent could not answer: {type(error).__name__}: {error}; please report it"}
 
 
-def ask(path: Path, command: str) -> Any:
-    """The running agent's answer; raises ConnectionError when no agent serves ``path``, ValueError on its refusal."""
+def ask(path: Path, command: str, *, seconds: float = SECONDS, **words: Any) -> Any:
+    """The running agent's answer to ``command`` with ``words``, for which it has ``seconds``.
+
+    Raises ConnectionRefusedError when nobody listens at ``path``; ConnectionError when one could not be asked, or did
+    not answer: then it may have done what it was told, or do it yet; ValueError on its refusal.
+    """
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(SECONDS)
+        connection.settimeout(seconds)
         try:
             connection.connect(str(path))
-            connection.sendall(orjson.dumps({"command": command}) + b"\n")
+            connection.sendall(orjson.dumps({"command": command, **words}) + b"\n")
             data = b"".join(iter(lambda: connection.recv(1 << 16), b""))
         except PermissionError as error:
             raise ConnectionError(f"{path}: not permitted; ask as root or as the agent's user") from error
+        except TimeoutError as error:
+            raise ConnectionError(f"{path}: no agent answers within {seconds:g} s; is it running?") from error
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            raise ConnectionRefusedError(f"{path}: no agent answers ({error}); is it running?") from error
         except OSError as error:
             raise ConnectionError(f"{path}: no agent answers ({error}); is it running?") from error
     if not data:

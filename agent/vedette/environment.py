@@ -31,6 +31,8 @@ REHEARSED_BYTES = 8 << 20
 """Of each table, written again by ``rehearse``: less than what makes LMDB write to the file before a commit."""
 LEAST_ROOM = 64 << 10
 """Bytes free on the disk, below which a failed write is for want of space."""
+OUTSIDE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOLCK)
+"""What the system lacks or forbids: of the store's content such an error says nothing."""
 CHECKSUM = 4
 """Bytes before each value's content."""
 
@@ -248,11 +250,11 @@ def _translated(folder: Path) -> Iterator[None]:
     except _DAMAGE as error:
         raise Damaged(f"{folder}: the store is damaged or not one: {error}; move it away to start anew") from error
     except lmdb.Error as error:
-        number = errno.EIO
+        number = next((one for one in OUTSIDE if str(error).endswith(os.strerror(one))), errno.EIO)
         with suppress(OSError):
             room = os.statvfs(folder)
-            if room.f_bavail * room.f_frsize < LEAST_ROOM:  # LMDB calls a full disk an input/output error
-                number = errno.ENOSPC
-            elif room.f_flag & os.ST_RDONLY:
+            if number == errno.EIO and room.f_bavail * room.f_frsize < LEAST_ROOM:
+                number = errno.ENOSPC  # LMDB calls a full disk an input/output error
+            elif number == errno.EIO and room.f_flag & os.ST_RDONLY:
                 number = errno.EROFS
         raise OSError(number, f"the store cannot be used: {error}", str(folder)) from error

@@ -52,7 +52,7 @@ class Judging:
         self._next: tuple[Engine, str | None] | None = None
         """What to judge with when the frame under way is judged."""
         self._in_frame = False
-        self._lean = self._cache_due = False
+        self._lean = False
         self._cache_failure = ""
         self._counted = 0
         """Events of the frame under way that are counted as judged."""
@@ -64,9 +64,7 @@ class Judging:
         self._settings, self._suppress = settings, suppress
 
     def switch(self, engine: Engine, bundle: str | None, quarantine_after: int | None) -> None:
-        """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
-        engine.quarantine(self._failures.digests())
-        engine.quarantine({self.engine.plan.rules[i].digest for i in self.engine.quarantined})
+        """Judge with another plan from the next frame on; rules that are in quarantine by then stay there."""
         engine.quarantine_after = self.engine.quarantine_after if quarantine_after is None else quarantine_after
         self.give_cache(engine)
         self._next = engine, bundle
@@ -76,17 +74,14 @@ class Judging:
     def release(self) -> None:
         """Ask rules and correlations in quarantine again."""
         self.engine.release()
-        if self._next is not None:
-            self._next[0].release()
         self.alerting.memory.correlator.mute(())
 
     def lean(self, lean: bool) -> None:
         """Do without a cache, or with one again."""
         self._lean = lean
-        if self._in_frame:
-            self._cache_due = True
-        else:
-            self.give_cache(self.engine)
+        self.give_cache(self.engine)
+        if self._next is not None:
+            self.give_cache(self._next[0])
 
     def give_cache(self, engine: Engine) -> None:
         """A plan of its own, a cache of its own."""
@@ -94,11 +89,10 @@ class Judging:
             engine.remember(Cache(0 if self._lean else self._settings.cache_bytes, self._settings.verify_sample))
 
     def _use_next(self) -> None:
-        if self._cache_due:
-            self._cache_due = False
-            self.give_cache(self.engine)
         if self._next is not None:
-            (self.engine, bundle), self._next = self._next, None
+            before, (self.engine, bundle), self._next = self.engine, self._next, None
+            self.engine.quarantine(self._failures.digests())
+            self.engine.quarantine({before.plan.rules[i].digest for i in before.quarantined})
             self.alerting.switch(self.engine, bundle, self._suppress)
             self.alerting.memory.correlator.mute(self._failures.muted(self.engine.plan.correlations))
 
@@ -154,8 +148,8 @@ class Judging:
                 self._committing.take(self.alerting.event(frame, matches))
         except Exception as error:  # whatever an event does to a decoder, the others are judged
             self._failures.event(frame, event.start, event.end, error)
-        if aside := engine.aside():
-            self._failures.undecided(engine, frame, aside, self._clock())
+        if engine.undecided:
+            self._failures.undecided(engine, frame, engine.aside(), self._clock())
         if failed := self.alerting.memory.correlator.failures():
             self._failures.correlations(failed, self._clock())
 
@@ -178,8 +172,8 @@ class Judging:
                 reached = event.at + 1
                 yield event
             return
-        except Exception:  # said below, of the event that it is about
-            pass
+        except Exception as error:
+            fault: Exception | None = error
         for start, end in chunk.spans():
             if start < reached or start == end:
                 continue
@@ -192,11 +186,14 @@ class Judging:
                 found = list(engine.candidates(Frame(frame.offset + start, alone), joiner, context))
             except Exception as error:  # this event is set aside, the others are judged
                 self._failures.event(frame, start, end, error)
+                fault = None
                 continue
             for event in found:
                 if event.frame.chunk is alone:
                     event = event._replace(frame=frame, start=event.start + start, end=event.end + start)
                 yield event._replace(at=start)
+        if fault is not None:
+            self._failures.step("looking for a frame's candidates at once (each event was looked at instead)", fault)
 
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""

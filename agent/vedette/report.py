@@ -99,6 +99,7 @@ class Log(StrEnum):
     RECEIPT_INVALID = "receipt_invalid"
     LANDED = "landed"
     LANDING_FAILED = "landing_failed"
+    KAFKA_CUT = "kafka_cut"
     PAYLOAD_UNDECODABLE = "payload_undecodable"
     IDENTITY_BROKEN = "identity_broken"
     IDENTITY_RESTORED = "identity_restored"

@@ -19,7 +19,7 @@ import asyncio
 import hashlib
 import importlib.util
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +31,11 @@ from vedette.bundle.trust import Bundle, BundleRefused, inspect
 from vedette.child import command
 from vedette.compiler.plan import Plan
 from vedette.compiler.rechoose import NO_GAIN, same_meaning
-from vedette.config import Config, codec_of
+from vedette.config import Config, Input, codec_of
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.scan import LIBRARY
+from vedette.event import LogSource
 from vedette.report import Log
 from vedette.tryout import in_child, trial
 
@@ -68,6 +69,11 @@ class Loaded(NamedTuple):
     """Of the bundle's file."""
 
 
+def _kinds(inputs: Iterable[Input]) -> tuple[tuple[str, LogSource], ...]:
+    """Codec and log source of each: what rules can meet there follows from these."""
+    return tuple(dict.fromkeys((codec_of(item), item.logsource) for item in inputs))
+
+
 class Rules:
     """The agent's rule set; one caller at a time."""
 
@@ -82,7 +88,7 @@ class Rules:
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
         self._seen: tuple[tuple[str, int, int], ...] | None = None
-        self._inputs = tuple((codec_of(item), item.logsource) for item in config.input)
+        self._inputs = _kinds(config.input)
         self._out: Path | None = None
         """Where what runs was built, of a directory."""
         self._watched: tuple[Engine, float, int, int] | None = None
@@ -122,6 +128,11 @@ class Rules:
         await asyncio.to_thread(loaded.engine.prepare, self._inputs)
         return loaded
 
+    async def adopt(self, inputs: Iterable[Input], running: Engine) -> None:
+        """Scans for these inputs from now on, also of the engine that runs."""
+        self._inputs = _kinds(inputs)
+        await asyncio.to_thread(running.prepare, self._inputs)
+
     def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file``; one that is older than the current bundle is passed over, as it is at every start
         of an agent that a newer one was pushed to."""
@@ -157,11 +168,13 @@ class Rules:
         self.error = None
         return await self._ready(_of_bundle(*loaded))
 
-    async def rollback(self) -> Loaded:
+    async def rollback(self, version: int | None = None) -> Loaded | None:
         """The bundle before the current one, which is current from now on; raises ValueError or OSError, with the
-        current one untouched."""
+        current one untouched. ``version``: the one to go back from; None when it was gone back from before."""
         if self.directory:
             raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        if version is not None and await asyncio.to_thread(self.bundles.gone_back, version):
+            return None
         bundle, engine = await asyncio.to_thread(self.bundles.rollback, trial)
         self.error = None
         return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
@@ -175,7 +188,7 @@ class Rules:
         if self.directory:
             return await self.reload(anew=True)
         offered = await asyncio.to_thread(self._offer_newer)
-        return None if offered is None else _of_bundle(*offered)
+        return None if offered is None else await self._ready(_of_bundle(*offered))
 
     def _offer_newer(self) -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file`` when its version is above the installed one's."""

@@ -100,6 +100,8 @@ class Store:
         self._env, self._folder, self._owner = env, folder, owner
         self._state_bytes = 0
         """Of deltas since the state was last merged, or since the store was opened."""
+        self.outbox_bytes = 0
+        """Of the alerts without a receipt, as of the last commit; 0 while readonly."""
 
     @classmethod
     def open(cls, folder: Path, *, readonly: bool = False, map_bytes: int = 1 << 30, owner: int | None = None) -> Store:
@@ -119,6 +121,7 @@ class Store:
             store = cls(env, folder, owner)
             if not readonly:
                 store._found()
+                store.outbox_bytes = store.account().bytes
             undo.pop_all()
         return store
 
@@ -197,7 +200,7 @@ class Store:
         """
         with self._env.write() as txn:
             account = self._account(txn)
-            next_seq, size = account.next_seq, 0
+            next_seq, size, waiting = account.next_seq, 0, account.bytes
             for seq, data in alerts:
                 if seq < next_seq:
                     raise ValueError(f"{self._folder}: alert seq {seq} is below {next_seq}, the next free one")
@@ -216,10 +219,11 @@ class Store:
                     account,
                     next_seq=next_seq,
                     made=account.made + len(alerts),
-                    bytes=account.bytes + size,
+                    bytes=waiting + size,
                     commits=account.commits + 1,
                 ),
             )
+        self.outbox_bytes = waiting + size
 
     def state(self) -> list[bytes]:
         """What judging remembered at the last commit: parts, in their order."""
@@ -279,6 +283,7 @@ class Store:
                     ring_bytes=account.ring_bytes + size,
                 )
                 self._put_account(txn, self._trim_ring(txn, account))
+        self.outbox_bytes = account.bytes
         return moved
 
     def account(self) -> Account:

@@ -7,7 +7,9 @@ tree and its free pages by a compacting copy into nothing, and a transaction tha
 The child says ``ready`` once its imports are done; from there on it does nothing but read the store. If it then ends
 other than with 0, or not in time, the store is damaged. So it is when an agent has left word of damage found at work.
 A child that is not started, does not get as far as ``ready``, or dies of a signal that only others send (the kernel for
-want of memory, a service that is stopped) says nothing of the store: it is ``unchecked``, which is no damage.
+want of memory, a service that is stopped) says nothing of the store: it is ``unchecked``, which is no damage. So is one
+that ends with ``UNCHECKED``, because the system lacks or forbids what it needs (``environment.OUTSIDE``). Memory lacks
+only where what a sound store needs cannot be had either: a damaged one may ask for any amount.
 
 On standard output: ``ready``, then ``next_seq N`` as soon as it is known, which may outlive the check; on standard
 error the reason.
@@ -15,6 +17,9 @@ error the reason.
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -23,16 +28,19 @@ from signal import Signals
 from typing import NamedTuple
 
 from vedette import child
-from vedette.environment import DAMAGED, rehearse
+from vedette.environment import DAMAGED, OUTSIDE, rehearse
 from vedette.store import TABLES, Store
 
 LEAST_SECONDS = 30.0
 BYTES_PER_SECOND = 10 << 20
 """What the slowest disk is taken to read."""
-
+MAP_BYTES = 1 << 30
+"""Of addresses, for the store's map; a larger store gets what it has."""
 
 READY = b"ready"
-OUTSIDE = {Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP, Signals.SIGQUIT, Signals.SIGXCPU}
+UNCHECKED = os.EX_TEMPFAIL
+"""Exit code of a check that could not go on, for no fault of the store."""
+FOREIGN = {Signals.SIGKILL, Signals.SIGTERM, Signals.SIGINT, Signals.SIGHUP, Signals.SIGQUIT, Signals.SIGXCPU}
 """No file makes a process die of these."""
 
 
@@ -69,7 +77,7 @@ def _ask(folder: Path, seconds: float) -> Finding:
         said, reason = late.stdout or b"", f"its check did not end within {seconds:.0f} s"
     else:
         said, reason = done.stdout, _ending(done.returncode, done.stderr)
-        outside = -done.returncode in OUTSIDE
+        outside = -done.returncode in FOREIGN or done.returncode == UNCHECKED
     ready, _, rest = said.partition(b"\n")
     if reason and (outside or ready != READY):
         return Finding("", _next_seq(rest), reason)
@@ -90,15 +98,32 @@ def _next_seq(said: bytes) -> int:
     return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
 
 
+def _blameless(error: OSError | MemoryError, folder: Path) -> bool:
+    """Whether ``error`` says nothing of the store in ``folder``, which is closed by now."""
+    if isinstance(error, OSError) and error.errno != errno.ENOMEM:
+        return error.errno in OUTSIDE
+    try:
+        mmap.mmap(-1, MAP_BYTES + 2 * (folder / "data.mdb").stat().st_size, prot=mmap.PROT_READ).close()
+    except OSError:
+        return True
+    return False
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     sys.stdout.write(f"{READY.decode()}\n")
     sys.stdout.flush()
-    with Store.open(folder, readonly=True) as store:
-        sys.stdout.write(f"next_seq {store.next_seq()}\n")
-        sys.stdout.flush()
-        store.verify()
-    rehearse(folder, TABLES)
+    try:
+        with Store.open(folder, readonly=True, map_bytes=MAP_BYTES) as store:
+            sys.stdout.write(f"next_seq {store.next_seq()}\n")
+            sys.stdout.flush()
+            store.verify()
+        rehearse(folder, TABLES)
+    except (OSError, MemoryError) as error:
+        if not _blameless(error, folder):
+            raise
+        sys.stderr.write(f"its check could not go on: {type(error).__name__}: {error}\n")
+        raise SystemExit(UNCHECKED) from None
 
 
 if __name__ == "__main__":

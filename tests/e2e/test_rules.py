@@ -281,6 +281,9 @@ def test_a_rollback_on_the_host(tmp_path: Path) -> None:
                 runs("rules-2")
                 assert "rules-1 is current; up to version 2" in vedette(*back).stdout
                 runs("rules-1")
+                again = vedette(*back, "--from", 2).stdout
+                assert again.startswith("nothing to do, version 2 was rolled back before: rules-1 is current")
+                assert agent.status()["bundle"] == "rules-1"
             sent = stream.sent
             assert agent.settled(sent)["inputs"]["in"]["judged"] == sent
             agent.kill()
@@ -291,7 +294,8 @@ def test_a_rollback_on_the_host(tmp_path: Path) -> None:
             region.publish(third)
             runs("rules-3")
             agent.kill()
-            assert "rules-1 is current; up to version 3" in vedette(*back).stdout
+            for said in ("rules-1 is current; up to version 3", "nothing to do, version 3 was rolled back before"):
+                assert said in vedette(*back, "--from", 3).stdout
             agent.up()
             assert agent.status()["bundle"] == "rules-1"
             until(

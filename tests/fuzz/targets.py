@@ -93,8 +93,9 @@ def header(data: bytes) -> None:
     assert found is None or 0 <= found.message_start <= len(data)
     if found is not None:
         syslog.unfold(found, data)
-    for host in (False, True):
-        syslog.timeless(data, host, True)
+    usual = syslog.usual(data)
+    for host in (False, True) if usual is not None else ():
+        syslog.without_time(usual, data, host, True)
 
 
 def decoder(codec: str) -> Callable[[bytes], None]:
@@ -172,6 +173,13 @@ def _refuses(read: Callable[[bytes], object], error: type[Exception] = ValueErro
             read(data)
 
     return run
+
+
+def alerts(data: bytes) -> None:
+    """As the landing reads a batch: each alert by itself."""
+    for one in envelope.split_batch(data)[1]:
+        with suppress(ValueError):
+            envelope.decode_row(one)
 
 
 def status(data: bytes) -> None:
@@ -266,7 +274,7 @@ TARGETS: dict[str, Target] = {
     "frame": Target(frame, _frames()),
     "segment": Target(segment, (_SEGMENT, _NOTE)),
     "alert": Target(_refuses(envelope.decode), (msgpack.packb({"alert_id": "c", "seq": 1, "raw_ref": {}}),)),
-    "alerts": Target(_refuses(envelope.unpack_batch), (envelope.pack_batch(LOG, [msgpack.packb({"seq": 1})]),)),
+    "alerts": Target(_refuses(alerts), (envelope.pack_batch(LOG, [msgpack.packb({"seq": 1})]),)),
     "receipt": Target(_refuses(envelope.unpack_receipt), (envelope.pack_receipt(LOG, [(1, 3), (7, 7)]),)),
     "status": Target(status, (b'{"agent_id": "a1", "fleet": "f1", "seq_high": 7}', b"vedette/v1/f1/a1/status")),
     "announcement": Target(

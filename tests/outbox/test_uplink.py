@@ -21,7 +21,7 @@ from tests.outbox.kit import AGENT, DOWN, NOW, QUICK, Box, Up, alert, block, hea
 from vedette.config import MqttSettings, UplinkSettings
 from vedette.mqtt import Message, MqttClient
 from vedette.outbox.directory import DirectoryUplink
-from vedette.outbox.envelope import encode, pack_receipt, unpack_batch
+from vedette.outbox.envelope import decode_row, encode, pack_receipt, split_batch
 from vedette.outbox.landing import LandingFolder, partition, ulid
 
 
@@ -58,8 +58,8 @@ class Region:
 
     def _take(self, message: Message) -> None:
         if message.topic.endswith("/alerts"):
-            self.log_id, rows = unpack_batch(message.payload)
-            seqs = [row["seq"] for row in rows]
+            self.log_id, alerts = split_batch(message.payload)
+            seqs = [decode_row(data)["seq"] for data in alerts]
             self.seqs += seqs
             if self.landing:
                 self.receipt(seqs[0], seqs[-1])
@@ -363,6 +363,33 @@ def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
         asyncio.run(main())
     assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
     assert len(read(folder, "alerts")) == 10
+
+
+def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
+    """While ``alerts`` cannot be written, ``bad`` is written and told once, not at each attempt; what comes meanwhile
+    lands once as well."""
+    folder = tmp_path / "landing"
+    block(folder / "alerts")
+
+    def newer(version: int) -> bytes:
+        return msgpack.packb({"schema_version": version})  # type: ignore[no-any-return]
+
+    async def main() -> None:
+        box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
+        async with directory(box, folder):
+            await asyncio.sleep(0.4)
+            box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
+            await asyncio.sleep(0.4)
+            unblock(folder / "alerts")
+            await until(lambda: box.outbox.depth == 0)
+            box.put_bytes([(5, newer(97))])
+            await until(lambda: box.outbox.depth == 0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
+    assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
+    assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]
 
 
 def test_landing_folder_files_appear_whole(tmp_path: Path) -> None:

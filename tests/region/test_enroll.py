@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -138,13 +139,54 @@ def test_keys_and_files_that_are_not_right(tmp_path: Path) -> None:
     assert "not the one of the certificate" in run("web-2", "--folder", folder, code=2)
 
 
-@pytest.mark.parametrize("step", range(1, 8))
+def serials(folder: Path) -> list[int]:
+    """What ``crl.pem`` revokes."""
+    return sorted(entry.serial_number for entry in x509.load_pem_x509_crl((folder / "crl.pem").read_bytes()))
+
+
+def test_a_revoked_member_has_no_earlier_certificate_left(tmp_path: Path) -> None:
+    """A renewal leaves the earlier certificate good, until its end or until the member is revoked: then all that are
+    not expired are on the list; those of older member files, which do not name them, without them."""
+    run("a", "--folder", tmp_path, "--broker", URL)
+    given = [_serial_of(tmp_path)]
+    for _ in range(2):
+        said = run("a", "--folder", tmp_path, "--renew")
+        assert "the earlier one stays good until" in said
+        given.append(_serial_of(tmp_path))
+    assert serials(tmp_path) == []
+    assert "3 certificates" in run("a", "--folder", tmp_path, "--revoke")
+    assert serials(tmp_path) == sorted(given)
+    run("a", "--folder", tmp_path)
+    run("a", "--folder", tmp_path, "--revoke")
+    assert len(serials(tmp_path)) == 4
+
+    old, end = tmp_path / "old", NOW + timedelta(days=366)
+    with Region.open(old, now=NOW) as region:
+        region.broker = URL
+        region.enroll("a", now=NOW)
+    known = json.loads((old / "members.json").read_bytes())
+    del known["members"][0]["former"]
+    (old / "members.json").write_text(json.dumps(known))
+    with Region.open(old, now=NOW) as region:
+        region.enroll("a", now=NOW + timedelta(days=300), renew=True)
+        region.enroll("a", now=end, renew=True)
+        region.revoke("a", now=end)  # the first one has expired
+    assert len(serials(old)) == 2
+    assert _serial_of(old) in serials(old)
+
+
+def _serial_of(folder: Path) -> int:
+    return x509.load_pem_x509_certificate((folder / "members/a/agent.pem").read_bytes()).serial_number
+
+
+@pytest.mark.parametrize("step", range(1, 9))
 def test_killed_between_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Wherever it is killed, the next run ends with a key and a certificate that fit, and a member in the list."""
+    """Wherever it is killed, the next run ends with a key and a certificate that fit, and a member in the list; no
+    certificate that was written is forgotten when the member is revoked."""
     with Region.open(tmp_path) as region:
         region.broker = URL
         region.enroll("a")
-    write, count = enroll.write_whole, 0
+    write, count, given = enroll.write_whole, 0, {_serial_of(tmp_path)}
 
     def killed(path: Path, data: bytes, mode: int) -> None:
         nonlocal count
@@ -152,15 +194,21 @@ def test_killed_between_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         if count == step:
             raise KeyboardInterrupt
         write(path, data, mode)
+        if path.name == "agent.pem":
+            given.add(_serial_of(tmp_path))
 
     monkeypatch.setattr(enroll, "write_whole", killed)
     with Region.open(tmp_path) as region, suppress(KeyboardInterrupt):
         region.enroll("a", renew=True)
-        assert step == 8
+        assert step == 9
     monkeypatch.undo()
     with Region.open(tmp_path) as region:
         done = region.enroll("a")
         assert enroll._serial(done.folder / "agent.pem", done.folder / "agent.key") == done.member.serial
+        region.revoke("a")
+    assert {_serial_of(tmp_path), *given} <= set(serials(tmp_path))
+    with Region.open(tmp_path) as region:
+        region.enroll("a")
     assert "user a\n" in (tmp_path / "mosquitto.acl").read_text()
 
 

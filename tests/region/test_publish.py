@@ -81,6 +81,7 @@ def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> 
                 "size": len(first),
                 "created": "2030-03-17T17:46:40Z",
                 "expires": "2030-04-16T17:46:40Z",
+                "replaced": None,
             }
             assert verify(have[f"blobs/{manifest['sha256']}"], [author.public], "0.1.0").version == 1
             again = await publish(settings, first, fleet="f1")
@@ -98,6 +99,44 @@ def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> 
     document = json.loads((landing / "rules" / "1.json").read_text())
     assert document["rules"] == [{"id": "r1", "title": "a rule", "level": "high"}]
     assert document["version"] == 1
+    assert not list((landing / "rules").glob(".*"))
+
+
+@pytest.mark.parametrize(("step", "again"), [(1, 2), (2, 2), (3, 2), (1, 3), (3, 3)])
+def test_killed_between_two_steps(
+    broker: Broker, author: Author, monkeypatch: pytest.MonkeyPatch, step: int, again: int
+) -> None:
+    """Wherever publishing is killed, publishing the same bundle again, or a newer one once the manifest was out, leaves
+    one blob on the broker: that of the manifest. Until then the manifest's blob is there."""
+    settings = MqttSettings(url=broker.url)
+    real, count = MqttClient.publish, 0
+
+    async def killed(self: MqttClient, topic: str, payload: bytes, **how: bool) -> None:
+        nonlocal count
+        count += 1
+        if count == step:
+            raise KeyboardInterrupt
+        await real(self, topic, payload, **how)
+
+    async def there() -> tuple[int, str, set[str]]:
+        async with agent(broker, f"late-{count}") as have:
+            await until(lambda: "manifest" in have)
+            await asyncio.sleep(0.1)
+            manifest = json.loads(have["manifest"])
+            return manifest["version"], f"blobs/{manifest['sha256']}", set(have) - {"manifest"}
+
+    asyncio.run(publish(settings, author.bundle(1), fleet="f1"))
+    monkeypatch.setattr(MqttClient, "publish", killed)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(publish(settings, author.bundle(2), fleet="f1"))
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "RETAINED_SECONDS", 0.2)
+    version, blob, blobs = asyncio.run(there())
+    assert (version, blob in blobs) == (1 if step < 3 else 2, True)
+    for _ in range(2):
+        asyncio.run(publish(settings, author.bundle(again), fleet="f1"))
+        version, blob, blobs = asyncio.run(there())
+        assert (version, blobs - {blob}) == (again, set())
 
 
 def test_refusals(broker: Broker, author: Author, tmp_path: Path) -> None:

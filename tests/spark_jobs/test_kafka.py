@@ -51,7 +51,8 @@ def without_batch(tables: Tables, table: Table) -> list[str]:
 
 def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brokers: str, tmp_path: Path) -> None:
     """Rows of every landed column through the real writer and a real broker, copies and garbage among them: the tables
-    equal those of the same rows through files, and a second run goes on where the first ended."""
+    equal those of the same rows through files, and a second run goes on where the first ended. What is too large for a
+    message is there, cut."""
     from vedette.region.kafka import KafkaLanding
 
     about = {"parent_id": "p", "kind": "fold", "count": 7, "flags": ["cut"], "host": None, "first_time": NOON - 5,
@@ -65,6 +66,8 @@ def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brok
     writer.write("bad", [envelope.bad_row(b"\xff\x00", topic="t", reason="is not msgpack", received_at=0)], NOON)
     run = {"agent_id": "agent-1", "fleet": "north", "log_id": "0", "first": 1, "last": 20}
     writer.write("seqs", [run], NOON)
+    writer.write("bad", [envelope.bad_row(bytes(3_000_000), topic="t", reason="r", received_at=0)], NOON)
+    writer.write("status", [_beat("agent-2", b'{"state": "running", "more": "%b"}' % (b"x" * 3_000_000))], NOON)
     producer = confluent.Producer({"bootstrap.servers": brokers})
     for garbage in (b"\xff\xfe", b"[]", b'{"seq": "seven"}', b'{"agent_id": "a"}', b"{}"):
         producer.produce("one.alerts", garbage)
@@ -80,6 +83,11 @@ def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brok
     for table in (ALERTS, WIN_5M):
         assert without_batch(tables, table) == without_batch(files, table)
     letters = tables.arrow(DEAD_LETTERS).to_pylist()
+    (cut,) = (one for one in letters if len(one["payload"]) > 100)
+    letters.remove(cut)
+    assert (cut["kind"], cut["reason"]) == ("message", "r (cut for Kafka: 3000000 bytes in all)")
+    assert bytes(cut["payload"]) == bytes(len(cut["payload"]))
+    assert 600_000 < len(cut["payload"]) < 3_000_000
     assert {(one["kind"], bytes(one["payload"])) for one in letters} == {
         ("message", b"\xff\xfe"),
         ("message", b"[]"),
@@ -88,15 +96,19 @@ def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brok
         ("message", b"{}"),
         ("message", b"\xff\x00"),
     }
-    assert (tables.arrow(HEARTBEATS).num_rows, tables.arrow(AGENTS).num_rows, tables.arrow(SEQS).num_rows) == (1, 1, 1)
+    assert (tables.arrow(HEARTBEATS).num_rows, tables.arrow(SEQS).num_rows) == (2, 1)
+    assert {(one["agent_id"], one["state"]) for one in tables.arrow(AGENTS).to_pylist()} == {
+        ("agent-1", "running"),
+        ("agent-2", "running"),
+    }
 
     writer.write("alerts", [alert(1), alert(30)], NOON)
     assert (take(spark, tables, brokers, "one")["alerts"].new, tables.arrow(ALERTS).num_rows) == (1, 22)
 
 
-def _beat(agent: str) -> dict[str, Any]:
+def _beat(agent: str, payload: bytes = b'{"state": "running"}') -> dict[str, Any]:
     about = {"fleet": "north", "agent_id": agent, "collector_id": "c", "topic": "t"}
-    return envelope.status_row(b'{"state": "running"}', received_at=NOON, **about)
+    return envelope.status_row(payload, received_at=NOON, **about)
 
 
 @pytest.mark.skipif(not LONG, reason="takes a minute: make test-crash")

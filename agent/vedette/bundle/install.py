@@ -148,6 +148,16 @@ class BundleDir:
             digest=staged.bundle.digest[:12],
         )
 
+    def gone_back(self, version: int) -> bool:
+        """Whether ``version`` was rolled back from already; False when it is current. Raises BundleRefused when it is
+        neither."""
+        current = self.current()
+        if current is None or _version(current) == version:
+            return False
+        if _version(current) < version <= self.withdrawn():
+            return True
+        raise BundleRefused(f"version {_version(current)} is current, not {version}: nothing is rolled back")
+
     def rollback(self, trial: Callable[[Bundle], T]) -> tuple[Bundle, T]:
         """Make the previous bundle current when ``trial`` likes it, and the newest older one that is kept previous.
 

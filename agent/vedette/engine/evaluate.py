@@ -32,11 +32,11 @@ from vedette.engine.patterns import search
 from vedette.engine.scan import Pattern, Scanner, refused
 from vedette.inputs.decode import ABSENT, Record
 
+AMONG_BYTES = 480
+"""What a set of rules takes, prepared, for itself, for each of them and for each of their predicates, on average."""
+
 FEW = 12
 """Plain searches of a scanned group up to which testing them one by one is cheaper than the scan with its hits."""
-
-MAX_PREPARED = 4096
-"""Sets of rules that are kept prepared; what an attacker's lines can hit together only costs preparing them anew."""
 
 _LONG = PATTERNS | {Op.CIDR, Op.TIME_PART}
 """Operators whose bits are always of the whole group, where they may be kept."""
@@ -84,6 +84,8 @@ class Among:
     """Per group that they test, the part of it that they need, or the whole."""
     fields: tuple[str, ...]
     """All that their truth depends on."""
+    weight: int
+    """About how many bytes it takes."""
 
 
 class Evaluator:
@@ -92,7 +94,6 @@ class Evaluator:
     def __init__(self, plan: Plan, databases: Mapping[str, bytes] | None = None, cache: Cache | None = None) -> None:
         """``databases``: what ``databases()`` gave under this ``LIBRARY``; without them they are compiled here."""
         self._plan = plan
-        self._prepared: dict[tuple[int, ...], Among] = {}
         self._prepared_ever = 0
         self.remember(cache or Cache(0))
         self._scanners: dict[str, Scanner] = {}
@@ -124,7 +125,6 @@ class Evaluator:
         self._cache = cache
         self._values = cache.part("values", VALUES_FLOOR)
         self._parts: dict[int, tuple[Part, Callable[[], Hash]]] = {}
-        self._prepared.clear()
 
     def _loader(self, group: int, given: Mapping[str, bytes]) -> Callable[[str, list[Pattern]], Scanner]:
         def load(kind: str, patterns: list[Pattern]) -> Scanner:
@@ -161,16 +161,12 @@ class Evaluator:
         place = self._place.get(number)
         return None if place is None else (place[0], place[1].bit_length() - 1)
 
-    def true(self, record: Record, rules: Iterable[int], undecided: Callable[[int, str], None]) -> list[int]:
-        """Those of ``rules`` (indexes into the plan) that are true for ``record``, in the order given.
+    def among(self, record: Record, among: Among, undecided: Callable[[int, str], None]) -> list[int]:
+        """The rules of ``among`` that are true for ``record``, in its order.
 
         ``undecided(rule, reason)`` is called for a rule whose truth hangs on a fallback pattern that took too long, or
         whose evaluation raised. What a decoder raises is raised.
         """
-        return self.among(record, self.prepare(tuple(rules)), undecided)
-
-    def among(self, record: Record, among: Among, undecided: Callable[[int, str], None]) -> list[int]:
-        """``true`` for a set of rules that is prepared."""
         cache = self._cache
         if among.begin is None or not (cache.on and self._values.wanted()):
             return self._fresh(record, among, undecided, {})
@@ -300,17 +296,10 @@ class Evaluator:
         made = self._parts[number] = cache.part("groups", GROUPS_FLOOR), cache.begin(b"g%d:" % number)
         return made
 
-    def prepare(self, rules: tuple[int, ...]) -> Among:
-        """``rules`` for ``among``."""
-        known = self._prepared.get(rules)
-        if known is None:
-            if len(self._prepared) >= MAX_PREPARED:
-                self._prepared.clear()
-            known = self._prepared[rules] = self._prepare(rules)
-        return known
-
-    def _prepare(self, rules: tuple[int, ...]) -> Among:
+    def prepare(self, rules: Iterable[int]) -> Among:
+        """``rules`` (indexes into the plan) for ``among``, until the next ``remember``."""
         predicates, plan = self._plan.predicates, self._plan
+        rules = tuple(rules)
         asked: dict[str, None] = {}
         wanted: dict[int, dict[int, Predicate]] = {}
         for rule in rules:
@@ -322,7 +311,8 @@ class Evaluator:
                     wanted.setdefault(group, {})[bit.bit_length() - 1] = p
                 else:
                     asked[str(p.value)] = None
-        groups, nanoseconds = {}, RULE_COST * len(rules)
+        programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
+        groups, nanoseconds = {}, RULE_COST * len(programs)
         for group, members in wanted.items():
             whole = self.groups[group]
             groups[group] = whole
@@ -333,10 +323,10 @@ class Evaluator:
             else:
                 nanoseconds += FALLBACK_COST if whole.costly else GROUP_COST
         self._prepared_ever += 1
-        programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
         dear = nanoseconds > DEAR_TIMES * (KEY_COST + VALUE_COST * len(asked))
         begin = self._cache.begin(b"v%d:" % self._prepared_ever) if dear and self._cache.on else None
-        return Among(begin, programs, groups, tuple(asked))
+        weight = AMONG_BYTES * (1 + len(programs) + sum(map(len, wanted.values())))
+        return Among(begin, programs, groups, tuple(asked), weight)
 
     def _decide(self, expr: Expr, bits: Callable[[int], int], fields: Callable[[int], bool]) -> bool | None:
         """The truth of ``expr`` where predicates may be undecided (Kleene's logic); None when it hangs on them."""

@@ -145,18 +145,16 @@ class Joiner:
             self.now, self._moved = now, True
 
     def events(
-        self, frame: Frame, candidates: Iterable[Candidate], rules_of: RulesOf, first: int = 0,
-        records: bool | None = None,
-    ) -> Iterator[Joined]:  # fmt: skip
+        self, frame: Frame, candidates: Iterable[Candidate], rules_of: RulesOf, first: int, records: bool
+    ) -> Iterator[Joined]:
         """The events to judge: of ``candidates`` those that begin at ``first`` or later, audit records joined.
 
-        ``records``: what ``may_hold_records`` says of the chunk, for who knows it.
-
-        Must be asked to its end, or not at all: what is open afterwards is as of the frame's end.
+        ``records``: what ``may_hold_records`` says of the chunk, as the prefilter was told. Must be asked to its end,
+        or not at all: what is open afterwards is as of the frame's end.
         """
         chunk = frame.chunk
         data = chunk.data
-        if not (may_hold_records(chunk) if records is None else records):
+        if not records:
             for start, end, rules in candidates:
                 if start >= first:
                     yield Joined(frame, start, end, rules, data[start:end], start)

@@ -22,6 +22,7 @@ import marshal
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from vedette.compiler.ir import KEYWORDS, as_shown
@@ -30,6 +31,7 @@ from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import Joined, Joiner, may_hold_records
 from vedette.engine.prefilter import Prefilter, bits_of
+from vedette.engine.remembered import Remembered
 from vedette.event import Chunk, Frame, LogSource, Source
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, KINDS
@@ -91,8 +93,9 @@ class Tally:
 EVENTS_FLOOR = 0.15
 """Share of look-ups of whole events that must hit for them to pay."""
 
-MAX_SCOPES = 16384
-"""Sets of candidate rules whose scope is remembered, for each kind of input."""
+SCOPES_BYTES, PREPARED_BYTES = 8 << 20, 32 << 20
+"""About how much the sets of candidate rules take whose scope is remembered, for each kind of input, and those that are
+kept prepared."""
 
 _HOST, _PID, _ORIGIN = frozenset({"hostname"}), frozenset({"pid"}), frozenset({"peer", "topic", "topic_levels"})
 
@@ -120,7 +123,10 @@ class _Scope(NamedTuple):
     """Whether a rule asks for these."""
 
 
-_Scopes = dict[frozenset[int], _Scope]
+_Scopes = Remembered[frozenset[int], _Scope]
+
+SCOPE_BYTES = 400
+"""What a scope takes, with the state of its hash."""
 
 _UNASKED: Any = object()
 
@@ -153,20 +159,23 @@ class Engine:
         self._routes: dict[Source, frozenset[int]] = {}
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
         self._narrow: dict[frozenset[int], Prefilter] = {}
-        self._fitting_of: dict[tuple[frozenset[int], Source], Among] = {}
-        self._fitting_any: dict[tuple[frozenset[int], LogSource], Among | None] = {}
+        self._prepared: Remembered[tuple[frozenset[int], LogSource | Source], Among | None] = Remembered(PREPARED_BYTES)
+        """By candidate rules and log source of the input: all, when they fit whatever the event is, else None. By
+        candidate rules and log source of the event: those that fit it."""
         self._scopes_ever = 0
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
 
     def remember(self, cache: Cache) -> None:
-        """Use ``cache``, a new one that is this engine's alone, for results; ``Cache(0)``: none."""
+        """Use ``cache``, a new one that is this engine's alone, for results; ``Cache(0)``: none. Whatever else is kept
+        to spare work is forgotten."""
         self.cache = cache
         self.evaluator.remember(cache)
         self._views: dict[tuple[str, LogSource], tuple[Part, _Scopes]] = {}
         self._context, self._codec = Context(), ""
-        self._view: tuple[Part, _Scopes] = Part(1), {}
-        self._fitting_of.clear()
-        self._fitting_any.clear()
+        self._view: tuple[Part, _Scopes] = Part(1), Remembered(0)
+        self._prepared.clear()
+        for scan in (self.prefilter, *self._narrow.values()):
+            scan.forget()
 
     def databases(self) -> dict[str, bytes]:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
@@ -262,25 +271,24 @@ class Engine:
         self._context, self._codec = context, codec
         view = self._views.get((codec, context.logsource))
         if view is None:
-            view = self._views[codec, context.logsource] = self.cache.part("events", EVENTS_FLOOR), {}
+            scopes: _Scopes = Remembered(SCOPES_BYTES)
+            view = self._views[codec, context.logsource] = self.cache.part("events", EVENTS_FLOOR), scopes
         return view
 
     def _scope(self, scopes: _Scopes, rules: frozenset[int]) -> _Scope | None:
         """What an answer about ``rules`` depends on; None while one of them is in quarantine."""
         if rules & self.quarantined:
             return None
-        if len(scopes) >= MAX_SCOPES:
-            scopes.clear()
         fields = self.evaluator.fields(rules)
         self._scopes_ever += 1
-        scope = scopes[rules] = _Scope(
+        scope = _Scope(
             self.cache.begin(b"e%d:" % self._scopes_ever),
             self._codec == "auto" or self._codec not in KINDS,
             _asks(fields, _HOST),
             _asks(fields, _PID),
             _asks(fields, _ORIGIN),
         )
-        return scope
+        return scopes.keep(rules, scope, SCOPE_BYTES + getsizeof(rules))
 
     def true(self, event: Record, rules: frozenset[int] | None = None, own: LogSource = LogSource()) -> list[int]:
         """The rules that are true for one decoded event, of ``rules`` (all when None).
@@ -295,31 +303,26 @@ class Engine:
             for rule in idle:
                 self.tally.skipped[rule] = self.tally.skipped.get(rule, 0) + 1
             rules -= idle
-            return self.evaluator.true(event, sorted(rules), self._undecided) if rules else []
-        among = self._fitting_any.get((rules, own), _UNASKED)
+        among = self._prepared.get((rules, own), _UNASKED)
         if among is _UNASKED:
             among = self._whatever_it_is(rules, own)
         if among is None:
             source = event.source
-            among = self._fitting_of.get((rules, source)) or self._among(rules, source)
+            among = self._prepared.get((rules, source)) or self._among(rules, source)
         return self.evaluator.among(event, among, self._undecided) if among.programs else []
 
     def _whatever_it_is(self, rules: frozenset[int], own: LogSource) -> Among | None:
         """``rules``, prepared, if all fit every event of inputs with this log source; None if that depends on it."""
-        if len(self._fitting_any) >= MAX_SCOPES:
-            self._fitting_any.clear()
-        among = None
-        if not self.route or all(self.plan.rules[i].logsource.fits(of_input(own)) for i in rules):
-            among = self.evaluator.prepare(tuple(sorted(rules)))
-        self._fitting_any[rules, own] = among
-        return among
+        source = of_input(own)
+        if self.route and not all(self.plan.rules[i].logsource.fits(source) for i in rules):
+            return self._prepared.keep((rules, own), None, SCOPE_BYTES + getsizeof(rules))
+        among = self.evaluator.prepare(sorted(rules))
+        return self._prepared.keep((rules, own), among, among.weight + getsizeof(rules))
 
     def _among(self, rules: frozenset[int], source: Source) -> Among:
         """Those of ``rules`` that fit ``source``, prepared."""
-        if len(self._fitting_of) >= MAX_SCOPES:
-            self._fitting_of.clear()
-        fitting = rules & self._fitting(source)
-        among = self._fitting_of[rules, source] = self.evaluator.prepare(tuple(sorted(fitting)))
+        among = self.evaluator.prepare(sorted(rules & self._fitting(source)))
+        self._prepared.keep((rules, source), among, among.weight + getsizeof(rules))
         return among
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
@@ -378,6 +381,11 @@ class Engine:
         self.quarantined = rules
         for _, scopes in self._views.values():
             scopes.clear()
+
+    @property
+    def undecided(self) -> bool:
+        """Whether ``aside`` has something to tell."""
+        return bool(self._aside)
 
     def aside(self) -> list[Aside]:
         """The events that could not be decided since the last call; at most ``quarantine_after`` of each rule."""

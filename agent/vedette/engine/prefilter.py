@@ -25,8 +25,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 from vedette.compiler.ir import tests
@@ -47,6 +49,7 @@ from vedette.compiler.plan import Plan
 from vedette.compiler.window import rarest
 from vedette.compiler.witness import witness
 from vedette.engine.patterns import PAD
+from vedette.engine.remembered import Remembered
 from vedette.engine.scan import CASELESS, ONCE, Pattern, Scanner, literal
 from vedette.event import Chunk, LogSource
 from vedette.inputs.provenance import guards as guards_of
@@ -54,10 +57,10 @@ from vedette.inputs.provenance import guards as guards_of
 MAX_HITS = 1 << 16
 """Hits in one chunk after which all its events are candidates of every rule."""
 
-MAX_SETS = 16384
-"""Sets of rules that are remembered by what was hit."""
-MAX_TOLD = 16
-"""Hits of an event up to which what they say is remembered by the hits themselves; kinds of inputs for which it is."""
+REMEMBERED_BYTES = 8 << 20
+"""About how much the sets of rules take that are remembered by what was hit, and as much by what the hits say."""
+FEW_HITS = 16
+"""Hits of an event up to which what they say is remembered by the hits themselves."""
 
 DATABASE = "prefilter"
 ONCE_DATABASE = "prefilter-once"
@@ -124,9 +127,11 @@ class Prefilter:
         """What hits of ``NUMBER_GUARDS`` are noted as."""
         self._says = [*(says.get(item, 0) for item in patterns), numeric]
         self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
-        self._sets: dict[int, frozenset[int]] = {}
-        self._told: dict[tuple[int, bool], dict[tuple[int, ...], frozenset[int]]] = {}
-        """By (``within``, ``apart``) the rules of an event in which few patterns were hit, by these."""
+        self._sets: Remembered[int, frozenset[int]] = Remembered(REMEMBERED_BYTES)
+        self._told: Remembered[_Hits, frozenset[int]] = Remembered(REMEMBERED_BYTES)
+        self._kinds: dict[tuple[int, bool], int] = {}
+        """(``within``, ``apart``), numbered below the patterns: the first number of each key of ``_told``."""
+        self._rule_numbers = tuple(range(size))
         self._scanner: Scanner | None = None
         self._once: Scanner | None = None
         self._numbers: Scanner | None = None
@@ -155,6 +160,11 @@ class Prefilter:
         numbers = {NUMBERS_DATABASE: self._numbers.dump()} if self._numbers is not None else {}
         return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump(), **numbers, SEARCHED: self._digest}
 
+    def forget(self) -> None:
+        """Give back the memory of what is remembered."""
+        self._sets.clear()
+        self._told.clear()
+
     def hits(self, chunk: Chunk, within: int = -1, apart: bool = False) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.
 
@@ -176,18 +186,16 @@ class Prefilter:
         data, ends = chunk.data, chunk.ends
         padded = data + PAD
         self._scanner.scan_until(padded, handler)  # no literal and no guard holds a newline
-        numbers = self._number_ends(chunk, padded)
-        if len(found) >= MAX_HITS or numbers is None:
+        numbers = self._number_ends(chunk, padded) if len(found) < MAX_HITS else None
+        if numbers is None:
             everything = self._rules(self._all & within)
             yield from (Candidate(start, end, everything) for start, end in chunk.spans())
             return
-        found += ((end, self._number) for end in numbers)
         self._dense[chunk.codec] = len(found) > DENSE * len(chunk)
+        found += ((end, self._number) for end in numbers)
         found.sort()
-        told = self._told.get((within, apart))
-        if told is None or len(told) >= MAX_SETS:
-            self._told = {} if len(self._told) >= MAX_TOLD else self._told
-            told = self._told[within, apart] = {}
+        found.append((_NEVER, 0))
+        told, kind = self._told, self._kind(within, apart)
         start = end = -1
         hit: list[int] = []
         for to, number in found:
@@ -197,29 +205,33 @@ class Prefilter:
             if hit:
                 rules = told.get(tuple(hit))
                 if rules is None:
-                    rules = self._rules_hit(hit, data[start:end], within, apart, told)
+                    rules = self._rules_hit(hit, data[start:end], within, apart)
                 if rules:
                     yield Candidate(start, end, rules)
-            hit = [number]
+            if to == _NEVER:
+                return
+            hit = [kind, number]
             if ends is None:
                 start, end = data.rfind(b"\n", 0, to - 1) + 1, data.index(b"\n", to - 1)
             else:
                 i = bisect_right(ends, to - 1)
                 start, end = (ends[i - 1] if i else 0), ends[i]
-        if hit and (rules := self._rules_hit(hit, data[start:end], within, apart, told)):
-            yield Candidate(start, end, rules)
 
-    def _rules_hit(
-        self, hit: list[int], event: bytes, within: int, apart: bool, told: dict[tuple[int, ...], frozenset[int]]
-    ) -> frozenset[int]:
-        """The rules of ``event``, in which these patterns were ``hit``; kept in ``told`` where they say it all."""
+    def _kind(self, within: int, apart: bool) -> int:
+        """What stands for the two in the keys of ``_told``."""
+        return self._kinds.setdefault((within, apart), ~len(self._kinds))
+
+    def _rules_hit(self, hit: Sequence[int], event: bytes, within: int, apart: bool) -> frozenset[int]:
+        """The rules of ``event``, in which the patterns ``hit[1:]`` were hit; kept by ``hit`` where it says it all."""
         held, says, again = 0, self._says, False
-        for number in hit:
+        for number in hit[1:]:
             held |= says[number]
             again = again or number in self._escapes
-        rules = self._named(held | self._searched_again(event) if again else held, apart, within)
-        if not again and len(hit) <= MAX_TOLD:
-            told[tuple(hit)] = rules
+        if again:
+            return self._named(held | self._searched_again(event), apart, within)
+        rules = self._named(held, apart, within)
+        if len(hit) - 1 <= FEW_HITS:
+            self._told.keep(tuple(hit), rules, ENTRY + HIT * len(hit))
         return rules
 
     def _number_ends(self, chunk: Chunk, padded: bytes) -> list[int] | None:
@@ -234,19 +246,20 @@ class Prefilter:
             return len(found) >= MAX_HITS or None
 
         self._numbers.scan_until(padded, handler)
-        return None if len(found) >= MAX_HITS else [*found, *_bare_numbers(chunk)]
+        return None if len(found) >= MAX_HITS else [*found, *_bare_numbers(chunk, padded)]
 
     def _each(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
         """``hits`` by one scan an event, for events that hold many literals."""
         assert self._once is not None
-        data, says, escapes, scan = chunk.data, self._says, self._escapes, self._once.scan
-        hits: list[int] = []
+        data, scan = chunk.data, self._once.scan
+        kind = self._kind(within, apart)
+        hits: list[int] = [kind]
         note = hits.append
         total = events = 0
-        held_number = says[self._number]
-        numbers = self._number_ends(chunk, data + PAD)
+        numbers = self._number_ends(chunk, data + PAD) if self._numbers is not None else []
         at_number = iter(sorted(numbers) if numbers is not None else ())
         number_end = next(at_number, _NEVER)
+        told = self._told
 
         def handler(number: int, _from: int, _to: int, _flags: int, _context: Any) -> None:
             note(number)
@@ -254,18 +267,18 @@ class Prefilter:
         for start, end in chunk.spans():
             scan(data[start:end] + PAD, handler)
             events += 1
-            held = 0 if numbers is not None else held_number
-            while number_end <= end:
-                held, number_end = held_number, next(at_number, _NEVER)
-            if hits:
-                total += len(hits)
-                for number in hits:
-                    held |= says[number]
-                if not escapes.isdisjoint(hits):
-                    held |= self._searched_again(data[start:end])
-                hits.clear()
-            if held and (rules := self._named(held, apart, within)):
-                yield Candidate(start, end, rules)
+            total += len(hits) - 1
+            if numbers is None or number_end <= end:
+                note(self._number)
+                while number_end <= end:
+                    number_end = next(at_number, _NEVER)
+            if len(hits) > 1:
+                rules = told.get(tuple(hits))
+                if rules is None:
+                    rules = self._rules_hit(hits, data[start:end], within, apart)
+                del hits[1:]
+                if rules:
+                    yield Candidate(start, end, rules)
         self._dense[chunk.codec] = total * 2 > DENSE * events
 
     def _named(self, held: int, apart: bool, within: int) -> frozenset[int]:
@@ -277,9 +290,8 @@ class Prefilter:
     def _rules(self, bits: int) -> frozenset[int]:
         known = self._sets.get(bits)
         if known is None:
-            if len(self._sets) >= MAX_SETS:
-                self._sets.clear()
-            known = self._sets[bits] = frozenset(_ones(bits))
+            known = frozenset(map(self._rule_numbers.__getitem__, _ones(bits)))
+            self._sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
         return known
 
     def _searched_again(self, event: bytes) -> int:
@@ -313,20 +325,28 @@ class Prefilter:
                 yield Candidate(start, end, always)
 
 
-def _bare_numbers(chunk: Chunk) -> Iterator[int]:
+def _bare_numbers(chunk: Chunk, padded: bytes) -> Iterator[int]:
     """The ends of events that are nothing but a number, where no character of their own stands before it."""
     data, ends = chunk.data, chunk.ends
-    start = 0
-    for end in (len(data) and data.index(b"\n"),) if ends is None else ends:
-        if data[start : start + 1] in _DIGITS and start < end and BARE_NUMBER.match(data, start):
+    if not data:
+        return
+    stops = (data.index(b"\n"),) if ends is None else ends
+    starts = [0, *stops[:-1]]
+    for first in _DIGIT.finditer(bytes(map(padded.__getitem__, starts))):
+        start, end = starts[first.start()], stops[first.start()]
+        if start < end and BARE_NUMBER.match(data, start):
             yield end
-        start = end
 
 
 _NEVER = 1 << 62
 """Behind every chunk."""
 
-_DIGITS = frozenset(b"%c" % code for code in b"-0123456789")
+_DIGIT = re.compile(rb"[-0-9]")
+
+_Hits = tuple[int, ...]
+
+ENTRY, HIT = 160, 36
+"""Bytes that an entry of a dictionary takes, and a number in a tuple."""
 
 
 def bits_of(rules: Collection[int]) -> int:

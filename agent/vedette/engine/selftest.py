@@ -116,7 +116,7 @@ def firings(engine: Engine, case: Sequence) -> int | None:
         for product, numbers in products:
             own = LogSource(product=product)
             event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
-            matches += ((number, event) for number in engine.true(event, numbers) if number in numbers)
+            matches += ((number, event) for number in engine.true(event, numbers))
         items: list[Item] = []
         for number, event in sorted(matches, key=itemgetter(0)):
             items += correlator.graph.prepare(plan.rules[number].id, event)

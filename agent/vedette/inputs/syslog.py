@@ -184,17 +184,10 @@ or as RFC 5424 (with a time that is none the header is read all the same)."""
 usual = _USUAL.match
 
 
-def timeless(raw: bytes, host: bool, pid: bool) -> bytes | None:
-    """A line without its time, and without its host and its process id unless these are wanted; None: not known how.
-
-    Lines for which this is the same have the same header and message but for what is left out.
-    """
-    found = usual(raw)
-    return None if found is None else without_time(found, raw, host, pid)
-
-
 def without_time(found: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> bytes:
-    """``timeless`` of a line of which ``usual`` has ``found`` the header."""
+    """A line, of which ``usual`` has ``found`` the header, without its time, and without its host and its process id
+    unless these are wanted. Lines for which this is the same have the same header and message but for what is left out.
+    """
     if found[2] is not None:
         if pid:
             return b"<%b>%b" % (found[1], raw[found.start(2) :])

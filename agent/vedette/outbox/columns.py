@@ -32,14 +32,17 @@ LATEST = 253_402_300_799_999_999
 
 
 class Scalar(Enum):
-    """A type without parts."""
+    """A type without parts: its name, the Python type of its values and, of numbers, the least and the greatest."""
 
-    STRING = "string"
-    BINARY = "binary"
-    BOOL = "bool"
-    INT32 = "int32"
-    INT64 = "int64"
-    TIMESTAMP = "timestamp"
+    STRING = ("string", str)
+    BINARY = ("binary", bytes)
+    BOOL = ("bool", bool)
+    INT32 = ("int32", int, -(1 << 31), (1 << 31) - 1)
+    INT64 = ("int64", int, -(1 << 63), (1 << 63) - 1)
+    TIMESTAMP = ("timestamp", int, EARLIEST, LATEST)
+
+    def __init__(self, label: str, python: type[Any], least: int | None = None, most: int = 0) -> None:
+        self.label, self.python, self.least, self.most = label, python, least, most
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,6 @@ STRING, BINARY, BOOL = Scalar.STRING, Scalar.BINARY, Scalar.BOOL
 INT32, INT64, TIMESTAMP = Scalar.INT32, Scalar.INT64, Scalar.TIMESTAMP
 MAP = Map()
 
-_RANGES = {
-    INT32: (-(1 << 31), (1 << 31) - 1),
-    INT64: (-(1 << 63), (1 << 63) - 1),
-    TIMESTAMP: (EARLIEST, LATEST),
-}
-_PYTHON: dict[Scalar, type] = {STRING: str, BINARY: bytes, BOOL: bool, INT32: int, INT64: int, TIMESTAMP: int}
-
 
 def fit(schema: Schema, row: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """``row`` with exactly the schema's columns: unknown keys left out, absent nullable ones None.
@@ -108,13 +104,11 @@ def fit(schema: Schema, row: Mapping[str, Any], where: str = "") -> dict[str, An
 
 def _fit(kind: Type, value: Any, where: str) -> Any:
     if isinstance(kind, Scalar):
-        exact = type(value) is _PYTHON[kind]  # bool is an int and must not pass for one
-        if not exact:
-            raise ValueError(f"{where}: expects {kind.value}, not {type(value).__name__}")
-        if kind in _RANGES:
-            low, high = _RANGES[kind]
-            if not low <= value <= high:
-                raise ValueError(f"{where}: {value} is out of range for {kind.value}")
+        if type(value) is not kind.python:  # bool is an int and must not pass for one
+            raise ValueError(f"{where}: expects {kind.label}, not {type(value).__name__}")
+        if kind.least is not None:
+            if not kind.least <= value <= kind.most:
+                raise ValueError(f"{where}: {value} is out of range for {kind.label}")
         elif kind is STRING:
             _encodable(value, where)
         return value

@@ -2,7 +2,8 @@
 
 Delivery: an alert leaves the outbox after the Parquet file that holds it is on disk. A crash between the two writes it
 a second time under the same ``alert_id``. A folder that cannot be written is said once and tried again with back-off;
-the alerts stay in the outbox meanwhile. One that this version cannot read goes to the ``bad`` table, as in the region.
+the alerts stay in the outbox meanwhile, and what went into one table is not written again because the other failed.
+An alert that this version cannot read goes to the ``bad`` table, as in the region.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class DirectoryUplink:
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._running = False
+        self._written: set[int] = set()
+        """Seqs that are in the landing, and in the outbox still."""
 
     async def run(self) -> None:
         """Land what the outbox holds and gets, until ``stop`` or cancelled. Raises OSError of the store."""
@@ -113,18 +116,26 @@ class DirectoryUplink:
         self._counters.totals["alerts_sent"] += len(pending)
         self._counters.totals["bytes_sent"] += sum(len(data) for _, data in pending)
         await self._outbox.receipt(ranges([seq for seq, _ in pending]))
+        self._written.clear()
         return True
 
     def _write(self, folder: LandingFolder, pending: list[tuple[int, bytes]], now: int) -> None:
-        alerts, bad = [], []
+        """Write what is not in the landing yet; raises _Unwritable."""
+        alerts: dict[int, dict[str, Any]] = {}
+        bad: dict[int, dict[str, Any]] = {}
         for seq, data in pending:
+            if seq in self._written:
+                continue
             try:
-                alerts.append(landed(decode_row(data), received_at=now, collector_id=self._collector, topic=""))
+                alerts[seq] = landed(decode_row(data), received_at=now, collector_id=self._collector, topic="")
             except ValueError as error:
-                log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, reason=str(error), action="kept in the table bad")
-                bad.append(bad_row(data, topic="", reason=str(error), received_at=now))
-        _write_table(folder, "bad", bad, now)
-        _write_table(folder, "alerts", alerts, now)
+                bad[seq] = bad_row(data, topic="", reason=str(error), received_at=now)
+        _write_table(folder, "bad", list(bad.values()), now)
+        self._written.update(bad)
+        for seq, row in bad.items():
+            log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, reason=row["reason"], action="kept in the table bad")
+        _write_table(folder, "alerts", list(alerts.values()), now)
+        self._written.update(alerts)
 
     async def _beat(self, folder: LandingFolder) -> None:
         now = self._clock()

@@ -262,12 +262,6 @@ def split_batch(data: bytes) -> tuple[str, list[bytes]]:
     return log_id, alerts
 
 
-def unpack_batch(data: bytes) -> tuple[str, list[dict[str, Any]]]:
-    """``log_id`` and the rows of a batch; raises ValueError when any of it cannot be read."""
-    log_id, alerts = split_batch(data)
-    return log_id, [decode_row(item) for item in alerts]
-
-
 def pack_receipt(log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes:
     """The message that says alerts ``first..last`` of each range are on the region's disk."""
     data: bytes = msgpack.packb({"log_id": log_id, "ranges": [list(pair) for pair in ranges]})

@@ -143,7 +143,7 @@ def _page(leaf: _Leaf, compress: Callable[[bytes], bytes]) -> tuple[bytes, int]:
     try:
         values = _PLAIN_OF[leaf.kind](leaf.values)
     except (AttributeError, TypeError, ValueError, struct.error) as error:
-        raise ValueError(f"{'.'.join(leaf.path)}: a value is not a {leaf.kind.value}: {error}") from error
+        raise ValueError(f"{'.'.join(leaf.path)}: a value is not a {leaf.kind.label}: {error}") from error
     body = _levels(leaf.reps, leaf.max_rep) + _levels(leaf.defs, leaf.max_def) + values
     if len(body) > MAX_PAGE:
         raise ValueError(f"{'.'.join(leaf.path)}: {len(body)} bytes in one page, at most {MAX_PAGE}: write fewer rows")

@@ -103,8 +103,8 @@ class Outbox:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the encoded alerts without a receipt."""
-        return self.account().bytes
+        """Bytes of the encoded alerts without a receipt, as of the last commit; reads nothing."""
+        return self._store.outbox_bytes
 
     @property
     def damaged(self) -> int:

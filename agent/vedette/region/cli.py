@@ -193,7 +193,7 @@ def region() -> None:
 @click.option("--host", "hosts", metavar="NAME", multiple=True, help="Name or address of the broker; may be repeated.")
 @click.option("--days", default=DAYS, show_default=True, type=click.IntRange(1, 3650), help="Days until it expires.")
 @click.option("--renew", is_flag=True, help="A new key and certificate, though the old one is good for longer.")
-@click.option("--revoke", is_flag=True, help="Take AGENT out: rights and certificate.")
+@click.option("--revoke", is_flag=True, help="Take AGENT out: rights and certificates.")
 @click.option("--zip", "release", type=click.Path(path_type=Path), metavar="PATH",
               help="Also write the agent's own copy of this installation zip: unzip, one line, done.")  # fmt: skip
 @click.option("--bundle", type=click.Path(path_type=Path), help="With --zip: rules to begin with, a signed bundle.")
@@ -218,16 +218,20 @@ def enroll(
         with Region.open(folder) as known:
             known.broker = broker or known.broker
             if revoke:
-                known.revoke(name)
+                number = len(known.revoke(name).revoked)
+                what = f"{number} certificates" if number > 1 else "1 certificate"
                 click.echo(
-                    f"{name} is revoked. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the broker: its"
-                    " rights end with a reload (SIGHUP), new connections with a restart"
+                    f"{name} is revoked, {what}. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the"
+                    " broker: its rights end with a reload (SIGHUP), new connections with a restart"
                 )
                 return
             done = known.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days, renew=renew)
             until = time.strftime("%Y-%m-%d", time.gmtime(done.member.ends))
             what = "new certificate" if done.renewed else "as it was"
             click.echo(f"{name}: {role} of fleet {fleet}, {what}, good until {until}")
+            if done.renewed and done.member.former:
+                last = time.strftime("%Y-%m-%d", time.gmtime(max(ends for _, ends in done.member.former)))
+                click.echo(f"the earlier one stays good until {last}; in wrong hands: --revoke, then enroll anew")
             click.echo(f"for its host: {done.folder}/")
             if release is not None:
                 made = site_zip(release, Site(name, done.folder, bundle, key), done.folder)

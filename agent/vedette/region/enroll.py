@@ -15,7 +15,10 @@ Promises:
 * Enrolled again, a member keeps key and certificate while the certificate is good for ``RENEW_DAYS`` more, and gets new
   ones after that; the files that hang on ``members.json`` are written anew each time. Killed between two steps: run it
   again.
-* A revoked member is out of the access list, and its certificates are in the list of revoked ones for good.
+* A renewal leaves the certificate before it good until its end, so that the host may go on with it until it has the
+  new one.
+* A revoked member is out of the access list, and all its certificates that have not ended, renewed ones too, are in the
+  list of revoked ones for good.
 * Landings share the alerts by a subscription group whose name is random: mosquitto 2.0 lets anybody subscribe to
   anything, and only delivers nothing that the list forbids, so that a member who knew the group could make alerts
   vanish into it (they would be sent again, later).
@@ -66,6 +69,8 @@ class Member:
     revoked: list[tuple[str, int]] = field(default_factory=list)
     """Serials of certificates that hold no longer, and since when."""
     active: bool = True
+    former: list[tuple[str, int]] = field(default_factory=list)
+    """Serials of certificates that were renewed and still hold, and their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +145,15 @@ class Region:
         if anew:
             private = new_key()
             certificate = self.authority.issue(name, private.public_key(), now, days, hosts)
-            write_whole(key, key_pem(private), 0o600)
-            write_whole(cert, certificate.public_bytes(Encoding.PEM), 0o644)
+            if member.serial and member.serial not in [serial for serial, _ in member.revoked]:
+                member.former.append((member.serial, member.ends))
+            member.former = [(serial, ends) for serial, ends in member.former if ends > now.timestamp()]
             member.serial = str(certificate.serial_number)
             member.ends = int(certificate.not_valid_after_utc.timestamp())
+            self.members[name] = member
+            self._save_members()  # before it is given out: what is not known here cannot be revoked
+            write_whole(key, key_pem(private), 0o600)
+            write_whole(cert, certificate.public_bytes(Encoding.PEM), 0o644)
         self.members[name] = member
         write_whole(folder / "region-ca.pem", self.authority.pem(), 0o644)
         if role == "agent":
@@ -152,14 +162,16 @@ class Region:
         return Enrolled(folder, member, anew)
 
     def revoke(self, name: str, *, now: datetime | None = None) -> Member:
-        """Take ``name`` out: its certificate is revoked, its rights are gone. Raises ValueError for an unknown name."""
+        """Take ``name`` out: certificates are revoked, rights are gone. Raises ValueError for an unknown name."""
         now = now or datetime.now(UTC)
         member = self.members.get(name)
         if member is None:
             raise ValueError(f"{name} is not enrolled in {self.folder}")
         if member.active:
-            member.active = False
-            member.revoked.append((member.serial, int(now.timestamp())))
+            since = int(now.timestamp())
+            held = [serial for serial, ends in member.former if ends > since]
+            member.revoked += [(serial, since) for serial in (*held, member.serial)]
+            member.active, member.former = False, []
         self._save(now)
         return member
 
@@ -199,8 +211,7 @@ class Region:
         )
 
     def _save(self, now: datetime) -> None:
-        known = {"broker": self.broker, "group": self.group, "members": [asdict(m) for m in self.members.values()]}
-        write_whole(self.folder / "members.json", json.dumps(known, indent=1).encode() + b"\n", 0o600)
+        self._save_members()
         write_whole(self.folder / "mosquitto.acl", self.access().encode(), 0o640)
         revoked = [
             (int(serial), datetime.fromtimestamp(since, UTC))
@@ -208,6 +219,10 @@ class Region:
             for serial, since in member.revoked
         ]
         write_whole(self.folder / "crl.pem", self.authority.revoked(revoked, now), 0o644)
+
+    def _save_members(self) -> None:
+        known = {"broker": self.broker, "group": self.group, "members": [asdict(m) for m in self.members.values()]}
+        write_whole(self.folder / "members.json", json.dumps(known, indent=1).encode() + b"\n", 0o600)
 
 
 def _rights(member: Member) -> list[tuple[str, str]]:
@@ -262,6 +277,7 @@ def _members(path: Path) -> dict[str, Any]:
         members = [Member(**row) for row in known["members"]]
         for member in members:
             member.revoked = [(str(int(serial)), int(since)) for serial, since in member.revoked]
+            member.former = [(str(int(serial)), int(ends)) for serial, ends in member.former]
         return {
             "broker": str(known["broker"]),
             "group": str(known["group"]),

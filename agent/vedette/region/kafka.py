@@ -3,23 +3,49 @@
 A message is one row as a JSON object with the columns of the landed table: times as integers (UTC microseconds), bytes
 as Base64. Its key is the agent's id, so that one agent's rows stay in order; rows of ``bad`` have none. ``write``
 returns when every in-sync replica has all of them (``acks=all``), and raises otherwise: rows may then be there, and are
-written again. Needs confluent-kafka (``vedette[kafka]``).
+written again; none of them is sent later on its own. Needs confluent-kafka (``vedette[kafka]``).
+
+No row is too large for long: a message has at most ``MAX_MESSAGE`` bytes. A larger row of ``bad`` or ``status`` goes
+with the beginning of its payload, and ``payload_bytes`` more than its columns: the payload's true length. Any other
+goes to ``bad``, as the beginning of its JSON. What the brokers refuse for its size, alone, goes to ``bad`` in ``SMALL``
+bytes; only brokers that take not even that make ``write`` raise for it. The landing's folder has every row whole.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 import orjson
+import structlog
 
+from vedette.outbox.envelope import MAX_VALUE, bad_row, cut
 from vedette.outbox.landing import TABLES
+from vedette.report import Log
+
+log = structlog.get_logger()
 
 TOPICS = "vedette"
 TIMEOUT = 30.0
 """Seconds after which rows that the brokers have not confirmed are a failure."""
 MAX_QUEUED = 100_000
+MAX_MESSAGE = 900_000
+"""Bytes of key and value: with their framing below what the library sends (1,000,000) and brokers take (1,048,588)
+unless configured otherwise."""
+SMALL = 16 << 10
+"""The same for a row that the brokers found too large."""
+
+
+class _Message(NamedTuple):
+    table: str
+    row: Mapping[str, Any]
+    key: str | None
+    value: bytes
+    cut: str = ""
+    """Why ``value`` is not all of ``row``; empty when it is."""
 
 
 class KafkaLanding:
@@ -36,6 +62,7 @@ class KafkaLanding:
 
         self.name = f"kafka {brokers}"
         self._topics, self._timeout, self._failure = topics, timeout, KafkaException
+        self._too_large = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
         common: dict[str, str | int | float | bool] = {
             "bootstrap.servers": brokers,
             "client.id": "vedette-landing",
@@ -68,33 +95,113 @@ class KafkaLanding:
 
     def write(self, table: str, rows: Sequence[Mapping[str, Any]], now: int) -> str:
         """Write ``rows`` to the topic of ``table`` with ``received_at`` = ``now``; the topic. Raises OSError."""
-        topic, failures = self._topic(table), list[str]()
+        messages = [_message(table, {**row, "received_at": now}, MAX_MESSAGE) for row in rows]
+        short = [message.cut for message in messages if message.cut]
+        for message in self._send(messages):  # perhaps only together too large
+            for alone in self._send([message]):
+                small = _message(alone.table, alone.row, SMALL, bury=True)
+                if self._send([small]):
+                    raise OSError(
+                        f"{self.name}: {self._topic(small.table)}: refuses {len(small.value)} bytes as too large:"
+                        f" let its max.message.bytes be at least {2 * SMALL}"
+                    )
+                short += [] if alone.cut else [small.cut or message.cut]
+        topic = self._topic(table)
+        if short:
+            action = "the landing folder has them whole"
+            log.warning(Log.KAFKA_CUT, topic=topic, rows=len(short), first=short[0], action=action)
+        return topic
 
-        def told(error: Any, _: object) -> None:
-            if error is not None:
+    def _send(self, messages: Sequence[_Message]) -> list[_Message]:
+        """Send ``messages`` and wait until all are confirmed; those that brokers found too large. Raises OSError."""
+        failures, large, left = list[str](), list[_Message](), 0
+
+        def told(message: _Message, error: Any, _: object) -> None:
+            if error is not None and error.code() in self._too_large:
+                large.append(message)
+            elif error is not None:
                 failures.append(error.str())
 
         try:
-            for row in rows:
-                value = orjson.dumps({**row, "received_at": now}, default=_text)
-                key = row.get("agent_id")
-                while True:
-                    try:
-                        self._producer.produce(topic, value, key, on_delivery=told)
-                        break
-                    except BufferError:
-                        self._producer.poll(0.1)
-            left = self._producer.flush(self._timeout + 1)
-        except self._failure as error:
-            raise OSError(f"{self.name}: {topic}: {error.args[0].str()}") from error
-        if left or failures:
+            for message in messages:
+                try:
+                    self._produce(message, partial(told, message))
+                except self._failure as error:
+                    told(message, error.args[0], None)
+                if failures:
+                    break
+            else:
+                left = self._producer.flush(self._timeout + 1)
+            if left or failures:
+                reason = failures[0] if failures else "no answer in time"
+                raise OSError(
+                    f"{self.name}: {self._topic(messages[0].table)}:"
+                    f" {left + len(failures)} of {len(messages)} rows not confirmed: {reason}"
+                )
+        except BaseException:
             self._producer.purge()
-            reason = failures[0] if failures else "no answer in time"
-            raise OSError(f"{self.name}: {topic}: {left + len(failures)} of {len(rows)} rows not confirmed: {reason}")
-        return topic
+            raise
+        return large
+
+    def _produce(self, message: _Message, told: Any) -> None:
+        while True:
+            with suppress(BufferError):
+                self._producer.produce(self._topic(message.table), message.value, message.key, on_delivery=told)
+                return
+            self._producer.poll(0.1)
 
     def _topic(self, table: str) -> str:
         return f"{self._topics}.{table}"
+
+
+def _message(table: str, row: Mapping[str, Any], limit: int, *, bury: bool = False) -> _Message:
+    """``row`` as a message of at most ``limit`` bytes with its key. ``bury``: in any case as a row of ``bad``."""
+    key = row.get("agent_id")
+    room = limit - len((key or "").encode())
+    whole = orjson.dumps(row, default=_text)
+    if len(whole) <= room and (table == "bad" or not bury):
+        return _Message(table, row, key, whole)
+    why = f"too large for Kafka: {len(whole)} bytes as a row of {table}"
+    if table == "bad":
+        told = {**row, "reason": f"{row['reason']} (cut for Kafka: {len(row['payload'])} bytes in all)"}
+        value = cut_to(told, room) or cut_to({**told, "topic": cut(row["topic"], MAX_VALUE)}, room)
+        assert value is not None, "a topic and a reason of bounded length fit"
+        return _Message(table, row, key, value, why)
+    if table == "status" and not bury:
+        value = cut_to(row, room)
+        if value is not None:
+            return _Message(table, row, key, value, why)
+    origin = (row.get("ingest") or {}).get("topic", "")
+    letter = bad_row(whole, topic=origin, reason=why, received_at=row["received_at"])
+    return _message("bad", letter, limit)._replace(cut=why)
+
+
+def cut_to(row: Mapping[str, Any], limit: int) -> bytes | None:
+    """``row`` as JSON of at most ``limit`` bytes: whole, or with the beginning of ``payload`` (bytes or text) that fits
+    and ``payload_bytes``, its true length in bytes; None when the other columns alone are too long."""
+    payload = row["payload"]
+    if len(payload) <= limit:
+        value = orjson.dumps(row, default=_text)
+        if len(value) <= limit:
+            return value
+    length = len(payload) if isinstance(payload, bytes) else len(payload.encode())
+    room = limit - len(orjson.dumps({**row, "payload": "", "payload_bytes": length}, default=_text))
+    if room < 0:
+        return None
+    begin = payload[: room // 4 * 3] if isinstance(payload, bytes) else _begin(payload, room)
+    return orjson.dumps({**row, "payload": begin, "payload_bytes": length}, default=_text)
+
+
+def _begin(text: str, room: int) -> str:
+    """The longest beginning of ``text`` that is at most ``room`` bytes of a JSON string's inside."""
+    inside = orjson.dumps(text[:room])[1:-1]
+    if len(inside) <= room:
+        return text[:room]
+    for back in range(7):  # within a character or an escape, of at most six bytes
+        with suppress(orjson.JSONDecodeError):
+            begin: str = orjson.loads(b'"%b"' % inside[: max(0, room - back)])
+            return begin
+    raise AssertionError("a JSON string's escape has at most six bytes")
 
 
 def _text(value: Any) -> str:

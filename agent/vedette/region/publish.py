@@ -3,20 +3,20 @@
 Order, so that an agent never learns of a bundle that it cannot fetch:
 
 1. the channel's manifest message is read: a bundle older than it, or another one of the same version, is refused;
-2. the rule list goes to ``{landing}/rules/{version}.json`` (temporary name, fsync, rename, fsync of the folder);
+2. the rule list goes to ``{landing}/rules/{version}.json`` (``durable.write_whole``);
 3. the blob, retained, to ``…/blobs/{sha256}``, then the manifest message, retained, to ``…/manifest``;
 4. the blob that the manifest message named before is cleared (an empty retained message).
 
 The manifest message is JSON: ``{"version": int, "sha256": hex of the whole file, "size": bytes, "created": RFC 3339,
-"expires": RFC 3339}``. It is a hint; agents believe only the signature inside the bundle. Published again, nothing
-changes. Killed between the steps: publish again.
+"expires": RFC 3339, "replaced": hex or null}``. It is a hint; agents believe only the signature inside the bundle.
+``replaced`` is the blob of step 4: a publish that was killed before it leaves that to the next one. Published again,
+nothing changes. Killed between the steps: publish the same bundle again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-import os
 import re
 import secrets
 import time
@@ -32,7 +32,7 @@ from vedette import __version__
 from vedette.bundle.manifest import SIGNATURE, rfc3339
 from vedette.bundle.trust import Bundle, BundleRefused, admit, inspect, verify
 from vedette.config import MqttSettings
-from vedette.durable import sync_path
+from vedette.durable import write_whole
 from vedette.mqtt import Message, MqttClient
 from vedette.outbox.topics import blob_topic, manifest_topic
 
@@ -86,19 +86,22 @@ async def publish(
             raise ValueError(f"{topic} holds another bundle of version {bundle.version}: build it under a higher one")
         if landing is not None:
             await asyncio.to_thread(_write_rules, landing, bundle)
+        replaced = previous and (previous.sha256 if previous.sha256 != bundle.sha256 else previous.replaced)
         message = {
             "version": bundle.version,
             "sha256": bundle.sha256,
             "size": len(data),
             "created": rfc3339(bundle.manifest.created),
             "expires": rfc3339(bundle.manifest.expires),
+            "replaced": replaced,
         }
         async with asyncio.timeout(PUBLISH_SECONDS):
+            left = previous and previous.replaced
+            if left is not None and left not in (replaced, bundle.sha256):
+                await client.publish(blob_topic(fleet, channel, left), b"", retain=True)
             await client.publish(blob_topic(fleet, channel, bundle.sha256), data, retain=True)
             await client.publish(topic, orjson.dumps(message), retain=True)
-            replaced = None
-            if previous is not None and previous.sha256 != bundle.sha256:
-                replaced = previous.sha256
+            if replaced is not None:
                 await client.publish(blob_topic(fleet, channel, replaced), b"", retain=True)
     return Published(bundle.version, bundle.sha256, len(data), topic, replaced)
 
@@ -106,6 +109,7 @@ async def publish(
 class _Previous(NamedTuple):
     version: int
     sha256: str
+    replaced: str | None
 
 
 def _check(data: bytes, trusted: Sequence[str]) -> Bundle:
@@ -143,12 +147,16 @@ async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:
     try:
         message = await asyncio.wait_for(retained.get(), RETAINED_SECONDS)
         document = orjson.loads(message.payload)
-        version, sha256 = document["version"], document["sha256"]
-    except (TimeoutError, ValueError, KeyError, TypeError):
+        version, sha256, replaced = document["version"], document["sha256"], document.get("replaced")
+    except (TimeoutError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    if type(version) is int and isinstance(sha256, str) and re.fullmatch(r"[0-9a-f]{64}", sha256):
-        return _Previous(version, sha256)
-    return None
+    if type(version) is not int or not _digest(sha256):
+        return None
+    return _Previous(version, sha256, replaced if _digest(replaced) and replaced != sha256 else None)
+
+
+def _digest(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
 
 
 def _write_rules(landing: Path, bundle: Bundle) -> None:
@@ -164,14 +172,4 @@ def _write_rules(landing: Path, bundle: Bundle) -> None:
         "expires": rfc3339(bundle.manifest.expires),
         "rules": bundle.rules,
     }
-    path = folder / f"{bundle.version}.json"
-    temporary = folder / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            file.write(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_path(folder)
+    write_whole(folder / f"{bundle.version}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
