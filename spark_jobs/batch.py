@@ -187,6 +187,8 @@ def _store(
             if found is not None:
                 found = found.append_column("batch", pa.repeat(work.label, found.num_rows))
                 work.tables.append(ALERTS, found, work.part(part))
+                del found
+                pa.default_memory_pool().release_unused()  # before the counts, which need their own
                 continue
         wide = fresh(rows) if wide is None else wide
         mine = wide.where(F.col("part") == part).withColumn("batch", F.lit(work.label))
