@@ -85,18 +85,24 @@ def counted_at() -> Column:
 
 def later_copies(keys: DataFrame) -> DataFrame:
     """``PLACE`` of all but the earliest received copy of each alert; of equals, the first by place stays."""
-    doubled = keys.groupBy(*KEY).count().where("count > 1").select(*KEY)  # few, so only few are sorted
+    keyed = keys.withColumn("hash", _hash())
+    doubled = keyed.groupBy("hash").count().where("count > 1").select("hash")  # few, so only few are sorted
     order = Window.partitionBy(*KEY).orderBy(F.col("received_at").asc_nulls_last(), *PLACE)
-    copies = keys.join(doubled, KEY, "left_semi").withColumn("copy", F.row_number().over(order))
+    copies = keyed.join(doubled, "hash", "left_semi").withColumn("copy", F.row_number().over(order))
     return copies.where("copy > 1").select(*PLACE)
 
 
 def known_copies(keys: DataFrame, known: DataFrame) -> DataFrame:
     """``PLACE`` of the rows whose alert is in ``known``. Of ``known`` only the key is read, and no row of it moves
     unless ``keys`` has it as well."""
-    batch = F.broadcast(keys.select(*KEY))
-    seen = known.select(*KEY).join(batch, KEY, "left_semi").distinct()
+    batch = F.broadcast(keys.select(_hash()))
+    seen = known.select(*KEY, _hash()).join(batch, "hash", "left_semi").select(*KEY).distinct()
     return keys.join(seen, KEY, "left_semi").select(*PLACE)
+
+
+def _hash() -> Column:
+    """A number that copies share, and hardly ever others: what it finds is then compared by ``KEY``."""
+    return F.xxhash64(*KEY).alias("hash")
 
 
 def ranges(buckets: Iterable[int], seconds: int = BUCKET_SECONDS) -> list[tuple[datetime, datetime]]:

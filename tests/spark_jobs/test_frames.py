@@ -85,6 +85,13 @@ def test_what_the_table_holds_is_left_out(spark: SparkSession) -> None:
     assert _left(rows, frames.known_copies(rows, known)) == ["new agent", "new date", "new id"]
 
 
+def test_equal_hashes_make_no_copies(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were all hashes alike, the key would still tell alerts apart."""
+    monkeypatch.setattr(frames, "_hash", lambda: F.lit(0).cast("long").alias("hash"))
+    test_the_first_received_copy_stays(spark)
+    test_what_the_table_holds_is_left_out(spark)
+
+
 @given(st.lists(st.integers(-500_000, 500_000), max_size=200))
 def test_ranges_hold_every_bucket(buckets: list[int]) -> None:
     """Few ranges, ascending and apart, that begin and end with a bucket and leave none out."""
