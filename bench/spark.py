@@ -145,7 +145,8 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
         }
         spark = None
         if not getattr(JOBS[job], "WITHOUT_SPARK", False):
-            spark = open_session("bench", master=MASTER, settings=settings)
+            brief = job == "ingest"  # as ``spark_jobs`` has it of a run without ``--every``
+            spark = open_session("bench", master=MASTER, settings=settings, brief=brief)
         _run(spark, job, WARM, 0.0, warm)
         cost = Cost(job)
         began = time.time()

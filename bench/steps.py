@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.usage import TICKS, family
-from spark_jobs import batch, tables_delta
+from spark_jobs import batch, counts, landed, tables_delta
 from spark_jobs.enrich import Lookups
 
 Steps = dict[str, dict[str, float]]
@@ -38,8 +38,13 @@ def steps() -> Iterator[Steps]:
         return run
 
     wrapped: list[tuple[Any, str, Callable[..., str]]] = [
-        (batch, "_survey", lambda *_: "read keys, count"),
+        (batch, "_met", lambda *_: "read keys, count"),
+        (batch, "_places", lambda *_: "find what is new, join the lookups"),
         (Lookups, "enrich", lambda *_: "ask the lookups"),
+        (landed, "rows", lambda *_: "read landed rows"),
+        (counts.ByDuck, "__init__", lambda *_: "read what was written"),
+        (counts.ByDuck, "rules", lambda *_: "count rules"),
+        (counts.ByDuck, "of", lambda _, table: f"count {table.name}"),
         (tables_delta, "_arrow", lambda table, _: f"compute {table.name}, hand over as Arrow"),
         (tables_delta, "_merge", lambda table, *_: f"merge into {table.name}"),
         (tables_delta.DeltaTables, "_write", lambda _, table, *__: f"write {table.name}"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import duckdb
@@ -23,20 +24,27 @@ BATCH = 2_000
 """Rows of a batch of ``stream``."""
 
 
+@contextmanager
+def database() -> Iterator[Any]:
+    """An empty database within the bounds above, with times in UTC; gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="vedette-") as folder:
+        settings: dict[str, Any] = {
+            "memory_limit": MEMORY,
+            "temp_directory": folder,
+            "autoinstall_known_extensions": "false",
+        }
+        with duckdb.connect(config=settings) as duck:
+            duck.execute("SET TimeZone = 'UTC'")
+            yield duck
+
+
 class Duck(Reader):
     """DuckDB over Delta tables."""
 
     def __init__(self, tables: DeltaTables) -> None:
         self._tables = tables
-        self._folder = tempfile.TemporaryDirectory(prefix="vedette-")
-        self._duck = duckdb.connect(
-            config={
-                "memory_limit": MEMORY,
-                "temp_directory": self._folder.name,
-                "autoinstall_known_extensions": "false",
-            }
-        )
-        self._duck.execute("SET TimeZone = 'UTC'")
+        self._open = ExitStack()
+        self._duck = self._open.enter_context(database())
 
     def view(
         self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
@@ -53,8 +61,7 @@ class Duck(Reader):
             yield from pa.Table.from_batches([batch]).to_pylist()
 
     def close(self) -> None:
-        self._duck.close()
-        self._folder.cleanup()
+        self._open.close()
 
     def _ask(self, sql: str) -> Any:
         return self._duck.sql(sql.replace("{explode}", "unnest"))

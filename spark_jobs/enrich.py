@@ -1,7 +1,7 @@
 """What the region knows about hosts, sites and indicators, joined to a batch of alerts.
 
 A lookup is ``FOLDER/<name>.parquet`` (a file or a folder) or ``FOLDER/<name>.csv`` (with a header line); columns are
-found by name, ones that are not here are passed over. Each batch reads them anew, so a lookup is in effect with the
+found by name, ones that are not here are passed over. Each batch looks at them anew, so a lookup is in effect with the
 first batch after it was replaced; replace it by renaming a whole one into place.
 
 * ``assets``: by ``host`` and ``site``; an empty ``site`` means every site, and gives way to a row of that site.
@@ -10,20 +10,24 @@ first batch after it was replaced; replace it by renaming a whole one into place
   one counts for alerts whose ``counted_at`` lies from ``valid_from`` until before ``valid_until`` (null: open). A
   domain speaks for the domains below it, too.
 
-Of each lookup only what the batch asks for leaves the executors, so its size costs a scan and no memory. A lookup that
+A small one (a file of at most ``HELD_BYTES`` and ``HELD_ROWS``) is held as long as its size and time of change stay.
+Of a larger one only what the batch asks for leaves the executors, so its size costs a scan and no memory. A lookup that
 cannot be read, or is being overwritten, is said and left out for that batch: alerts never wait for it. Of its rows,
-those that make no sense (an address that is none, a time that is none) are left out.
+those that make no sense are left out: an address that is none, and a time that is none, which is said.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -43,11 +47,29 @@ _HIT = T.StructType([*LOOKUPS["intel"].fields, T.StructField("entity", T.StringT
 _FOUND = "entity STRING, network STRING"
 
 
+HELD_BYTES = 4 << 20
+HELD_ROWS = 200_000
+"""Of a lookup that is held in the driver between batches."""
+
+SETTLED = 2.0
+"""Seconds after its last change from which on a file is held: one that is changed again sooner could look the same."""
+
+
+class Lookup(NamedTuple):
+    """A lookup in the columns of its schema."""
+
+    rows: DataFrame
+    held: pa.Table | None
+    """The same rows, when they are held."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """The lookups in a folder; any of them may be missing."""
 
     folder: str
+    _held: dict[str, tuple[tuple[int, int], Lookup | None]] = field(default_factory=dict, compare=False, repr=False)
+    """By path, of the file as it was when it was last looked at; None when it is too large to be held."""
 
     def enrich(self, spark: SparkSession, rows: DataFrame, about: DataFrame | None = None) -> DataFrame:
         """``rows`` of alerts with the columns ``asset``, ``place`` and ``intel``; the rows stay as many as they are.
@@ -58,7 +80,7 @@ class Lookups:
         about = rows if about is None else about
         for name, join in (("assets", _assets), ("sites", _sites), ("intel", _intel)):
             try:
-                found = _read(spark, f"{self.folder}/{name}", LOOKUPS[name])
+                found = self._look(spark, name)
                 if found is not None:
                     rows = join(spark, rows, found, about)
             except landing.FAILURES as error:
@@ -68,37 +90,71 @@ class Lookups:
     def table(self, spark: SparkSession, name: str) -> DataFrame | None:
         """The lookup ``name`` as it is now; None when there is none, or none that can be read, which is said."""
         try:
-            return _read(spark, f"{self.folder}/{name}", LOOKUPS[name])
+            found = self._look(spark, name)
+            return None if found is None else found.rows
         except landing.FAILURES as error:
             log.warning("%s/%s: %s; done without", self.folder, name, landing.reason(error))
             return None
 
+    def _look(self, spark: SparkSession, name: str) -> Lookup | None:
+        """The lookup ``name`` as it is now, or None."""
+        for suffix in (".parquet", ".csv"):
+            path = f"{self.folder}/{name}{suffix}"
+            if storage.exists(spark, path):
+                break
+        else:
+            return None
+        stamp = storage.stamp(spark, path)
+        known = self._held.get(path)
+        if stamp is None or known is None or known[0] != stamp:
+            rows = _read(spark, path, LOOKUPS[name])
+            held = None
+            if stamp is not None and stamp[0] <= HELD_BYTES:
+                table = rows.limit(HELD_ROWS + 1).toArrow()
+                if table.num_rows <= HELD_ROWS:
+                    held = Lookup(_frame(spark, table, rows.schema), table)
+            if stamp is None or time.time() - stamp[1] / 1000 < SETTLED:
+                return held or Lookup(rows, None)
+            self._held[path] = known = (stamp, held)
+        return known[1] or Lookup(_read(spark, path, LOOKUPS[name], said=True), None)
 
-def _read(spark: SparkSession, path: str, schema: T.StructType) -> DataFrame | None:
-    """The lookup at ``path`` plus a suffix, in the columns of ``schema``; None when there is none."""
-    if storage.exists(spark, f"{path}.parquet"):
-        rows = spark.read.parquet(storage.literal(f"{path}.parquet"))
-    elif storage.exists(spark, f"{path}.csv"):
-        rows = spark.read.csv(storage.literal(f"{path}.csv"), header=True)
+
+def _read(spark: SparkSession, path: str, schema: T.StructType, *, said: bool = False) -> DataFrame:
+    """The file or folder ``path`` in the columns of ``schema``, without rows of which a time is none. How many these
+    are is logged unless it has been ``said``."""
+    if path.endswith(".parquet"):
+        rows = spark.read.parquet(storage.literal(path))
     else:
-        return None
+        rows = spark.read.csv(storage.literal(path), header=True)
     there = {name.lower().strip(): name for name in rows.columns}
+    wrong: Column | None = None
 
     def column(field: T.StructField) -> Column:
+        nonlocal wrong
         if field.name not in there:
             return F.lit(None).cast(field.dataType).alias(field.name)
         given = F.col(f"`{there[field.name]}`")
-        return given.try_cast(field.dataType).alias(field.name)
+        made = given.try_cast(field.dataType)
+        if field.dataType == T.TimestampType() and rows.schema[there[field.name]].dataType != field.dataType:
+            odd = made.isNull() & F.coalesce(F.trim(given.cast("string")) != "", F.lit(False))
+            wrong = odd if wrong is None else wrong | odd
+        return made.alias(field.name)
 
-    return rows.select(*map(column, schema.fields))
+    columns = [column(field) for field in schema.fields]
+    if wrong is None:
+        return rows.select(*columns)
+    if not said and (number := rows.where(wrong).count()):
+        log.warning("%s: %d rows with a time that is none; left out", path, number)
+    return rows.where(~wrong).select(*columns)
+
+
+def _frame(spark: SparkSession, held: pa.Table, schema: T.StructType) -> DataFrame:
+    return spark.createDataFrame(held, schema) if held.num_rows else spark.createDataFrame([], schema)
 
 
 def _small(spark: SparkSession, rows: DataFrame) -> DataFrame:
     """``rows`` read now and held, so that nothing that happens to their files later matters."""
-    held = rows.toArrow()
-    return F.broadcast(
-        spark.createDataFrame(held, rows.schema) if held.num_rows else spark.createDataFrame([], rows.schema)
-    )
+    return F.broadcast(_frame(spark, rows.toArrow(), rows.schema))
 
 
 def _about(rows: DataFrame, found: DataFrame, keys: list[str], wild: str, into: str) -> DataFrame:
@@ -112,29 +168,43 @@ def _about(rows: DataFrame, found: DataFrame, keys: list[str], wild: str, into: 
     return rows.withColumn(into, F.coalesce(into, f"{into}_else")).drop(f"{into}_else")
 
 
-def _assets(spark: SparkSession, rows: DataFrame, assets: DataFrame, about: DataFrame) -> DataFrame:
-    hosts = F.broadcast(about.select("host").where("host IS NOT NULL").distinct())
-    found = _small(spark, assets.fillna("", ["site"]).join(hosts, "host", "left_semi"))
+def _assets(spark: SparkSession, rows: DataFrame, assets: Lookup, about: DataFrame) -> DataFrame:
+    found = assets.rows.fillna("", ["site"])
+    if assets.held is None:
+        hosts = F.broadcast(about.select("host").where("host IS NOT NULL").distinct())
+        found = _small(spark, found.join(hosts, "host", "left_semi"))
     return _about(rows, found, ["host", "site"], "site", "asset")
 
 
-def _sites(spark: SparkSession, rows: DataFrame, sites: DataFrame, about: DataFrame) -> DataFrame:
-    asked = F.broadcast(about.select("site").where("site IS NOT NULL").distinct())
-    found = _small(spark, sites.fillna("", ["fleet"]).join(asked, "site", "left_semi"))
+def _sites(spark: SparkSession, rows: DataFrame, sites: Lookup, about: DataFrame) -> DataFrame:
+    found = sites.rows.fillna("", ["fleet"])
+    if sites.held is None:
+        asked = F.broadcast(about.select("site").where("site IS NOT NULL").distinct())
+        found = _small(spark, found.join(asked, "site", "left_semi"))
     return _about(rows, found, ["site", "fleet"], "fleet", "place")
 
 
-def _intel(spark: SparkSession, rows: DataFrame, intel: DataFrame, about: DataFrame) -> DataFrame:
+def _intel(spark: SparkSession, rows: DataFrame, intel: Lookup, about: DataFrame) -> DataFrame:
     """Indicators for the entities of each row, as a sorted list; empty where there are none."""
-    entity = F.explode("entities").alias("entity")
-    each = about.select(*frames.PLACE, "counted_at", entity).select(
+    kinds = None if intel.held is None else set(pc.unique(intel.held["kind"]).to_pylist()) - {None}
+    asked_for = F.col("entities")
+    if kinds is not None:
+        named = kinds | ({"ip"} if "cidr" in kinds else set())
+        asked_for = F.filter("entities", lambda entity: entity.kind.isin(*sorted(named)))
+    each = about.select(*frames.PLACE, "counted_at", F.explode(asked_for).alias("entity")).select(
         *frames.PLACE, "counted_at", F.col("entity.kind").alias("kind"), F.lower("entity.value").alias("entity")
     )
-    asked = each.select("kind", "entity").distinct().persist()
-    try:
-        hits = _small(spark, _exact(asked, intel).unionByName(_networks(spark, asked, intel)))
-    finally:
-        asked.unpersist()
+    if kinds is not None and not kinds & {"cidr", "domain"}:
+        hits = F.broadcast(intel.rows.withColumns({"value": F.lower("value"), "entity": F.lower("value")}))
+    else:
+        asked = each.select("kind", "entity").distinct().persist()
+        try:
+            found = _exact(asked, intel.rows)
+            if kinds is None or "cidr" in kinds:
+                found = found.unionByName(_networks(spark, asked, intel.rows))
+            hits = _small(spark, found)
+        finally:
+            asked.unpersist()
     one = F.struct(
         "kind", F.col("entity").alias("value"), F.col("value").alias("indicator"), "source", "threat", "score"
     )

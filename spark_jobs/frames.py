@@ -12,14 +12,14 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.schema import AGENTS, ENTITY_KINDS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
+from spark_jobs import sums
+from spark_jobs.schema import AGENTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
 
 KEY = ["agent_id", "alert_id", "received_date"]
 """What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""
 
 PLACE = ["origin", "position"]
 
-WINDOW_SECONDS = 300
 BUCKET_SECONDS = 3600
 """Grain at which a batch's event times are looked up in the table."""
 
@@ -27,9 +27,6 @@ MAX_RANGES = 16
 MAX_AGE = timedelta(days=400)
 MAX_AHEAD = timedelta(days=1)
 """An event time further from ``received_at`` than this is absurd."""
-
-MAX_COUNT = (1 << 31) - 1
-"""A fold that claims to stand for more matches counts as this many, so that no sum overflows."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
@@ -65,7 +62,7 @@ def trouble(*needed: str) -> Column:
         if name in ("event_time", "received_at"):
             usable, reason = _possible(name), f"without {name}"
         elif name == "received_date":
-            usable = F.col(name).rlike("^[0-9]{4}-[0-9]{2}-[0-9]{2}$") & F.expr(f"try_to_date({name})").isNotNull()
+            usable = F.col(name).rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\z") & F.expr(f"try_to_date({name})").isNotNull()
             reason = "received_date is no date YYYY-MM-DD"
         else:
             usable, reason = F.length(name) > 0, f"without {name}"
@@ -88,18 +85,24 @@ def counted_at() -> Column:
 
 def later_copies(keys: DataFrame) -> DataFrame:
     """``PLACE`` of all but the earliest received copy of each alert; of equals, the first by place stays."""
-    doubled = keys.groupBy(*KEY).count().where("count > 1").select(*KEY)  # few, so only few are sorted
+    keyed = keys.withColumn("hash", _hash())
+    doubled = keyed.groupBy("hash").count().where("count > 1").select("hash")  # few, so only few are sorted
     order = Window.partitionBy(*KEY).orderBy(F.col("received_at").asc_nulls_last(), *PLACE)
-    copies = keys.join(doubled, KEY, "left_semi").withColumn("copy", F.row_number().over(order))
+    copies = keyed.join(doubled, "hash", "left_semi").withColumn("copy", F.row_number().over(order))
     return copies.where("copy > 1").select(*PLACE)
 
 
 def known_copies(keys: DataFrame, known: DataFrame) -> DataFrame:
     """``PLACE`` of the rows whose alert is in ``known``. Of ``known`` only the key is read, and no row of it moves
     unless ``keys`` has it as well."""
-    batch = F.broadcast(keys.select(*KEY))
-    seen = known.select(*KEY).join(batch, KEY, "left_semi").distinct()
+    batch = F.broadcast(keys.select(_hash()))
+    seen = known.select(*KEY, _hash()).join(batch, "hash", "left_semi").select(*KEY).distinct()
     return keys.join(seen, KEY, "left_semi").select(*PLACE)
+
+
+def _hash() -> Column:
+    """A number that copies share, and hardly ever others: what it finds is then compared by ``KEY``."""
+    return F.xxhash64(*KEY).alias("hash")
 
 
 def ranges(buckets: Iterable[int], seconds: int = BUCKET_SECONDS) -> list[tuple[datetime, datetime]]:
@@ -118,47 +121,22 @@ def _time(seconds: int) -> datetime:
     return _EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))
 
 
-def _stands_for() -> Column:
-    """How many matches an alert speaks of.
-
-    The ``count`` of a fold is how many further alerts it stands for. That of a correlation is what its condition speaks
-    of, events or values: the correlation matched once.
-    """
-    folded = F.least(F.greatest(F.coalesce("count", F.lit(1)), F.lit(0)), F.lit(MAX_COUNT))
-    return F.when(_is_fold(), folded).otherwise(F.lit(1))
-
-
-def _is_fold() -> Column:
-    return F.col("kind").eqNullSafe("fold")
-
-
 def counted(alerts: DataFrame) -> DataFrame:
     """The columns of ``alerts`` that the counts are made of."""
-    return alerts.select(
-        *(F.coalesce(name, F.lit("")).alias(name) for name in ("fleet", "site", "host", "rule_id", "level")),
-        "rule_title",
-        "tags",
-        "entities",
-        "counted_at",
-        (F.col("counted_at") != F.col("event_time")).alias("odd_time"),
-        F.when(_is_fold(), F.lit(0)).otherwise(F.lit(1)).cast("long").alias("alerts"),
-        _stands_for().cast("long").alias("matches"),
-    )
-
-
-# Sums by a hash table need numbers and times only; a text among what is kept would have Spark sort all rows instead.
-# So texts that follow from the rule (title, level, tags) come from ``rules``, which has few rows.
+    return alerts.sparkSession.sql(sums.counted("{alerts}"), alerts=alerts)
 
 
 def rules(rows: DataFrame) -> DataFrame:
-    """``RULES`` of ``counted`` rows, with ATT&CK tactics and techniques out of the tags.
+    """``rules_of`` the texts of ``counted`` rows."""
+    return rules_of(rows.sparkSession.sql(sums.rule_texts("{rows}"), rows=rows))
+
+
+def rules_of(named: DataFrame) -> DataFrame:
+    """``RULES`` of ``sums.rule_texts``, with ATT&CK tactics and techniques out of the tags.
 
     Beside them the number of ``rows``, and of ``odd`` times among these.
     """
     texts = ["rule_title", "level", "tags"]
-    named = rows.groupBy("rule_id", *texts).agg(
-        *_sums(), F.count("*").alias("rows"), F.count_if("odd_time").alias("odd")
-    )
     newest = F.max_by(F.struct(*texts), F.struct("last_time", *texts)).alias("last")
     one = named.groupBy("rule_id").agg(
         newest,
@@ -169,7 +147,7 @@ def rules(rows: DataFrame) -> DataFrame:
     tags = F.transform(F.coalesce("tags", F.array()), F.lower)
     attack = F.transform(F.filter(tags, lambda tag: tag.startswith("attack.")), lambda tag: F.substr(tag, F.lit(8)))
     tactics = F.transform(attack, lambda name: F.replace(name, F.lit("_"), F.lit("-")))
-    technique = r"^t[0-9]{4}(\.[0-9]{3})?$"
+    technique = r"^t[0-9]{4}(\.[0-9]{3})?\z"
     return one.select("*", "last.*").select(
         *(name for name in RULES.names if name not in ("tactics", "techniques")),
         F.array_distinct(F.filter(tactics, lambda name: name.isin(*TACTICS))).alias("tactics"),
@@ -183,38 +161,21 @@ def rules(rows: DataFrame) -> DataFrame:
 
 def windows(rows: DataFrame, known: DataFrame) -> DataFrame:
     """``WIN_5M`` of ``counted`` rows; ``known`` are their ``rules``."""
-    return _sum(rows, known, WIN_5M, "window_start", WINDOW_SECONDS)
+    return _rows_of(WIN_5M, rows, known)
 
 
 def hosts(rows: DataFrame, known: DataFrame) -> DataFrame:
     """``HOST_1H`` of ``counted`` rows; alerts that name no host are left out."""
-    return _sum(rows.where("host != ''"), known, HOST_1H, "hour", 3600)
+    return _rows_of(HOST_1H, rows, known)
 
 
 def entities(rows: DataFrame, known: DataFrame) -> DataFrame:
     """``ENTITY_SITE_5M`` of ``counted`` rows: each different entity of an alert once."""
-    each = rows.withColumn("entity", F.explode(F.array_distinct("entities"))).select("*", "entity.*")
-    kept = each.where(F.col("kind").isin(*ENTITY_KINDS) & (F.length("value") > 0))
-    return _sum(kept, known, ENTITY_SITE_5M, "window_start", WINDOW_SECONDS)
+    return _rows_of(ENTITY_SITE_5M, rows, known)
 
 
-def _sums() -> list[Column]:
-    return [
-        F.sum("alerts").alias("alerts"),
-        F.sum("matches").alias("matches"),
-        F.min("counted_at").alias("first_time"),
-        F.max("counted_at").alias("last_time"),
-    ]
-
-
-def _sum(rows: DataFrame, known: DataFrame, table: Table, column: str, seconds: int) -> DataFrame:
-    """Rows of ``table``: the counts by its keys, of which ``column`` is the start of a window of ``seconds``."""
-    micros = F.unix_micros("counted_at")
-    placed = rows.withColumn(column, F.timestamp_micros(micros - F.pmod(micros, F.lit(seconds * 1_000_000))))
-    grouped = placed.groupBy(*(key for key in table.keys if key != "date")).agg(*_sums())
-    texts = [name for name in ("rule_title", "level") if name in table.names and name not in table.keys]
-    named = grouped.join(F.broadcast(known.select("rule_id", *texts)), "rule_id") if texts else grouped
-    return named.withColumn("date", F.date_format(column, "yyyy-MM-dd")).select(*table.names)
+def _rows_of(table: Table, rows: DataFrame, known: DataFrame) -> DataFrame:
+    return rows.sparkSession.sql(sums.rows_of(table, "{rows}", "{known}", sums.SPARK), rows=rows, known=known)
 
 
 _INPUT = (

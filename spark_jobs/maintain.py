@@ -38,6 +38,7 @@ from spark_jobs.batch import COUNTS
 from spark_jobs.landing import bare
 from spark_jobs.period import Period, held, period
 from spark_jobs.schema import ALERTS, RULES, TABLES, WIN_5M
+from spark_jobs.sources import KafkaSource, LandingSource
 from spark_jobs.tables import Tables
 
 log = logging.getLogger(__name__)
@@ -136,7 +137,8 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     def newest(folder: str) -> int:
         return max((int(name) for name in storage.files(spark, folder) if name.isdecimal()), default=-1)
 
-    folders = {name: f"{checkpoints}/{name}" for name in LANDED}
+    names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name in LANDED]
+    folders = {name: f"{checkpoints}/{name}" for name in names}
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 

@@ -23,10 +23,16 @@ LOCAL = {
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
     # What a task hands to the driver is held three times over, and lost for good when the heap has no room for it.
     "spark.sql.files.maxPartitionBytes": "8m",
+    # Opening a file counts as so many bytes; with the default, 4 MB, a task would take two small files and no more.
+    "spark.sql.files.openCostInBytes": "65536",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
     "spark.log.level": "FATAL",
 }
 """Settings of a session on this host alone; each gives way to the caller's."""
+
+BRIEF = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""Of a local session that ends after minutes: it never earns back the JVM's optimising compiler, which takes more than
+the work itself. One that goes on does, so it is compiled as usual."""
 
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -43,9 +49,12 @@ QUERIES = {
 can send, would otherwise make its whole file unreadable."""
 
 
-def open_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+def open_session(
+    name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None, brief: bool = False
+) -> SparkSession:
     """The session for job ``name``; ``settings`` are Spark properties that win over all others.
 
+    ``brief``: it ends after minutes, see ``BRIEF``.
     ``master`` None: that of ``spark-submit``, or ``local[*]``. Memory of the driver counts only when this starts the
     JVM, which it does unless ``spark-submit`` did.
     """
@@ -57,7 +66,7 @@ def open_session(name: str, *, master: str | None = None, settings: Mapping[str,
         builder = builder.master(master)
         if master.startswith("local") and not submitted:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            for key, value in LOCAL.items():
+            for key, value in {**LOCAL, **(BRIEF if brief else {})}.items():
                 builder = builder.config(key, value)
             # The Python workers import what the driver does, from wherever it was started.
             builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, sys.path)))

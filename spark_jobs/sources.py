@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -38,9 +38,17 @@ class Batch:
     files: tuple[landing.File, ...] = ()
     letters: tuple[Letter, ...] = ()
 
+    @property
+    def local(self) -> bool:
+        """Whether all rows are those of files on this host."""
+        return bool(self.files) and all(file.path.startswith("file:") for file in self.files)
+
 
 class Source(ABC):
     """One stream of landed rows."""
+
+    kind: ClassVar[str] = ""
+    """Begins the names of the checkpoints: Spark refuses that of another kind of source."""
 
     @abstractmethod
     def ready(self, spark: SparkSession) -> bool:
@@ -80,11 +88,11 @@ class LandingSource(Source):
         return Batch(self._rows(spark, files), "row", tuple(files), tuple(letters))
 
     def mend(self, spark: SparkSession, batch: Batch) -> Batch | None:
-        found = {file: landing.examine(spark, file.path, self.schema) for file in batch.files}
-        good = [file for file, why in found.items() if why is None]
-        if len(good) == len(batch.files):
+        found = landing.damaged(spark, batch.files, self.schema)
+        if not found:
             return None
-        letters = [Letter(file.name, why, file.landed) for file, why in found.items() if why is not None]
+        good = [file for file in batch.files if file not in found]
+        letters = [Letter(file.name, why, file.landed) for file, why in found.items()]
         return replace(batch, rows=self._rows(spark, good), files=tuple(good), letters=(*batch.letters, *letters))
 
     def _rows(self, spark: SparkSession, files: Sequence[landing.File]) -> DataFrame:
@@ -100,6 +108,8 @@ class LandingSource(Source):
 @dataclass(frozen=True, slots=True)
 class KafkaSource(Source):
     """A topic whose messages are rows as JSON objects: times as integers (UTC microseconds), bytes as Base64."""
+
+    kind = "kafka-"
 
     servers: str
     topic: str

@@ -44,6 +44,15 @@ def size(spark: SparkSession, path: str) -> int | None:
     return int(system.getFileStatus(target).getLen()) if system.exists(target) else None
 
 
+def stamp(spark: SparkSession, path: str) -> tuple[int, int] | None:
+    """Bytes of the file at ``path`` and milliseconds of its last change, since 1970; None when it is none."""
+    system, target = _resolve(spark, path)
+    if not system.exists(target):
+        return None
+    found = system.getFileStatus(target)
+    return None if found.isDirectory() else (int(found.getLen()), int(found.getModificationTime()))
+
+
 def folders(spark: SparkSession, path: str) -> list[str]:
     """Names of the folders right under ``path``, sorted; empty when it does not exist."""
     system, target = _resolve(spark, path)

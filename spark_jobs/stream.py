@@ -52,8 +52,10 @@ def run_all(
     try:
         while not stop.is_set():
             for one in streams:
+                if stop.is_set():
+                    break
                 if one.name not in running and one.source.ready(spark):
-                    running[one.name] = _start(spark, tables, one, f"{checkpoints}/{one.name}", every)
+                    running[one.name] = _start(spark, tables, one, f"{checkpoints}/{one.source.kind}{one.name}", every)
                     if every is None:
                         _wait(running[one.name], stop)
             for one_running in running.values():

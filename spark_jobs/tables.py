@@ -24,6 +24,7 @@ from datetime import datetime
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
@@ -50,6 +51,10 @@ class Tables(ABC):
 
     many_writers: ClassVar[bool] = True
     """Whether several jobs may write one table at a time."""
+
+    in_process: ClassVar[bool] = False
+    """Whether this process reads and writes the files itself, as Arrow tables, without Spark: what is handed over as
+    such a table is written as it is, and ``dataset`` can be asked for."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
@@ -108,6 +113,18 @@ class Tables(ABC):
         until: str | None = None,
     ) -> pa.Table:
         """The same as one Arrow table in this process, without Spark: for what is small, or made small before."""
+
+    def dataset(
+        self,
+        table: Table,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        near: Ranges | None = None,
+    ) -> ds.Dataset:
+        """The rows that ``frame`` gives, for whoever reads them piece by piece without Spark; ``in_process`` only."""
+        raise NotImplementedError
 
     @abstractmethod
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:

@@ -38,6 +38,8 @@ _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class DeltaTables(Tables):
     """``Tables`` in Delta format, written by deltalake."""
 
+    in_process = True
+
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
         return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
 
@@ -106,10 +108,17 @@ class DeltaTables(Tables):
     ) -> pa.Table:
         return self.dataset(table, since, until).to_table(columns=list(columns or table.names))
 
-    def dataset(self, table: Table, since: str | None = None, until: str | None = None) -> ds.Dataset:
-        """The rows of partitions from ``since`` to ``until`` as they are now, for whoever reads them piece by piece."""
+    def dataset(
+        self,
+        table: Table,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        near: Ranges | None = None,
+    ) -> ds.Dataset:
         schema = arrow_schema(table.columns)
-        files = self._files(table, since, until, None, None)
+        files = self._files(table, since, until, only, near)
         if not files:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import random
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from spark_jobs import enrich
 from spark_jobs.enrich import Lookups, containing, networks
 
 pytestmark = pytest.mark.spark
@@ -62,8 +65,14 @@ def test_hosts_and_sites_are_joined_by_the_nearest_key(spark: SparkSession, tmp_
     ]  # fmt: skip
 
 
-def test_indicators_match_by_kind_value_range_and_time(spark: SparkSession, tmp_path: Path) -> None:
-    """Exact values, ranges of both protocols, domains above, each only while it is valid, and each once."""
+@pytest.mark.parametrize("held", [True, False])
+def test_indicators_match_by_kind_value_range_and_time(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    """Exact values, ranges of both protocols, domains above, each only while it is valid, and each once; a row with a
+    time that is none is left out and said. So whether the lookup is held or too large."""
+    if not held:
+        monkeypatch.setattr(enrich, "HELD_ROWS", 3)
     (tmp_path / "intel.csv").write_text(
         """kind,value,source,threat,score,valid_from,valid_until
 ip,203.0.113.9,a,bot,80,,
@@ -77,6 +86,7 @@ cidr,2001:db8::/32,b,net6,50,,
 cidr,not a network,b,net,50,,
 domain,Evil.Example,c,c2,90,,
 hash,ABCDEF,d,tool,70,no time,
+hash,ABCDEE,d,tool,70, ,
 user,203.0.113.9,d,not an address,1,,
 """
     )
@@ -89,7 +99,7 @@ user,203.0.113.9,d,not an address,1,,
             *({"entities": [one]} for one in entity[1:]),
             {"entities": [("ip", "2001:DB8::1"), ("ip", "nonsense"), ("ip", "192.0.2.1")]},
             {"entities": [("domain", "a.b.evil.example"), ("domain", "notevil.example"), ("host", "evil.example")]},
-            {"entities": [("hash", "abcdef")]},
+            {"entities": [("hash", "abcdef"), ("hash", "abcdee")]},
             {"entities": []},
             {"entities": None},
         ],
@@ -102,10 +112,11 @@ user,203.0.113.9,d,not an address,1,,
         [("203.0.113.12", wide), ("203.0.113.12", "203.0.113.12"), ("203.0.113.12", near)],
         [("2001:db8::1", "2001:db8::/32")],
         [("a.b.evil.example", "evil.example")],
-        [("abcdef", "abcdef")],
+        [("abcdee", "abcdee")],
         [],
         [],
     ]
+    assert "1 rows with a time that is none; left out" in caplog.text
 
 
 def test_a_lookup_that_cannot_be_read_is_left_out(
@@ -125,6 +136,47 @@ def test_a_lookup_that_cannot_be_read_is_left_out(
     (tmp_path / "new").rename(tmp_path / "sites.parquet")
     (row,) = enriched(spark, tmp_path, [{}])
     assert row.place.name == "P"
+
+
+@pytest.mark.parametrize("rows", [enrich.HELD_ROWS, 1])
+def test_a_lookup_is_read_again_only_when_it_has_changed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Files that stay are read once where they are small, each batch where they are not; a changed one is in effect
+    with the next batch, with its time of change alone changed, too."""
+    monkeypatch.setattr(enrich, "HELD_ROWS", rows)
+    read, known = enrich._read, Lookups(str(tmp_path))
+    paths: list[str] = []
+
+    def noted(spark: SparkSession, path: str, *more: Any, **options: Any) -> DataFrame:
+        paths.append(path)
+        return read(spark, path, *more, **options)
+
+    monkeypatch.setattr(enrich, "_read", noted)
+
+    def owners(name: str, age: int) -> list[str]:
+        (tmp_path / "assets.csv").write_text(f"host,owner\nweb1,{name}\nweb2,{name}\n")
+        os.utime(tmp_path / "assets.csv", (time.time() - age,) * 2)
+        paths.clear()
+        got = [known.enrich(spark, alerts(spark, [{}])).collect()[0] for _ in range(2)]
+        return [row.asset.owner for row in got]
+
+    assert owners("ops", 100) == ["ops"] * 2
+    assert len(paths) == (1 if rows > 1 else 3)
+    assert owners("dev", 90) == ["dev"] * 2
+    assert owners("new", -60) == ["new"] * 2
+    assert len(paths) == 2
+
+
+def test_small_indicators_need_no_question(spark: SparkSession, tmp_path: Path) -> None:
+    """With neither domains nor ranges, and with nothing at all, hits are those by kind and value."""
+    (tmp_path / "intel.csv").write_text("kind,value,threat\nip,192.0.2.1,bot\nuser,ROOT,\n,x,\nip,,\n")
+    found = [("ip", "192.0.2.1"), ("user", "root"), ("hash", "root")]
+    rows: list[dict[str, Any]] = [{"entities": found}, {"entities": [("ip", "192.0.2.2")]}, {"entities": None}]
+    got = [sorted(indicators(row)) for row in enriched(spark, tmp_path, rows)]
+    assert got == [[("192.0.2.1", "192.0.2.1"), ("root", "root")], [], []]
+    (tmp_path / "intel.csv").write_text("kind,value\n")
+    assert [indicators(row) for row in enriched(spark, tmp_path, rows)] == [[], [], []]
 
 
 def test_a_lookup_overwritten_after_the_look_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_jobs import frames
+from spark_jobs import frames, sums
 from spark_jobs.schema import LANDED_ALERT as ALERTS
 from spark_jobs.schema import LANDED_STATUS
 from vedette.report import Counters, Dropped
@@ -85,6 +85,13 @@ def test_what_the_table_holds_is_left_out(spark: SparkSession) -> None:
     assert _left(rows, frames.known_copies(rows, known)) == ["new agent", "new date", "new id"]
 
 
+def test_equal_hashes_make_no_copies(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were all hashes alike, the key would still tell alerts apart."""
+    monkeypatch.setattr(frames, "_hash", lambda: F.lit(0).cast("long").alias("hash"))
+    test_the_first_received_copy_stays(spark)
+    test_what_the_table_holds_is_left_out(spark)
+
+
 @given(st.lists(st.integers(-500_000, 500_000), max_size=200))
 def test_ranges_hold_every_bucket(buckets: list[int]) -> None:
     """Few ranges, ascending and apart, that begin and end with a bucket and leave none out."""
@@ -130,7 +137,7 @@ def test_windows_count_alerts_and_what_they_stand_for(spark: SparkSession) -> No
     assert got == {
         ("12:00", "high"): (3, 43, "2026-11-20", "R"),
         ("12:05", "high"): (2, 3, "2026-11-20", "R"),
-        ("12:05", "low"): (1, 1 + 2 * frames.MAX_COUNT, "2026-11-20", "R"),
+        ("12:05", "low"): (1, 1 + 2 * sums.MAX_COUNT, "2026-11-20", "R"),
     }
     assert [(r.host, f"{r.hour:%H:%M}", r.alerts) for r in frames.hosts(counted, rules).collect()] == [
         ("h", "12:00", 4)
@@ -171,6 +178,7 @@ def test_rules_name_tactics_and_techniques(spark: SparkSession) -> None:
         "attack.t1110.001",
         "attack.T1078",
         "attack.g0016",
+        "attack.t1111\n",
         "cve.1",
     ]
     rows = _alerts(
@@ -218,6 +226,7 @@ def test_rows_without_identity_or_time_are_refused(spark: SparkSession) -> None:
             {"received_date": "../../etc"},
             {"received_date": "2026-11-20/batch=x"},
             {"received_date": "2026-02-30"},
+            {"received_date": "2026-11-20\n"},
             {"event_time": None},
             {"received_at": None},
         ],
@@ -227,7 +236,7 @@ def test_rows_without_identity_or_time_are_refused(spark: SparkSession) -> None:
         None: 2,
         "without alert_id": 1,
         "without agent_id": 1,
-        "received_date is no date YYYY-MM-DD": 4,
+        "received_date is no date YYYY-MM-DD": 5,
         "without event_time": 1,
         "without received_at": 1,
     }

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, parse, parser, work
-from spark_jobs.session import LOCAL
+from spark_jobs.session import BRIEF, LOCAL
 from tests.spark_jobs.conftest import SETTINGS
 from tests.spark_jobs.landed import alert, land
 
@@ -118,3 +121,36 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "2 alerts standing for 2 matches" in done.stdout, done.stderr
     assert (tmp_path / "day.html").read_text().endswith("</html>\n")
+
+
+def test_only_a_run_that_ends_does_without_the_optimising_compiler(tmp_path: Path) -> None:
+    """The JVM of an ``ingest`` without ``--every`` has the flag, unless the command line says otherwise; one that goes
+    on has not."""
+    (tmp_path / "landing").mkdir()
+    common = ["ingest", f"--landing={tmp_path}/landing", f"--tables={tmp_path}/tables"]
+    flag = BRIEF["spark.driver.extraJavaOptions"]
+    for more, has in (([], True), (["--conf", "spark.driver.extraJavaOptions=-Dx=y"], False), (["--every=1s"], False)):
+        job = subprocess.Popen(
+            [sys.executable, "-m", "spark_jobs", *common, *more],
+            cwd=ROOT,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            deadline, found = time.monotonic() + 60, b""
+            while b"SparkSubmit" not in found:
+                assert job.poll() is None, "ended before its JVM was seen"
+                assert time.monotonic() < deadline, "no JVM in 60 s"
+                time.sleep(0.05)
+                for entry in Path("/proc").glob("[0-9]*/stat"):
+                    with contextlib.suppress(OSError):
+                        of_job = int(entry.read_text().rpartition(")")[2].split()[2]) == job.pid
+                        line = (entry.parent / "cmdline").read_bytes()
+                        if of_job and b"java\0" in line and b"SparkSubmit" in line:
+                            found = line
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+        assert (flag.encode() in found) == has
