@@ -11,7 +11,8 @@ with score 0 and a reason.
 
 **A campaign keeps its id** and its date while it grows, and when late alerts let it begin earlier. Two that turn out
 to be one go on under the id of the earlier; the other is closed and says so. Runs of this job over the same tables give
-the same rows, so a run that was cut short is simply done again.
+the same rows, so a run that was cut short is simply done again; but for an open campaign near the first day looked at:
+the next run looks further back for its sake, and may see more.
 """
 
 from __future__ import annotations
