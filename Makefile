@@ -49,7 +49,7 @@ jars:
 test: setup lint jars
 	@sh tools/packages.sh tests
 	@$(BIN)/python -m compileall -q agent spark_jobs tests bench
-	$(BIN)/pytest -q --durations 15 tests
+	@sh tools/test.sh $(BIN)
 
 test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
