@@ -32,8 +32,9 @@ from vedette.engine.patterns import search
 from vedette.engine.scan import Pattern, Scanner, refused
 from vedette.inputs.decode import ABSENT, Record
 
-AMONG_BYTES = 480
-"""What a set of rules takes, prepared, for itself, for each of them and for each of their predicates, on average."""
+AMONG_BYTES, MEMBER_BYTES, SEARCH_BYTES = 2000, 250, 700
+"""About what a set of rules takes, prepared: for itself; for each rule and each group; for each search of a part of a
+group that was made for it."""
 
 FEW = 12
 """Plain searches of a scanned group up to which testing them one by one is cheaper than the scan with its hits."""
@@ -312,7 +313,7 @@ class Evaluator:
                 else:
                     asked[str(p.value)] = None
         programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
-        groups, nanoseconds = {}, RULE_COST * len(programs)
+        groups, nanoseconds, searched = {}, RULE_COST * len(programs), 0
         for group, members in wanted.items():
             whole = self.groups[group]
             groups[group] = whole
@@ -320,12 +321,13 @@ class Evaluator:
             if whole.scans and searches <= FEW and not any(p.op in _LONG for p in members.values()):
                 part = Group(whole.field, list(members.values()), (), None, self._watch, list(members), whole.size)
                 groups[group], nanoseconds = part, nanoseconds + PART_COST
+                searched += len(members)
             else:
                 nanoseconds += FALLBACK_COST if whole.costly else GROUP_COST
         self._prepared_ever += 1
         dear = nanoseconds > DEAR_TIMES * (KEY_COST + VALUE_COST * len(asked))
         begin = self._cache.begin(b"v%d:" % self._prepared_ever) if dear and self._cache.on else None
-        weight = AMONG_BYTES * (1 + len(programs) + sum(map(len, wanted.values())))
+        weight = AMONG_BYTES + MEMBER_BYTES * (len(programs) + len(groups)) + SEARCH_BYTES * searched
         return Among(begin, programs, groups, tuple(asked), weight)
 
     def _decide(self, expr: Expr, bits: Callable[[int], int], fields: Callable[[int], bool]) -> bool | None:
