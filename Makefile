@@ -40,6 +40,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p vedette
 	$(BIN)/mypy -p spark_jobs
+	$(BIN)/mypy -p bench -p demo
 
 jars:
 	@mkdir -p build

@@ -37,12 +37,15 @@ SHARES = (0.0, 0.5, 0.9, 0.99)
 RECEIVED = 1_790_000_000_000_000
 
 
-class _Table(dict[bytes, Any]):
+_Digest = bytes
+
+
+class _Table(dict[_Digest, Any]):
     """A dict in place of the store: an object for each key."""
 
     bytes = answer_bytes = answers = 0
 
-    def put(self, digest: bytes, answer: Hashable, room: int) -> bool:
+    def put(self, digest: _Digest, answer: Hashable, room: int) -> bool:
         self[digest] = answer
         return True
 
@@ -95,7 +98,7 @@ def compare(
             raise RuntimeError(f"the cache changes the matches: {matches}")
         account, candidates = last["on"].cache.account(), last["on"].tally.candidates
         us = {name: round(median(times) / events * 1e6, 2) for name, times in seconds.items()}
-        uses = {name: account[name] for name in ("events", "values", "groups") if name in account}
+        uses: dict[str, Any] = {name: account[name] for name in ("events", "values", "groups") if name in account}
         rows.append(
             {
                 "repeated": share,

@@ -94,8 +94,8 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     if live != groups:
         raise RuntimeError(f"{live} of {groups} groups are alive")
     items = [Item(node, i % slots, group(rng.randrange(groups)), values[i % len(values)], None) for i in range(updates)]
-    fired, counters = 0, {"inputs": {}, "totals": {}}
-    written = 0
+    counters: dict[str, dict[str, int]] = {"inputs": {}, "totals": {}}
+    fired = written = 0
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder)) as store:
         began = time.process_time()
         for i, item in enumerate(items):
@@ -146,5 +146,5 @@ def _in_a_process(options: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    given_kind, *numbers = sys.argv[1:5]
-    print(json.dumps(measure(Kind(given_kind), *map(int, numbers), commits="commits" in sys.argv)))
+    given_groups, given_updates, given_matches = map(int, sys.argv[2:5])
+    print(json.dumps(measure(Kind(sys.argv[1]), given_groups, given_updates, given_matches, "commits" in sys.argv)))

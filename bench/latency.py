@@ -93,7 +93,7 @@ def _watch_broker(port: int, results: Connection) -> None:
 
     seen: dict[int, int] = {}
     client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
-    client.on_message = lambda _client, _data, message: _note(seen, message.payload, _now())
+    client.on_message = lambda _client, _data, message: _note(seen, bytes(message.payload), _now())
     client.connect("127.0.0.1", port)
     client.subscribe("vedette/v1/+/+/alerts", qos=1)
     while not results.poll():

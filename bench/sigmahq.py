@@ -44,7 +44,7 @@ def run(bench: Bench) -> dict[str, Any]:
         ]
     )
     bench.say(f"  routed: {found['events_per_cpu_second']:,} events per CPU-second, {found['mb_per_cpu_second']} MB/s")
-    with_rules = ["--rules", bundle.file, "--trusted-key", bundle.key, "--format", "windows"]
+    with_rules: list[str | Path] = ["--rules", bundle.file, "--trusted-key", bundle.key, "--format", "windows"]
     empty = bench.folder / "empty.log"
     empty.touch()
     scans = {}

@@ -241,7 +241,7 @@ class Soak:
         figures = self.figures
 
         def stored() -> bool:
-            counts = self.agent.alive() and self.agent.status()["inputs"]
+            counts = self.agent.status()["inputs"] if self.agent.alive() else {}
             return all(
                 counts.get(name, {"stored": 0})["stored"] >= figures.sent[name] for name in ("tcp", "file", "mqtt")
             )

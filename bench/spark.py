@@ -195,7 +195,7 @@ def rows_of(job: str, out: Path, truth: dict[str, Any]) -> int:
     """Rows that ``job`` has to read, before it runs; of export, that it has written."""
     if job == "ingest":
         beats = (out / "landing" / "status").rglob("*.parquet")
-        return int(truth["rows"]) + sum(pq.ParquetFile(file).metadata.num_rows for file in beats)
+        return int(truth["rows"]) + sum(int(pq.ParquetFile(file).metadata.num_rows) for file in beats)
     if job == "export":
         return sum(file.read_bytes().count(b"\n") for file in (out / "export").glob("*.ndjson"))
     return sum(_rows(out / "tables" / table.name) for table in PLAN[job].reads)

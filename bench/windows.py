@@ -2,12 +2,13 @@
 
 Process creations (Sysmon 1) most of all, as most rules of SigmaHQ ask for those, then registry, network, image load,
 logons and services. ``per event`` values (ids, times, ports) are fresh, names repeat as they do on real hosts. Every
-name, address and hash is made up.
+name, address and hash is made up. ``python -m bench.windows SEED COUNT`` prints them.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from random import Random
 
@@ -153,3 +154,8 @@ def events(seed: int, count: int) -> Iterator[bytes]:
             separators=(",", ":"),
             ensure_ascii=False,
         ).encode()
+
+
+if __name__ == "__main__":
+    for line in events(int(sys.argv[1]), int(sys.argv[2])):
+        sys.stdout.buffer.write(line + b"\n")

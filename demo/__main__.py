@@ -93,7 +93,9 @@ def say(text: str) -> None:
 
 def command(*arguments: object, **options: Any) -> str:
     """Run to its end; its standard output. A failure shows what it said and ends the demo."""
-    done = subprocess.run([str(a) for a in arguments], cwd=ROOT, capture_output=True, text=True, **options)
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        [str(a) for a in arguments], cwd=ROOT, capture_output=True, text=True, **options
+    )
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, arguments))}\nended with code {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

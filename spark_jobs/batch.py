@@ -36,8 +36,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import frames, landed
-from spark_jobs.counts import COUNTS as COUNTS
-from spark_jobs.counts import counts
+from spark_jobs.counts import COUNTS, counts
 from spark_jobs.enrich import Lookups
 from spark_jobs.schema import (
     AGENTS,

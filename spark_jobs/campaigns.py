@@ -29,11 +29,11 @@ from pyspark.sql import functions as F
 from spark_jobs import entities, given, period, sessions, tactics
 from spark_jobs.enrich import Lookups
 from spark_jobs.entities import MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
-from spark_jobs.frames import TACTICS
 from spark_jobs.islands import identity, most_within, runs
 from spark_jobs.period import Period
 from spark_jobs.schema import CAMPAIGNS, ENTITY_SITE_5M, RULES
 from spark_jobs.tables import Tables
+from spark_jobs.tactics import TACTICS
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from spark_jobs.ask import Reader, Row, severity, total
 from spark_jobs.figures import ALERT_COLUMNS, Alert, Known, Listed, in_period
-from spark_jobs.frames import TACTICS
 from spark_jobs.period import Period
 from spark_jobs.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
 from spark_jobs.tables import texts
+from spark_jobs.tactics import TACTICS
 
 MAX_CAMPAIGNS = 100
 MAX_SAMPLED = 40

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs import sums
+from spark_jobs import sums, tactics
 from spark_jobs.schema import AGENTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
 
 KEY = ["agent_id", "alert_id", "received_date"]
@@ -31,25 +31,6 @@ MAX_AHEAD = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799
 """Seconds since 1970 of the first and the last second of the years 1 to 9999."""
-
-TACTICS = (
-    "reconnaissance",
-    "resource-development",
-    "initial-access",
-    "execution",
-    "persistence",
-    "privilege-escalation",
-    "defense-evasion",
-    "credential-access",
-    "discovery",
-    "lateral-movement",
-    "collection",
-    "command-and-control",
-    "exfiltration",
-    "impact",
-)
-"""ATT&CK (Enterprise) tactics by short name, in the order of an attack."""
-
 
 NEEDED = ("agent_id", "alert_id", "received_date", "event_time", "received_at")
 """What an alert must have to be in a table. A row of a foreign Parquet file has none of it."""
@@ -144,16 +125,10 @@ def rules_of(named: DataFrame) -> DataFrame:
         F.min("first_time").alias("first_time"),
         F.max("last_time").alias("last_time"),
     )
-    tags = F.transform(F.coalesce("tags", F.array()), F.lower)
-    attack = F.transform(F.filter(tags, lambda tag: tag.startswith("attack.")), lambda tag: F.substr(tag, F.lit(8)))
-    tactics = F.transform(attack, lambda name: F.replace(name, F.lit("_"), F.lit("-")))
-    technique = r"^t[0-9]{4}(\.[0-9]{3})?\z"
     return one.select("*", "last.*").select(
         *(name for name in RULES.names if name not in ("tactics", "techniques")),
-        F.array_distinct(F.filter(tactics, lambda name: name.isin(*TACTICS))).alias("tactics"),
-        F.array_distinct(F.transform(F.filter(attack, lambda name: name.rlike(technique)), F.upper)).alias(
-            "techniques"
-        ),
+        tactics.tactics_of("tags").alias("tactics"),
+        tactics.techniques_of("tags").alias("techniques"),
         "rows",
         "odd",
     )

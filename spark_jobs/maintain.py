@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs import frames, given, storage
-from spark_jobs.batch import COUNTS
+from spark_jobs.counts import COUNTS
 from spark_jobs.landing import bare
 from spark_jobs.period import Period, held, period
 from spark_jobs.schema import ALERTS, RULES, TABLES, WIN_5M

@@ -34,7 +34,6 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs import given
-from spark_jobs.frames import TACTICS
 from spark_jobs.simulated import (
     AGENTS,
     DAY,
@@ -48,6 +47,7 @@ from spark_jobs.simulated import (
     write_lookups,
     write_rules,
 )
+from spark_jobs.tactics import TACTICS
 
 Rates = npt.NDArray[np.float64]
 MINUTE = 60_000_000

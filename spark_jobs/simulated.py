@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_jobs.arrow import arrow_schema
-from spark_jobs.frames import TACTICS
 from spark_jobs.schema import LANDED_ALERT, LANDED_STATUS, SCHEMA_VERSION
+from spark_jobs.tactics import TACTICS
 
 Numbers = npt.NDArray[np.int64]
 Alerts = dict[str, Numbers]

@@ -124,7 +124,7 @@ class Tables(ABC):
         near: Ranges | None = None,
     ) -> ds.Dataset:
         """The rows that ``frame`` gives, for whoever reads them piece by piece without Spark; ``in_process`` only."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} reads by Spark")  # not asked for without ``in_process``
 
     @abstractmethod
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import operator
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from typing import Any
 from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
 from vedette.compiler.plan import Plan
 from vedette.inputs.decode import ABSENT, Record
+
+_COMPARE = {Op.LT: operator.lt, Op.LTE: operator.le, Op.GT: operator.gt, Op.GTE: operator.ge}
 
 
 def matches(plan: Plan, record: Record, *, route: bool = False) -> list[int]:
@@ -95,9 +98,9 @@ def _scalar(p: Predicate, value: Any) -> bool:
     wanted: Any = p.value
     match p.op:
         case Op.EXACT:
-            return shown == wanted
+            return bool(shown == wanted)
         case Op.PREFIX:
-            return shown[: len(wanted)] == wanted
+            return bool(shown[: len(wanted)] == wanted)
         case Op.SUFFIX:
             return len(shown) >= len(wanted) and shown[len(shown) - len(wanted) :] == wanted
         case Op.CONTAINS:
@@ -120,11 +123,9 @@ def _scalar(p: Predicate, value: Any) -> bool:
             if not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?", text):
                 return False
             number = Fraction(text) if len(text) < 300 and "e" not in text.lower() else float(text)
-            return {Op.LT: number < wanted, Op.LTE: number <= wanted, Op.GT: number > wanted, Op.GTE: number >= wanted}[
-                p.op
-            ]
+            return bool(_COMPARE[p.op](number, wanted))
         case Op.TIME_PART:
-            return _time_part(text.strip(), p.option) == wanted
+            return bool(_time_part(text.strip(), p.option) == wanted)
     raise AssertionError(f"no reference for {p.op}")
 
 

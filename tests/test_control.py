@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,10 @@ def test_a_command_gets_its_words(tmp_path: Path) -> None:
     """Further keys of the request are what the command is given; too few or others are refused."""
     path = tmp_path / "c.sock"
     assert serving(path, lambda: asyncio.to_thread(ask, path, "wants", n=3)) == {"n": 3, "more": ""}
-    for words in ({}, {"n": 1, "other": 2}):
+    refused: tuple[dict[str, int], ...] = ({}, {"n": 1, "other": 2})
+    for words in refused:
         with pytest.raises(ValueError, match="expects a command"):
-            serving(path, lambda words=words: asyncio.to_thread(ask, path, "wants", **words))  # type: ignore[misc]
+            serving(path, partial(asyncio.to_thread, ask, path, "wants", **words))
 
 
 @pytest.mark.parametrize(

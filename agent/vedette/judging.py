@@ -172,7 +172,7 @@ class Judging:
                 reached = event.at + 1
                 yield event
             return
-        except Exception as error:
+        except Exception as error:  # told below, of the event that it is about or, when that is none, by itself
             fault: Exception | None = error
         for start, end in chunk.spans():
             if start < reached or start == end:

@@ -94,7 +94,7 @@ def test_sigterm_under_load(load: Load, capsys: pytest.CaptureFixture[str]) -> N
             written.result()
             assert published.result().complete
         stored = [event.raw for event in agent.stored("tcp")][before["tcp"] :]
-        assert stored[: len(delivered)] == delivered[: len(stored)]
+        assert tcp.startswith(b"\n".join(stored))  # the last one may be unfinished: it is what was read of it
         short += len(delivered) - min(len(delivered), len(stored))
         agent.up()
     messages = Counter(b"".join(parts[2]).splitlines())

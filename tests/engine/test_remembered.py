@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
+from typing import Any
 from unittest import mock
 
 from hypothesis import given
@@ -37,10 +38,10 @@ def test_it_holds_what_was_kept_last_and_never_weighs_too_much(kept: list[tuple[
     assert (len(memo), memo.weight) == (0, 0)
 
 
-def _held(engine: Engine) -> list[Remembered[object, object]]:
+def _held(engine: Engine) -> list[Remembered[Any, Any]]:
     scans = [engine.prefilter, *engine._narrow.values()]
     memos = [memo for scan in scans for memo in (scan._sets, scan._told)]
-    return [*memos, engine._prepared, *(scopes for _, scopes in engine._views.values())]  # type: ignore[list-item]
+    return [*memos, engine._prepared, *(scopes for _, scopes in engine._views.values())]
 
 
 def test_events_of_every_kind_take_no_more_than_the_bounds() -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs import frames
-from spark_jobs.batch import COUNTS
+from spark_jobs.counts import COUNTS
 from spark_jobs.schema import (
     AGENTS,
     ALERTS,

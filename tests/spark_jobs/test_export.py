@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs import attack, ecs, ocsf
 from spark_jobs.__main__ import parse, work
-from spark_jobs.frames import TACTICS
 from spark_jobs.schema import ALERTS
+from spark_jobs.tactics import TACTICS
 from tests.spark_jobs.found import AT, HOSTILE
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs import frames, ingest, maintain, storage
 from spark_jobs.__main__ import parse, work
-from spark_jobs.batch import COUNTS
+from spark_jobs.counts import COUNTS
 from spark_jobs.maintain import clean, exact, expired
 from spark_jobs.period import period
 from spark_jobs.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
