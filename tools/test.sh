@@ -1,17 +1,26 @@
 #!/bin/sh
-# All tests, by pytest in the folder $1: those of the Spark jobs beside the others, which wait more than they work.
-# Ends with an error when either failed.
+# All tests, by pytest in the folder $1: those of the Spark jobs and those of whole agents beside the others, since they
+# wait more than they work. Ends with an error when any failed.
 set -u
 bin=$1
-log=build/spark-tests.log
 mkdir -p build
-"$bin/pytest" -q --durations 10 tests/spark_jobs >"$log" 2>&1 &
+
+tests() {
+    "$bin/pytest" -q --durations 10 "$@"
+}
+tests tests/spark_jobs >build/tests-spark_jobs.log 2>&1 &
 spark=$!
-trap 'kill "$spark" 2>/dev/null' EXIT
+tests tests/e2e >build/tests-e2e.log 2>&1 &
+agents=$!
+trap 'kill $spark $agents 2>/dev/null' EXIT
 trap 'exit 1' HUP INT TERM
+
 status=0
-"$bin/pytest" -q --durations 10 --ignore tests/spark_jobs tests || status=$?
+tests --ignore tests/spark_jobs --ignore tests/e2e tests || status=$?
+wait $agents || status=$?
+echo "==> tests/e2e"
+cat build/tests-e2e.log
+wait $spark || status=$?
 echo "==> tests/spark_jobs"
-wait "$spark" || status=$?
-cat "$log"
-exit "$status"
+cat build/tests-spark_jobs.log
+exit $status

@@ -60,8 +60,14 @@ class Done(NamedTuple):
 
 
 def call(*command: str | Path) -> Done:
+    """Run it as from a terminal, where SIGINT ends it: what a shell starts in the background ignores that."""
     done = subprocess.run(
-        [str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False
+        ["env", "--default-signal=INT", *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
     )
     return Done(done.returncode, done.stdout)
 
