@@ -43,6 +43,7 @@ from bench import scale
 from bench.host import machine
 from bench.steps import Steps, steps
 from bench.usage import measured
+from spark_jobs import given
 from spark_jobs.__main__ import JOBS, parse, work
 from spark_jobs.ingest import BYTES_PER_BATCH
 from spark_jobs.schema import (
@@ -131,7 +132,7 @@ def fleet(alerts: int, skew: float, out: Path) -> dict[str, Any]:
     return found
 
 
-def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
+def one(job: str, alerts: int, skew: float, folder: Path, memory: str, conf: Sequence[tuple[str, str]]) -> Cost:
     """Run ``job`` once on the small fleet and then, measured, on the large one; in a session of its own."""
     warm, out = folder / "warm", folder / _name(alerts, skew)
     with tempfile.TemporaryDirectory(prefix="vedette-bench-") as events:
@@ -142,11 +143,11 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str) -> Cost:
             "spark.eventLog.dir": f"file://{events}",
             "spark.eventLog.rolling.enabled": "false",
             "spark.eventLog.compress": "false",
+            **dict(conf),
         }
         spark = None
         if not getattr(JOBS[job], "WITHOUT_SPARK", False):
-            brief = job == "ingest"  # as ``spark_jobs`` has it of a run without ``--every``
-            spark = open_session("bench", master=MASTER, settings=settings, brief=brief)
+            spark = open_session("bench", master=MASTER, settings=settings)
         _run(spark, job, WARM, 0.0, warm)
         cost = Cost(job)
         began = time.time()
@@ -244,7 +245,8 @@ def run(said: argparse.Namespace) -> None:
             clear(job, folder)
         rows = rows_of(job, out, truth)
         command = [sys.executable, "-m", "bench.spark", "--inside", job, "--alerts", str(said.alerts),
-                   "--skew", str(said.skew), "--folder", str(said.folder), "--memory", said.memory]  # fmt: skip
+                   "--skew", str(said.skew), "--folder", str(said.folder), "--memory", said.memory,
+                   *(f"--conf={key}={value}" for key, value in said.conf)]  # fmt: skip
         done = subprocess.run(command, stdout=subprocess.PIPE, cwd=ROOT)
         if done.returncode:
             raise SystemExit(f"{job}: ended with code {done.returncode}")
@@ -307,6 +309,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--skew", type=float, default=0.0, metavar="SHARE", help="of all alerts, at one site")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-spark", metavar="DIR")
     parser.add_argument("--memory", default="2g", metavar="SIZE", help="heap of the JVM, default 2g")
+    parser.add_argument(
+        "--conf", action="append", default=[], type=given.setting, metavar="KEY=VALUE", help="for Spark; repeatable"
+    )
     parser.add_argument("--job", action="append", default=[], choices=list(PLAN), help="only this one; repeatable")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/scale.md and its figures as they are")
     parser.add_argument("--remove", action="store_true", help="delete the made-up fleet and its tables at the end")
@@ -314,7 +319,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     said = parser.parse_args(arguments)
     said.folder = said.folder.resolve()
     if said.inside:
-        print(json.dumps(asdict(one(said.inside, said.alerts, said.skew, said.folder, said.memory))))
+        print(json.dumps(asdict(one(said.inside, said.alerts, said.skew, said.folder, said.memory, said.conf))))
         return 0
     run(said)
     if said.remove:

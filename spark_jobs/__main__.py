@@ -3,7 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 asked for wrongly. What happens goes to stderr, the result to stdout. A job is a module
 with ``HELP``, ``arguments(parser)``, ``check(parser, given)`` and ``run(spark, tables, given, stop) -> str``, which
 gives what is printed; ``JOBS`` lists them. One that says ``WITHOUT_SPARK`` gets None for a session where the tables are
-in the backend ``delta``, and no JVM is started. ``brief(given)`` may say that it ends soon (``session.BRIEF``).
+in the backend ``delta``, and no JVM is started.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(work(None, said, stop))
             return 0
         needed = DELTA if said.backend == "delta-spark" else {}
-        brief = getattr(JOBS[said.job], "brief", lambda _: False)(said)
-        spark = open_session(said.job, master=said.master, settings={**needed, **dict(said.conf)}, brief=brief)
+        spark = open_session(said.job, master=said.master, settings={**needed, **dict(said.conf)})
         # Set after the session is there, because that sets a handler of its own, which raises.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())

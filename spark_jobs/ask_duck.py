@@ -1,27 +1,33 @@
 """``ask.Reader`` by DuckDB, over the files that a Delta table's log names.
 
 Rows are read in pieces, only the columns asked for, and what does not fit into ``MEMORY`` goes to a temporary folder.
+Files on this host are read by DuckDB itself, others through pyarrow, which has the file systems.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyarrow.fs import LocalFileSystem
 
+from spark_jobs.arrow import arrow_schema
 from spark_jobs.ask import Reader, Row
 from spark_jobs.schema import Table
-from spark_jobs.tables import Ranges
+from spark_jobs.tables import Ranges, texts
 from spark_jobs.tables_delta import DeltaTables
 
 MEMORY = "1GB"
 
 BATCH = 2_000
 """Rows of a batch of ``stream``."""
+
+_PATTERN = set("*?[")
+"""Characters by which DuckDB takes a path for a pattern."""
 
 
 @contextmanager
@@ -38,6 +44,34 @@ def database() -> Iterator[Any]:
             yield duck
 
 
+def view(
+    duck: Any,
+    name: str,
+    tables: DeltaTables,
+    table: Table,
+    since: str | None = None,
+    until: str | None = None,
+    *,
+    only: Collection[str] | None = None,
+    near: Ranges | None = None,
+) -> None:
+    """Let ``name`` stand in the database ``duck`` for what ``tables.frame`` would read, in the columns of ``table``."""
+    system, paths = tables.paths(table, since, until, only=only, near=near)
+    if not paths or not isinstance(system, LocalFileSystem) or _PATTERN & set("".join(paths)):
+        duck.register(name, tables.dataset(table, since, until, only=only, near=near))
+        return
+    # Whatever columns the files were written with, the view has those of now, in their types.
+    duck.register(f"no_{name}", arrow_schema(table.columns).empty_table())
+    columns, partition = "*", table.partition
+    options = "union_by_name = true"
+    if partition:
+        columns = f"* REPLACE (coalesce({partition}, '') AS {partition})"
+        options += f", hive_partitioning = true, hive_types = {{'{partition}': VARCHAR}}"
+    rows = f"FROM no_{name} UNION ALL BY NAME SELECT {columns} FROM read_parquet([{texts(paths)}], {options})"
+    names = ", ".join(f'"{column}"' for column in table.names)
+    duck.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {names} FROM ({rows})")
+
+
 class Duck(Reader):
     """DuckDB over Delta tables."""
 
@@ -49,8 +83,7 @@ class Duck(Reader):
     def view(
         self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
     ) -> None:
-        # What a question asks of a column spares the reading of row groups, so ``near`` would not say more.
-        self._duck.register(name, self._tables.dataset(table, since, until))
+        view(self._duck, name, self._tables, table, since, until, near=near)
 
     def rows(self, sql: str) -> list[Row]:
         found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()

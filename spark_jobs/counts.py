@@ -45,9 +45,11 @@ def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[st
     near = {"batch": [(label, label)]}
     if tables.in_process:
         from spark_jobs import ask_duck  # only this way needs the libraries
+        from spark_jobs.tables_delta import DeltaTables
 
+        assert isinstance(tables, DeltaTables)
         with ask_duck.database() as duck:
-            duck.register("written", tables.dataset(ALERTS, only=dates, near=near))
+            ask_duck.view(duck, "written", tables, ALERTS, only=dates, near=near)
             yield ByDuck(spark, duck, label)
         return
     rows = tables.frame(spark, ALERTS, only=dates, near=near)

@@ -7,6 +7,7 @@ beyond it. Days are UTC days of ``counted_at``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -222,7 +223,7 @@ def counts(reader: Reader, period: Period) -> Counts:
         rules=Listed(tuple(Rule(**row) for row in reader.rows(_RULES)), now.rules),
         hosts=Listed(tuple(Host(**row) for row in reader.rows(_HOSTS)), now.hosts),
         entities=Listed(tuple(Entity(**row) for row in reader.rows(_ENTITIES)), entities["n"]),
-        gravest=tuple(Alert(**row) for row in reader.rows(_gravest(period))),
+        gravest=_gravest(reader, period),
         known={row["rule_id"]: _known(row) for row in reader.rows(_KNOWN)},
         other_days=() if now.alerts or now.matches else _other_days(reader, period),
     )
@@ -289,13 +290,27 @@ _KNOWN = f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(le
 FROM rules ORDER BY last_time DESC NULLS LAST, rule_id LIMIT {MAX_RULES}"""
 
 
-def _gravest(period: Period) -> str:
-    """SQL: the gravest alerts, the newest first within a level, a few of each rule."""
+def _gravest(reader: Reader, period: Period) -> tuple[Alert, ...]:
+    """The gravest alerts, the newest first within a level, a few of each rule."""
+    found: list[Alert] = []
+    of_rule: Counter[str] = Counter()
+    # Level by level: the many of the lower ones are seldom looked at.
+    for is_level in (*(f"level = '{level}'" for level in LEVELS), f"coalesce(level, '') NOT IN ({texts(LEVELS)})"):
+        for row in reader.rows(_newest(period, is_level)) if len(found) < MAX_GRAVEST else ():
+            of_rule[row["rule_id"]] += 1
+            if of_rule[row["rule_id"]] <= MAX_GRAVEST_OF_A_RULE:
+                found.append(Alert(**row))
+    return tuple(found[:MAX_GRAVEST])
+
+
+def _newest(period: Period, is_level: str) -> str:
+    """SQL: the newest alerts of a level, a few of each rule."""
     return f"""SELECT {", ".join(Alert.__slots__)} FROM (
         SELECT *, row_number() OVER (PARTITION BY rule_id ORDER BY counted_at DESC, agent_id, alert_id) AS place
-        FROM (SELECT {ALERT_COLUMNS} FROM alerts WHERE coalesce(kind, '') <> 'fold' AND {in_period(period)}) a) b
+        FROM (SELECT {ALERT_COLUMNS} FROM alerts
+              WHERE {is_level} AND coalesce(kind, '') <> 'fold' AND {in_period(period)}) a) b
     WHERE place <= {MAX_GRAVEST_OF_A_RULE}
-    ORDER BY {severity()} DESC, counted_at DESC, agent_id, alert_id LIMIT {MAX_GRAVEST}"""
+    ORDER BY counted_at DESC, agent_id, alert_id LIMIT {MAX_GRAVEST}"""
 
 
 def _sites(reader: Reader, period: Period) -> Listed[Site]:

@@ -68,11 +68,6 @@ def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
         parser.error("--source kafka needs --brokers HOST:PORT")
 
 
-def brief(said: argparse.Namespace) -> bool:
-    """Whether the job ends with what is there now."""
-    return said.every is None
-
-
 def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
     """Take over what there is (or go on until ``stop``); an account in words.
 

@@ -6,10 +6,11 @@ the table: ``_delta_log`` names the files, their smallest and largest values, an
 
 from __future__ import annotations
 
-import os
+import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,6 +32,8 @@ MAX_TRIES = 8
 """Attempts of a write that other writers get in the way of."""
 
 _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
+_NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
+"""What deltalake takes in no path."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -39,6 +42,12 @@ class DeltaTables(Tables):
     """``Tables`` in Delta format, written by deltalake."""
 
     in_process = True
+
+    def __init__(self, root: str) -> None:
+        """Raises ValueError for a folder that the library cannot write to."""
+        super().__init__(root)
+        if "://" not in root and (found := _NOT_HELD.search(str(Path(root).absolute()))):
+            raise ValueError(f"{root}: deltalake takes no {found[0]!r} in a path; tables need another folder")
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
         return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
@@ -118,12 +127,10 @@ class DeltaTables(Tables):
         near: Ranges | None = None,
     ) -> ds.Dataset:
         schema = arrow_schema(table.columns)
-        files = self._files(table, since, until, only, near)
-        if not files:
+        filesystem, paths = self.paths(table, since, until, only=only, near=near)
+        if not paths:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
-        filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
-        paths = [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
         return ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
@@ -131,6 +138,20 @@ class DeltaTables(Tables):
             filesystem=filesystem,
             partitions=[_expression(table, path) for path in paths] if table.partition else None,
         )
+
+    def paths(
+        self,
+        table: Table,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        near: Ranges | None = None,
+    ) -> tuple[pyarrow.fs.FileSystem, list[str]]:
+        """The data files that ``frame`` would read, and where they lie."""
+        filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
+        files = self._files(table, since, until, only, near)
+        return filesystem, [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
         def work(there: DeltaTable | None) -> None:
@@ -154,8 +175,8 @@ class DeltaTables(Tables):
         return len(there.vacuum(hours, dry_run=False, enforce_retention_duration=False))
 
     def _open(self, table: Table) -> DeltaTable | None:
-        path = self.path(table)
-        return DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+        uri = _uri(self.path(table))
+        return DeltaTable(uri) if DeltaTable.is_deltatable(uri) else None
 
     def _once(self, table: Table, txn: Txn | None, work: Callable[[DeltaTable | None], None]) -> bool:
         """Do ``work`` on the table as it is, again after a lost race; False when ``txn`` had been done."""
@@ -177,7 +198,7 @@ class DeltaTables(Tables):
 
     def _write(self, table: Table, rows: pa.Table, mode: Any, txn: Txn | None, predicate: str | None = None) -> None:
         write_deltalake(
-            self.path(table),
+            _uri(self.path(table)),
             rows,
             mode=mode,
             predicate=predicate,
@@ -200,7 +221,7 @@ class DeltaTables(Tables):
         if there is None:
             return []
         if table.partition is None:
-            return there.file_uris()
+            return [_place(file) for file in there.file_uris()]
         actions = pa.table(there.get_add_actions(flatten=True))
         names = actions[f"partition.{table.partition}"].to_pylist()
         chosen = set(wanted({name for name in names if name is not None}, since, until, only))
@@ -211,7 +232,7 @@ class DeltaTables(Tables):
         ]
         root = there.table_uri.rstrip("/")
         return [
-            f"{root}/{path}"
+            _place(f"{root}/{path}")
             for number, (path, name) in enumerate(zip(actions["path"].to_pylist(), names, strict=True))
             if name in chosen and all(_touches(ranges, lo[number], hi[number]) for ranges, lo, hi in bounds)
         ]
@@ -289,7 +310,12 @@ def _configuration(table: Table) -> dict[str, str | None]:
 
 
 def _uri(path: str) -> str:
-    return path if "://" in path else f"file://{os.path.abspath(path)}"
+    return path if "://" in path else Path(path).absolute().as_uri()
+
+
+def _place(uri: str) -> str:
+    """The path of a file on this host, the URL of another."""
+    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 def _expression(table: Table, path: str) -> ds.Expression:

@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, parse, parser, work
-from spark_jobs.session import BRIEF, LOCAL
+from spark_jobs.session import LOCAL
 from tests.spark_jobs.conftest import SETTINGS
 from tests.spark_jobs.landed import alert, land
 
@@ -123,13 +123,12 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
     assert (tmp_path / "day.html").read_text().endswith("</html>\n")
 
 
-def test_only_a_run_that_ends_does_without_the_optimising_compiler(tmp_path: Path) -> None:
-    """The JVM of an ``ingest`` without ``--every`` has the flag, unless the command line says otherwise; one that goes
-    on has not."""
+def test_the_command_line_has_the_last_word_on_the_jvm(tmp_path: Path) -> None:
+    """The JVM of a job has the flags of ``LOCAL``, unless the command line gives others."""
     (tmp_path / "landing").mkdir()
     common = ["ingest", f"--landing={tmp_path}/landing", f"--tables={tmp_path}/tables"]
-    flag = BRIEF["spark.driver.extraJavaOptions"]
-    for more, has in (([], True), (["--conf", "spark.driver.extraJavaOptions=-Dx=y"], False), (["--every=1s"], False)):
+    flag = LOCAL["spark.driver.extraJavaOptions"]
+    for more, has in (([], True), (["--conf", "spark.driver.extraJavaOptions=-Dx=y"], False)):
         job = subprocess.Popen(
             [sys.executable, "-m", "spark_jobs", *common, *more],
             cwd=ROOT,

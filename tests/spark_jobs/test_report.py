@@ -216,6 +216,20 @@ def landed(tables: Tables, *rows: dict[str, Any]) -> None:
     tables.append(ALERTS, pa.Table.from_pylist(whole, rows_schema(ALERTS.columns)))
 
 
+def test_the_gravest_are_shown_first(tmp_path: Path) -> None:
+    """By level, made-up ones and none last; of a level the newest; of a rule three, the gravest of them; no folds."""
+    tables = open_tables(str(tmp_path / "tables"))
+    given: list[tuple[str | None, str]] = [
+        *[("critical", "a")] * 5, *[("high", "a")] * 2, ("high", "b"), ("!!", "c"), (None, "d"),
+        *[("low", f"low-{number:02}") for number in range(18)],
+    ]  # fmt: skip
+    rows = [alert(n, level=level, rule_id=rule, received_at=NOON + n) for n, (level, rule) in enumerate(given)]
+    landed(tables, *rows, alert(99, level="critical", rule_id="e", kind="fold"))
+    shown = [(one.level, one.rule_id, one.alert_id) for one in made(tables).counts.gravest]
+    wanted = [4, 3, 2, 7, *reversed(range(10, 28)), 9, 8]
+    assert shown == [(given[n][0] or "", given[n][1], rows[n]["alert_id"]) for n in wanted]
+
+
 def test_alerts_of_an_agent_without_a_clock_are_shown(tmp_path: Path) -> None:
     """Of 1970 by the edge's own date, and landed on the day: among the gravest, and its site on the map."""
     tables = open_tables(str(tmp_path / "tables"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,8 +20,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_jobs import storage
+from spark_jobs.ask import open_reader
 from spark_jobs.schema import ALERTS, RULES, TABLES, WIN_5M, Table
 from spark_jobs.tables import Tables, Txn, open_tables
+from spark_jobs.tables_delta import DeltaTables
 from tests.spark_jobs.conftest import JARS, LONG
 
 pytestmark = pytest.mark.spark
@@ -88,6 +90,27 @@ def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession
     )
 
 
+@pytest.mark.parametrize("folder", ["a b", "ä'%\"q", "{x=*}?#"])
+@pytest.mark.parametrize("backend", ["delta", "parquet"])
+def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, backend: str, folder: str) -> None:
+    """Written, merged, and read by Spark, as Arrow and by DuckDB."""
+    tables = open_tables(str(tmp_path / folder), backend, spark=spark)
+    tables.upsert(WIN_5M, rows(window(1)))
+    tables.upsert(WIN_5M, rows(window(2)))
+    assert found(tables, WIN_5M, "matches") == [(3,)]
+    assert [row.matches for row in tables.frame(spark, WIN_5M).collect()] == [3]
+    with closing(open_reader(tables, None if backend == "delta" else spark)) as reader:
+        reader.view("win", WIN_5M, "2026-11-20")
+        assert reader.rows("SELECT date, matches FROM win") == [{"date": "2026-11-20", "matches": 3}]
+
+
+@pytest.mark.parametrize("folder", ["x[1]", "a|b", "100%25", "back\\slash"])
+def test_a_folder_that_deltalake_cannot_write_to(folder: str) -> None:
+    """Refused at once, with the reason."""
+    with pytest.raises(ValueError, match=r"deltalake takes no .* need another folder"):
+        open_tables(folder)
+
+
 @everywhere_at_length
 def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     """A number that is not above the application's last one changes nothing, whatever the kind of write; others do."""
@@ -146,6 +169,13 @@ def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -
     tables.upsert(WIN_5M, rows(window(1), window(1, site="u")))
     assert found(tables, later, "site", "matches", "mood") == [("s", 2, None), ("t", 1, "calm"), ("u", 1, None)]
     assert tables.frame(spark, WIN_5M).count() == tables.frame(spark, later).count() == 3
+    with closing(open_reader(tables, None if isinstance(tables, DeltaTables) else spark)) as reader:
+        reader.view("later", later)
+        reader.view("now", WIN_5M)
+        assert reader.rows("SELECT site, mood FROM later ORDER BY site")[1:] == [
+            {"site": "t", "mood": "calm"}, {"site": "u", "mood": None},
+        ]  # fmt: skip
+        assert list(reader.rows("SELECT * FROM now WHERE site = 't'")[0]) == list(WIN_5M.names)
     with pytest.raises(ValueError, match="win_5m: has no column colour"):
         tables.append(WIN_5M, rows(window(1, colour="red")))
     with pytest.raises(ValueError, match=r"win_5m\.matches"):
