@@ -289,7 +289,11 @@ def _steps(
     """One entity's way through ``sites`` along the tactics, within ``hours``; its alerts and what it did."""
     entity = world.new(kind)
     shapes = {"ip": (0, 1, 3), "user": (0, 2), "hash": (2,), "user_agent": (1,)}[kind]
-    usable = np.setdiff1d(np.flatnonzero(np.isin(world.shape, shapes) & (world.level >= 1)), world.new_rules)
+    fitting, grave = np.isin(world.shape, shapes), world.level >= 1
+    # Of few rules none may be both; then one that fits will do, or any.
+    every = np.ones_like(fitting)
+    choices = (np.setdiff1d(np.flatnonzero(those), world.new_rules) for those in (fitting & grave, fitting, every))
+    usable = next(one for one in choices if one.size)
     usable = usable[np.argsort(world.tactic[usable], kind="stable")]
     rows: list[tuple[int, int, int]] = []
     arrivals = np.sort(rng.uniform(0, 0.75, sites.size)) * hours * HOUR

@@ -142,6 +142,16 @@ def test_one_site_can_have_half_of_all(tmp_path: Path) -> None:
     assert 0.4 < sites["site-000"] / sites.total() < 0.6
 
 
+def test_rules_that_fit_no_campaign_are_done_without(tmp_path: Path) -> None:
+    """None of these few rules tells a user agent and has more than the lowest level; campaigns are planted all the
+    same."""
+    plan = Plan(alerts=3000, days=10, start=date(2026, 11, 2), sites=16, seed=5, rules=60, hosts=20, silences=1)
+    simulate(plan, tmp_path)
+    planted = json.loads((tmp_path / "truth.json").read_text("utf-8"))["campaigns"]
+    assert {one["kind"] for one in planted} == {"ip", "user", "hash", "user_agent"}
+    assert all(one["alerts"] > 0 for one in planted)
+
+
 def test_identities_are_different_and_hexadecimal() -> None:
     """32 hex digits, none twice, null for none."""
     ids = alert_ids(np.array([*range(5000), -1]), 7).to_pylist()
