@@ -38,6 +38,7 @@ RECEIVED = 1_790_000_000_000_000
 
 
 _Digest = bytes
+"""By another name: in the class below ``bytes`` is a number."""
 
 
 class _Table(dict[_Digest, Any]):

@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from pyarrow.dataset import FileSystemDataset
 from pyarrow.fs import LocalFileSystem
 
 from spark_jobs.arrow import arrow_schema
@@ -56,9 +57,10 @@ def view(
     near: Ranges | None = None,
 ) -> None:
     """Let ``name`` stand in the database ``duck`` for what ``tables.frame`` would read, in the columns of ``table``."""
-    system, paths = tables.paths(table, since, until, only=only, near=near)
-    if not paths or not isinstance(system, LocalFileSystem) or _PATTERN & set("".join(paths)):
-        duck.register(name, tables.dataset(table, since, until, only=only, near=near))
+    rows = tables.dataset(table, since, until, only=only, near=near)
+    here = isinstance(rows, FileSystemDataset) and isinstance(rows.filesystem, LocalFileSystem)
+    if not here or _PATTERN & set("".join(rows.files)):
+        duck.register(name, rows)
         return
     # Whatever columns the files were written with, the view has those of now, in their types.
     duck.register(f"no_{name}", arrow_schema(table.columns).empty_table())
@@ -67,9 +69,9 @@ def view(
     if partition:
         columns = f"* REPLACE (coalesce({partition}, '') AS {partition})"
         options += f", hive_partitioning = true, hive_types = {{'{partition}': VARCHAR}}"
-    rows = f"FROM no_{name} UNION ALL BY NAME SELECT {columns} FROM read_parquet([{texts(paths)}], {options})"
+    files = f"FROM no_{name} UNION ALL BY NAME SELECT {columns} FROM read_parquet([{texts(rows.files)}], {options})"
     names = ", ".join(f'"{column}"' for column in table.names)
-    duck.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {names} FROM ({rows})")
+    duck.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS SELECT {names} FROM ({files})")
 
 
 class Duck(Reader):

@@ -25,7 +25,7 @@ LOCAL = {
     "spark.sql.files.maxPartitionBytes": "8m",
     # Opening a file counts as so many bytes; with the default, 4 MB, a task would take two small files and no more.
     "spark.sql.files.openCostInBytes": "65536",
-    # On two cores, of all collectors the one that leaves most to the work: a third of ingest's CPU less than with G1.
+    # On two cores G1, the default, takes a sixth more CPU (`docs/scale.md`).
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     # A failed job is reported by its exception; the executor's own log of it would be one stack trace a bad file.
     "spark.log.level": "FATAL",

@@ -24,7 +24,6 @@ from datetime import datetime
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
@@ -113,18 +112,6 @@ class Tables(ABC):
         until: str | None = None,
     ) -> pa.Table:
         """The same as one Arrow table in this process, without Spark: for what is small, or made small before."""
-
-    def dataset(
-        self,
-        table: Table,
-        since: str | None = None,
-        until: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-        near: Ranges | None = None,
-    ) -> ds.Dataset:
-        """The rows that ``frame`` gives, for whoever reads them piece by piece without Spark; ``in_process`` only."""
-        raise NotImplementedError(f"{type(self).__name__} reads by Spark")  # not asked for without ``in_process``
 
     @abstractmethod
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:

@@ -6,6 +6,7 @@ the table: ``_delta_log`` names the files, their smallest and largest values, an
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -25,6 +26,7 @@ from pyspark.sql.types import TimestampType
 
 from spark_jobs import storage
 from spark_jobs.arrow import arrow_schema, conform
+from spark_jobs.landing import bare
 from spark_jobs.schema import Table
 from spark_jobs.tables import Ranges, Rows, Tables, Txn, merge_condition, merge_updates, texts, wanted
 
@@ -46,7 +48,7 @@ class DeltaTables(Tables):
     def __init__(self, root: str) -> None:
         """Raises ValueError for a folder that the library cannot write to."""
         super().__init__(root)
-        if "://" not in root and (found := _NOT_HELD.search(str(Path(root).absolute()))):
+        if "://" not in root and (found := _NOT_HELD.search(os.path.abspath(root))):
             raise ValueError(f"{root}: deltalake takes no {found[0]!r} in a path; tables need another folder")
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
@@ -126,11 +128,14 @@ class DeltaTables(Tables):
         only: Collection[str] | None = None,
         near: Ranges | None = None,
     ) -> ds.Dataset:
+        """The rows that ``frame`` gives, for whoever reads them piece by piece without Spark."""
         schema = arrow_schema(table.columns)
-        filesystem, paths = self.paths(table, since, until, only=only, near=near)
-        if not paths:
+        files = self._files(table, since, until, only, near)
+        if not files:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
+        filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
+        paths = [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
         return ds.FileSystemDataset.from_paths(
             paths,
             schema=schema,
@@ -138,20 +143,6 @@ class DeltaTables(Tables):
             filesystem=filesystem,
             partitions=[_expression(table, path) for path in paths] if table.partition else None,
         )
-
-    def paths(
-        self,
-        table: Table,
-        since: str | None = None,
-        until: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-        near: Ranges | None = None,
-    ) -> tuple[pyarrow.fs.FileSystem, list[str]]:
-        """The data files that ``frame`` would read, and where they lie."""
-        filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
-        files = self._files(table, since, until, only, near)
-        return filesystem, [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
         def work(there: DeltaTable | None) -> None:
@@ -310,12 +301,12 @@ def _configuration(table: Table) -> dict[str, str | None]:
 
 
 def _uri(path: str) -> str:
-    return path if "://" in path else Path(path).absolute().as_uri()
+    return path if "://" in path else Path(os.path.abspath(path)).as_uri()
 
 
 def _place(uri: str) -> str:
     """The path of a file on this host, the URL of another."""
-    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
+    return bare(uri, encoded=True) if uri.startswith("file:") else uri
 
 
 def _expression(table: Table, path: str) -> ds.Expression:

@@ -90,7 +90,7 @@ def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession
     )
 
 
-@pytest.mark.parametrize("folder", ["a b", "ä'%\"q", "{x=*}?#"])
+@pytest.mark.parametrize("folder", ["a b", "ä'%\"q", "{x=*}?#", "gone/../tables"])
 @pytest.mark.parametrize("backend", ["delta", "parquet"])
 def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, backend: str, folder: str) -> None:
     """Written, merged, and read by Spark, as Arrow and by DuckDB."""
