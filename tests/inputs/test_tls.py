@@ -104,6 +104,46 @@ def test_stop_hands_over(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_stop_while_a_peer_says_goodbye(tmp_path: Path) -> None:
+    """A peer that closes in the very moment of ``stop``: what it sent is stored, and ``stop`` ends well."""
+    authority = Authority(tmp_path)
+
+    async def scenario() -> None:
+        bin = Bin()
+        async with listening(bin, Counters(), *authority.issue("agent")) as (listener, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
+            writer.write(b"<13>last words")
+            await until(lambda: any(connection.bytes for connection in listener._connections))
+            writer.close()
+            (connection,) = listener._connections
+            while not connection.transport.is_closing():
+                await asyncio.sleep(0)
+            assert listener._connections
+        assert bin.events == [b"<13>last words"]
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    asyncio.run(scenario())
+
+
+def test_stop_within_an_octet_count(tmp_path: Path) -> None:
+    """A stream that ``stop`` ends within an octet count, so that it is malformed: what was whole is stored."""
+    authority = Authority(tmp_path)
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, *authority.issue("agent")) as (listener, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
+            writer.write(b"5 <13>a12")
+            await until(lambda: any(connection.bytes for connection in listener._connections))
+        assert bin.events == [b"<13>a"]
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("sender", "says"),
     [

@@ -101,6 +101,11 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.listener._lost(self)
 
+    def close(self) -> None:
+        """Close the transport once: in Python 3.11.2 one of TLS that was closed twice cannot be aborted."""
+        if not self.transport.is_closing():
+            self.transport.close()
+
 
 class SyslogListener:
     """The door of one ``syslog`` input; see the module's text. Belongs to one event loop."""
@@ -266,7 +271,7 @@ class SyslogListener:
 
     def _malformed(self, connection: _Connection, error: ValueError) -> None:
         connection.ended = True
-        connection.transport.close()
+        connection.close()
         self._counters.drop(self._name, Dropped.FRAMING)
         reason = f"{error}; the connection is closed: let the sender use newlines or octet counts (RFC 6587)"
         log.warning(Log.FRAMING_ERROR, input=self._name, peer=connection.peer, reason=reason)
@@ -303,7 +308,7 @@ class SyslogListener:
         """The peer's stream ends here: its unfinished message is an event."""
         if not connection.ended:
             connection.ended = True
-            connection.transport.close()
+            connection.close()
             try:
                 connection.framer.end()
             except ValueError as error:
