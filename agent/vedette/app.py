@@ -102,8 +102,11 @@ def run(config: Config, path: Path | None = None) -> None:
     os.umask(0o027)  # raw logs, alerts and the store are nobody else's
     try:
         asyncio.run(Agent(config, path).run())
-    except* (OSError, ValueError) as group:
-        error: BaseException = group
+    except BaseExceptionGroup as group:  # not `except*`: what it raises comes out as a group in Python 3.11.2
+        expected, other = group.split((OSError, ValueError))
+        if other is not None or expected is None:
+            raise
+        error: BaseException = expected
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
