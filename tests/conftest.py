@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,9 @@ import pytest
 if TYPE_CHECKING:
     from tests.life import Life
     from vedette.engine.match import Engine
+
+for name in [name for name in os.environ if name.startswith("PYTHON")]:
+    del os.environ[name]  # commands and agents that tests start behave as in anybody's shell: buffered, say
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -242,19 +243,47 @@ def test_scan_writes_out_what_acts_on_a_terminal(tmp_path: Path, rules: Path) ->
     assert "no\\x9bne" in done.stderr
 
 
-def test_scan_into_a_pipe_that_closes(tmp_path: Path, rules: Path) -> None:
-    """``vedette scan … | head -1`` ends without a word."""
-    log = tmp_path / "auth.log"
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["scan", "rules list", "rules --help", "--help"])
+def test_into_a_pipe_that_closes(tmp_path: Path, rules: Path, command: str, unbuffered: str) -> None:
+    """``vedette scan … | head -1`` ends without a word and with code 0, and so does every command, also one whose
+    reader has gone before it prints."""
+    arguments = {"scan": ["--rules", str(rules), str(attacks(tmp_path))], "rules list": [str(rules)]}.get(command, [])
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as output:
+        if command != "scan":
+            output.close()
+        process = printing([*command.split(), *arguments], writing, unbuffered)
+        os.close(writing)
+        if command == "scan":
+            assert output.readline().startswith(b'{"rule_id"')
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, b"")
+
+
+@pytest.mark.parametrize("command", ["scan", "rules list", "--help"])
+def test_onto_a_full_disk(tmp_path: Path, rules: Path, command: str) -> None:
+    """What standard output does not take makes the exit code 2, with a line that blames nothing else."""
+    arguments = {"scan": ["--rules", str(rules), str(attacks(tmp_path))], "rules list": [str(rules)]}.get(command, [])
+    with open("/dev/full", "wb") as full:
+        process = printing([*command.split(), *arguments], full.fileno())
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (2, b"vedette: standard output: No space left on device\n")
+
+
+def attacks(folder: Path) -> Path:
+    """A log with far more matches than a pipe holds."""
+    log = folder / "auth.log"
     log.write_text(f"{ATTACK}\n" * 5000)
-    command = [sys.executable, "-m", "vedette", "scan", "--rules", str(rules), str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline().startswith(b'{"rule_id"')
-        process.stdout.close()
-        said = process.stderr.read()
-        assert process.wait() == 0
-    assert said == b""
+    return log
+
+
+def printing(arguments: list[str], output: int, unbuffered: str = "") -> subprocess.Popen[bytes]:
+    """A command as a process of its own; unless ``unbuffered`` it writes when there is much, and at its end."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "vedette", *arguments],
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered}, stdout=output, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
 # --- rules

@@ -10,11 +10,11 @@ from vedette import __version__
 from vedette.cli_agent import alerts, check, logs, run, status
 from vedette.cli_bundle import bundle
 from vedette.cli_rules import rules, scan
-from vedette.console import WithRegion
+from vedette.console import Main
 
 
 @click.group(
-    cls=WithRegion,
+    cls=Main,
     region=("region",),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

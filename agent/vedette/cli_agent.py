@@ -214,7 +214,7 @@ def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_js
                     last = alert.seq
     except KeyboardInterrupt:
         return
-    except BrokenPipeError:  # the reader of our output has gone: click ends quietly
+    except BrokenPipeError:  # the reader of our output has gone
         raise
     except (OSError, ValueError) as error:
         fail(error)

@@ -72,17 +72,15 @@ def scan(
                         matches += 1
                         say(found.to_row(str(path)))
         except BrokenPipeError:
-            sys.exit(0)
+            raise
         except (OSError, ValueError) as error:
+            sys.stdout.flush()  # when standard output is what failed it fails again, and not for this file
             failed = True
             click.echo(safe(f"vedette: {path}: {error}"), err=True)
-    try:
-        for correlated in timeline.correlate():
-            matches += 1
-            say(correlated.to_row())
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.exit(0)
+    for correlated in timeline.correlate():
+        matches += 1
+        say(correlated.to_row())
+    sys.stdout.flush()
     seconds = time.perf_counter() - began
     tally = engine.tally
     click.echo(

@@ -2,14 +2,17 @@
 
 Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done: usage, configuration, or the
 thing asked for is not there. Every message says what, where and what to do. Results go to standard output, the rest to
-standard error.
+standard error. A reader of standard output that goes away (``| head -1``) has seen enough: 0. Standard output that
+cannot be written, on a full disk say: 2.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,6 +73,47 @@ class WithRegion(click.Group):
 
         command: click.Command = getattr(cli, cmd_name)
         return command
+
+
+class Main(WithRegion):
+    """The group of all commands, which also answers for what standard output refuses."""
+
+    def make_context(self, *args: Any, **attributes: Any) -> click.Context:
+        with _printing():  # --help and mistakes in the command line
+            return super().make_context(*args, **attributes)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _printing():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Writes what was printed before the command ends, whatever ends it: when the interpreter does this last write, and
+    fails, it makes the exit code 120 and says so on standard error."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+    finally:
+        error = _unwritable()
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0)
+        if error is not None:
+            fail(f"standard output: {error.strerror}")
+
+
+def _unwritable() -> OSError | None:
+    """Why standard output refuses what waits for it, which is thrown away then; None when it takes it."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            return error
+    return None
 
 
 def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
