@@ -270,6 +270,17 @@ def program_line(program: str, message: str) -> str:
         ("sogod", "SOGoRootPage Login from '192.0.2.1' for user 'bob' might", {"user": "bob", "src_ip": "192.0.2.1"}),
         ("slapd", "conn=1 fd=2 ACCEPT from IP=192.0.2.1:5 (IP=0.0.0.0:389)", {"src_ip": "192.0.2.1", "src_port": "5"}),
         ("timsieved", "badlogin: h[192.0.2.1] PLAIN authentication failure", {"src_ip": "192.0.2.1"}),
+        ("dropbear", "Bad password attempt for 'root' from 192.0.2.1:5", {"user": "root", "src_ip": "192.0.2.1"}),
+        ("dropbear", "bad password attempt for 'x' from 192.0.2.7:1' from 192.0.2.1:5",
+         {"user": "x' from 192.0.2.7:1", "src_ip": "192.0.2.1", "src_port": "5"}),
+        ("dropbear", "Login attempt for nonexistent user from 2001:db8::1:50000", {"src_ip": "2001:db8::1"}),
+        ("dropbear", "login attempt for nonexistent user 'eve' from 192.0.2.1:5", {"user": "eve", "src_port": "5"}),
+        ("dropbear", "Exit before auth from <192.0.2.1:5>: (user 'root', 10 fails): Max auth tries reached",
+         {"user": "root", "src_ip": "192.0.2.1", "reason": "Max auth tries reached"}),
+        ("dropbear", "Pubkey auth succeeded for 'root' with ssh-ed25519 key SHA256:ab from 192.0.2.1:5",
+         {"user": "root", "src_ip": "192.0.2.1", "key_fingerprint": "SHA256:ab"}),
+        ("apache2", "[auth_basic:error] [pid 7] [client [2001:db8::1]:51548] AH01618: user eve not found: /x",
+         {"src_ip": "2001:db8::1", "src_port": "51548"}),
         ("unknown", 'a=1, b="two words" c=\'x\' d= e=5;f=6 a=7',
          {"a": ["1", "7"], "b": "two words", "c": "x", "d": "", "e": "5", "f": "6"}),
     ],
@@ -361,6 +372,11 @@ def test_verbatim(line: bytes, noise: bytes, at: int) -> None:
 
 
 _SAMPLES = {
+    "dropbear": [
+        "Exit before auth from <1.1.1.1:1>: (user '",
+        "Login attempt for nonexistent user from 1.1.1.1:1 ",
+        "Pubkey auth succeeded for 'a' with a b from ",
+    ],
     "sshd": [
         "Failed password for a from 1.2.3.4 port 1 ",
         "PAM: x for a from b ",

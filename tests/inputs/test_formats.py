@@ -252,6 +252,14 @@ def test_error_logs() -> None:
     assert given_fields(apache, wanted) == wanted
     assert "apache" in apache.source.services
     assert apache.event_time == 1_795_168_800_250_000
+    for client, ip, port in (
+        ("[2001:db8::1]:51548", "2001:db8::1", "51548"),
+        ("2001:db8::1:51548", "2001:db8::1", "51548"),
+        ("2001:db8::1", "2001:db8::1", ABSENT),
+        ("192.0.2.1", "192.0.2.1", ABSENT),
+    ):
+        r = read(APACHE.replace("192.0.2.1:555", client))
+        assert (r.get("src_ip"), r.get("c-ip"), r.get("src_port")) == (ip, ip, port)
     nginx = read(NGINX)
     wanted = {"c-ip": "192.0.2.1", "cs-uri-query": "b=c", "cs-host": "h", "cs-referer": "r", "level": "error"}
     assert given_fields(nginx, wanted) == wanted

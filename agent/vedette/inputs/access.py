@@ -26,6 +26,11 @@ _REQUEST = re.compile(
     r"(?P<method>[A-Za-z-]{1,32}) (?P<uri>(?P<stem>[^?]*)(?:\?(?P<query>.*))?) (?P<version>HTTP/[\d.]{1,5})",
     re.S,
 )
+CLIENT = (
+    r"\[?(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:.]{2,45}(?=:\d{5}\])|[0-9A-Fa-f:.]{2,45}(?=\]))"
+    r"\]?(?::(?P<src_port>\d{1,5}))?"
+)
+"""The ``IP[:PORT]`` of Apache's error log. IPv6 without brackets: five digits at its end are a port."""
 _TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/((?:19|20)\d\d):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
 
 _NAMES = {

@@ -19,10 +19,10 @@ from datetime import tzinfo
 
 from vedette.inputs.syslog import MONTHS, Header, bsd_time, iso_time
 
-_ISO = rb"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)?"
-_CLOCK = rb"\d\d:\d\d:\d\d(?:\.\d{1,9})?"
+_ISO = rb"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?"
+_CLOCK = rb"\d\d:\d\d:\d\d(?:\.\d+)?"
 _TIME = re.compile(
-    rb"\[?(?:(?P<epoch>\d{10})(?:\.\d{1,9})?|(?P<iso>" + _ISO + rb")"
+    rb"\[?(?:(?P<epoch>\d{10})(?:\.\d+)?|(?P<iso>" + _ISO + rb")"
     rb"|(?:[A-Z][a-z]{2} )?(?P<stamp>[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb")(?: (?P<year>(?:19|20)\d\d)(?=[\]: ]))?"
     rb"|(?P<date>\d\d-[A-Z][a-z]{2}-\d{4} " + _CLOCK + rb")(?: (?P<zone>[+-]\d{4}))?"
     rb")\]?:?(?: +|\r?\n?\Z)"

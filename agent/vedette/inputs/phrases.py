@@ -10,6 +10,8 @@ name cannot pose as the peer.
 
 from __future__ import annotations
 
+from vedette.inputs.access import CLIENT
+
 _IP = r"(?P<src_ip>[0-9A-Fa-f:.%\w-]{1,255})"
 _ADDRESS = r"(?P<src_ip>(?=[0-9A-Fa-f]*[.:])[0-9A-Fa-f:.]{2,45}(?<!:))"
 _FROM = rf"from {_IP}(?: port (?P<src_port>\d+))?"
@@ -132,13 +134,19 @@ VSFTPD = (
     r"(?:\[pid \d+\] )?CONNECT: Client \"(?P<src_ip>[^\"]*)\"",
 )
 NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]+)",)
-APACHE = (r"(?>.*?\[client )(?P<src_ip>[\d.]+|[0-9A-Fa-f:]+)",)
+APACHE = (rf"(?>.*?\[(?:client|remote) ){CLIENT}\]",)
 NAMED = (
     r"(?:[\w-]{1,32}: )?(?:\w{1,16}: )?client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)"
     r"(?: \((?P<query>[^)]*)\))?: ",
 )
+_DROPBEAR_PEER = r"from <?\[?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]?:(?P<src_port>\d{1,5})"
 DROPBEAR = (
-    r"(?:Bad password attempt|Password auth succeeded) for '(?P<user>.*)' from (?P<src_ip>\S+):(?P<src_port>\d+)",
+    rf"Exit before auth {_DROPBEAR_PEER}>: (?:\(user '(?P<user>.*)', \d+ fails\): )?(?P<reason>.*)",
+    rf"(?P<reason>[Ll]ogin attempt (?:for nonexistent|with wrong|for disallowed) user)(?: '?(?P<user>.*?)'?)? "
+    rf"{_DROPBEAR_PEER}\s*$",
+    rf"(?:[Bb]ad (?:PAM )?password attempt|(?:PAM )?[Pp]assword auth succeeded) for '(?P<user>.*)' {_DROPBEAR_PEER}",
+    rf"Pubkey auth succeeded for '(?P<user>.*)' with (?P<key_type>\S+) key (?P<key_fingerprint>\S+) {_DROPBEAR_PEER}",
+    rf"(?:Child connection|Exit \((?P<user>.*)\)) {_DROPBEAR_PEER}",
 )
 
 _FTP_PEER = r"(?:\S{1,255} proftpd\[\d{1,10}\] )?\S{1,255} \([^\[()]{0,255}\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]\)"

@@ -13,7 +13,9 @@ header there. Read in this order, the first that fits:
    Cisco's sequence number and ``*``; ``HOST : TAG``; ``facility.severity`` before the HOST; F5's ``slotN/`` before it
    and a comma after it; a severity name before TAG[PID]; no time at all after a PRI; ``[HOST ]TAG[PID]:`` alone, with
    digits for PID, as journals are exported. A word without a colon is no TAG: it belongs to the message. Without PRI, a
-   word after an RFC 3339 time is a HOST only when a TAG, CEF or LEEF follows. ``CEF:`` and ``LEEF:`` are no TAG.
+   word after an RFC 3339 time is a HOST only when a TAG, CEF, LEEF or a JSON object follows, and before an object only
+   when it is no level (``INFO {…}``). ``CEF:`` and ``LEEF:`` are no TAG. AIX's ``Message forwarded from HOST:`` before
+   the TAG says whose event it is.
 3. Cisco: ``[NUMBER: ][HOST: ][TIME: ]%FACILITY-SEVERITY-MNEMONIC: MSG`` with or without PRI, also behind the header of
    a relay that took the number for a TAG; TIME may be an uptime (no timestamp). HOST (its origin-id) needs the number
    or TIME beside it.
@@ -117,10 +119,10 @@ _SD_ESCAPE = re.compile(r'\\(["\\\]])')
 _PRI = re.compile(rb"<(\d{1,3})>")
 _STAMP = re.compile(
     rb" *(?:\d{1,10}: ){0,2}[*.%]?\[?"
-    rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: ((?:19|20)\d\d))? (\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
+    rb"(?:([JFMASONDjfmasond][A-Ya-y]{2}) +(\d{1,2}),?(?: ((?:19|20)\d\d))? (\d\d:\d\d:\d\d)(?:[.,](\d+))?"
     rb"(?: ((?:19|20)\d\d)(?= ))?(?: (?:[A-Z]{2,5}(?=:)|UTC|GMT))?"
-    rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
-    rb"|(?:1 )?(\d{10})(?:\.?(\d{1,9}))?(?= )"
+    rb"|(?:[1-9]\d? )?(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?)Z?"
+    rb"|(?:1 )?(\d{10})(?:\.?(\d{1,9})\d{0,9})?(?= )"
     rb"|(?:\d\d/\d\d/\d{4}:)?\d\d:\d\d:\d\d(?:\.\d{1,6})? GMT)"
     rb"\]?(?=[\s:]|$):? *"
 )
@@ -137,6 +139,11 @@ _EXPORTED = re.compile(rb"(?:([A-Za-z0-9][\w.-]{0,254}) )?([A-Za-z][\w./-]{0,127
 _TAG_AFTER_HOST = re.compile(
     rb"(?:(?:emerg|alert|crit|err(?:or)?|warn(?:ing)?|notice|info|debug) +(?=\S+\[\d+\]:))?"
     rb"([^\s\[:=\"{},;]{1,128})(?:\[([^\]\s]{0,64})\](?::|(?= |$))|:(?!/)) ?"
+)
+_FORWARDED = re.compile(rb"(?:[^\s,;=\"{}\[]{1,255} )?Message forwarded from (\S{1,255}): ")
+_OBJECT_AFTER_HOST = re.compile(
+    rb"(?!(?i:emerg|panic|fatal|alert|crit|critical|severe|err|error|warn|warning|notice|info|information|debug|trace"
+    rb"|verbose|audit|stdout|stderr)[\s:])[^\s,;=\"{}\[]{1,255} (?=\{\s*[\"}])"
 )
 _CISCO_HEAD = re.compile(
     rb" *(\d{1,10}: +)?(?:\d{1,10}: +)?(?:(?!\d[\dywdhms:]{0,20}: )([^\s,;=\"{}\[%*]{1,255}): +)?(?:\d{1,10}: +)?"
@@ -303,6 +310,11 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
     pos = stamp.end()
     if _FORMATTED.match(raw, pos):
         return Header(priority, timestamp, None, None, None, pos)
+    if forwarded := _FORWARDED.match(raw, pos):
+        tag = _TAG.match(raw, forwarded.end()) or _TAG_AFTER_HOST.match(raw, forwarded.end())
+        if tag:
+            return _with_tag(priority, timestamp, _text(forwarded[1]), tag)
+        return Header(priority, timestamp, _text(forwarded[1]), None, None, forwarded.end())
     if tag := _TAG.match(raw, pos):
         return _with_tag(priority, timestamp, None, tag)
     host = _HOST.match(raw, pos)
@@ -310,8 +322,9 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
         return Header(priority, timestamp, _text(host[1]), None, None, host.end())
     if host is not None and (tag := _TAG_AFTER_HOST.match(raw, host.end())):
         return _with_tag(priority, timestamp, _text(host[1]), tag)
-    if host is None or (priority is None and stamp[1] is None):
-        return Header(priority, timestamp, None, None, None, pos)  # a program's own log: no host between time and text
+    own_log = priority is None and stamp[1] is None  # a program's: no host between time and text
+    if host is None or (own_log and not (b"T" in stamp[0] and _OBJECT_AFTER_HOST.match(raw, pos))):
+        return Header(priority, timestamp, None, None, None, pos)
     return Header(priority, timestamp, _text(host[1]), None, None, host.end())
 
 
@@ -392,7 +405,7 @@ def micros(time: datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND
 
 
-_ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|z|[+-]\d\d:?\d\d)?")
+_ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|z|[+-]\d\d:?\d\d)?")
 
 
 def iso_time(text: str, zone: tzinfo | None = None) -> int | None:

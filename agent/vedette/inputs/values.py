@@ -25,6 +25,8 @@ class Absent(enum.Enum):
 
 ABSENT = Absent.ABSENT
 
+MAX_TIME = 64
+"""Characters of a text that may be a time."""
 _PLAUSIBLE = (631_152_000, 7_258_118_400)
 """Seconds since 1970 of the years 1990 and 2200."""
 
@@ -107,7 +109,7 @@ def scalars(stack: list[Any]) -> list[str]:
 def time_of(value: Value | Absent, zone: tzinfo | None) -> int | None:
     """A time in JSON: RFC 3339, or a number (or digits) of seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, str):
-        if len(value) > 40:
+        if len(value) > MAX_TIME:
             return None
         if (time := syslog.iso_time(value, zone)) is not None:
             return time

@@ -63,7 +63,7 @@ class Shape(NamedTuple):
     """Names of fields with its time."""
 
 
-_NAMED_TIME = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}) (\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,9})?)(?: (?:UTC|GMT|Z))?")
+_NAMED_TIME = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}) (\d{4}) (\d\d:\d\d:\d\d(?:\.\d+)?)(?: (?:UTC|GMT|Z))?")
 
 
 def named_time(value: Any, zone: tzinfo | None) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from vedette.inputs.access import request_fields
+from vedette.inputs.access import CLIENT, request_fields
 from vedette.inputs.formats.base import Fields, Format, Seen, Shape, source
 from vedette.inputs.syslog import MONTHS, iso_time
 
@@ -23,7 +23,7 @@ APACHE_STARTS = rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:
 _APACHE = re.compile(
     r"\[(?P<timestamp>[^\]]{20,40})\] \[(?:(?P<module>[\w.-]{0,64}):)?(?P<level>[a-z0-9]{1,16})\]"
     r"(?: \[pid (?P<pid>\d{1,10})(?::tid (?P<tid>\d{1,20}))?\])?"
-    r"(?: \[(?:client|remote) (?P<src_ip>[0-9A-Fa-f.:]{2,45}?)(?::(?P<src_port>\d{1,5}))?\])?"
+    rf"(?: \[(?:client|remote) {CLIENT}\])?"
     r"(?: \[client [^\]\s]{1,64}\])?(?: (?P<code>AH\d{5}):)?"
 )
 _REFERER = re.compile(r", referer: (\S+)\s*$")
@@ -50,8 +50,6 @@ def read_apache(message: str) -> Fields:
     if head is None:
         return {}
     fields: Fields = {name: value for name, value in head.groupdict().items() if value}
-    if fields.get("src_ip", "").count(":") == 1 and "src_port" not in fields:
-        del fields["src_ip"]
     if "src_ip" in fields:
         fields["c-ip"] = fields["src_ip"]
     if referer := _REFERER.search(message, max(head.end(), len(message) - 2048)):
