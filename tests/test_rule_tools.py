@@ -56,6 +56,32 @@ def test_scan_tells_of_quarantine(tmp_path: Path) -> None:
     assert "quarantined: Rare Thing: not asked on 2 more events" in done.stderr
 
 
+def test_one_file_that_no_parser_reads(tmp_path: Path) -> None:
+    """A template that nobody rendered: every command names its file and line, and does its work for the other rule."""
+    rules, events, bundle = tmp_path / "rules", tmp_path / "events.ndjson", tmp_path / "rules.vbundle"
+    rules.mkdir()
+    good = RULE.replace(", service: sshd", "").replace("Who|expand: '%names%'", "Who: root")
+    (rules / "good.yml").write_text(good)
+    (rules / "good.test.yml").write_text("- match: {event: {Who: root}}\n")
+    bad = rules / "bad.yml"
+    bad.write_text(good.replace("929a690e", "00000000").replace("Who: root", "Who: {{ admin_user }}"))
+    events.write_text('{"Who": "root"}\n')
+    for code, *command in (
+        (0, "scan", "--rules", rules, events),
+        (1, "rules", "lint", rules),
+        (1, "rules", "test", rules),
+        (1, "rules", "explain", rules),
+        (1, "rules", "list", rules),
+        (0, "bundle", "build", rules, "--version", 1, "-o", bundle),
+    ):
+        done = vedette(*command)
+        assert f"{bad}:4" in done.output, command
+        assert "not valid YAML: a mapping or list stands as a key: render the template" in done.output
+        assert done.exit_code == code, command
+    assert bundle.exists()
+    assert '"line":1' in vedette("scan", "--rules", rules, events).stdout.replace(" ", "")
+
+
 def test_lint(tmp_path: Path) -> None:
     """A finding a line with file, line, column; exit code 1 for errors, and for warnings when strict."""
     rule, pipeline, lookup = files(tmp_path)

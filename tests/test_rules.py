@@ -144,9 +144,10 @@ def test_no_folder_and_nothing_built(tmp_path: Path) -> None:
         run(of_folder(tmp_path).start())
 
 
-def test_one_bad_file_among_good_ones(tmp_path: Path, folder: Path) -> None:
+@pytest.mark.parametrize("detection", ["3", "{s: {user: {{ admin_user }}}, condition: s}", "{s: [1, condition: s}"])
+def test_one_bad_file_among_good_ones(tmp_path: Path, folder: Path, detection: str) -> None:
     """A file that is no rule is listed with its line, and the others run."""
-    (folder / "bad.yml").write_text("title: Bad\nlogsource: {product: linux}\ndetection: 3\n")
+    (folder / "bad.yml").write_text(f"title: Bad\nlogsource: {{product: linux}}\ndetection: {detection}\n")
     plan = run(of_folder(tmp_path).start()).engine.plan
     assert len(plan.rules) == 1
     assert str(plan.refused[0]).startswith(f"{folder}/bad.yml:")

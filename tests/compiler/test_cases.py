@@ -119,8 +119,8 @@ correlation: {{type: event_count, rules: [{ID}], timespan: 5m, condition: {{gte:
         ("- match: x\n", ":1: expects 'sequence'"),
         ("- rule: d\n  sequence: [{raw: x, at: '2026-11-20T10:00:00Z'}]\n", ":1: rule: nothing in the file"),
         ("- sequence: []\n", ":1: sequence: expects a list"),
-        ("a: b\n", ": expects a list"),
-        ("- [\n", ": cannot be read"),
+        ("a: b\n", ":1: expects a list"),
+        ("- [\n", ":2: not valid YAML"),
     ],
 )
 def test_files_beside_correlations_alone(tmp_path: Path, tests: str, says: str) -> None:

@@ -65,7 +65,7 @@ def test_a_pipeline_may_refuse_a_rule(tmp_path: Path) -> None:
     [
         ("transformations: [{type: bogus}]", "bogus"),
         ("- a\n", "expects a mapping"),
-        ("a: [", "p.yml:1:5"),
+        ("a: [", "p.yml:2:1"),
         ("transformations: 5", "not a processing pipeline"),
         ("postprocessing: [{type: embed, prefix: x}]", "'postprocessing' works on the text of a query"),
         ("bogus: 5", "bogus"),

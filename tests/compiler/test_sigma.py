@@ -373,11 +373,20 @@ def test_one_bad_document_leaves_the_others() -> None:
     assert [predicate.value for predicate in rules.predicates] == ["a", "b"]
 
 
-def test_broken_yaml_refuses_the_file() -> None:
-    """Nothing of a file that is not YAML runs: where a document ends is not known."""
-    rules = compiled(f"{HEAD}  s: {{f: 1}}\n  condition: s\n---\ntitle: [\n")
-    assert not rules.rules
+@pytest.mark.parametrize(
+    "broken", ["title: [", "a: &x\n  b: *y", "a: {{ x }}", "'no end", "a:\n\t- b", "{{% x %}}", "[" * 99]
+)
+def test_a_document_that_is_not_yaml(broken: str) -> None:
+    """It is refused by its own line, and those beside it run; of a collection nothing runs, as what the broken document
+    gives to the others is not known."""
+    good = "title: {0}\nlogsource: {{product: x}}\ndetection: {{s: {{f: {0}}}, condition: s}}\n"
+    text = f"{good.format('a')}---\n{broken}\n---\n{good.format('b')}"
+    rules = compiled(text)
+    assert [(rule.title, rule.line) for rule in rules.rules] == [("a", 1), ("b", 7 + broken.count("\n"))]
     assert len(rules.refused) == 1
+    assert 5 <= rules.refused[0].line <= 7 + broken.count("\n")
+    if not rules.refused[0].reason.startswith("not valid YAML: a mapping"):  # which is YAML
+        assert not compiled(f"action: global\nlevel: low\n---\n{text}").rules
 
 
 def test_bytes_that_are_no_text() -> None:

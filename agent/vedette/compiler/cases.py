@@ -24,6 +24,7 @@ import orjson
 import yaml
 
 from vedette.compiler.documents import check_shape
+from vedette.compiler.faults import not_yaml
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation
@@ -52,7 +53,7 @@ def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
             try:
                 if _about(item, rule.id, rule.title) and "sequence" not in item:
                     cases.append(_case(rule.id, item, where))
-            except (ValueError, TypeError) as error:
+            except Exception as error:  # YAML may hold anything
                 mistakes.append(f"{where}: {error}")
     return cases, list(dict.fromkeys(mistakes))
 
@@ -76,7 +77,7 @@ def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
                     found.append(_sequence(_meant(plan, here, item), item, where))
                 elif path not in ruled:
                     raise ValueError("expects 'sequence': there are only correlations in the file")
-            except (ValueError, TypeError) as error:
+            except Exception as error:  # YAML may hold anything
                 mistakes.append(f"{where}: {error}")
     return found, mistakes
 
@@ -115,14 +116,19 @@ def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:
         if not path.exists():
             continue
         try:
-            text = path.read_text("utf-8")
-            check_shape(text)
-            items, nodes = yaml.safe_load(text), yaml.compose(text)
-        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            mistakes.append(f"{path}: cannot be read: {error}")
+            content = path.read_bytes()
+        except OSError as error:
+            mistakes.append(f"{path}:1: cannot be read: {error.strerror}")
+            return
+        try:
+            check_shape(content)
+            items, nodes = yaml.safe_load(content), yaml.compose(content)
+        except Exception as error:  # whatever YAML's parser raises
+            wrong = not_yaml(str(path), 1, error, content)
+            mistakes.append(f"{path}:{wrong.line}: {wrong.reason}")
             return
         if not isinstance(items, list) or not isinstance(nodes, yaml.SequenceNode):
-            mistakes.append(f"{path}: expects a list of '- match: …', '- no_match: …' and '- sequence: …'")
+            mistakes.append(f"{path}:1: expects a list of '- match: …', '- no_match: …' and '- sequence: …'")
             return
         for item, node in zip(items, nodes.value, strict=True):
             yield item, f"{path}:{node.start_mark.line + 1}"

@@ -29,6 +29,7 @@ from sigma.exceptions import SigmaError, SigmaRuleLocation
 from sigma.rule.attributes import SigmaStatus
 
 from vedette.compiler.documents import child
+from vedette.compiler.faults import text
 from vedette.compiler.ir import Refusal
 from vedette.compiler.pipelines import POLICY
 from vedette.compiler.relation import (
@@ -95,12 +96,12 @@ class Compiler:
                 self._read[number] = read
                 for name in {read.id, read.parsed.name or read.id}:
                     self._known.setdefault(name, []).append((one.path, number))
-            except (SigmaError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            except Exception as error:
                 self._refuse(number, error)
         for number in range(len(rules.documents)):
             try:
                 self._make(number, ())
-            except (SigmaError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            except Exception as error:
                 self._refuse(number, error)
         rules.correlations += self._made.values()
 
@@ -118,7 +119,7 @@ class Compiler:
         self._reasons[number] = reason
         known = one.document
         self._rules.correlations_refused.append(
-            Refusal(one.path, line, str(known.get("id", "")), str(known.get("title", "")), reason, column)
+            Refusal(one.path, line, text(known.get("id")), text(known.get("title")), reason, column)
         )
 
     def _parse(self, document: dict[str, Any], path: str, line: int) -> _Read:
@@ -155,7 +156,7 @@ class Compiler:
             raise Unsupported(f"correlations are chained deeper than {MAX_CHAIN}", "rules")
         try:
             self._made[number] = made = self._compile(number, (*above, number))
-        except (SigmaError, ValueError, TypeError, AttributeError, KeyError) as error:
+        except Exception as error:
             self._refuse(number, error)
             raise
         return made
@@ -240,7 +241,7 @@ class Compiler:
             raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
         try:
             return self._read[target].id, self._make(target, above)
-        except (SigmaError, ValueError, TypeError, AttributeError, KeyError) as error:
+        except Exception as error:
             raise Unsupported(f"it refers to {reference!r}, which is refused: {error}", "rules") from error
 
     @staticmethod

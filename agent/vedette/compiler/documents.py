@@ -10,6 +10,8 @@ A collection is resolved on the level of YAML nodes, so that every part of a rul
 * ``reset``: from here on no global document;
 * ``repeat``: the rule before it, with what this document says over it.
 
+A document that is not YAML is refused by itself where the others of its file do not build on it (``read``).
+
 To Sigma all values are strings, and an unquoted ``0815``, ``12e5`` or ``0x17`` may well be meant as one: ``texts_too``
 keeps the text of a number that is not written as it is printed.
 """
@@ -22,16 +24,34 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import yaml
-from sigma.rule.base import SigmaYAMLLoader
 
 from vedette.compiler.limits import MAX_FILE, MAX_FILE_NODES, MAX_NESTING, MAX_NODES
 
 
-class RuleLoader(SigmaYAMLLoader):
-    """Loads the core schema of YAML 1.2; a key that its mapping has already is an error."""
+class RuleLoader(yaml.CSafeLoader):
+    """Loads the core schema of YAML 1.2 and no other tags; a key is a scalar, and in its mapping only once."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, _NO_KEY, key.start_mark)
+            name = self.construct_object(key, deep=True)
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"Duplicate key '{name}'"[:200], key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
 
 
+_NO_KEY = "a mapping or list stands as a key: render the template that this is ({{ name }}), or put it in quotes"
+
+_CORE = ("null", "bool", "int", "float", "str", "seq", "map")
 RuleLoader.yaml_implicit_resolvers = {}
+RuleLoader.yaml_constructors = {
+    tag: made
+    for tag, made in yaml.CSafeLoader.yaml_constructors.items()
+    if tag is None or tag.removeprefix("tag:yaml.org,2002:") in _CORE
+}
 
 _NULL = r"~|null|Null|NULL|"
 _BOOL = r"true|True|TRUE|false|False|FALSE"
@@ -63,9 +83,75 @@ RuleLoader.add_constructor("tag:yaml.org,2002:int", _int)
 RuleLoader.add_constructor("tag:yaml.org,2002:float", _float)
 
 
-def check_shape(content: bytes | str) -> None:
-    """Raises ValueError, naming line and bound, for a file that is larger than rules are or stands for more than it
-    shows; the parser's own errors pass through. Goes over the parser's events: no recursion, no values made."""
+def read(content: bytes | str) -> tuple[list[Any], list[Exception]]:
+    """The YAML nodes of a file's documents, and why the others are none.
+
+    What is not YAML refuses its own document. Of a collection it refuses the whole file: what the other documents mean
+    may hang on the one that cannot be read.
+    """
+    try:
+        check_shape(content)
+        return _nodes(content), []
+    except Exception as error:
+        parts = _parts(content)
+        if len(parts) < 2 or len(content) * len(parts) > MAX_FILE or any(_ACTION.search(part) for part in parts):
+            return [], [error]
+    nodes: list[Any] = []
+    faults: list[Exception] = []
+    left = MAX_FILE_NODES
+    for part in parts:
+        try:
+            left -= check_shape(part)
+            if left < 0:
+                return [], [_too_many()]
+            nodes += _nodes(part)
+        except Exception as error:
+            faults.append(error)
+    return nodes, faults
+
+
+def construct(node: Any) -> Any:
+    """The value of a document's node. Raises YAMLError or ValueError."""
+    try:
+        return RuleLoader("").construct_document(node)
+    except (yaml.YAMLError, ValueError):
+        raise
+    except Exception as error:  # a tag on what is none of its kind
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _nodes(content: bytes | str) -> list[Any]:
+    loader = RuleLoader(content)
+    nodes = []
+    while loader.check_node():
+        nodes.append(loader.get_node())
+    return nodes
+
+
+_MARKER = re.compile(rb"^---(?=[ \t\r\n]|\Z)", re.M)
+_NOTHING = re.compile(rb"\s*(?:[%#].*\s*)*\Z")
+_ACTION = re.compile(rb"^(?:\xef\xbb\xbf)?[\"']?action[\"']?\s*:|^\{.*\baction\b", re.M)
+
+
+def _parts(content: bytes | str) -> list[bytes]:
+    """``content`` cut at its document markers, which stand in no value; each part at its own lines."""
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    cuts = [found.start() for found in _MARKER.finditer(data)]
+    if cuts and _NOTHING.match(data, 0, cuts[0]):  # directives
+        cuts[0] = 0
+    starts = cuts if cuts[:1] == [0] else [0, *cuts]
+    return [
+        b"\n" * data.count(b"\n", 0, start) + data[start:end]
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
+
+
+def check_shape(content: bytes | str) -> int:
+    """The number of nodes of a file, aliases expanded.
+
+    Raises ValueError, naming line and bound, for a file that is larger than rules are or stands for more than it shows;
+    the parser's own errors pass through. Goes over the parser's events: no recursion, no values made.
+    """
     if len(content) > MAX_FILE:
         raise ValueError(f"a rule file of more than {MAX_FILE} bytes: split it, and put lists of values into lookups")
     anchors: dict[str, tuple[int, int]] = {}
@@ -87,7 +173,9 @@ def check_shape(content: bytes | str) -> None:
             if event.anchor:
                 anchors[event.anchor] = (1, 0)
         elif isinstance(event, yaml.AliasEvent):
-            nodes, height = anchors.get(str(event.anchor), (1, 0))  # one of itself: refused when it is composed
+            if event.anchor in (holder for _, _, holder in open_):
+                raise ValueError(f"line {_line(event)}: Recursive: *{event.anchor} is within itself")
+            nodes, height = anchors.get(str(event.anchor), (1, 0))  # one of none: refused when it is composed
         elif isinstance(event, yaml.CollectionEndEvent):
             nodes, height, anchor = open_.pop()
             if anchor:
@@ -101,17 +189,23 @@ def check_shape(content: bytes | str) -> None:
         open_[-1][1] = max(open_[-1][1], height + 1)
         _within(event, "aliases nest deeper than", len(open_) - 1 + height, MAX_NESTING)
         _within(event, "a document of more keys and values (aliases expanded) than", open_[-1][0], MAX_NODES)
-    if sum(documents) + inherited * len(documents) > MAX_FILE_NODES:
-        raise ValueError(f"a file of more than {MAX_FILE_NODES} keys and values, actions expanded: split it")
+    total = sum(documents) + inherited * len(documents)
+    if total > MAX_FILE_NODES:
+        raise _too_many()
+    return total
+
+
+def _too_many() -> ValueError:
+    return ValueError(f"a file of more than {MAX_FILE_NODES} keys and values, actions expanded: split it")
 
 
 def _within(event: Any, what: str, size: int, bound: int) -> None:
     if size > bound:
-        raise ValueError(f"line {event.start_mark.line + 1}: {what} {bound}: split it, or use lookups")
+        raise ValueError(f"line {_line(event)}: {what} {bound}: split it, or use lookups")
 
 
-class UnknownAction(ValueError):
-    """A document's ``action`` is none of a collection's."""
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def collected(nodes: Iterable[Any]) -> Iterator[tuple[Any, bool]]:

@@ -6,11 +6,13 @@ is it. What is tried is bounded, since YAML's aliases may nest without end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 import yaml
+from sigma.exceptions import SigmaError
 from sigma.rule import SigmaDetection
 
 from vedette.compiler.documents import child
@@ -21,35 +23,71 @@ from vedette.compiler.ir import (
 from vedette.compiler.pipelines import POLICY
 from vedette.compiler.ruleset import OF_SET, RuleSet, Unsupported
 
+MAX_REASON = 1000
+"""Characters of a refusal's reason: some quote the value."""
+
 MAX_TRIED = 1000
 """Detection items of a selection that are tried by themselves when the one at fault is looked for."""
 
 
-def not_yaml(path: str, line: int, error: Exception) -> Refusal:
+_ADVICE = {
+    "cannot start any token": "indent with blanks, not tabs; a value that begins with %, @ or ` stands in quotes",
+    "expected alphabetic or numeric": "a value that begins with * or & stands in quotes",
+    "undefined alias": "a value that begins with * stands in quotes",
+    "mapping values are not allowed": "a value that holds ': ' stands in quotes",
+    "could not determine a constructor": "a value that begins with ! stands in quotes; rules have no other tags",
+}
+"""By what YAML's parser says, what to write instead."""
+
+
+def not_yaml(path: str, line: int, error: Exception, content: bytes | str = b"") -> Refusal:
+    """``line``: the document's, for an error that does not know its own."""
     mark = getattr(error, "problem_mark", None)
     reason = " ".join(str(getattr(error, "problem", None) or error).split())
-    column = mark.column + 1 if mark else 0
-    return Refusal(path, mark.line + 1 if mark else line, "", "", f"not valid YAML: {reason}", column)
+    if isinstance(error, yaml.reader.ReaderError):
+        reason = f"{error.reason} (#x{error.character:02x}): rule files are UTF-8 text"
+        line = content[: error.position].count(b"\n" if isinstance(content, bytes) else "\n") + 1  # type: ignore
+    elif (told := re.match(r"line ([0-9]+): ", reason)) is not None:
+        line = int(told[1])
+    advice = next((f": {instead}" for says, instead in _ADVICE.items() if says in reason), "")
+    place = (mark.line + 1, mark.column + 1) if mark else (line, 0)
+    return Refusal(path, place[0], "", "", f"not valid YAML: {reason[:MAX_REASON]}{advice}", place[1])
 
 
-def repeated_key(document: Any) -> int | None:
-    """The line of the first key that its mapping has already; None when there is none."""
-    stack, seen = [document], set()
-    while stack:
-        node = stack.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            keys = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value in keys:
-                    return int(key.start_mark.line) + 1
-                keys.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
-            stack.extend(value for _, value in reversed(node.value))
-        elif isinstance(node, yaml.SequenceNode):
-            stack.extend(reversed(node.value))
-    return None
+def refusal(path: str, node: Any, document: Any, error: Exception) -> Refusal:
+    """A document that does not run because of ``error``, whatever pySigma and its parsers raise."""
+    known = document if isinstance(document, dict) else {}
+    at, column = place_at_fault(node, document, error) or (node.start_mark.line + 1, node.start_mark.column + 1)
+    hint = getattr(error, "hint", "")
+    return Refusal(path, at, text(known.get("id")), text(known.get("title")), reason_of(error), column, hint)
+
+
+def text(value: object) -> str:
+    """A document's value for people, bounded; a number may have too many digits to be shown."""
+    try:
+        return "" if value is None else str(value)[:MAX_REASON]
+    except ValueError:
+        return "?"
+
+
+def reason_of(error: Exception) -> str:
+    """Why a rule does not run, for its author."""
+    reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
+    if isinstance(error, RecursionError):
+        return f"it is nested too deep: {MAX_DEPTH} levels of a condition at most"
+    if not isinstance(error, SigmaError | Unsupported):  # pySigma lets builtin errors out
+        if isinstance(error, AttributeError) and "no attribute 'split'" in reason:
+            return "not a valid Sigma rule: a field's name is a text: put it in quotes"
+        return f"not a valid Sigma rule: {type(error).__name__}: {reason}"[:300]
+    if re.search(r"incompatible to value type of '[-0-9.e+]+'$", reason):
+        reason += ": put the number in quotes if it is a text"
+    if len(reason) > MAX_REASON:
+        reason = f"{reason[: MAX_REASON // 2]} … {reason[-MAX_REASON // 2 :]}"
+    return reason
+
+
+_KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
+"""How pySigma's messages show a value that has no text."""
 
 
 def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int] | None:

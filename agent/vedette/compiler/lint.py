@@ -23,7 +23,7 @@ from sigma.validators.core import validators
 
 from vedette.compiler import cases, reach
 from vedette.compiler.build import files
-from vedette.compiler.documents import RuleLoader, check_shape, child, collected
+from vedette.compiler.documents import child, collected, construct, read
 from vedette.compiler.explain import described
 from vedette.compiler.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.compiler.literals import Cost, required
@@ -153,19 +153,17 @@ def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
     for path in files(paths):
         name = str(path).encode("utf-8", "replace").decode()
         try:
-            content = path.read_bytes()
-            check_shape(content)
-            loader = RuleLoader(content)
-            nodes = []
-            while loader.check_node():
-                nodes.append(loader.get_node())
-            for node, _ in collected(nodes):
-                document = loader.construct_document(node) if node is not None else None
-                if isinstance(document, dict):
-                    place = (name, node.start_mark.line + 1)
-                    yield Written(name, node, document, compiled.get(place), related.get(place))
-        except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
+            nodes, _ = read(path.read_bytes())
+        except OSError:
             continue
+        for node, _ in collected(nodes):
+            try:
+                document = construct(node)
+            except (yaml.YAMLError, ValueError):
+                continue
+            if isinstance(document, dict):
+                place = (name, node.start_mark.line + 1)
+                yield Written(name, node, document, compiled.get(place), related.get(place))
 
 
 def _validated(written: Iterable[Written]) -> Iterator[Finding]:

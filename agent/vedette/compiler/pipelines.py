@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import yaml
-from sigma.exceptions import SigmaError
 from sigma.policy import SigmaPolicy
 from sigma.policy.regex_engine import RegexEngine
 from sigma.processing.pipeline import ProcessingPipeline
 from sigma.rule import SigmaRule
 
+from vedette.compiler.documents import check_shape, child
 from vedette.compiler.limits import check_regex
 from vedette.engine.patterns import fallback
 from vedette.engine.scan import Pattern, Scanner
@@ -105,19 +106,35 @@ def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _pipeline(path: Path) -> ProcessingPipeline:
+    content = path.read_bytes()
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        check_shape(content)
+        document = yaml.safe_load(content)
         if not isinstance(document, dict):
             raise ValueError("expects a mapping with name, priority and transformations")
         for key in ("postprocessing", "finalizers"):
             if document.get(key):
                 raise ValueError(f"'{key}' works on the text of a query, which there is none of here: take it out")
         return ProcessingPipeline.from_dict(document, policy=POLICY)
-    except (SigmaError, ValueError, TypeError, AttributeError, KeyError, RecursionError, yaml.YAMLError) as error:
+    except Exception as error:  # whatever pySigma and YAML's parser raise
+        line = _line_at_fault(content)
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark is not None else str(path)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark is not None else f"{path}:{line}"
         reason = " ".join(str(getattr(error, "problem", None) or error).split())
         raise ValueError(f"{where}: not a processing pipeline: {reason}") from error
+
+
+def _line_at_fault(content: bytes) -> int:
+    """The line of the first transformation that is wrong by itself; else 1."""
+    with suppress(Exception):
+        check_shape(content)
+        steps = child(yaml.compose(content), "transformations")
+        for step, node in zip(yaml.safe_load(content)["transformations"], steps.value, strict=True):
+            try:
+                ProcessingPipeline.from_dict({"transformations": [step]}, policy=POLICY)
+            except Exception:
+                return int(node.start_mark.line) + 1
+    return 1
 
 
 def _lookup(path: Path) -> tuple[str, ...]:

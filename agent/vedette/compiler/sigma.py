@@ -22,15 +22,15 @@ from typing import Any
 
 import msgpack
 import yaml
-from sigma.exceptions import SigmaError, SigmaRuleLocation
+from sigma.exceptions import SigmaRuleLocation
 from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule
 from sigma.rule.attributes import SigmaStatus
 
 from vedette.compiler import legacy
-from vedette.compiler.documents import RuleLoader, check_shape, collected, texts_too
-from vedette.compiler.expression import MAX_DEPTH, check_modifiers, expression
-from vedette.compiler.faults import not_yaml, place_at_fault, repeated_key
+from vedette.compiler.documents import collected, construct, read, texts_too
+from vedette.compiler.expression import check_modifiers, expression
+from vedette.compiler.faults import not_yaml, reason_of, refusal, text
 from vedette.compiler.ir import (
     And,
     Expr,
@@ -51,9 +51,6 @@ DESCRIPTIVE = frozenset(
     ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
 )
 """Attributes that tell people about a rule: a mistake in one is for ``rules lint`` and does not stop the rule."""
-
-MAX_REASON = 1000
-"""Characters of a refusal's reason: some quote the value."""
 
 LEVELS = ("informational", "low", "medium", "high", "critical")
 
@@ -88,62 +85,39 @@ def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
     return rules
 
 
-_KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
-"""How pySigma's messages show a value that has no text."""
-
-
 def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
-    """Compile every document of one rule file into ``rules``."""
-    try:
-        check_shape(content)
-        loader = RuleLoader(content)
-        nodes: list[Any] = []
-        while loader.check_node():
-            nodes.append(loader.get_node())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        rules.refused.append(not_yaml(path, 1, error))
-        return
+    """Compile every document of one rule file into ``rules``. Whatever a parser raises refuses its document alone."""
+    nodes, faults = read(content)
+    rules.refused += (not_yaml(path, 1, error, content) for error in faults)
     for node, borrowed in collected(nodes):
-        line, column = node.start_mark.line + 1, node.start_mark.column + 1
+        document: Any = None
         try:
             texts_too(node)
-            document = loader.construct_document(node)
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            rules.refused.append(not_yaml(path, repeated_key(node) or line, error))
-            continue
-        if document is None:
-            continue
-        known = document if isinstance(document, dict) else {}
-        rule_id, title = str(known.get("id", ""))[:MAX_REASON], str(known.get("title", ""))[:MAX_REASON]
-        try:
-            if "filter" in known:
-                rules.filters.append(_filter(document, path, line, column, rules.pipelines))
+            try:
+                document = construct(node)
+            except (yaml.YAMLError, ValueError) as error:
+                rules.refused.append(not_yaml(path, node.start_mark.line + 1, error))
                 continue
-            if "correlation" in known:
-                rules.documents.append(Document(document, path, line, column, node))
-                continue
-            if borrowed and rule_id in rules.ids:  # one of a collection, whose documents share an id
-                document["id"] = _own_id(rule_id, rules.ids)
-            rule = _rule(rules, document, path, line)
-            rules.ids.add(rule.id)
-            rules.rules.append(rule)
-        except (SigmaError, Unsupported) as error:
-            at, column = place_at_fault(node, document, error) or (line, column)
-            reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
-            if re.search(r"incompatible to value type of '[-0-9.e+]+'$", reason):
-                reason += ": put the number in quotes if it is a text"
-            if len(reason) > MAX_REASON:
-                reason = f"{reason[: MAX_REASON // 2]} … {reason[-MAX_REASON // 2 :]}"
-            rules.refused.append(Refusal(path, at, rule_id, title, reason, column, getattr(error, "hint", "")))
-        except (RecursionError, TypeError, AttributeError, ValueError, LookupError, ArithmeticError) as error:
-            # pySigma lets builtin errors out on values of an unexpected type.
-            at, column = place_at_fault(node, document, error) or (line, column)
-            reason = f"not a valid Sigma rule: {type(error).__name__}: {error}"
-            if isinstance(error, RecursionError):
-                reason = f"it is nested too deep: {MAX_DEPTH} levels of a condition at most"
-            if isinstance(error, AttributeError) and "no attribute 'split'" in str(error):
-                reason = "not a valid Sigma rule: a field's name is a text: put it in quotes"
-            rules.refused.append(Refusal(path, at, rule_id, title, reason[:300], column))
+            if document is not None:
+                _add(rules, node, document, path, borrowed)
+        except Exception as error:
+            rules.refused.append(refusal(path, node, document, error))
+
+
+def _add(rules: RuleSet, node: Any, document: Any, path: str, borrowed: bool) -> None:
+    line, column = node.start_mark.line + 1, node.start_mark.column + 1
+    known = document if isinstance(document, dict) else {}
+    if "filter" in known:
+        rules.filters.append(_filter(document, path, line, column, rules.pipelines))
+        return
+    if "correlation" in known:
+        rules.documents.append(Document(document, path, line, column, node))
+        return
+    if borrowed and (rule_id := text(known.get("id"))) in rules.ids:  # one of a collection, whose documents share an id
+        document["id"] = _own_id(rule_id, rules.ids)
+    rule = _rule(rules, document, path, line)
+    rules.ids.add(rule.id)
+    rules.rules.append(rule)
 
 
 def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
@@ -236,6 +210,9 @@ def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
 def _filter(document: Any, path: str, line: int, column: int, pipelines: Pipelines) -> Filter:
     """A filter, which is also tried by itself, so that its mistakes are its own and no rule's."""
     parsed = SigmaFilter.from_dict(document, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
+    for one in () if isinstance(parsed.filter.rules, str) else parsed.filter.rules:
+        if not isinstance(one.reference, str):
+            raise Unsupported(f"a filter names rules by id or name, not {one.reference!r:.40}", "filter")
     for detection in parsed.filter.detections.values():
         check_modifiers(detection)
     _compiled(RuleSet(pipelines=pipelines), _as_rule(document, document.get("logsource")))
@@ -267,7 +244,7 @@ def finish(rules: RuleSet) -> None:
     """
     from vedette.compiler import correlation  # it builds on this module
 
-    rules.refused[:] = [refusal for refusal in rules.refused if not refusal.reason.startswith(_UNKNOWN_RULE)]
+    rules.refused[:] = [refusal for refusal in rules.refused if not refusal.reason.startswith(_FILTER)]
     names = {written.name: rule_id for rule_id, written in rules.written.items() if written.name}
     for one in rules.filters:
         wanted = one.parsed.filter.rules
@@ -280,21 +257,28 @@ def finish(rules: RuleSet) -> None:
                 if target in rules.written:
                     targets.add(target)
                 else:
-                    reason = f"{_UNKNOWN_RULE} {reference.reference!r}, which is not among the rules"
-                    title, own_id = str(one.document.get("title", "")), str(one.document.get("id", ""))
-                    rules.refused.append(Refusal(one.path, one.line, own_id, title, reason, one.column))
+                    _refuse(rules, one, f"{_FILTER} {reference.reference!r}, which is not among the rules")
         for i, rule in enumerate(rules.rules):
             if rule.id in targets - one.joined and _within(rules.sources[rule.id], one.parsed):
-                one.joined.add(rule.id)
                 logsource = {k: v for k, v in rules.sources[rule.id]._asdict().items() if v}
                 known = rule.expr.args if isinstance(rule.expr, And) else (rule.expr,)
-                expr = And((*known, _compiled(rules, _as_rule(one.document, logsource))))
+                try:
+                    expr = And((*known, _compiled(rules, _as_rule(one.document, logsource))))
+                except Exception as error:  # a pipeline or a bound of the set
+                    _refuse(rules, one, f"{_FILTER} {rule.id!r}, to which it cannot be joined: {reason_of(error)}")
+                    continue
+                one.joined.add(rule.id)
                 digest = meaning_digest(expr, rules.predicates, rule.logsource)
                 rules.rules[i] = replace(rule, expr=expr, digest=digest)
     correlation.finish(rules)
 
 
-_UNKNOWN_RULE = "the filter names the rule"
+_FILTER = "the filter names the rule"
+
+
+def _refuse(rules: RuleSet, one: Filter, reason: str) -> None:
+    title, own_id = text(one.document.get("title")), text(one.document.get("id"))
+    rules.refused.append(Refusal(one.path, one.line, own_id, title, reason, one.column))
 
 
 def _within(source: LogSource, one: SigmaFilter) -> bool:
