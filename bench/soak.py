@@ -166,7 +166,7 @@ class Region:
     def push(self) -> None:
         """Publish the next version; raises OSError while the broker is away."""
         manifest = replace(self._template.manifest, version=self.version + 1)
-        data = sign(archive({**self._template.parts, MANIFEST: manifest.to_bytes()}), self._key)
+        data = sign(archive({**self._template.parts, MANIFEST: manifest.to_bytes()}), self._key, "f1", "stable")
         asyncio.run(publish(MqttSettings(url=self.broker.url), data, fleet="f1"))
         self.version += 1
 

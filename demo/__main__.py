@@ -145,7 +145,7 @@ def bundle(rules: Path, version: int, key: Path) -> Path:
         VEDETTE, "bundle", "build", rules, "-o", path, "--version", version, "--name", "demo", "--sample", sample
     )
     print(made.replace(f"{ROOT}/", ""), end="")
-    command(VEDETTE, "bundle", "sign", path, "--key", key)
+    command(VEDETTE, "bundle", "sign", path, "--key", key, "--fleet", "demo")
     return path
 
 
@@ -170,7 +170,7 @@ def main() -> None:
         key = WORK / "region.pem"
         public = command(VEDETTE, "bundle", "keygen", key).strip()
         first = bundle(ROOT / "rules" / "sigma", 1, key)
-        publish = (VEDETTE, "region", "publish", "--broker", broker.url, "--fleet", "demo")
+        publish = (VEDETTE, "region", "publish", "--broker", broker.url)
         print(command(*publish, first, "--landing", WORK / "landing").splitlines()[-1].replace(f"{ROOT}/", ""))
 
         say("The region's landing, and an agent with three inputs: syslog, a web access log, MQTT telemetry")

@@ -48,7 +48,8 @@ from private_python import assemble, compile_all, foreign, set_loader
 from shell import BuildError, digest, run
 
 from vedette import __version__
-from vedette.bundle.trust import BundleRefused, admit, verify
+from vedette.bundle.seal import BundleRefused
+from vedette.bundle.trust import admit, verify
 from vedette.region.polyglot import archive
 from vedette.region.sign import load_key, public_text
 
@@ -161,9 +162,12 @@ def starter(stage: Path, bundle: Path | None, key: str | None) -> None:
     if bundle is not None and key is not None:
         data = bundle.read_bytes()
         try:
-            admit(verify(data, [key], __version__), None, time.time_ns() // 1000)
+            found = verify(data, [key], __version__)
+            admit(found, None, time.time_ns() // 1000)
         except BundleRefused as error:
             raise BuildError(f"{bundle}: {error}") from error
+        if found.fleet:
+            raise BuildError(f"{bundle}: signed for fleet {found.fleet}: sign it without --fleet, for agents of any")
         (stage / "starter.vbundle").write_bytes(data)
         text = text.replace("\ntrusted_keys = []", f'\ntrusted_keys = ["{key}"]')
     else:

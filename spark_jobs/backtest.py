@@ -143,11 +143,12 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
 def built(said: argparse.Namespace) -> Rules:
     """The rules of the command line, compiled. Raises OSError, ValueError."""
     from vedette import __version__, compile_rules
+    from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
     from vedette.engine.artifact import Artifact
 
     if said.rules[0].suffix == ".vbundle":
-        bundle = verify(said.rules[0].read_bytes(), said.trusted_key, __version__)
+        bundle = verify(read_bundle(said.rules[0]), said.trusted_key, __version__)
         artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
     else:
         plan = compile_rules(*said.rules, pipelines=said.pipeline, lookups=said.lookup)

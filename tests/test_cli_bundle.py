@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.bundle.conftest import CREATED, Author
+from tests.bundle.conftest import CHANNEL, CREATED, FLEET, Author
 from vedette import cli_bundle, control
 from vedette.bundle.install import BundleDir
 from vedette.cli import main
@@ -29,7 +29,10 @@ class Host:
             f'[agent]\ndata_dir = "{self.data}"\n[bundles]\ntrusted_keys = ["{author.public}"]\n'
             '[[input]]\ntype = "file"\nname = "f"\npaths = ["/x"]\n'
         )
-        self.bundles = BundleDir(self.data / "bundles", [author.public], agent_version="0.1.0", clock=lambda: CREATED)
+        self.bundles = BundleDir(
+            self.data / "bundles", [author.public], fleet=FLEET, channel=CHANNEL,
+            agent_version="0.1.0", clock=lambda: CREATED,
+        )  # fmt: skip
         for version in (1, 2, 3):
             self.bundles.install(author.bundle(version), lambda bundle: bundle)
 

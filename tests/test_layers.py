@@ -18,7 +18,7 @@ LAYERS: dict[int, str] = {
     0: "vedette event report",
     # cores: bytes and values in, values out (engine.scan is here because a pattern database is that, too)
     1: """
-    bundle.manifest bundle.trust
+    bundle.manifest bundle.seal bundle.trust
     compiler.explain compiler.ir compiler.limits compiler.literals compiler.plan compiler.reach compiler.relation
     compiler.window compiler.witness
     engine.artifact engine.cache engine.evaluate engine.fallback engine.group engine.join engine.match engine.patterns
@@ -36,7 +36,7 @@ LAYERS: dict[int, str] = {
     """,
     # doors: each owns one outside thing; the rule front-ends own the rule files
     2: """
-    bundle.install
+    bundle.attempts bundle.install
     compiler.rechoose
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma

@@ -14,7 +14,7 @@ import pytest
 
 import vedette.rules
 from vedette import child, compile_rules, tryout
-from vedette.bundle.trust import BundleRefused
+from vedette.bundle.seal import BundleRefused
 from vedette.compiler.ir import Leaf, Op, Or, Predicate
 from vedette.compiler.ir import Rule as Compiled
 from vedette.compiler.plan import Plan
@@ -197,7 +197,7 @@ class Region:
             "tests": [test],
             "hyperscan_version": artifact.library,
         }
-        return sign(build(**{**values, **changes}), self.key)
+        return sign(build(**{**values, **changes}), self.key, "default", "stable")
 
 
 @pytest.fixture

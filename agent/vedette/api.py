@@ -48,9 +48,10 @@ def compile_rules(
 def load_rules(bundle: str | Path, trusted_keys: Iterable[str]) -> Engine:
     """The engine of a signed bundle file. Raises ``BundleRefused`` (a ValueError) with the reason, and OSError."""
     from vedette import __version__
+    from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
 
-    verified = verify(Path(bundle).read_bytes(), trusted_keys, __version__)
+    verified = verify(read_bundle(Path(bundle)), trusted_keys, __version__)
     return Artifact(verified.plan, verified.databases, verified.manifest.hyperscan).engine(route=False)
 
 

@@ -37,7 +37,7 @@ import structlog
 from vedette import __version__, allocator, status
 from vedette.account import CHECK_SECONDS, Auditor
 from vedette.arrivals import Arrivals
-from vedette.bundle.trust import BundleRefused
+from vedette.bundle.seal import BundleRefused
 from vedette.config import Config, ConfigError, load
 from vedette.control import Control
 from vedette.doors import Doors, contexts

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import orjson
 import structlog
 
-from vedette.bundle.trust import MAX_BUNDLE
+from vedette.bundle.seal import MAX_BUNDLE
 from vedette.config import Config
 from vedette.mqtt import Message
 from vedette.outbox.topics import blob_topic, manifest_topic

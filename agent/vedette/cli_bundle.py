@@ -15,6 +15,7 @@ from vedette.console import WithRegion, config_option, configuration, fail, json
 
 if TYPE_CHECKING:
     from vedette.bundle.install import BundleDir
+    from vedette.bundle.trust import Bundle
     from vedette.config import Config
 
 
@@ -41,13 +42,14 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
 
     Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
     """
+    from vedette.bundle.install import read_bundle
     from vedette.bundle.manifest import rfc3339
-    from vedette.bundle.trust import BundleRefused
+    from vedette.bundle.seal import BundleRefused
     from vedette.bundle.trust import verify as verify_bundle
     from vedette.tryout import trial
 
     try:
-        found = verify_bundle(path.read_bytes(), keys, __version__)
+        found = verify_bundle(read_bundle(path), keys, __version__)
         engine = trial(found)
     except OSError as error:
         fail(error)
@@ -55,10 +57,16 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
         click.echo(safe(f"{path}: refused: {error}"), err=True)
         raise SystemExit(1) from None
     rules, related = len(engine.plan.rules), len(engine.plan.correlations)
-    click.echo(f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass")
+    click.echo(
+        f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass; {_whom(found)}"
+    )
     if found.expired(time.time_ns() // 1000):
         click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
         raise SystemExit(1)
+
+
+def _whom(bundle: Bundle) -> str:
+    return f"for fleet {bundle.fleet}, channel {bundle.channel}" if bundle.fleet else "for no fleet: as a file only"
 
 
 @bundle.command("show")
@@ -69,11 +77,12 @@ def bundle_show(path: Path, as_json: bool) -> None:
 
     Example: vedette bundle show starter-1.vbundle
     """
+    from vedette.bundle.install import read_bundle
     from vedette.bundle.manifest import rfc3339
     from vedette.bundle.trust import inspect
 
     try:
-        found = inspect(path.read_bytes())
+        found = inspect(read_bundle(path))
         rules = found.rules
     except (OSError, ValueError) as error:
         fail(f"{path}: {error}")
@@ -89,6 +98,7 @@ def bundle_show(path: Path, as_json: bool) -> None:
         f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
         f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
         f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
+        f"{_whom(found)}\n"
         f"{single} rules, {related} correlations, {refused} refused, {len(found.tests)} self-tests"
     )
     for rule, kind in zip(rules, kinds, strict=True):
@@ -115,7 +125,12 @@ def bundle_rollback(config: Path, version: int | None) -> None:
     try:
         if settings.rules.paths:
             raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
-        bundles = BundleDir(settings.agent.bundle_dir, settings.bundles.trusted_keys)
+        bundles = BundleDir(
+            settings.agent.bundle_dir,
+            settings.bundles.trusted_keys,
+            fleet=settings.agent.fleet,
+            channel=settings.bundles.channel,
+        )
         if version is None and (current := bundles.installed()) is not None:
             version = current.version
         try:

@@ -111,12 +111,14 @@ def _plan_of(
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
     if len(paths) > 1:
         fail("--rules: one bundle, or rule files and folders")
-    from vedette.bundle.trust import BundleRefused, verify
+    from vedette.bundle.install import read_bundle
+    from vedette.bundle.seal import BundleRefused
+    from vedette.bundle.trust import verify
 
     try:
         if not keys:
             fail(f"{bundles[0]}: --trusted-key is needed: a bundle runs only when its signature is verified")
-        return Plan.from_bytes(verify(bundles[0].read_bytes(), keys, __version__).plan)
+        return Plan.from_bytes(verify(read_bundle(bundles[0]), keys, __version__).plan)
     except (BundleRefused, OSError) as error:
         fail(f"{bundles[0]}: {error}")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
 
-from vedette.bundle.trust import public_key
+from vedette.bundle.seal import public_key
 from vedette.event import LogSource
 from vedette.inputs.decode import CODECS
 

@@ -26,8 +26,9 @@ from typing import NamedTuple
 import structlog
 
 from vedette import __version__
-from vedette.bundle.install import BundleDir
-from vedette.bundle.trust import Bundle, BundleRefused, inspect
+from vedette.bundle.install import BundleDir, read_bundle
+from vedette.bundle.seal import BundleRefused
+from vedette.bundle.trust import Bundle
 from vedette.child import command
 from vedette.compiler.plan import Plan
 from vedette.compiler.rechoose import NO_GAIN, same_meaning
@@ -84,7 +85,13 @@ class Rules:
         self._cache = config.agent.cache_dir
         self._file = config.bundles.file
         self._sample = sample
-        self.bundles = BundleDir(config.agent.bundle_dir, config.bundles.trusted_keys)
+        self.bundles = BundleDir(
+            config.agent.bundle_dir,
+            config.bundles.trusted_keys,
+            fleet=config.agent.fleet,
+            channel=config.bundles.channel,
+            careful=in_child,
+        )
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
         self._seen: tuple[tuple[str, int, int], ...] | None = None
@@ -138,25 +145,19 @@ class Rules:
         of an agent that a newer one was pushed to."""
         assert self._file is not None
         try:
-            if current is not None:
-                with self._file.open("rb") as file:
-                    if hashlib.file_digest(file, "sha256").hexdigest() == current.sha256:
-                        return None
-            data = self._file.read_bytes()
-            version = inspect(data).version
+            data = read_bundle(self._file)
+            if current is not None and hashlib.sha256(data).hexdigest() == current.sha256:
+                return None
+            version = self.bundles.verified(data).version
             if (current is not None and version < current.version) or version <= self.bundles.withdrawn():
                 return None
-            return self._install(data)
+            return self._install(data, of_host=True)
         except (OSError, BundleRefused) as error:
             self._refuse(f"{self._file}: {error}")
             return None
 
-    def _install(self, data: bytes) -> tuple[Bundle, Engine]:
-        def tried(bundle: Bundle) -> tuple[Bundle, Engine]:
-            in_child(data)  # first where it can do no harm
-            return bundle, trial(bundle)
-
-        return self.bundles.install(data, tried)
+    def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
+        return self.bundles.install(data, lambda bundle: (bundle, trial(bundle)), of_host=of_host)
 
     async def install(self, data: bytes) -> Loaded:
         """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""
@@ -196,11 +197,11 @@ class Rules:
             return None
         installed = self.bundles.installed()
         try:
-            data = self._file.read_bytes()
+            data = read_bundle(self._file)
             least = max(self.bundles.withdrawn(), 0 if installed is None else installed.version)
-            if inspect(data).version <= least:
+            if self.bundles.verified(data).version <= least:
                 return None
-            made = self._install(data)
+            made = self._install(data, of_host=True)
         except (OSError, BundleRefused) as error:
             self._refuse(f"{self._file}: {error}")
             return None

@@ -16,7 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from vedette import child
-from vedette.bundle.trust import MAX_BUNDLE, Bundle, inspect
+from vedette.bundle.seal import MAX_BUNDLE
+from vedette.bundle.trust import Bundle, inspect
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.selftest import check, from_row

@@ -14,6 +14,7 @@ from vedette.region.sign import keygen, load_key, public_text, sign
 
 DAY = 86_400_000_000
 CREATED = 1_900_000_000_000_000
+FLEET, CHANNEL = "f1", "stable"
 
 
 @dataclass
@@ -44,8 +45,8 @@ class Author:
         }
         return build(**(values | changes))
 
-    def bundle(self, version: int = 1, **changes: Any) -> bytes:
-        return sign(self.build(version, **changes), self.key)
+    def bundle(self, version: int = 1, *, fleet: str = FLEET, channel: str = CHANNEL, **changes: Any) -> bytes:
+        return sign(self.build(version, **changes), self.key, fleet, channel)
 
 
 @pytest.fixture

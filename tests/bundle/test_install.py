@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.bundle.conftest import CREATED, DAY, Author
+from tests.bundle.conftest import CHANNEL, CREATED, DAY, FLEET, Author
 from vedette.bundle.install import KEEP, BundleDir
-from vedette.bundle.trust import Bundle, BundleRefused
+from vedette.bundle.seal import BundleRefused
+from vedette.bundle.trust import Bundle
 from vedette.report import Log
 
 
@@ -25,7 +27,12 @@ def fails(bundle: Bundle) -> bytes:
 
 @pytest.fixture
 def bundles(tmp_path: Path, author: Author) -> BundleDir:
-    return BundleDir(tmp_path / "bundles", [author.public], agent_version="0.1.0", clock=lambda: CREATED + DAY)
+    return folder(tmp_path / "bundles", [author.public])
+
+
+def folder(path: Path, trusted: Sequence[str], **more: Any) -> BundleDir:
+    values = {"fleet": FLEET, "channel": CHANNEL, "agent_version": "0.1.0", "clock": lambda: CREATED + DAY}
+    return BundleDir(path, trusted, **values | more)
 
 
 def files(bundles: BundleDir) -> list[str]:
@@ -44,7 +51,7 @@ def test_install_and_load(bundles: BundleDir, author: Author) -> None:
     assert bundles.install(author.bundle(1), plan_of) == b"plan of version 1"
     first = bundles.current()
     bundles.install(author.bundle(2), plan_of)
-    again = BundleDir(bundles.folder, bundles.trusted, agent_version="0.1.0", clock=bundles.clock)
+    again = folder(bundles.folder, bundles.trusted)
     loaded = again.load(plan_of)
     assert loaded is not None
     assert loaded[0].version == 2
@@ -118,7 +125,7 @@ def test_a_damaged_current_falls_back(bundles: BundleDir, author: Author) -> Non
     assert loaded is not None
     assert loaded[0].version == 1
     assert bundles.refused is not None
-    assert "zip" in bundles.refused
+    assert "that were signed" in bundles.refused
     with pytest.raises(BundleRefused, match="older"):
         bundles.install(author.bundle(1), plan_of)
     bundles.install(author.bundle(2), plan_of)
@@ -147,7 +154,7 @@ def test_a_current_that_does_not_run_falls_back(bundles: BundleDir, author: Auth
 def test_a_key_taken_back(bundles: BundleDir, author: Author, another: Callable[[], Author]) -> None:
     """A bundle of a key that is no longer trusted does not load."""
     bundles.install(author.bundle(1), plan_of)
-    later = BundleDir(bundles.folder, [another().public], agent_version="0.1.0", clock=bundles.clock)
+    later = folder(bundles.folder, [another().public])
     assert later.load(plan_of) is None
 
 
@@ -161,7 +168,7 @@ def test_few_files_stay(bundles: BundleDir, author: Author) -> None:
     assert files(bundles)[-1].startswith("8-")
 
 
-@pytest.mark.parametrize("crash", range(1, 6))
+@pytest.mark.parametrize("crash", range(1, 10))
 def test_a_crash_at_any_step(bundles: BundleDir, author: Author, monkeypatch: pytest.MonkeyPatch, crash: int) -> None:
     """Whichever rename or fsync is the last one before a crash, the old or the new bundle is whole and current."""
     bundles.install(author.bundle(1), plan_of)
@@ -196,7 +203,7 @@ def test_a_rollback(bundles: BundleDir, author: Author) -> None:
     with capture_logs() as logged:
         assert bundles.rollback(plan_of)[1] == b"plan of version 2"
     assert [(entry["event"], entry["withdrawn"]) for entry in logged] == [(Log.BUNDLE_ROLLED_BACK, 3)]
-    again = BundleDir(bundles.folder, bundles.trusted, agent_version="0.1.0", clock=bundles.clock)
+    again = folder(bundles.folder, bundles.trusted)
     assert again.load(plan_of) is not None
     assert again.installed() is not None
     assert again.installed().version == 2  # type: ignore[union-attr]
@@ -226,7 +233,7 @@ def test_a_rollback_to_nothing_that_works(bundles: BundleDir, author: Author) ->
     bundles.install(author.bundle(3), plan_of)
 
 
-@pytest.mark.parametrize("crash", range(1, 4))
+@pytest.mark.parametrize("crash", range(1, 7))
 def test_a_crash_within_a_rollback(
     bundles: BundleDir, author: Author, monkeypatch: pytest.MonkeyPatch, crash: int
 ) -> None:
@@ -250,7 +257,7 @@ def test_a_crash_within_a_rollback(
     loaded = bundles.load(plan_of)
     assert loaded is not None
     assert loaded[0].version == bundles.installed().version  # type: ignore[union-attr]
-    assert loaded[0].version == (3 if crash == 1 else 2)
+    assert loaded[0].version == (3 if crash <= 4 else 2)
     assert bundles.refused is None
     if loaded[0].version == 3:
         bundles.rollback(plan_of)
@@ -260,10 +267,63 @@ def test_a_crash_within_a_rollback(
     bundles.install(author.bundle(4), plan_of)
 
 
+def test_for_another_fleet(bundles: BundleDir, author: Author) -> None:
+    """A bundle that the agent's own region signed for another fleet or channel is not taken, nor one for no fleet that
+    is no file of this host; an installed one stays when the agent moves to another fleet."""
+    for fleet, channel in (("f2", CHANNEL), (FLEET, "test"), ("", "")):
+        with pytest.raises(BundleRefused, match=r"signed for (a )?fleet"):
+            bundles.install(author.bundle(5, fleet=fleet, channel=channel), plan_of)
+        assert bundles.refused is not None
+    assert files(bundles) == []
+    with pytest.raises(BundleRefused, match="signed for fleet f2"):
+        bundles.install(author.bundle(5, fleet="f2"), plan_of, of_host=True)
+    assert bundles.install(author.bundle(5, fleet="", channel=""), plan_of, of_host=True) == b"plan of version 5"
+    assert bundles.install(author.bundle(6), plan_of) == b"plan of version 6"
+    moved = folder(bundles.folder, bundles.trusted, fleet="f2")
+    assert moved.load(plan_of) is not None
+    assert moved.refused is None
+    with pytest.raises(BundleRefused, match="not for fleet f2"):
+        moved.install(author.bundle(7), plan_of)
+
+
+def test_after_a_death_it_is_tried_elsewhere_first(bundles: BundleDir, author: Author) -> None:
+    """A bundle that a start died of is opened only when another process has; what that says is why it is refused."""
+
+    def careful(data: bytes) -> None:
+        seen.append(data)
+        if b"plan of version 2" in data:
+            raise ValueError("its trial ended by SIGSEGV")
+
+    seen: list[bytes] = []
+    one, two = author.bundle(1), author.bundle(2)
+    bundles.install(one, plan_of)
+    bundles.install(two, plan_of)
+    trying = bundles.folder / "trying"
+    again = folder(bundles.folder, bundles.trusted, careful=careful)
+    assert again.load(plan_of) is not None
+    assert seen == []
+    trying.write_text(f"{hashlib.sha256(two).hexdigest()} 1\n")
+    loaded = again.load(plan_of)
+    assert loaded is not None
+    assert loaded[0].version == 1
+    assert seen == [two]
+    assert "SIGSEGV" in (again.refused or "")
+    assert not trying.exists()
+
+
+@pytest.mark.parametrize("text", ["", "x", "0" * 64, f"{'0' * 64} 99999999\n", "\xff", "a b\n" * 1000])
+def test_a_damaged_note_of_what_was_tried(bundles: BundleDir, author: Author, text: str) -> None:
+    """It costs no bundle."""
+    bundles.install(author.bundle(1), plan_of)
+    (bundles.folder / "trying").write_bytes(text.encode("latin-1"))
+    assert bundles.load(plan_of) is not None
+    assert bundles.refused is None
+
+
 def test_a_wrong_key_in_the_configuration(tmp_path: Path) -> None:
     """A trusted key that is none is said at start, not at the first push."""
     with pytest.raises(ValueError, match="not a public key"):
-        BundleDir(tmp_path, ["ed25519:AAAA"])
+        folder(tmp_path, ["ed25519:AAAA"])
 
 
 def test_a_link_to_elsewhere_is_no_bundle(bundles: BundleDir, author: Author, tmp_path: Path) -> None:

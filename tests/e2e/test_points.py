@@ -363,7 +363,7 @@ def test_rules_of_bundles(tmp_path: Path, faults: Faults, capsys: pytest.Capture
             nonlocal version
             version += 1
             manifest = replace(template.manifest, version=version)
-            data = sign(archive({**template.parts, MANIFEST: manifest.to_bytes()}), signer)
+            data = sign(archive({**template.parts, MANIFEST: manifest.to_bytes()}), signer, "f1", "stable")
             asyncio.run(publish(MqttSettings(url=broker.url), data, fleet="f1"))
 
         points = INSTALL | dict(reversed(POINTS.items()))

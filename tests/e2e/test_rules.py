@@ -170,17 +170,17 @@ class Publisher:
         self.key = folder / "region.pem"
         self.public = vedette("bundle", "keygen", self.key).stdout.strip()
 
-    def bundle(self, version: int, key: Path | None = None) -> Path:
+    def bundle(self, version: int, key: Path | None = None, fleet: str = "f1") -> Path:
         """A signed bundle that finds ``marker-vVERSION``."""
         path = self.folder / f"b{version}.vbundle"
         rules = self.folder / f"rules{version}"
         rule(rules, f"v{version}", version)
         vedette("bundle", "build", rules, "-o", path, "--version", version)
-        vedette("bundle", "sign", path, "--key", key or self.key)
+        vedette("bundle", "sign", path, "--key", key or self.key, "--fleet", fleet)
         return path
 
     def publish(self, path: Path) -> None:
-        vedette("region", "publish", path, "--broker", self.broker.url, "--fleet", "f1")
+        vedette("region", "publish", path, "--broker", self.broker.url)
 
     def announce(self, data: bytes, *, version: int, sha256: str = "") -> str:
         """Put ``data`` and a manifest message on the channel without asking whether that is right."""
@@ -197,14 +197,15 @@ class Publisher:
 
 
 def test_bundles_by_the_broker(tmp_path: Path) -> None:
-    """A pushed bundle runs while logs flow; an older one, a foreign signature, a corrupt blob and a zip that is none
-    are refused with the reason in the status, and the last good one judges on, also after kill -9; a good one heals."""
+    """A pushed bundle runs while logs flow; an older one, a foreign signature, one that the region signed for another
+    fleet, a corrupt blob and one that is cut off are refused with the reason in the status, and the last good one runs
+    on, also after kill -9; a good one heals."""
     with running(tmp_path / "broker") as broker:
         region = Publisher(tmp_path, broker)
         first, second, fourth = (region.bundle(version) for version in (1, 2, 4))
         stranger = tmp_path / "stranger.pem"
         vedette("bundle", "keygen", stranger)
-        foreign = region.bundle(3, stranger)
+        foreign, elsewhere = region.bundle(3, stranger), region.bundle(7, fleet="f2")
         agent = Agent(tmp_path / "a", rules=None)
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
@@ -232,17 +233,19 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
                 refused(older, lambda: region.announce(first.read_bytes(), version=1))
                 refused(older, lambda: region.announce(first.read_bytes(), version=9))
                 refused("key", lambda: region.announce(foreign.read_bytes(), version=3))
+                another = "signed for fleet f2, channel stable, not for fleet f1"
+                refused(another, lambda: region.announce(elsewhere.read_bytes(), version=7))
                 cut, whole = fourth.read_bytes()[:-100], hashlib.sha256(fourth.read_bytes()).hexdigest()
                 reason = "the blob is not what its topic's digest says"
                 refused(reason, lambda: region.announce(cut, version=4, sha256=whole))
-                refused("zip", lambda: region.announce(cut, version=5))
+                refused("that were signed", lambda: region.announce(cut, version=5))
 
             sent = stream.sent
             counts = agent.settled(sent)["inputs"]["in"]
             assert (counts["received"], counts["stored"], counts["judged"]) == (sent, sent, sent)
             agent.kill()
             agent.start()
-            refused("zip", agent.ready)  # what the channel still holds
+            refused("that were signed", agent.ready)  # what the channel still holds
 
             region.announce(fourth.read_bytes(), version=4)
             until("the good bundle to run", lambda: agent.status()["bundle"] == "rules-4")

@@ -18,10 +18,12 @@ from zlib import crc32
 
 import msgpack
 import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vedette.arrivals import announcement
 from vedette.bundle.manifest import Manifest
-from vedette.bundle.trust import inspect
+from vedette.bundle.seal import key_text, seal
+from vedette.bundle.trust import inspect, verify
 from vedette.compiler.build import from_text
 from vedette.compiler.plan import Plan
 from vedette.config import ConfigError, parse
@@ -200,6 +202,19 @@ def configuration(data: bytes) -> None:
         parse(data.decode("utf-8", "replace"))
 
 
+_SIGNER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
+_TRUSTED = key_text(_SIGNER.public_key())
+
+
+def sealed(data: bytes) -> None:
+    """What nobody signed is not taken, whatever it is; what was signed is no larger than its file."""
+    with suppress(ValueError):
+        verify(data, [_TRUSTED], "0.1.0")
+        assert data in _SEALED
+    with suppress(ValueError):
+        assert sum(map(len, verify(seal(data, _SIGNER), [_TRUSTED], "0.1.0").parts.values())) < len(data)
+
+
 # --- seeds
 
 _SYSLOG = (
@@ -233,6 +248,7 @@ _BUNDLE = build_bundle(
     sources={"linux/a.yml": _RULE.encode()}, rules=[{"id": "r", "title": "t", "level": "high"}], tests=[],
     hyperscan_version="5.4.12",
 )  # fmt: skip
+_SEALED = (seal(_BUNDLE, _SIGNER, "f1", "stable"), seal(_BUNDLE, _SIGNER))
 
 
 def _frames() -> tuple[bytes, ...]:
@@ -281,7 +297,8 @@ TARGETS: dict[str, Target] = {
         _refuses(announcement), (orjson.dumps({"version": 3, "sha256": "ab" * 32, "size": 100, "created": "x"}),)
     ),
     "batch": Target(batch, (b'[{"a": 1}, {"b": "}, {"}]', b'{"a": 1}\n{"b": 2}\n', b'[{"a": [{"c": 1}, {"d": 2}]}]')),
-    "bundle": Target(_refuses(inspect), (_BUNDLE,)),
+    "bundle": Target(_refuses(inspect), (_BUNDLE, *_SEALED)),
+    "sealed": Target(sealed, (_BUNDLE, *_SEALED)),
     "manifest": Target(_refuses(Manifest.from_bytes), (inspect(_BUNDLE).manifest_bytes,)),
     "plan": Target(plan, (_PLAN,)),
     "artifact": Target(_refuses(Artifact.from_bytes), (Artifact(_PLAN, {}, "5.4.12").to_bytes(),)),

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from vedette.bundle.trust import BundleRefused, key_id, verify
+from vedette.bundle.seal import BundleRefused, key_id
+from vedette.bundle.trust import verify
 from vedette.region.build import build
 from vedette.region.sign import keygen, load_key, public_text, sign
 

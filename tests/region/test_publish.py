@@ -13,7 +13,8 @@ import pytest
 from tests.broker import Broker, running
 from tests.bundle.conftest import CREATED, Author
 from tests.outbox.kit import QUICK, block, until
-from vedette.bundle.trust import BundleRefused, verify
+from vedette.bundle.seal import BundleRefused
+from vedette.bundle.trust import verify
 from vedette.config import MqttSettings
 from vedette.mqtt import Message, MqttClient
 from vedette.region import publish as module
@@ -158,8 +159,12 @@ def test_refusals(broker: Broker, author: Author, tmp_path: Path) -> None:
             await publish(settings, author.bundle(4), fleet="f1")
         with pytest.raises(ValueError, match="another bundle of version 5"):
             await publish(settings, author.bundle(5, plan=b"changed"), fleet="f1")
-        with pytest.raises(ValueError, match="fleet"):
-            await publish(settings, author.bundle(6), fleet="f/#")
+        with pytest.raises(ValueError, match="signed for fleet f1, channel stable, not for fleet f2"):
+            await publish(settings, author.bundle(6), fleet="f2")
+        with pytest.raises(BundleRefused, match="not for fleet f1, channel test"):
+            await publish(settings, author.bundle(6), channel="test")
+        with pytest.raises(BundleRefused, match="not signed for a fleet"):
+            await publish(settings, author.bundle(6, fleet="", channel=""))
         async with agent(broker, "late") as have:
             await until(lambda: len(have) == 2)
             assert json.loads(have["manifest"])["version"] == 5

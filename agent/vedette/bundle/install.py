@@ -6,6 +6,7 @@
       current  -> 8-…            what runs
       previous -> 7-…            what ran before it: the last good one
       withdrawn -> 9-…           after a rollback: the highest version that was rolled back from; its file may be gone
+      trying                     what is being tried just now, or killed those who tried it (attempts.py)
 
 Invariants: a bundle's file is whole and was verified before its final name appears (temporary name, fsync, rename,
 fsync of the folder); ``current`` always names a bundle whose trial succeeded, since it moves, by an atomic rename, only
@@ -23,6 +24,7 @@ before ``current`` moves: a crash between the two leaves the bundle current that
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -34,7 +36,9 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from vedette import __version__
-from vedette.bundle.trust import MAX_BUNDLE, Bundle, BundleRefused, Installed, admit, public_key, verify
+from vedette.bundle.attempts import Attempts
+from vedette.bundle.seal import MAX_BUNDLE, BundleRefused, public_key
+from vedette.bundle.trust import Bundle, Installed, addressed, admit, verify
 from vedette.durable import sync_path, write_whole
 from vedette.report import Log
 
@@ -53,6 +57,12 @@ def _version(path: Path) -> int:
     return int(path.name.partition("-")[0])
 
 
+def read_bundle(path: Path) -> bytes:
+    """The file, but no more of it than shows that it is too large for a bundle. Raises OSError."""
+    with path.open("rb") as file:
+        return file.read(MAX_BUNDLE + 1)
+
+
 class Staged(NamedTuple):
     """A verified bundle on disk that is not current yet."""
 
@@ -61,7 +71,11 @@ class Staged(NamedTuple):
 
 
 class BundleDir:
-    """The bundles of one agent; one caller at a time. Every method blocks on the disk: call it off the event loop.
+    """The bundles of one agent of ``fleet`` that follows ``channel``; one caller at a time. Every method blocks on the
+    disk: call it off the event loop.
+
+    ``careful`` tries the bytes of a bundle where it can do no harm, and raises when they do: before a bundle is
+    installed, and before one is opened at a start that another start died of.
 
     Raises ValueError when a key of ``trusted`` is none.
     """
@@ -71,10 +85,16 @@ class BundleDir:
         folder: Path,
         trusted: Sequence[str],
         *,
+        fleet: str,
+        channel: str,
+        careful: Callable[[bytes], None] = lambda data: None,
         agent_version: str = __version__,
         clock: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self.folder = folder
+        self.fleet, self.channel = fleet, channel
+        self._careful = careful
+        self._attempts = Attempts(folder)
         self.trusted = tuple(trusted)
         for key in self.trusted:
             public_key(key)
@@ -103,33 +123,45 @@ class BundleDir:
         match = _NAME.fullmatch(path.name) if path else None
         return int(match[1]) if match else 0
 
-    def install(self, data: bytes, trial: Callable[[Bundle], T]) -> T:
+    def install(self, data: bytes, trial: Callable[[Bundle], T], *, of_host: bool = False) -> T:
         """Stage ``data``, run ``trial`` (compiles and self-tests; raises when the bundle does not work), switch to it.
 
-        Returns what ``trial`` returned. Raises BundleRefused, with the current bundle untouched, and OSError when the
-        folder cannot be written.
+        ``of_host``: it is a file of this host. Returns what ``trial`` returned. Raises BundleRefused, with the current
+        bundle untouched, and OSError when the folder cannot be written.
         """
-        staged = self.stage(data)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = "offered"
         try:
-            result = trial(staged.bundle)
-        except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
-            if staged.path != self.current():
-                staged.path.unlink(missing_ok=True)
-            raise self._refuse(staged.path.name, f"its self-test failed: {error}") from error
+            with self._attempts.of(hashlib.sha256(data).hexdigest()):
+                staged = self._stage(data, of_host=of_host)
+                name = staged.path.name
+                try:
+                    self._careful(data)
+                    result = trial(staged.bundle)
+                except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
+                    if staged.path != self.current():
+                        staged.path.unlink(missing_ok=True)
+                    raise BundleRefused(f"its self-test failed: {str(error) or type(error).__name__}") from error
+        except BundleRefused as error:
+            raise self._refuse(name, str(error)) from error
         self.switch(staged)
         return result
 
-    def stage(self, data: bytes) -> Staged:
+    def _stage(self, data: bytes, *, of_host: bool) -> Staged:
         """Verify and admit ``data`` and write it under its name. Raises BundleRefused and OSError."""
-        try:
-            bundle = verify(data, self.trusted, self.agent_version)
-            admit(bundle, self.installed(), self.clock(), self.withdrawn())
-        except BundleRefused as error:
-            raise self._refuse("offered", str(error)) from error
+        bundle = self.verified(data)
+        addressed(bundle, self.fleet, self.channel, of_host=of_host)
+        admit(bundle, self.installed(), self.clock(), self.withdrawn())
         path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
-        self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, data)
         return Staged(bundle, path)
+
+    def verified(self, data: bytes) -> Bundle:
+        """The bundle, if it is one that somebody signed whom this agent trusts. Raises BundleRefused."""
+        try:
+            return verify(data, self.trusted, self.agent_version)
+        except MemoryError as error:
+            raise BundleRefused("there is not enough memory to open it") from error
 
     def switch(self, staged: Staged) -> None:
         """Make ``staged`` current and what was current previous. Raises OSError."""
@@ -189,12 +221,14 @@ class BundleDir:
     def _tried(self, path: Path, trial: Callable[[Bundle], T]) -> tuple[Bundle, T]:
         """The bundle in ``path``, verified, and what ``trial`` made of it. Raises BundleRefused."""
         try:
-            if path.stat().st_size > MAX_BUNDLE:
-                raise BundleRefused(f"more than {MAX_BUNDLE} bytes")
-            bundle = verify(path.read_bytes(), self.trusted, self.agent_version)
-            result = trial(bundle)
+            data = read_bundle(path)
+            with self._attempts.of(hashlib.sha256(data).hexdigest()) as died:
+                if died:
+                    self._careful(data)
+                bundle = self.verified(data)
+                result = trial(bundle)
         except Exception as error:  # also a disk that does not give the file back: the previous bundle may still load
-            raise self._refuse(path.name, str(error)) from error
+            raise self._refuse(path.name, str(error) or type(error).__name__) from error
         if bundle.expired(self.clock()):
             log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it keeps judging; publish a newer one")
         return bundle, result

@@ -1,18 +1,17 @@
 """What a bundle says about itself, and the shape of its file. Bytes and values only.
 
-A bundle is a zip archive. Its entries:
+A bundle is a zip archive, after its signature (``seal.py``) once it is signed. Its entries:
 
     manifest.json       format, name, version, times, what it needs, and the size and SHA-256 of every part
-    manifest.sig        {"key_id", "signature"}: Ed25519 over the exact bytes of manifest.json
     plan.msgpack        part: the compiled plan (required)
     rules.json          part: the rule list: id, title, level, tags, logsource, state, reason (required)
     tests.msgpack       part: events for the self-test with the rules they must match (required)
     databases/*.hsdb    parts: serialized Hyperscan databases, of use to the library version named in the manifest only
     rules/**.yml        parts: the sources
 
-Everything but the two manifest files is a part, and every part is in the manifest: one signature covers all of it.
-The **digest** of a bundle is the SHA-256 of its manifest.json, so it covers all parts too and does not change with the
-signature or with the zip around it. A version is an integer that only rises.
+Everything but the manifest is a part, and every part is in the manifest. The **digest** of a bundle is the SHA-256 of
+its manifest.json, so it covers all parts and does not change with the signature. A version is an integer that only
+rises.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ FORMAT = 1
 """Of the archive; an agent refuses a higher one."""
 
 MANIFEST = "manifest.json"
-SIGNATURE = "manifest.sig"
 PLAN = "plan.msgpack"
 RULES = "rules.json"
 TESTS = "tests.msgpack"

@@ -3,69 +3,49 @@
 ``verify`` takes bytes of any origin and checks, in this order, so that nothing unauthenticated is ever parsed deeper
 than needed and nothing is unpacked beyond its bound:
 
- 1. size of the file, at most ``MAX_BUNDLE``;
- 2. structure of the zip: no more than ``MAX_ENTRIES`` entries, each with the name of a known part (so no absolute
-    path, no ``..``, nothing unknown), none twice, stored or deflated, not encrypted, none beyond ``MAX_RATIO``, in sum
-    at most ``MAX_UNPACKED``; each unpacks to exactly its stated size with the right CRC;
- 3. signature: manifest.sig names a trusted key, and is its signature of the bytes of manifest.json;
- 4. manifest: parses, format known, the agent is not older than ``min_agent``;
- 5. parts: those of the manifest, no more and no fewer, each with its size and SHA-256; none of the required lacking.
+ 1. signature: the record at the head (``seal.py``) is by a trusted key, and size and digest of the rest are those it
+    states. Everything from here on was written by who holds the key; the bounds that follow are for mistakes, and for
+    those who look at bundles without trusting them (``inspect``);
+ 2. structure of the zip: what ``region/build.py`` writes and nothing else. At most ``MAX_ENTRIES`` entries, each with
+    the name of a known part (so no absolute path, no ``..``, nothing unknown), none twice, plain files, stored; each
+    follows the one before without gap or overlap, and directory and headers say the same of it. So nothing unpacks to
+    more than it is;
+ 3. manifest: parses, format known, the agent is not older than ``min_agent``;
+ 4. parts: those of the manifest, no more and no fewer, each with its size and SHA-256; none of the required lacking.
 
-``admit`` then decides whether a verified bundle may follow the installed one:
+``addressed`` and ``admit`` then decide whether a verified bundle is for this agent and may follow the installed one:
 
+ 5. fleet and channel: those of this agent; a bundle for no fleet only when it comes from a file of this host;
  6. version: not lower than the installed one, and the same version only with the same digest; above the one that an
     operator of this host has rolled back from;
  7. expiry: not expired (unless it is the installed one). A clock that was never set lies before ``expires``, so it
     refuses nothing.
 
-An installed bundle is verified again at each start, but not admitted again: once expired it keeps judging, and
-``Bundle.expired`` says so. Each refusal is a ``BundleRefused`` whose text says what is wrong and what to do.
+An installed bundle is verified again at each start, but no more: once expired it keeps judging, and ``Bundle.expired``
+says so; an agent that moves to another fleet keeps its rules until that fleet's come. Each refusal is a
+``BundleRefused`` whose text says what is wrong and what to do.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import io
 import json
-import zipfile
+import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgpack
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from vedette.bundle.manifest import (
-    MANIFEST,
-    PLAN,
-    REQUIRED,
-    RULES,
-    SIGNATURE,
-    TESTS,
-    Manifest,
-    part_name,
-    release,
-    rfc3339,
-)
+from vedette.bundle.manifest import MANIFEST, PLAN, REQUIRED, RULES, TESTS, Manifest, part_name, release, rfc3339
+from vedette.bundle.seal import BundleRefused, Sealed, read, unseal
 
-MAX_BUNDLE = 64 << 20
-"""Bytes of the file."""
-MAX_UNPACKED = 128 << 20
-"""Bytes of all entries together."""
 MAX_ENTRIES = 20_000
-MAX_RATIO = 100
-"""Unpacked bytes per packed byte of an entry of more than ``_SMALL`` bytes."""
-_SMALL = 64 << 10
-_MAX_STATED = {MANIFEST: 8 << 20, SIGNATURE: 4 << 10}
-"""Bytes of the two entries that are read before anything is authentic."""
-_KEY_PREFIX = "ed25519:"
-
-
-class BundleRefused(ValueError):
-    """The bundle may not be used; the text says why."""
+_MAX_MANIFEST = 8 << 20
+"""Bytes of manifest.json: what ``inspect`` parses of a bundle that nobody has signed."""
+_END, _CENTRAL, _LOCAL = struct.Struct("<4s4H2LH"), struct.Struct("<4s6H3L5H2L"), struct.Struct("<4s5H3L2H")
+"""APPNOTE.TXT 6.3.10, 4.3.16, 4.3.12, 4.3.7."""
 
 
 class Installed(NamedTuple):
@@ -88,6 +68,9 @@ class Bundle:
     """SHA-256 of the whole file in hex: the name of its blob."""
     key: str
     """The trusted key that signed it, ``ed25519:BASE64``; empty when read without trust."""
+    fleet: str
+    channel: str
+    """Whom it is for; both empty: for no fleet."""
     parts: Mapping[str, bytes]
 
     @property
@@ -133,15 +116,27 @@ class Bundle:
 
 
 def verify(data: bytes, trusted: Iterable[str], agent_version: str) -> Bundle:
-    """Checks 1 to 5; ``trusted`` are ``ed25519:BASE64`` public keys. Raises BundleRefused."""
-    entries = _unpack(data)
-    key = _authenticate(entries, trusted)
-    return _open(data, entries, key, agent_version)
+    """Checks 1 to 4; ``trusted`` are ``ed25519:BASE64`` public keys. Raises BundleRefused."""
+    return _open(data, unseal(data, trusted), agent_version)
 
 
 def inspect(data: bytes) -> Bundle:
-    """The same without step 3 and ``min_agent``: to look at a bundle, never to run it. Raises BundleRefused."""
-    return _open(data, _unpack(data), "", None)
+    """The same without signature and ``min_agent``: to look at a bundle, never to run it. Raises BundleRefused."""
+    return _open(data, read(data), None)
+
+
+def addressed(bundle: Bundle, fleet: str, channel: str, *, of_host: bool = False) -> None:
+    """Check 5: is ``bundle`` for an agent of ``fleet`` that follows ``channel``? ``of_host``: it is a file of the
+    agent's host. Raises BundleRefused."""
+    if not bundle.fleet and not of_host:
+        raise BundleRefused(
+            "it is not signed for a fleet, and so is taken from a file of the host only, never from a broker: sign it"
+            f" with `vedette bundle sign --fleet {fleet} --channel {channel}`"
+        )
+    if bundle.fleet and (bundle.fleet, bundle.channel) != (fleet, channel):
+        raise BundleRefused(
+            f"it is signed for fleet {bundle.fleet}, channel {bundle.channel}, not for fleet {fleet}, channel {channel}"
+        )
 
 
 def admit(bundle: Bundle, installed: Installed | None, now: int, withdrawn: int = 0) -> None:
@@ -173,118 +168,74 @@ def admit(bundle: Bundle, installed: Installed | None, now: int, withdrawn: int 
         )
 
 
-def public_key(text: str) -> Ed25519PublicKey:
-    """The key in ``ed25519:BASE64``; raises ValueError."""
-    try:
-        raw = base64.b64decode(text.removeprefix(_KEY_PREFIX), validate=True)
-        if text.startswith(_KEY_PREFIX) and len(raw) == 32:
-            return Ed25519PublicKey.from_public_bytes(raw)
-    except ValueError:
-        pass
-    raise ValueError(f'not a public key: {text[:80]!r}; expects "ed25519:" and 44 characters of base64')
-
-
-def key_text(key: Ed25519PublicKey) -> str:
-    """``ed25519:BASE64`` of a public key."""
-    return _KEY_PREFIX + base64.b64encode(key.public_bytes_raw()).decode()
-
-
-def key_id(text: str) -> str:
-    """The short name of a public key: 16 hex digits of the SHA-256 of its 32 bytes. Raises ValueError."""
-    return hashlib.sha256(public_key(text).public_bytes_raw()).hexdigest()[:16]
-
-
-def _unpack(data: bytes) -> dict[str, bytes]:
-    """Checks 1 and 2: every entry of the zip, unpacked."""
-    if len(data) > MAX_BUNDLE:
-        raise BundleRefused(f"{len(data)} bytes are more than the {MAX_BUNDLE} a bundle may have")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            infos = archive.infolist()
-            _check_structure(infos)
-            entries = {}
-            for info in infos:
-                with archive.open(info) as entry:
-                    content = entry.read(info.file_size + 1)
-                if len(content) != info.file_size:
-                    raise BundleRefused(f"{info.filename}: unpacks to another size than it states")
-                entries[info.filename] = content
-            return entries
-    except BundleRefused:
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError, RuntimeError) as error:
-        raise BundleRefused(f"not a whole zip archive ({error}): fetch or build the bundle again") from error
-
-
-def _check_structure(infos: list[zipfile.ZipInfo]) -> None:
-    if len(infos) > MAX_ENTRIES:
-        raise BundleRefused(f"{len(infos)} entries are more than the {MAX_ENTRIES} a bundle may have")
-    seen: set[str] = set()
-    total = 0
-    for info in infos:
-        name = info.filename
-        if info.orig_filename != name or (name not in (MANIFEST, SIGNATURE) and not part_name(name)):
-            raise BundleRefused(f"entry {info.orig_filename[:80]!r} does not belong into a bundle")
-        if name in seen:
+def _unpack(body: memoryview) -> dict[str, bytes]:
+    """Check 2: every entry of the zip."""
+    end = len(body) - _END.size
+    if end < 0 or bytes(body[end : end + 4]) != b"PK\5\6":
+        raise _broken("no end of directory where it should be")
+    _, disk, from_disk, here, count, length, start, comment = _END.unpack_from(body, end)
+    if count > MAX_ENTRIES:
+        raise BundleRefused(f"{count} entries are more than the {MAX_ENTRIES} a bundle may have")
+    if disk or from_disk or comment or here != count or start + length != end:
+        raise _broken("its end and its directory do not fit together")
+    entries: dict[str, bytes] = {}
+    at, place = start, 0
+    for _ in range(count):
+        if at + _CENTRAL.size > end:
+            raise _broken("its directory is cut off")
+        head, _, *fields, extra, note, part, _, mode, offset = _CENTRAL.unpack_from(body, at)
+        flags, method, packed, size, long = fields[1], fields[2], fields[6], fields[7], fields[8]
+        raw = bytes(body[at + _CENTRAL.size : at + _CENTRAL.size + long])
+        name = raw.decode("ascii", "replace")
+        if name != MANIFEST and not part_name(name):
+            raise BundleRefused(f"entry {name[:80]!r} does not belong into a bundle")
+        if name in entries:
             raise BundleRefused(f"entry {name!r} is there twice")
-        seen.add(name)
-        if info.flag_bits & 1:
+        if flags & 1:
             raise BundleRefused(f"entry {name!r} is encrypted")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BundleRefused(f"entry {name!r} is packed by method {info.compress_type}, not stored or deflated")
-        if info.file_size > _SMALL and info.file_size > MAX_RATIO * info.compress_size:
-            raise BundleRefused(f"entry {name!r} would unpack to more than {MAX_RATIO} times its size")
-        if info.file_size > _MAX_STATED.get(name, MAX_UNPACKED):
+        if method:
+            raise BundleRefused(f"entry {name!r} is packed by method {method}; bundles are stored")
+        if mode >> 28 not in (0, 0o10):
+            raise BundleRefused(f"entry {name!r} is no plain file")
+        content = place + _LOCAL.size + long
+        if head != b"PK\1\2" or extra or note or part or flags or offset != place or packed != size:
+            raise _broken(f"the directory's entry {name!r} is not one of a bundle")
+        if content + size > start or bytes(body[place:content]) != _LOCAL.pack(b"PK\3\4", *fields, 0) + raw:
+            raise _broken(f"the header of {name!r} is not what the directory says")
+        if name == MANIFEST and size > _MAX_MANIFEST:
             raise BundleRefused(f"entry {name!r} is longer than it may be")
-        total += info.file_size
-        if total > MAX_UNPACKED:
-            raise BundleRefused(f"the entries unpack to more than the {MAX_UNPACKED} bytes a bundle may have")
+        entries[name] = bytes(body[content : content + size])
+        if zlib.crc32(entries[name]) != fields[5]:
+            raise _broken(f"the checksum of {name!r} does not fit")
+        at, place = at + _CENTRAL.size + long, content + size
+    if at != end or place != start:
+        raise _broken("there is more in it than its directory says")
+    return entries
 
 
-def _authenticate(entries: Mapping[str, bytes], trusted: Iterable[str]) -> str:
-    """Check 3: the trusted key that signed manifest.json."""
-    manifest = _entry(entries, MANIFEST)
-    if SIGNATURE not in entries:
-        raise BundleRefused("it is not signed: sign it with `vedette bundle sign`")
-    try:
-        document = json.loads(entries[SIGNATURE])
-        wanted, signature = document["key_id"], base64.b64decode(document["signature"], validate=True)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BundleRefused(f"{SIGNATURE} is not a signature: {error!r}") from error
-    for key in trusted:
-        if key_id(key) == wanted:
-            try:
-                public_key(key).verify(signature, manifest)
-            except InvalidSignature:
-                raise BundleRefused(
-                    f"the signature by key {wanted} does not fit {MANIFEST}: the bundle was changed after signing"
-                ) from None
-            return key
-    raise BundleRefused(f"signed by key {str(wanted)[:40]!r}, which is not among bundles.trusted_keys")
+def _broken(what: str) -> BundleRefused:
+    return BundleRefused(f"not a whole zip archive as `vedette bundle build` writes it ({what}): build it again")
 
 
-def _open(data: bytes, entries: Mapping[str, bytes], key: str, agent_version: str | None) -> Bundle:
-    """Checks 4 and 5."""
-    raw = _entry(entries, MANIFEST)
+def _open(data: bytes, sealed: Sealed, agent_version: str | None) -> Bundle:
+    """Checks 2 to 4."""
+    entries = _unpack(sealed.body)
+    raw = entries.pop(MANIFEST, None)
+    if raw is None:
+        raise BundleRefused(f"{MANIFEST} is missing: this is not a bundle")
     try:
         manifest = Manifest.from_bytes(raw)
     except ValueError as error:
         raise BundleRefused(str(error)) from error
     if agent_version is not None and release(agent_version) < release(manifest.min_agent):
         raise BundleRefused(f"needs agent {manifest.min_agent}, this one is {agent_version}: upgrade the agent first")
-    parts = {name: content for name, content in entries.items() if name not in (MANIFEST, SIGNATURE)}
-    for name in sorted(parts.keys() - manifest.parts.keys()):
+    for name in sorted(entries.keys() - manifest.parts.keys()):
         raise BundleRefused(f"part {name!r} is not in the manifest")
     for name in [*REQUIRED, *sorted(manifest.parts)]:
-        if name not in parts:
+        if name not in entries:
             raise BundleRefused(f"part {name!r} is missing")
         stated = manifest.parts[name]
-        if len(parts[name]) != stated.size or hashlib.sha256(parts[name]).hexdigest() != stated.sha256:
+        if len(entries[name]) != stated.size or hashlib.sha256(entries[name]).hexdigest() != stated.sha256:
             raise BundleRefused(f"part {name!r} is not the one of the manifest (size or SHA-256 differ)")
-    return Bundle(manifest, raw, hashlib.sha256(raw).hexdigest(), hashlib.sha256(data).hexdigest(), key, parts)
-
-
-def _entry(entries: Mapping[str, bytes], name: str) -> bytes:
-    if name not in entries:
-        raise BundleRefused(f"{name} is missing: this is not a bundle")
-    return entries[name]
+    digest, sha256 = hashlib.sha256(raw).hexdigest(), hashlib.sha256(data).hexdigest()
+    return Bundle(manifest, raw, digest, sha256, sealed.key, sealed.fleet, sealed.channel, entries)

@@ -159,19 +159,29 @@ def _sources(roots: tuple[Path, ...], files: list[Path]) -> dict[str, bytes]:
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key from `bundle keygen`.")
+@click.option("--fleet", metavar="NAME", default="", help="The agents' agent.fleet, for a bundle to be published.")
+@click.option("--channel", metavar="NAME", default="", help="With --fleet: their bundles.channel.  [default: stable]")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write here instead of replacing PATH.")
-def sign(path: Path, key: Path, output: Path | None) -> None:
-    """Sign the bundle PATH with a private key.
+def sign(path: Path, key: Path, fleet: str, channel: str, output: Path | None) -> None:
+    """Sign the bundle PATH with a private key, for the agents of one fleet that follow one channel.
 
-    Example: vedette bundle sign starter-1.vbundle --key region.pem
+    Signed without --fleet it can be given to hosts as a file ([bundles] file), and cannot be published. One build may
+    be signed for several fleets: write each with -o.
+
+    Example: vedette bundle sign starter-1.vbundle --key region.pem --fleet plants -o plants-1.vbundle
     """
+    from vedette.bundle.install import read_bundle
+
     try:
+        if channel and not fleet:
+            raise ValueError("--channel goes with --fleet")
         private = signer.load_key(key)
-        data = signer.sign(path.read_bytes(), private)
+        data = signer.sign(read_bundle(path), private, fleet, channel or (fleet and "stable"))
         (output or path).write_bytes(data)
     except (OSError, ValueError) as error:
         fail(error)
-    click.echo(f"{output or path}: signed by {signer.public_text(private)}")
+    whom = f"for fleet {fleet}, channel {channel or 'stable'}" if fleet else "for no fleet: to be given as a file"
+    click.echo(f"{output or path}: signed by {signer.public_text(private)}, {whom}")
 
 
 @click.group()
@@ -246,14 +256,15 @@ def enroll(
 @region.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @broker_options
-@click.option("--fleet", metavar="NAME", default="default", show_default=True, help="The agents' agent.fleet.")
-@click.option("--channel", metavar="NAME", default="stable", show_default=True, help="The agents' bundles.channel.")
+@click.option("--fleet", metavar="NAME", help="Not published unless the bundle is signed for this fleet.")
+@click.option("--channel", metavar="NAME", help="Not published unless the bundle is signed for this channel.")
 @click.option("--landing", type=click.Path(path_type=Path), help="Also keep the rule list in this landing folder.")
-def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker: object) -> None:
-    """Publish the signed bundle PATH to the agents of a fleet that follow a channel.
+def publish(path: Path, fleet: str | None, channel: str | None, landing: Path | None, **broker: object) -> None:
+    """Publish the bundle PATH to the agents of the fleet and channel that it is signed for.
 
-    Example: vedette region publish starter-1.vbundle --broker mqtt://region:1883 --fleet plants
+    Example: vedette region publish plants-1.vbundle --broker mqtt://region:1883
     """
+    from vedette.bundle.install import read_bundle
     from vedette.config import LogSettings
     from vedette.logs import configure_logging
     from vedette.region.publish import publish as publish_bundle
@@ -262,11 +273,11 @@ def publish(path: Path, fleet: str, channel: str, landing: Path | None, **broker
     try:
         settings = MqttSettings(**broker)  # type: ignore[arg-type]
         announced = asyncio.run(
-            publish_bundle(settings, path.read_bytes(), fleet=fleet, channel=channel, landing=landing)
+            publish_bundle(settings, read_bundle(path), fleet=fleet, channel=channel, landing=landing)
         )
     except (OSError, ValueError, TimeoutError) as error:
         fail(f"not published: {error}")
-    click.echo(f"{path}: published version {announced.version} to fleet {fleet}, channel {channel}")
+    click.echo(f"{path}: published version {announced.version} to fleet {announced.fleet}, channel {announced.channel}")
 
 
 @region.command()

@@ -8,7 +8,7 @@ Order, so that an agent never learns of a bundle that it cannot fetch:
 4. the blob that the manifest message named before is cleared (an empty retained message).
 
 The manifest message is JSON: ``{"version": int, "sha256": hex of the whole file, "size": bytes, "created": RFC 3339,
-"expires": RFC 3339, "replaced": hex or null}``. It is a hint; agents believe only the signature inside the bundle.
+"expires": RFC 3339, "replaced": hex or null}``. It is a hint; agents believe only the signature of the bundle.
 ``replaced`` is the blob of step 4: a publish that was killed before it leaves that to the next one. Published again,
 nothing changes. Killed between the steps: publish the same bundle again.
 """
@@ -16,11 +16,9 @@ nothing changes. Killed between the steps: publish the same bundle again.
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import secrets
 import time
-import zipfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,8 +27,8 @@ from typing import NamedTuple
 import orjson
 
 from vedette import __version__
-from vedette.bundle.manifest import SIGNATURE, rfc3339
-from vedette.bundle.trust import Bundle, BundleRefused, admit, inspect, verify
+from vedette.bundle.manifest import rfc3339
+from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
 from vedette.config import MqttSettings
 from vedette.durable import write_whole
 from vedette.mqtt import Message, MqttClient
@@ -49,7 +47,8 @@ class Published(NamedTuple):
     version: int
     sha256: str
     size: int
-    topic: str
+    fleet: str
+    channel: str
     replaced: str | None
 
 
@@ -57,22 +56,22 @@ async def publish(
     broker: MqttSettings,
     data: bytes,
     *,
-    fleet: str,
-    channel: str = "stable",
+    fleet: str | None = None,
+    channel: str | None = None,
     trusted: Sequence[str] = (),
     landing: Path | None = None,
     clock: Callable[[], int] = lambda: time.time_ns() // 1000,
 ) -> Published:
-    """Publish the bundle ``data``; see the module's text.
+    """Publish the bundle ``data`` to the fleet and channel that it is signed for; see the module's text.
 
-    ``trusted`` (``ed25519:BASE64``): the keys that the agents trust; when given, the signature is checked here
-    already. Raises BundleRefused when agents would refuse the bundle, ValueError when the channel holds a newer one,
-    OSError (ConnectionError, PermissionError) when the broker or the landing folder fails.
+    ``fleet``, ``channel``: it is refused unless it is signed for these. ``trusted`` (``ed25519:BASE64``): the keys that
+    the agents trust; when given, the signature is checked here already. Raises BundleRefused when agents would refuse
+    the bundle, ValueError when the channel holds a newer one, OSError (ConnectionError, PermissionError) when the
+    broker or the landing folder fails.
     """
-    for what, name in (("fleet", fleet), ("channel", channel)):
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,128}", name):
-            raise ValueError(f"{what}: expects letters, digits, '.', '_' or '-', not {name!r}")
-    bundle = _check(data, trusted)
+    bundle = verify(data, trusted, __version__) if trusted else inspect(data)
+    fleet, channel = fleet or bundle.fleet or "NAME", channel or bundle.channel or "stable"
+    addressed(bundle, fleet, channel)
     admit(bundle, None, clock())
     topic = manifest_topic(fleet, channel)
     async with _connected(broker, topic) as (client, retained):
@@ -103,23 +102,13 @@ async def publish(
             await client.publish(topic, orjson.dumps(message), retain=True)
             if replaced is not None:
                 await client.publish(blob_topic(fleet, channel, replaced), b"", retain=True)
-    return Published(bundle.version, bundle.sha256, len(data), topic, replaced)
+    return Published(bundle.version, bundle.sha256, len(data), fleet, channel, replaced)
 
 
 class _Previous(NamedTuple):
     version: int
     sha256: str
     replaced: str | None
-
-
-def _check(data: bytes, trusted: Sequence[str]) -> Bundle:
-    if trusted:
-        return verify(data, trusted, __version__)
-    bundle = inspect(data)
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if SIGNATURE not in archive.namelist():
-            raise BundleRefused("it is not signed: sign it with `vedette bundle sign`")
-    return bundle
 
 
 @asynccontextmanager

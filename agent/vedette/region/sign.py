@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 from pathlib import Path
 
@@ -15,9 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from vedette.bundle.manifest import MANIFEST, SIGNATURE
-from vedette.bundle.trust import inspect, key_id, key_text
-from vedette.region.build import archive
+from vedette.bundle.seal import key_text, read, seal
+from vedette.bundle.trust import inspect
 
 
 def keygen(path: Path) -> str:
@@ -58,17 +55,8 @@ def public_text(key: Ed25519PrivateKey) -> str:
     return key_text(key.public_key())
 
 
-def sign(data: bytes, key: Ed25519PrivateKey) -> bytes:
-    """The bundle ``data`` with a signature by ``key``; one that it has is replaced. Raises BundleRefused."""
-    bundle = inspect(data)
-    signature = {
-        "key_id": key_id(public_text(key)),
-        "signature": base64.b64encode(key.sign(bundle.manifest_bytes)).decode(),
-    }
-    return archive(
-        {
-            MANIFEST: bundle.manifest_bytes,
-            SIGNATURE: json.dumps(signature, indent=1).encode() + b"\n",
-            **bundle.parts,
-        }
-    )
+def sign(data: bytes, key: Ed25519PrivateKey, fleet: str = "", channel: str = "") -> bytes:
+    """The bundle ``data`` signed by ``key`` for ``fleet`` and ``channel``, or for no fleet (``bundle/seal.py``); a
+    signature that it has is replaced. Raises BundleRefused, and ValueError for names that are none."""
+    inspect(data)
+    return seal(read(data).body, key, fleet, channel)

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vedette import __version__, config
-from vedette.bundle.trust import verify
+from vedette.bundle.install import read_bundle
+from vedette.bundle.trust import addressed, verify
 from vedette.durable import write_whole
 from vedette.region.polyglot import PAYLOAD, archive, read
 
@@ -101,8 +102,10 @@ def _files(template: str, site: Site) -> dict[str, bytes]:
     files = {name: (site.folder / name).read_bytes() for name in _NEEDED[1:]}
     files["vedette.toml"] = configuration(template, site).encode()
     if site.bundle is not None:
-        files[BUNDLE] = site.bundle.read_bytes()
-        verify(files[BUNDLE], [site.key], __version__)
+        files[BUNDLE] = read_bundle(site.bundle)
+        found = verify(files[BUNDLE], [site.key], __version__)
+        own = tomllib.loads(files["vedette.toml"].decode())
+        addressed(found, own["agent"]["fleet"], own["bundles"].get("channel", found.channel), of_host=True)
     return files
 
 
