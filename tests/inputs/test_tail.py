@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -458,17 +459,23 @@ def test_rsyslog_writes(tmp_path: Path) -> None:
         bin, path = Bin(), tmp_path / "out.log"
         action = f'action(type="omfile" file="{path}" flushInterval="1" asyncWriting="off")'
         with rsyslogd(tmp_path, action) as sock:
-            # rsyslogd writes to the renamed file until it has seen its signal, however late that is.
+            # rsyslogd writes to the renamed file until it has seen its signal, however late that is. One that comes
+            # while it works on the one before is lost: a new file is then not begun before the next.
+            def reopened() -> bool:
+                if not path.exists():
+                    os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
+                return path.exists()
+
             async with tailing(bin, path, linger=10):
                 for part in range(3):
                     lines = tmp_path / "lines"
                     lines.write_text("".join(f"message {part * 100 + i}\n" for i in range(100)))
                     process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-f", str(lines))
                     assert await process.wait() == 0
-                    await until(lambda part=part: len(bin.events) >= 50 * (part + 1) and path.exists(), 10)
+                    await until(lambda part=part: len(bin.events) >= 50 * (part + 1) and reopened(), 30)
                     path.rename(tmp_path / f"out.log.{part}")
-                    os.kill(int((tmp_path / "rsyslog.pid").read_text()), 1)
-                await until(lambda: len(bin.events) >= 300, 10)
+                    os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
+                await until(lambda: len(bin.events) >= 300, 30)
         numbers = [int(event.rpartition(b"message ")[2]) for event in bin.events]
         assert sorted(numbers) == list(range(300))
 
