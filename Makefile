@@ -1,10 +1,10 @@
 # Every target does its own set-up: a Python environment in .venv, and with root rights the Debian packages it needs.
-PYTHON ?= python3
+# PYTHON: what it is made with; the system's own where none is named.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo demo-fleet test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
+.PHONY: help environment lock setup demo demo-fleet test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
         clean
 
 help:
@@ -20,13 +20,16 @@ help:
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
+	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
 	@echo "make clean       remove what the other targets made"
 
-$(STAMP): pyproject.toml tools/setup.sh
+environment:
 	@sh tools/setup.sh "$(PYTHON)" "$(VENV)"
-	@touch $(STAMP)
 
-setup: $(STAMP)
+lock: environment
+	@sh tools/lock.sh $(BIN)/python
+
+setup: environment
 	@sh tools/packages.sh
 
 demo: setup
@@ -35,7 +38,7 @@ demo: setup
 demo-fleet: setup
 	@$(BIN)/python -m demo.fleet
 
-lint: $(STAMP)
+lint: environment
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p vedette
@@ -70,7 +73,7 @@ soak: setup
 SECONDS ?= 600
 
 # atheris has no wheel for every Python: without it the target says so and is passed over.
-fuzz: $(STAMP)
+fuzz: environment
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/pip install -q --only-binary :all: "atheris>=3.0" || true
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
@@ -93,7 +96,7 @@ RELEASE_KEY ?= build/release.pem
 BUNDLE_VERSION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 1)
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
-dist: $(STAMP)
+dist: environment
 	@mkdir -p build
 	@[ -f $(KEY) ] || $(BIN)/vedette bundle keygen $(KEY)
 	@[ -f $(RELEASE_KEY) ] || $(BIN)/vedette bundle keygen $(RELEASE_KEY)

@@ -123,7 +123,7 @@ def fetch(arch: str, cache: Path, *, strict: bool) -> list[tuple[Package, Path]]
                 raise
             sys.stderr.write(
                 f"dist: {package.name} {package.version} is gone, {newer.version} taken in its place ({error}):"
-                " run `python packaging/dist.py --lock`\n"
+                " run `python packaging/dist.py --lock debs`\n"
             )
             file, package = apt.download(newer, cache / "debs"), newer
         found.append((package, file))
@@ -132,7 +132,7 @@ def fetch(arch: str, cache: Path, *, strict: bool) -> list[tuple[Package, Path]]
 
 def write_lock(cache: Path) -> None:
     """Write debs.lock anew: what apt offers now, for every architecture."""
-    lines = ["# Written by `python packaging/dist.py --lock`: the Debian packages of the installed agent's Python."]
+    lines = ["# Written by `python packaging/dist.py --lock debs`: the Debian packages of the agent's own Python."]
     for arch, debian in ARCHITECTURES.items():
         lines += [
             f"{debian} {package.name} {package.version} {package.sha256}" for package in Apt(arch, cache).closure()

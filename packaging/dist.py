@@ -19,8 +19,9 @@ The release:
       runtime/                         its Python and libraries (see private_python.py)
       sbom.cdx.json  FILES.sha256      of all the others
 
-Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; `--lock` writes both anew. Both are kept in
-the cache folder. From the same inputs, bundle and key the files have the same bytes.
+Wheels are those of edge.lock, by hash; Debian packages those of debs.lock. Both are kept in the cache folder. From the
+same inputs, bundle and key the files have the same bytes. ``--lock debs`` writes debs.lock anew, `make lock` edge.lock:
+the versions of requirements.lock, with which the agent was tested.
 """
 
 from __future__ import annotations
@@ -94,16 +95,20 @@ def kind(arch: str) -> list[str]:
 def lock() -> None:
     """Write edge.lock: every package the agent needs, by version, with the hashes of its wheels."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    tested = re.findall(r"^(\w.*?)(?: \\)?$", (ROOT / "requirements.lock").read_text("utf-8"), re.MULTILINE)
     hashes: dict[str, set[str]] = {}
     for arch in ARCHITECTURES:
-        report = pip(
-            "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "--target", "unused",
-            *kind(arch), *project["dependencies"],
-        )  # fmt: skip
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+            constraints.write("\n".join(tested))
+            constraints.flush()
+            report = pip(
+                "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", "--target", "unused",
+                "--constraint", constraints.name, *kind(arch), *project["dependencies"],
+            )  # fmt: skip
         for item in json.loads(report)["install"]:
             name = f"{item['metadata']['name'].lower().replace('_', '-')}=={item['metadata']['version']}"
             hashes.setdefault(name, set()).add(item["download_info"]["archive_info"]["hashes"]["sha256"])
-    lines = ["# Written by `python packaging/dist.py --lock`: the wheels of the installed agent.\n"]
+    lines = ["# Written by `make lock`: the wheels of the installed agent, of the versions in requirements.lock.\n"]
     for name, values in sorted(hashes.items()):
         lines.append(f"{name}" + "".join(f" \\\n    --hash=sha256:{value}" for value in sorted(values)) + "\n")
     LOCK.write_text("".join(lines))
@@ -308,7 +313,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="folder for the zips")
     parser.add_argument("--cache", type=Path, default=ROOT / "build/dist", help="folder for what was downloaded")
     parser.add_argument("--strict", action="store_true", help="fail where debs.lock names what Debian has replaced")
-    parser.add_argument("--lock", action="store_true", help="only write edge.lock and debs.lock anew")
+    parser.add_argument("--lock", choices=("wheels", "debs"), help="only write edge.lock or debs.lock anew")
     options = parser.parse_args()
     if (options.bundle is None) != (options.key is None):
         parser.error("--bundle and --key go together")
@@ -319,10 +324,10 @@ def main() -> None:
         if platform.machine() != "x86_64":
             raise BuildError(f"zips are built on x86_64; this is {platform.machine()}")
         options.cache.mkdir(parents=True, exist_ok=True)
-        if options.lock:
-            lock()
-            write_lock(options.cache)
-            return
+        if options.lock == "wheels":
+            return lock()
+        if options.lock == "debs":
+            return write_lock(options.cache)
         recipe = Recipe(
             options.output, options.cache, options.release_key, options.bundle, options.key, strict=options.strict
         )

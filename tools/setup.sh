@@ -1,35 +1,44 @@
 #!/bin/sh
-# A Python environment with everything for development: sh tools/setup.sh PYTHON VENV
+# A Python environment with everything for development, of the versions in requirements.lock:
+# sh tools/setup.sh PYTHON VENV. Without a PYTHON ("") it is the system's, else the oldest supported one there is. An
+# environment of another Python, or made from other versions, is made anew.
 set -eu
-python="$1"
+asked="$1"
 venv="$2"
 
 supported() {
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
 }
 
-if ! supported "$python"; then
-    python=""
-    for candidate in python3.11 python3.12 python3.13; do
-        if supported "$candidate"; then python="$candidate"; break; fi
-    done
-fi
+python=""
+for candidate in ${asked:-/usr/bin/python3 python3.11 python3.12 python3.13 python3}; do
+    if supported "$candidate"; then python="$candidate"; break; fi
+done
 if [ -z "$python" ]; then
-    echo "Vedette needs Python 3.11, 3.12 or 3.13 and found none." >&2
+    echo "Vedette needs Python 3.11, 3.12 or 3.13${asked:+, which $asked is not}." >&2
     echo "Debian 12 or Ubuntu 24.04: sudo apt-get install python3 python3-venv; elsewhere: make PYTHON=/path/to/python3.11" >&2
     exit 1
 fi
-if [ ! -x "$venv/bin/python" ]; then
-    if ! "$python" -m venv "$venv" 2>/dev/null; then
-        rm -rf "$venv"
-        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-            apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
-            "$python" -m venv "$venv"
-        else
-            echo "Python's venv module is missing: sudo apt-get install python3-venv" >&2
-            exit 1
-        fi
+version=$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | cat - pyproject.toml requirements.lock tools/setup.sh | sha256sum)
+[ "$(cat "$venv/.installed" 2>/dev/null)" != "$version" ] || exit 0
+
+if ! "$python" -m venv --clear "$venv" 2>/dev/null; then
+    rm -rf "$venv"
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
+        "$python" -m venv "$venv"
+    else
+        echo "Python's venv module is missing: sudo apt-get install python3-venv" >&2
+        exit 1
     fi
 fi
-echo "installing Python packages into $venv"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -e '.[rules,region,kafka,dev]'
+echo "installing Python packages into $venv ($("$venv/bin/python" -V))"
+# setuptools first: it builds pyspark, which has no wheel, and us; both with nothing that the lock does not name.
+pip() {
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 "$@"
+}
+sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock >"$venv/setuptools.lock"
+pip --require-hashes -r "$venv/setuptools.lock"
+pip --require-hashes -r requirements.lock
+pip -e .
+echo "$version" >"$venv/.installed"

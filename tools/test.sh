@@ -1,6 +1,7 @@
 #!/bin/sh
 # All tests, by pytest in the folder $1: those of the Spark jobs and those of whole agents beside the others, since they
-# wait more than they work. Ends with an error when any failed.
+# wait more than they work. With "unit" only those that need no other program and no agent of their own. Ends with an
+# error when any failed.
 set -u
 bin=$1
 mkdir -p build
@@ -8,6 +9,12 @@ mkdir -p build
 tests() {
     "$bin/pytest" -q --durations 10 "$@"
 }
+if [ "${2:-}" = unit ]; then
+    tests --ignore tests/spark_jobs --ignore tests/e2e --ignore tests/install --ignore tests/bench \
+        -m "not door and not crash and not spark and not install and not boot and not release" tests
+    exit
+fi
+
 tests tests/spark_jobs >build/tests-spark_jobs.log 2>&1 &
 spark=$!
 tests tests/e2e >build/tests-e2e.log 2>&1 &
