@@ -192,7 +192,7 @@ def test_no_one_is_stalled_while_nothing_is_read() -> None:
 
 
 VANISH = """
-import asyncio, subprocess, sys
+import asyncio, os, subprocess, sys
 from tests.inputs.doors import Bin, until
 from vedette.config import SyslogInput
 from vedette.inputs import accept
@@ -208,7 +208,7 @@ async def main():
     ip("link", "set", "lo", "up")
     ip("link", "add", "near", "type", "veth", "peer", "name", "far")
     peer = subprocess.Popen(["unshare", "-n", "sleep", "60"])
-    await asyncio.sleep(0.3)
+    await until(lambda: os.readlink(f"/proc/{peer.pid}/ns/net") != os.readlink("/proc/self/ns/net"), 10)
     ip("link", "set", "far", "netns", str(peer.pid))
     ip("addr", "add", "192.0.2.1/24", "dev", "near")
     ip("link", "set", "near", "up")
@@ -238,16 +238,22 @@ asyncio.run(main())
 """
 
 
-def _namespaces() -> bool:
-    tools = all(map(shutil.which, ("unshare", "nsenter", "ip", "ss")))
-    return bool(tools) and subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode == 0
+def _lacking() -> str:
+    """Why there can be no network of our own here: a program is missing, or a right."""
+    for program in ("unshare", "nsenter", "ip", "ss"):
+        if shutil.which(program) is None:
+            return f"no {program} here: sh tools/packages.sh tests"
+    trial = "ip link set lo up && ip link add near type veth peer name far"
+    done = subprocess.run(["unshare", "-n", "sh", "-c", trial], capture_output=True, text=True, check=False)
+    return f"no network namespace of our own here: {done.stderr.strip()}" if done.returncode else ""
 
 
 @pytest.mark.door
-@pytest.mark.skipif(not _namespaces(), reason="needs root, unshare, nsenter, ip and ss")
 def test_a_peer_that_vanishes(tmp_path: Path) -> None:
     """In a network whose link goes down without a word, keep-alive probes find the half-open connection: its place is
     free again, and what it had sent is stored."""
+    if reason := _lacking():
+        pytest.skip(reason)
     program = tmp_path / "vanish.py"
     program.write_text(textwrap.dedent(VANISH))
     root = Path(__file__).parents[2]
