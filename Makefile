@@ -50,8 +50,9 @@ jars:
 	@sh tools/jars.sh
 
 # Compiled beforehand: the tests start some hundreds of agents, also where Python may not write what it compiles.
-test: setup lint jars
+test: environment
 	@sh tools/packages.sh tests
+	@$(MAKE) --no-print-directory lint jars
 	@$(BIN)/python -m compileall -q agent spark_jobs tests bench
 	@sh tools/test.sh $(BIN)
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The programs that the demo and the tests run against: installs what is missing when it may, else prints the one line.
-# With "tests" also those without which tests of the installation are skipped; these only as root, who alone can run them.
+# With "tests" also those without which tests are skipped; those of the installation only as root, who alone can run them.
 set -eu
 
 missing=""
@@ -15,14 +15,22 @@ need openssl openssl
 need ss iproute2
 find /usr/lib /usr/lib64 -name lmnsd_ossl.so 2>/dev/null | grep -q . || missing="$missing rsyslog-openssl"
 need java default-jre-headless
-need faketime faketime
 if [ "${1:-}" = tests ]; then
+    need faketime faketime
     need chromium chromium
+    need mvn maven
+    need cc gcc
+    [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+    need mkfs.ext4 e2fsprogs
+    need ip iproute2
+    need patch patch
+    need unzip unzip
 fi
 if [ "${1:-}" = tests ] && [ "$(id -u)" = 0 ]; then
     need systemd-nspawn systemd-container
     need debootstrap debootstrap
     need qemu-aarch64-static qemu-user-static
+    need systemd-analyze systemd
     need shellcheck shellcheck
     need busybox busybox
 fi
