@@ -16,7 +16,8 @@ def literals(product: str = "", category: str = "", service: str = "") -> set[by
 
 def test_sources_that_an_event_tells() -> None:
     """A program's name, how a format begins, a name in a JSON object; of several parts the rarest."""
-    assert literals("windows") == {b"event", b'"winlog"', b'"eventid"', b'"event_data"', b'"system"'}
+    windows = literals("windows")
+    assert windows == {b"event"} | {b'"' + name.lower().encode() + b'"' for name in SHAPE_NAMES["windows"]}
     assert literals(service="sudo") == {b"sudo"}
     assert literals(service="okta") == {b'"displaymessage"'}
     assert literals("okta", service="okta") == {b'"displaymessage"'}
@@ -54,7 +55,11 @@ def test_every_shape_is_told() -> None:
 
 EXAMPLES = {
     "windows": [{"winlog": {}}, {"EventID": 1}, {"event_data": {}}, {"Event": {"System": {}}},
-                {"System": {}, "EventData": {}}],
+                {"System": {}, "EventData": {}}, {"winlog.event_id": 1}, {"winlog.channel": "x"},
+                {"event": {"code": "1", "provider": "Microsoft-Windows-Sysmon"}},
+                {"event": {"code": "1"}, "host.os.type": "windows"}, {"event.code": "1", "event.module": "sysmon"},
+                {"Image": "x", "CommandLine": "x"}, {"NewProcessName": "x"}, {"ScriptBlockText": "x"},
+                {"SourceImage": "x", "CallTrace": "x"}],
     "zeek": [{"ts": 1, "id.orig_h": "x", "uid": "C"}, {"ts": 1, "_path": "dns"}, {"ts": 1, "fuid": "F"}],
     "nginx_json": [{"remote_addr": "x", "status": 1, "request": "x"}],
     "caddy": [{"request": {"method": "GET", "uri": "/"}, "status": 1}],

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vedette.api import Engine, compile_rules
-from vedette.event import Chunk, LogSource
+from vedette.event import Chunk, LogSource, Source
 from vedette.inputs.aliases import ALIASES, ECS
 from vedette.inputs.codecs import CODECS
 from vedette.inputs.decode import ABSENT, Provenance, Record, from_mapping, guards, possible_source, provenance, record
+from vedette.inputs.formats import eventlog
 from vedette.inputs.formats.base import Format
 from vedette.inputs.formats.table import FIRST, FORMATS, SHAPES
 
@@ -147,6 +148,112 @@ def test_windows_json(event: dict[str, Any], category: str, wanted: dict[str, An
     assert category in r.source.categories
 
 
+def _shapes(event: dict[str, Any]) -> list[dict[str, Any]]:
+    """A flat event as other collectors write it."""
+    data = {name: value for name, value in event.items() if name not in eventlog.PLACED_BY}
+    system = {name: event[name] for name in ("EventID", "Channel") if name in event}
+    beat = {"event_id": "EventID", "channel": "Channel", "provider_name": "Provider_Name"}
+    winlog = {own: event[name] for own, name in beat.items() if name in event}
+    provider = {"Provider": {"@Name": event["Provider_Name"]}} if "Provider_Name" in event else {}
+    dotted = {f"winlog.{own}": value for own, value in winlog.items()}
+    return [
+        event,
+        {"Event": {"System": system | provider, "EventData": data}},
+        {"winlog": {**winlog, "event_data": data}},
+        {**winlog, "event_data": data},
+        dotted | {f"winlog.event_data.{name}": value for name, value in data.items()},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "services"),
+    [
+        ({"EventID": 1, "Image": "C:\\x.exe", "CommandLine": "x"}, {"sysmon": "process_creation"}),
+        ({"EventID": "13", "Image": "C:\\x.exe", "TargetObject": "HKLM"}, {"sysmon": "registry_set"}),
+        ({"EventID": 4104, "ScriptBlockText": "iex"}, {"powershell": "ps_script"}),
+        ({"EventID": 4688, "NewProcessName": "C:\\x.exe"}, {"security": "process_creation"}),
+        ({"EventID": 4625, "LogonType": 3}, {"security": ""}),
+        ({"EventID": 7045, "ServiceName": "x"}, {"system": ""}),
+    ],
+)
+@pytest.mark.parametrize("said", [{}, {"Channel": ""}, {"Channel": None}, {"Channel": "ForwardedEvents"}])
+def test_windows_events_that_do_not_say_their_channel(
+    event: dict[str, Any], services: dict[str, str], said: dict[str, Any]
+) -> None:
+    """Whatever the collector's shape, they are of every log source that they may be of, and give their fields."""
+    for shape in _shapes(event | said):
+        r = from_mapping(shape)
+        assert r.source.products == {"windows"}, shape
+        assert services.keys() <= r.source.services, shape
+        assert {*services.values()} - {""} <= r.source.categories, shape
+        assert given_fields(r, event) == event, shape
+    assert from_mapping({"EventID": 4688, "NewProcessName": "C:\\x.exe"}).get("Image") == "C:\\x.exe"
+
+
+def test_what_a_windows_event_says_is_believed() -> None:
+    """The provider alone tells the service, and a process of the kernel's is none of Sysmon's."""
+    said = {"EventID": 1, "Provider_Name": "Microsoft-Windows-Sysmon"}
+    for shape in _shapes(said):
+        assert from_mapping(shape).source == Source(
+            frozenset({"windows"}), frozenset({"process_creation"}), frozenset({"sysmon"})
+        )
+    other = from_mapping({"EventID": 1, "Provider_Name": "Microsoft-Windows-Kernel-General"}).source
+    assert "system" in other.services
+    assert not other.categories
+    assert not {"sysmon", "security"} & other.services
+    assert not from_mapping({"EventID": 1, "Channel": "Application"}).source.categories
+    assert from_mapping({"EventID": 1, "Image": "/usr/bin/id", "CommandLine": "id"}).source.products == {"linux"}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*eventlog.TELLING, *eventlog.ACTORS, "User"]), st.sampled_from(["x", "C:\\a.exe"])
+    ),
+    st.sampled_from([1, 3, "11", 12, 22, 400, 4103, 4104, 4624, 4688, 7045, 99]),
+    st.sampled_from([
+        ("Microsoft-Windows-Sysmon/Operational", "Microsoft-Windows-Sysmon"),
+        ("Security", "Microsoft-Windows-Security-Auditing"),
+        ("Windows PowerShell", "PowerShell"),
+        ("Microsoft-Windows-PowerShell/Operational", "Microsoft-Windows-PowerShell"),
+        ("System", "Service Control Manager"),
+        ("Application", "MsiInstaller"),
+    ]),
+)  # fmt: skip
+def test_what_is_left_out_excludes_nothing(fields: dict[str, Any], event_id: Any, origin: tuple[str, str]) -> None:
+    """An event from which the channel, or channel and provider, are taken is of all log sources that it was of."""
+    channel, provider = origin
+    whole = {**fields, "EventID": event_id, "Channel": channel, "Provider_Name": provider}
+    source = from_mapping(whole).source
+    for left_out in (("Channel",), ("Channel", "Provider_Name")):
+        for shape in _shapes({name: value for name, value in whole.items() if name not in left_out}):
+            rest = from_mapping(shape).source
+            assert all(a <= b for a, b in zip(source, rest, strict=True)), (shape, source, rest)
+
+
+@pytest.mark.parametrize(
+    ("event", "wanted"),
+    [
+        ({"event": {"code": "1", "provider": "Microsoft-Windows-Sysmon"},
+          "process": {"executable": "C:\\x.exe", "command_line": "x"}}, "process_creation"),
+        ({"event.code": 1, "event.module": "sysmon", "process.executable": "C:\\x.exe"}, "process_creation"),
+        ({"event": {"code": "4104"}, "host": {"os": {"type": "windows"}}}, "ps_script"),
+        ({"Image": "C:\\x.exe", "CommandLine": "x"}, "process_creation"),
+        ({"ScriptBlockText": "x"}, "ps_script"),
+    ],
+)  # fmt: skip
+def test_windows_events_by_other_names(event: dict[str, Any], wanted: str) -> None:
+    """ECS names alone, or Sigma's fields without an event id: the category is told by what there is."""
+    r = from_mapping(event)
+    assert (r.source.products, wanted in r.source.categories) == ({"windows"}, True)
+
+
+@pytest.mark.parametrize("event", [{"event": {"code": "106023", "module": "cisco"}}, {"Image": "nginx:1"}, {"event": 3},
+                                   {"event": {"code": None}}, {"CommandLine": "x"}])  # fmt: skip
+def test_what_is_no_windows_event(event: dict[str, Any]) -> None:
+    """ECS of other products, and a name that others use too, say nothing of Windows."""
+    assert not from_mapping(event).source.products
+
+
 def test_windows_time() -> None:
     """An event's time is that of its system part."""
     system = {"EventID": 1, "TimeCreated": {"#attributes": {"SystemTime": "2026-11-20T10:00:00Z"}}}
@@ -215,6 +322,9 @@ def test_zeek(event: dict[str, Any], service: str, wanted: dict[str, Any]) -> No
     r = from_mapping(event)
     assert given_fields(r, wanted) == wanted
     assert (r.source.products, r.source.services) == ({"zeek"}, {service})
+    if "_path" not in event:  # nothing tells its log: it may be any
+        left = {name: event[name] for name in ("ts", "uid", "id.orig_h") if name in event}
+        assert service in from_mapping({"uid": "C", "id.orig_h": "x", **left}).source.services
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,16 @@ from vedette.compiler.literals import Literals, clauses_of, guess, pieces
 from vedette.event import LogSource, Source
 from vedette.inputs import cisco, ownlog
 from vedette.inputs.codecs import CODECS
+from vedette.inputs.formats import eventlog
 from vedette.inputs.formats.table import FORMATS, SHAPES
 from vedette.inputs.programs import PROGRAMS
 from vedette.inputs.sources import OUTER
 
 SHAPE_NAMES: Mapping[str, tuple[str, ...]] = {
-    "windows": ("winlog", "EventID", "event_data", "System"),
+    "windows": (
+        *("winlog", "EventID", "event_data", "System", "winlog.event_id", "winlog.channel", "code", "event.code"),
+        *eventlog.ACTORS,
+    ),
     "zeek": ("ts",),
     "nginx_json": ("remote_addr",),
     "caddy": ("uri",),

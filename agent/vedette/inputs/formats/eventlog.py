@@ -2,6 +2,10 @@
 
 The Sigma taxonomy (specification 2.1, appendix "taxonomy") as a table. Sysmon for Linux has the same event ids under a
 provider of its own. ``Security`` 4688 is a process creation too; its names are also given in Sysmon's (``AS_SYSMON``).
+
+Many shippers leave names out. An event that does not say its channel belongs to every service that its provider may
+write to, to all when it names none, and to the categories of its event id in these; one without an event id, too, to
+the categories that its fields tell (``TELLING``).
 """
 
 from __future__ import annotations
@@ -128,19 +132,84 @@ AS_SYSMON: Mapping[str, str] = {
 }
 
 
+_BY_PROVIDER: Mapping[str, str] = {
+    "security": "security",
+    "microsoft-windows-security-auditing": "security",
+    "microsoft-windows-eventlog": "security system",
+    "sysmon": "sysmon",
+    "powershell": "powershell powershell-classic",
+    "service control manager": "system",
+}
+"""Providers (and Elastic's modules) in lower case to services, beside those whose channels begin with their name."""
+
+TELLING: Mapping[str, str] = {
+    "CommandLine": "process_creation",
+    "NewProcessName": "process_creation",
+    "ImageLoaded": "driver_load image_load",
+    "TargetFilename": "file_event file_change file_delete file_delete_detected file_executable_detected"
+    " create_stream_hash file_block_executable file_block_shredding",
+    "DestinationIp": "network_connection",
+    "DestinationHostname": "network_connection",
+    "TargetObject": "registry_event registry_add registry_delete registry_set registry_rename",
+    "PipeName": "pipe_created",
+    "QueryName": "dns_query",
+    "CallTrace": "process_access",
+    "StartAddress": "create_remote_thread",
+    "ScriptBlockText": "ps_script",
+}
+"""Fields that events of these categories have and few others."""
+
+ACTORS = ("Image", "SourceImage", "NewProcessName", "ScriptBlockText")
+"""Of these an event without an event id has one, beside one of ``TELLING``."""
+
+
+def tells(fields: Seen) -> bool:
+    """Whether an event without an event id or a channel is a Windows event all the same, by its names."""
+    if "Image" in fields or "SourceImage" in fields or "NewProcessName" in fields or "ScriptBlockText" in fields:
+        return any(name in fields for name in TELLING)
+    return False
+
+
 def is_process_audit(fields: Seen) -> bool:
     """Whether this is the security log's process creation."""
-    return str(fields.get("EventID")) == "4688" and str(fields.get("Channel", "")).lower() == "security"
+    return str(fields.get("EventID")) == "4688" and str(fields.get("Channel") or "security").lower() == "security"
+
+
+def in_ecs(event: Seen) -> dict[str, object]:
+    """``EventID`` and ``Provider_Name`` of a Windows event in the Elastic Common Schema alone, its objects nested or as
+    dotted names; empty for any other event."""
+
+    def named(first: str, rest: str) -> object:
+        value = event.get(f"{first}.{rest}")
+        inside = event.get(first)
+        for part in rest.split(".") if value is None else ():
+            inside = inside.get(part) if isinstance(inside, dict) else None
+        return inside if value is None else value
+
+    if ("event" not in event and "event.code" not in event) or (code := named("event", "code")) is None:
+        return {}
+    provider = named("event", "provider") or named("event", "module")
+    known = str(provider or "")[:256].lower()
+    kinds = (named("host", "os.type"), named("host", "os.family"), named("host", "os.platform"))
+    if "windows" in kinds or known.startswith(_MICROSOFT) or known in _BY_PROVIDER:
+        return {"EventID": code, "Provider_Name": provider} if provider else {"EventID": code}
+    return {}
 
 
 PLACED_BY = ("EventID", "Channel", "Provider_Name")
-"""What ``source_of`` asks for."""
+"""What ``source_of`` asks for; of an event without ``Channel`` further names (``TELLING``)."""
+
+_UNSAID = ("", "forwardedevents")
+"""Channels that tell nothing."""
 
 
 def source_of(fields: Seen) -> Source:
-    """Where an event with ``EventID``, ``Channel`` and ``Provider_Name`` belongs."""
-    event_id, channel, provider = (fields.get(name, "") for name in PLACED_BY)
-    return _place(str(event_id)[:256], str(channel)[:256], str(provider)[:256])
+    """Where an event with these fields belongs."""
+    event_id, channel, provider = (str(fields.get(name) or "")[:256] for name in PLACED_BY)
+    if channel.lower() not in _UNSAID:
+        return _place(event_id, channel, provider)
+    told = " ".join(sorted({TELLING[name] for name in TELLING if name in fields})) if not event_id else ""
+    return _may_be(event_id, provider, told, str(fields.get("Image", "")).startswith("/"))
 
 
 @lru_cache(maxsize=1024)
@@ -149,9 +218,23 @@ def _place(event_id: str, channel: str, provider: str) -> Source:
     if provider == "linux-sysmon" or channel == "linux-sysmon/operational":
         return _source("linux", "sysmon", event_id if event_id in _SYSMON else "")
     service = _SERVICES.get(channel.removeprefix("wineventlog:"), "")
-    if not channel and provider == "microsoft-windows-sysmon":
-        service = "sysmon"
     return _source("windows", service, event_id if event_id in _CATEGORIES.get(service, ()) else "")
+
+
+@lru_cache(maxsize=1024)
+def _may_be(event_id: str, provider: str, told: str, posix: bool) -> Source:
+    """All that an event of no channel may be; ``told``: categories; ``posix``: its image has a path of Unix."""
+    provider = provider.lower()
+    if provider == "linux-sysmon" or (posix and not provider):
+        services = {"sysmon"}
+    elif provider:
+        named = {service for channel, service in _SERVICES.items() if channel.startswith(f"{provider}/")}
+        services = named.union(_BY_PROVIDER.get(provider, "").split()) or {*_SERVICES.values()} - _CATEGORIES.keys()
+    else:
+        services = {*_SERVICES.values()}
+    categories = " ".join([told, *(_CATEGORIES.get(service, {}).get(event_id, "") for service in services)])
+    product = "linux" if provider == "linux-sysmon" or (posix and not provider) else "windows"
+    return source(product, categories, " ".join(services))
 
 
 @lru_cache(maxsize=512)

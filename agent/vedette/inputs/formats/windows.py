@@ -2,7 +2,9 @@
 
 * EVTX dumps: ``{"Event": {"System": {…}, "EventData": {…}}}``, ``EventData`` also as a list of ``{"@Name", "#text"}``;
 * Winlogbeat: ``{"winlog": {"channel", "event_id", "event_data": {…}}}``, its older form with ``event_data`` on top;
-* NXLog and others: all names on top, with ``EventID`` and ``Channel``.
+* NXLog and others: all names on top, with ``EventID`` and ``Channel``;
+* any of these in part, also with dotted names in place of objects (``winlog.event_data.Image``), or with no more than
+  names of the Elastic Common Schema: see ``eventlog.py``.
 
 What lies within is given by its own name as well (``CommandLine``, ``EventID``, ``Channel``, ``Provider_Name``), as
 Sigma's rules ask for it. Sources by ``eventlog.py``.
@@ -45,7 +47,13 @@ def fits(event: Seen) -> bool:
     """Whether ``event`` is a Windows event."""
     if "winlog" in event or "EventID" in event or "event_data" in event:
         return True
-    return "System" in _object(event.get("Event")) or ("System" in event and "EventData" in event)
+    if "System" in _object(event.get("Event")) or ("System" in event and "EventData" in event):
+        return True
+    return not _DOTTED.isdisjoint(event) or eventlog.tells(event) or bool(eventlog.in_ecs(event))
+
+
+_DOTTED = frozenset({"winlog.event_id", "winlog.channel"})
+_WITHIN = ("winlog.event_data.", "winlog.user_data.")
 
 
 def _data(value: Any, fields: Fields) -> None:
@@ -104,6 +112,14 @@ def read(event: Seen) -> Fields:
     for own, name in _NXLOG.items():
         if own in event:
             fields.setdefault(name, event[own])
+    if not _DOTTED.isdisjoint(event):
+        for key, value in event.items():
+            if key.startswith(_WITHIN):
+                fields.setdefault(key.split(".", 2)[2], value)
+            elif key.startswith("winlog.") and (known := _BEAT.get(key[7:])) is not None:
+                fields.setdefault(known, value)
+    elif "EventID" not in event and "EventID" not in fields:
+        fields.update(eventlog.in_ecs(event))
     if str(event.get("EventID", fields.get("EventID"))) == "4688":
         seen = {**fields, **event}
         for own, name in eventlog.AS_SYSMON.items() if eventlog.is_process_audit(seen) else ():
@@ -128,10 +144,7 @@ def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
     """Where ``event`` belongs."""
     if "EventID" in event and "Channel" in event:
         return eventlog.source_of(event)
-    more = further()
-    if event.keys().isdisjoint(eventlog.PLACED_BY):
-        return eventlog.source_of(more)
-    return eventlog.source_of({name: (event if name in event else more).get(name, "") for name in eventlog.PLACED_BY})
+    return eventlog.source_of({**further(), **event})
 
 
 SHAPE = Shape("windows", fits, read, eventlog.ANY, source_of, ("TimeCreated",))

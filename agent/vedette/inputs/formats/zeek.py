@@ -108,9 +108,13 @@ def _source(service: str) -> Source:
     return source("zeek", _CATEGORIES.get(service, ""), service)
 
 
+_ANY = union(*(_source(name) for name in ("", *_TELLING)))
+
+
 def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
-    """Where ``event`` belongs."""
-    return _source(service_of(event))
+    """Where ``event`` belongs: of a log that nothing tells, to each."""
+    service = service_of(event)
+    return _source(service) if service or isinstance(event.get("_path"), str) else _ANY
 
 
-SHAPE = Shape("zeek", fits, read, union(*(_source(name) for name in ("", *_TELLING))), source_of, ("ts",))
+SHAPE = Shape("zeek", fits, read, _ANY, source_of, ("ts",))
