@@ -234,13 +234,14 @@ preflight() {
         die 11 "this release is for Linux on $arch, and this host is $(uname -s) on $(uname -m): take the zip whose name ends in $(uname -m)"
     [ -r /proc/meminfo ] || die 10 "/proc is not mounted"
     case $arch in
-        x86_64) flags="sse4_2 popcnt" ;;
-        *) flags="asimd" ;;
+        x86_64) flags="popcnt bmi1 bmi2 abm avx2" wanted="x86-64-v3 (Intel from Haswell, AMD from Excavator on), also as the processor type of a virtual machine" ;;
+        *) flags=asimd wanted=ARMv8-A ;;
     esac
+    lacking=''
     for flag in $flags; do
-        grep -qw "$flag" /proc/cpuinfo ||
-            die 12 "the processor lacks $flag, which the pattern matcher needs: it would die with an illegal instruction"
+        grep -qw "$flag" /proc/cpuinfo || lacking="$lacking $flag"
     done
+    [ -z "$lacking" ] || die 12 "the processor lacks$lacking, which the pattern matcher is compiled for; it takes $wanted"
     if [ "$systemd" = yes ] && { [ "$dry_run" = no ] || [ -d /run/systemd/system ]; }; then
         [ -d /run/systemd/system ] ||
             die 16 "systemd does not run here; install with --no-systemd and start 'vedette run' your own way"
@@ -422,7 +423,10 @@ whole() {
 
 # Unpacks the release under another name, checks it, writes the loader's path into its program, renames and tries it.
 unpack() {
-    if whole "$release"; then return 0; fi
+    if whole "$release"; then
+        try_out
+        return 0
+    fi
     step="unpacking to $release"
     changed=yes
     mkdir -p "$prefix/releases"
@@ -455,10 +459,13 @@ unpack() {
 try_out() {
     step="trying release $id"
     modules='cryptography.hazmat.primitives.asymmetric.ed25519, hyperscan, lmdb, msgpack, orjson, regex, ssl, zstandard'
-    if ! report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B -c "import sys; sys.path.append(sys.argv[1]); import $modules" "$release/packages" 2>&1) ||
-        ! report=$("$release/bin/vedette" version 2>&1); then
-        die 30 "release $id does not run on this host; nothing was switched: $report"
+    code=0
+    report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B -c "import sys; sys.path.append(sys.argv[1]); import $modules" "$release/packages" 2>&1) || code=$?
+    if [ $code = 0 ]; then report=$("$release/bin/vedette" version 2>&1) || code=$?; fi
+    if [ $code = 132 ]; then # SIGILL
+        report="this processor ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)) lacks an instruction that it is compiled with"
     fi
+    [ $code = 0 ] || die 30 "release $id does not run on this host; nothing was switched: $report"
 }
 
 user() {
@@ -919,6 +926,7 @@ rollback() {
     umask 022
     alone
     log=$log_file release=$prefix/$target id=${target#releases/}
+    try_out
     code=0
     report=$("$release/bin/vedette" check -c "$config" 2>&1) || code=$?
     [ $code -le 1 ] || die 31 "release $id does not take $config; nothing was switched: $report"

@@ -84,7 +84,12 @@ class Main(WithRegion):
 
     def invoke(self, ctx: click.Context) -> Any:
         with _printing():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except ImportError as error:
+                if error.name != "hyperscan":  # which this processor cannot run
+                    raise
+                fail(error)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -171,17 +172,65 @@ def test_dry_run(release: Path, place: Place) -> None:
     assert place.tree() == before
 
 
-def test_a_processor_without_popcnt(release: Path, place: Place, tmp_path: Path) -> None:
-    """A host on which the pattern matcher would die is refused."""
+HASWELL = "fpu sse sse2 ssse3 sse4_1 sse4_2 popcnt fma abm avx avx2 bmi1 bmi2 movbe f16c"
+
+
+@pytest.mark.parametrize("lacking", ["popcnt", "bmi1", "bmi2", "abm", "avx2", "avx avx2 bmi1 bmi2 abm fma"])
+def test_an_old_processor(release: Path, place: Place, tmp_path: Path, lacking: str) -> None:
+    """A host on which the pattern matcher would die is refused by install.sh; an agent that is there all the same, from
+    a registry or on a host that was moved, says what is wrong in one line."""
     cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("flags : fpu sse sse2 ssse3 sse4_1 sse4_2\n")
-    done = call(
-        *alone(), "sh", "-c", 'mount --bind "$1" /proc/cpuinfo && exec sh "$2" --no-systemd --prefix "$3"', "sh",
-        cpuinfo, release / "install.sh", place.prefix,
-    )  # fmt: skip
+    cpuinfo.write_text(f"flags : {' '.join(flag for flag in HASWELL.split() if flag not in lacking.split())}\n")
+    on_it = (*alone(), "sh", "-c", 'mount --bind "$1" /proc/cpuinfo && shift && exec "$@"', "sh", cpuinfo)
+    done = call(*on_it, "sh", release / "install.sh", "--no-systemd", "--prefix", place.prefix)
     assert done.code == 12
-    assert "popcnt" in done.text
     assert list(place.folder.iterdir()) == []
+    from_registry = call(*on_it, sys.executable, "-m", "vedette", "version")
+    assert from_registry.code == 2
+    assert from_registry.text.count("\n") == 1
+    for flag in set(lacking.split()) - {"avx", "fma"}:
+        assert f" {flag}" in done.text
+        assert f" {flag}" in from_registry.text
+
+
+QEMU = """#!/bin/sh
+exec qemu-x86_64-static -cpu {cpu} "${{0%/bin/vedetted}}/lib/ld-linux-x86-64.so.2" "${{0%/bin/vedetted}}/bin/real" "$@"
+"""
+
+
+def emulated(files: Mapping[str, tuple[int, bytes]], cpu: str) -> dict[str, bytes]:
+    """Files of a release whose program runs on another processor, whatever /proc/cpuinfo says."""
+    if shutil.which("qemu-x86_64-static") is None:
+        pytest.skip("no qemu-x86_64-static here: sh tools/packages.sh tests")
+    script = QEMU.format(cpu=cpu).encode()
+    return {
+        "runtime/bin/real": files["runtime/bin/vedetted"][1],
+        "runtime/bin/vedetted": script + b"#" * 1024,
+        "runtime/interpreter": b"%d 1024 ld-linux-x86-64.so.2\n" % len(script),
+    }
+
+
+@pytest.mark.parametrize("cpu", ["IvyBridge", "Haswell"])
+def test_the_trial_on_an_old_processor(
+    files: Mapping[str, tuple[int, bytes]], variant: Variant, ready: Place, cpu: str
+) -> None:
+    """What dies of an illegal instruction is found before anything is switched, whatever /proc/cpuinfo says: an upgrade
+    leaves the release that was there, a first installation nothing. From Haswell on it runs."""
+    newer = variant(f"on-{cpu}", emulated(files, cpu), version="9.9.9")
+    before = ready.current()
+    done = ready.install(newer)
+    if cpu == "Haswell":
+        assert done.code == 0, done.text
+        assert ready.current() != before
+        assert call(ready.vedette, "version").code == 0
+        return
+    assert done.code == 30, done.text
+    assert "lacks an instruction" in done.text
+    assert ready.current() == before
+    assert call(ready.vedette, "version").code == 0
+    first = Place(ready.folder / "first")
+    assert first.install(newer).code == 30
+    assert [path.name for path in first.folder.rglob("*")] == ["opt", "install.log"]
 
 
 def test_region(release: Path, place: Place) -> None:

@@ -12,7 +12,29 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import hyperscan
+NEEDED = frozenset(("popcnt", "bmi1", "bmi2", "abm", "avx2"))
+"""What the wheel is compiled for on x86-64, as /proc/cpuinfo names it; the library looks for none of it, and dies of an
+illegal instruction, or goes on with wrong results where LZCNT (abm) lacks. Of aarch64 it needs what every one has."""
+
+
+def _lacking() -> list[str]:
+    """Of ``NEEDED``, what this processor has not; nothing where it cannot be told."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            flags = next((line.split() for line in file if line.startswith("flags")), None)
+    except OSError:
+        return []
+    return [] if flags is None else sorted(NEEDED.difference(flags))
+
+
+if lacking := _lacking():
+    raise ImportError(
+        f"the processor lacks {', '.join(lacking)}, which the pattern matcher is compiled for: it takes x86-64-v3"
+        " (Intel from Haswell, AMD from Excavator on), also as the processor type of a virtual machine",
+        name="hyperscan",
+    )
+
+import hyperscan  # noqa: E402
 
 CASELESS = hyperscan.HS_FLAG_CASELESS
 DOTALL = hyperscan.HS_FLAG_DOTALL
