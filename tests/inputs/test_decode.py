@@ -256,7 +256,7 @@ def program_line(program: str, message: str) -> str:
         ("smtpd", "warning: unknown[192.0.2.1]: SASL LOGIN authentication failed: x",
          {"src_ip": "192.0.2.1", "src_host": "unknown", "auth_method": "LOGIN"}),
         ("sm-mta", "s1: ruleset=check_rcpt, relay=x.example [192.0.2.1], reject=550", {"src_ip": "192.0.2.1"}),
-        ("imapd", "LOGIN FAILED, user=a, ip=[x], ip=[::ffff:192.0.2.1]", {"src_ip": "::ffff:192.0.2.1"}),
+        ("imapd", "LOGIN FAILED, user=a, ip=[x], ip=[::ffff:192.0.2.1]", {"src_ip": "192.0.2.1"}),
         ("roundcube", "IMAP Error: Login failed for bob from 192.0.2.1. AUTHENTICATE PLAIN: x",
          {"user": "bob", "src_ip": "192.0.2.1"}),
         ("fail2ban.actions", "NOTICE [sshd] Ban 192.0.2.1", {"jail": "sshd", "action": "Ban", "src_ip": "192.0.2.1"}),
@@ -372,6 +372,8 @@ def test_verbatim(line: bytes, noise: bytes, at: int) -> None:
 
 
 _SAMPLES = {
+    "dovecot": ["auth: ", "conn (a): <b>", "sql(a,1", "auth(a): " * 5 + "pam(e,1.1.1.1,"],
+    "smtpd": ["lost connection from a[", "warning: hostname a ", "ABCDEF: client=a[1.1.1.1], sasl_user", "A from "],
     "dropbear": [
         "Exit before auth from <1.1.1.1:1>: (user '",
         "Login attempt for nonexistent user from 1.1.1.1:1 ",
@@ -399,7 +401,7 @@ _SAMPLES = {
     "systemd-logind": ["New session 1 of user x "],
     "nginx": ['1.1.1.1 - - [20/Nov/2026:10:00:00 +0000] "GET /?? HTTP/1.1" ', "[a] 1#1: , client: "],
     "apache2": ["[client ", "x [client "],
-    "sm-mta": ["x relay=[ [", "relay=a [1"],
+    "sm-mta": ["x relay=[ [", "relay=a [1", "uAKabc01: to= relay="],
     "roundcube": ["Login failed for a from 1.1 "],
     "asterisk": ["x failed for '1", "NOTICE[7] "],
     "proftpd": ["a (b[1.1.1.1]): USER a "],

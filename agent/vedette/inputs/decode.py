@@ -31,12 +31,12 @@ from typing import Any
 import orjson
 
 from vedette.event import LogSource, Source
-from vedette.inputs import access, cisco, ownlog, sources, syslog
+from vedette.inputs import access, cisco, ownlog, peers, sources, syslog
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, Codec, Kind
 from vedette.inputs.formats.base import NOWHERE, Format, Shape
 from vedette.inputs.formats.table import SHAPES, format_at, shape_of
-from vedette.inputs.programs import NO_PROGRAM, PROGRAMS, program_name
+from vedette.inputs.programs import NO_PROGRAM, PAIRS, PROGRAMS, program_name
 from vedette.inputs.provenance import Provenance, guards, is_synthetic, provenance
 from vedette.inputs.sources import possible_source
 from vedette.inputs.values import ABSENT, Absent, Value, descend, from_json, path, scalars, time_of
@@ -77,6 +77,7 @@ class Record:
         "_logsource",
         "_origin",
         "_received_at",
+        "_remote",
         "_shape",
         "_zone",
         "raw",
@@ -107,6 +108,7 @@ class Record:
         self._format: Format | Shape | None = _UNREAD
         self._further: dict[str, Value] | None = None
         self._fields: dict[str, Value] | None = None
+        self._remote: str | None = None
         self.usual: re.Match[bytes] | None = _UNREAD
         """What ``syslog.usual`` finds in a syslog line, for who knows it."""
         self._head: tuple[str, int] | None = _UNREAD
@@ -140,7 +142,17 @@ class Record:
             for other in ALIASES.get(field, ()):
                 if (value := self._named(fields, other)) is not ABSENT:
                     break
+            else:
+                if self._remote is not None and field in peers.NAMES:
+                    self._look_for_peer(fields)
+                    return self.get(field)
         return value
+
+    def _look_for_peer(self, fields: dict[str, Value]) -> None:
+        """Adds who and from where, as the message's words tell, which costs more than all other fields."""
+        found = peers.read(self._remote or "", "user" in fields)
+        fields.update((name, value) for name, value in found.items() if name not in fields)
+        self._remote = None
 
     def _quick(self) -> tuple[str, int] | None:
         """Program and place of the message of a line as nearly all are: what the header would say, without the rest
@@ -165,7 +177,10 @@ class Record:
 
     def fields(self) -> Mapping[str, Value]:
         """Everything decoded, by name; objects stay nested."""
-        return self._decode() if self._fields is None else self._fields
+        fields = self._decode() if self._fields is None else self._fields
+        if self._remote is not None:
+            self._look_for_peer(fields)
+        return fields
 
     def keywords(self) -> Iterable[str]:
         """The texts that a Sigma keyword searches: all decoded values of a structured event, and the message of others.
@@ -345,13 +360,26 @@ class Record:
         name = None if event is None else event.get("SYSLOG_IDENTIFIER")
         return program_name(name) if isinstance(name, str) else ""
 
+    def _read(self, message: str) -> Mapping[str, Any]:
+        """The fields of an unstructured message."""
+        match self._kind():
+            case Kind.TEXT:
+                return _NO_FIELDS
+            case Kind.ACCESS:
+                return access.read(message)
+            case _:
+                row = PROGRAMS.get(self._program(), NO_PROGRAM if self._codec.only is None else PAIRS)
+                fields, unread = row.read(message)
+                self._remote = message if unread else None
+                return fields
+
     def _decode(self) -> dict[str, Value]:
         """All fields; weaker origins first, so that stronger ones overwrite them."""
         kind, header, event = self._kind(), self.header, self._structured()
         fields: dict[str, Value] = {}
         if event is None:
             message = self._message()
-            fields.update(_read(kind, self._program(), message) if self._made() is None else self._more())
+            fields.update(self._read(message) if self._made() is None else self._more())
             fields["message"] = message
         elif header is not None or type(event) is _Whole:
             fields["message"] = self._message()
@@ -360,7 +388,7 @@ class Record:
         else:
             journal = {name: event[key] for name, key in _JOURNAL.items() if key in event} if "MESSAGE" in event else {}
             if isinstance(text := journal.get("message"), str):
-                fields.update(_read(kind, self._program(), text))
+                fields.update(self._read(text))
             fields.update(journal)
             fields.update(self._more())
             fields.update(event)
@@ -387,13 +415,6 @@ class Record:
 
 class _Whole(dict[str, Value]):
     """JSON that is no object, as the field ``value``."""
-
-
-def _read(kind: Kind, program: str, message: str) -> Mapping[str, Any]:
-    """The fields of an unstructured message."""
-    if kind is Kind.ACCESS:
-        return access.read(message)
-    return _NO_FIELDS if kind is Kind.TEXT else PROGRAMS.get(program, NO_PROGRAM).read(message)
 
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")

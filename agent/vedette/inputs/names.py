@@ -25,7 +25,7 @@ _DOORS = (
     "accept", "activation", "batches", "bind", "bursts", "datagrams", "deliver", "files", "framing", "listen",
     "subscribe", "tail",
 )  # fmt: skip
-_OTHERS = frozenset({"aliases", "names", "provenance", "entities", "formats.eventlog", *_DOORS})
+_OTHERS = frozenset({"aliases", "names", "provenance", "entities", "peers", "formats.eventlog", *_DOORS})
 """Modules that give no field a name, or whose names ``stands_as`` knows."""
 
 _PREFIX = "vedette.inputs."

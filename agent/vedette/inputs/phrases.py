@@ -156,13 +156,23 @@ PROFTPD = (
     _FTP_PEER,
 )
 POSTFIX = (
-    r"(?:warning: )?(?:NOQUEUE: reject: \w+ from |lost connection after \w+ from |disconnect from |connect from )?"
-    r"(?P<src_host>[^\s\[]{1,255})\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?::\d+)?(?:: SASL (?P<auth_method>\S+) "
-    r"authentication failed)?",
+    r"warning: hostname (?P<src_host>\S{1,255}) does not resolve to address (?P<src_ip>[0-9A-Fa-f.:]{2,45}?)(?:: |$)",
+    r"warning: (?P<src_ip>[0-9A-Fa-f.:]{2,45}): (?:hostname (?P<src_host>\S{1,255}) |address not listed)",
+    r"(?:warning: |\w{5,20}: client=|[A-Z ]{3,24} )?(?:[^\[\]<>\"']{0,80}? from )?"
+    r"(?P<src_host>[^\s\[]{1,255})?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?::\d+)?(?:: SASL (?P<auth_method>\S+) "
+    r"authentication failed)?(?:.{0,512}?, sasl_username=(?P<user>\S{1,256}))?",
 )
 SENDMAIL = (
+    r"\w{6,20}: to=(?>.*?relay=)[^\s,\[]{0,255} ?\[(?:IPv6:)?(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\]",
+    r"\w{6,20}: to=",
     r"(?>.*?relay=)(?P<src_host>[^\s,\[]{0,255}) ?\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
     r"(?>[^\[]{0,512})\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
+)
+DOVECOT = (
+    # DATABASE(USER,IP[,<SESSION>]): behind the names of processes
+    r"(?:(?:conn |Info|Error|Warning|[a-z][\w:-]{0,32})(?: ?\([^()]{0,128}\))?(?:<[^>]{0,64}>)?(?:: | )){0,6}"
+    r"(?:pam|sql|ldap|passwd-file|passwd|shadow|static|lua|oauth2|checkpassword|bsdauth|dict|imap|policy|passdb|userdb)"
+    r"\((?P<user>[^,()]{1,256}),(?P<src_ip>[0-9A-Fa-f.:]{2,45})(?:,[^)]{0,128})?\)",
 )
 COURIER = (
     r"LOGIN FAILED, (?:method=\S+, )?user=(?P<user>.*), ip=\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
@@ -186,5 +196,7 @@ ASTERISK = (
 SLAPD = (r"conn=\d+ fd=\d+ ACCEPT from IP=(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5})",)
 SUHOSIN = (r"ALERT - (?P<reason>.*) \(attacker '(?P<src_ip>[^']{2,45})'",)
 SOGO = (r"(?:SOGoRootPage )?Login from '(?P<src_ip>[^',]{2,45})[^']{0,255}' for user '(?P<user>[^']{0,256})'",)
-CYRUS = (r"badlogin: (?P<src_host>[^\s\[]{0,255}) ?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\] (?P<auth_method>\S{1,32})",)
+CYRUS = (
+    r"(?:badlogin|login): (?P<src_host>[^\s\[]{0,255}) ?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\] (?P<auth_method>\S{1,32})",
+)
 DANTE = (r"info: \w+\(\d+\): tcp/accept \]: (?P<src_ip>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\.(?P<src_port>\d{1,5}) ",)

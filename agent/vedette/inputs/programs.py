@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from vedette.event import Source
-from vedette.inputs import access, cisco
+from vedette.inputs import access, cisco, peers
 from vedette.inputs.phrases import (
     ACCOUNTS,
     APACHE,
@@ -23,6 +23,7 @@ from vedette.inputs.phrases import (
     CYRUS,
     DANTE,
     DNSMASQ,
+    DOVECOT,
     DROPBEAR,
     FAIL2BAN,
     HAPROXY,
@@ -65,25 +66,42 @@ class Program(NamedTuple):
     pairs: bool = True
     names: Mapping[str, str] = _PAM_NAMES
     reader: Callable[[str], dict[str, str]] | None = None
+    remote: bool = True
+    """Who and from where may be looked for in messages that no pattern fits (``peers.py``)."""
 
-    def read(self, message: str) -> Fields:
-        """The fields of ``message``, without ``message`` itself."""
+    def read(self, message: str) -> tuple[Fields, bool]:
+        """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""
         fields: Fields = {}
+        unread = False
         if self.pairs and "=" in message:
             fields = key_values(message)
             for pair, name in self.names.items():
-                if fields.get(pair):
+                if isinstance(fields.get(pair), str) and fields[pair]:  # two say nothing
                     fields[name] = fields[pair]
         for pattern in self.patterns:
             if match := pattern.match(message):
                 fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
                 break
+        else:
+            unread = self.remote and "src_ip" not in fields
         if self.reader is not None:
             fields.update(self.reader(message))
-        return fields
+        for name in _BARE.keys() & fields.keys():
+            value = fields[name]
+            if isinstance(value, str):
+                fields[name] = _BARE[name](value)
+        return fields, unread
 
 
 NO_PROGRAM = Program()
+PAIRS = Program(remote=False)
+"""Of codecs that read one format alone."""
+
+_BARE: Mapping[str, Callable[[str], str]] = {
+    "src_ip": peers.plain,
+    "user": lambda user: user[1:-1] if user[:1] == "<" and user[-1:] == ">" else user,
+}
+"""What is taken off a value."""
 
 _MAX_PAIRS = 256
 _PAIR = re.compile(
@@ -121,29 +139,37 @@ def _row(
     pairs: bool = True,
     names: Mapping[str, str] | None = None,
     reader: Callable[[str], dict[str, str]] | None = None,
+    remote: bool = True,
 ) -> Program:
     compiled = tuple(re.compile(pattern, re.S) for pattern in patterns)
     source = Source(frozenset({product} - {""}), frozenset(categories.split()), frozenset(services.split()))
-    return Program(source, compiled, pairs, names or _PAM_NAMES, reader)
+    return Program(source, compiled, pairs, names or _PAM_NAMES, reader, remote)
 
 
-def _linux(services: str, *patterns: str, pairs: bool = True, names: Mapping[str, str] | None = None) -> Program:
-    return _row(services, *patterns, product="linux", pairs=pairs, names=names)
+def _linux(
+    services: str,
+    *patterns: str,
+    pairs: bool = True,
+    names: Mapping[str, str] | None = None,
+    remote: bool = True,
+) -> Program:
+    return _row(services, *patterns, product="linux", pairs=pairs, names=names, remote=remote)
 
 
 _SSHD_ROW = _linux("sshd auth", *SSHD, *PAM)
-_CRON_ROW = _linux("cron", *CRON, pairs=False)
-_ACCOUNT_ROW = _linux("auth", *ACCOUNTS)
-_AUDIT_ROW = _linux("auditd", names={"addr": "src_ip", "acct": "user"})
-_MAIL_ROW = _row("mail", names={"rip": "src_ip"})
+_CRON_ROW = _linux("cron", *CRON, pairs=False, remote=False)
+_ACCOUNT_ROW = _linux("auth", *ACCOUNTS, remote=False)
+_AUDIT_ROW = _linux("auditd", names={"addr": "src_ip", "acct": "user"}, remote=False)
+_DOVECOT_ROW = _row("dovecot mail", *DOVECOT, names={"rip": "src_ip"})
+_MAIL_ROW = _row("mail", *DOVECOT, names={"rip": "src_ip"})
 
 PROGRAMS: Mapping[str, Program] = {
     "sshd": _SSHD_ROW,
     "sshd-session": _SSHD_ROW,
     "sshd-auth": _SSHD_ROW,
     "dropbear": _linux("sshd auth", *DROPBEAR),
-    "sudo": _linux("sudo auth", *SUDO, pairs=False),
-    "su": _linux("su auth", *SU),
+    "sudo": _linux("sudo auth", *SUDO, pairs=False, remote=False),
+    "su": _linux("su auth", *SU, remote=False),
     "login": _linux("login auth", *LOGIN),
     "systemd-logind": _linux("auth", *LOGIND),
     "polkitd": _linux("auth"),
@@ -152,23 +178,23 @@ PROGRAMS: Mapping[str, Program] = {
         ("useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "gpasswd", "passwd", "chpasswd", "chage"),
         _ACCOUNT_ROW,
     ),
-    "kernel": _linux("kernel", *KERNEL, names=NETFILTER),
+    "kernel": _linux("kernel", *KERNEL, names=NETFILTER, remote=False),
     **dict.fromkeys(("audit", "auditd", "audispd"), _AUDIT_ROW),
-    "sysmon": _linux("sysmon"),
-    "rsyslogd": _linux("rsyslog"),
-    "systemd": _linux("systemd"),
-    "clamd": _linux("clamav"),
-    "freshclam": _linux("clamav"),
+    "sysmon": _linux("sysmon", remote=False),
+    "rsyslogd": _linux("rsyslog", remote=False),
+    "systemd": _linux("systemd", remote=False),
+    "clamd": _linux("clamav", remote=False),
+    "freshclam": _linux("clamav", remote=False),
     "guacd": _linux("guacamole"),
-    "fail2ban": _linux("fail2ban", *FAIL2BAN),
-    "fail2ban-server": _linux("fail2ban", *FAIL2BAN),
-    "fail2ban.actions": _linux("fail2ban", *FAIL2BAN),
-    "mosquitto": _row("mosquitto", *MOSQUITTO, categories="iot"),
-    "dnsmasq": _row("dnsmasq", *DNSMASQ, categories="dns"),
+    **dict.fromkeys(
+        ("fail2ban", "fail2ban-server", "fail2ban.actions", "fail2ban.filter"), _linux("fail2ban", *FAIL2BAN)
+    ),
+    "mosquitto": _row("mosquitto", *MOSQUITTO, categories="iot", remote=False),
+    "dnsmasq": _row("dnsmasq", *DNSMASQ, categories="dns", remote=False),
     "named": _row("named", *NAMED, categories="dns"),
     "vsftpd": _linux("vsftpd", *VSFTPD),
     "proftpd": _row("proftpd", *PROFTPD),
-    "dovecot": _row("dovecot mail", names={"rip": "src_ip"}),
+    "dovecot": _DOVECOT_ROW,
     **dict.fromkeys(("imap-login", "pop3-login", "auth-worker"), _MAIL_ROW),
     **dict.fromkeys(("smtpd", "postscreen", "submission", "smtps"), _row("postfix mail", *POSTFIX)),
     **dict.fromkeys(("sendmail", "sm-mta", "sm-acceptingconnections"), _row("sendmail mail", *SENDMAIL)),
@@ -176,14 +202,14 @@ PROGRAMS: Mapping[str, Program] = {
         ("imapd", "imapd-ssl", "pop3d", "pop3d-ssl", "courieresmtpd", "courierpop3login", "imaplogin"),
         _row("courier mail", *COURIER),
     ),
-    **dict.fromkeys(("timsieved", "sieve"), _row("cyrus mail", *CYRUS)),
+    **dict.fromkeys(("timsieved", "sieve", "imap", "imaps", "pop3", "pop3s", "nntp"), _row("cyrus mail", *CYRUS)),
     "roundcube": _row("roundcube mail", *ROUNDCUBE),
     "sogod": _row("sogo mail", *SOGO),
     "webmin": _row("webmin auth", *WEBMIN),
     **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *OPENVPN, pairs=False)),
     "haproxy": _row("haproxy", *HAPROXY, categories="webserver", pairs=False),
     "asterisk": _row("asterisk", *ASTERISK),
-    "slapd": _row("slapd", *SLAPD),
+    "slapd": _row("slapd", *SLAPD, remote=False),
     "suhosin": _row("suhosin", *SUHOSIN, categories="webserver"),
     "danted": _row("dante", *DANTE),
     "nginx": _row("nginx", *NGINX, categories="webserver", pairs=False, reader=access.read),

@@ -10,12 +10,12 @@ header there. Read in this order, the first that fits:
 2. RFC 3164: ``<PRI>Mmm dd hh:mm:ss HOST TAG[PID]: MSG``. Accepted beyond it: no PRI; no HOST (as programs write to the
    local socket); a year, a fraction, a colon or a zone name after the time; RFC 3339 or epoch times in place of it,
    also in brackets; NetScaler's ``mm/dd/yyyy:hh:mm:ss GMT`` (whose order of day and month is a setting: no timestamp);
-   Cisco's sequence number and ``*``; ``HOST : TAG``; ``facility.severity`` before the HOST; F5's ``slotN/`` before it
-   and a comma after it; a severity name before TAG[PID]; no time at all after a PRI; ``[HOST ]TAG[PID]:`` alone, with
-   digits for PID, as journals are exported. A word without a colon is no TAG: it belongs to the message. Without PRI, a
-   word after an RFC 3339 time is a HOST only when a TAG, CEF, LEEF or a JSON object follows, and before an object only
-   when it is no level (``INFO {…}``). ``CEF:`` and ``LEEF:`` are no TAG. AIX's ``Message forwarded from HOST:`` before
-   the TAG says whose event it is.
+   Cisco's sequence number and ``*``; ``HOST : TAG``; ``facility.severity`` before the HOST, also in ``<>``; F5's
+   ``slotN/`` before it and a comma after it; a severity name before TAG[PID]; no time at all after a PRI;
+   ``[HOST ]TAG[PID]:`` alone, with digits for PID, as journals are exported. A word without a colon is no TAG: it
+   belongs to the message. Without PRI, a word after an RFC 3339 time is a HOST only when a TAG, CEF or LEEF follows,
+   or, after a time with ``T``, a JSON object, and the word is no level (``INFO {…}``); never before a colon.
+   ``CEF:`` and ``LEEF:`` are no TAG. AIX's ``Message forwarded from HOST:`` before the TAG says whose event it is.
 3. Cisco: ``[NUMBER: ][HOST: ][TIME: ]%FACILITY-SEVERITY-MNEMONIC: MSG`` with or without PRI, also behind the header of
    a relay that took the number for a TAG; TIME may be an uptime (no timestamp). HOST (its origin-id) needs the number
    or TIME beside it.
@@ -130,7 +130,7 @@ _TAG = re.compile(rb"([^\s\[]{1,128}?)(?:\[([^\]\s]{0,64})\])?:(?:\s|$)")
 """The first word when it ends in a colon: no host precedes it."""
 
 _HOST = re.compile(
-    rb"(?:slot\d{1,2}/|[a-z0-9]{2,8}\.[a-z]{3,7} (?=\S+ \S+:))?"
+    rb"(?:slot\d{1,2}/|[a-z0-9]{2,8}\.[a-z]{3,7} (?=\S+ \S+:)|<[a-z0-9]{2,8}\.[a-z]{3,7}> +)?"
     rb"([^\s,;=\"{}\[]{1,255})(?: +:(?= )|,(?=\w+=)|(?=\s|$)) *"
 )
 _FORMATTED = re.compile(rb"(?:CEF|LEEF): ?\d")
@@ -315,6 +315,8 @@ def _legacy(raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
         if tag:
             return _with_tag(priority, timestamp, _text(forwarded[1]), tag)
         return Header(priority, timestamp, _text(forwarded[1]), None, None, forwarded.end())
+    if priority is None and stamp[7] is not None and b":" in stamp[0][-2:] and raw[pos : pos + 1] != b"%":
+        return Header(priority, timestamp, None, None, None, pos)  # a colon behind the time: a program's own log
     if tag := _TAG.match(raw, pos):
         return _with_tag(priority, timestamp, None, tag)
     host = _HOST.match(raw, pos)
