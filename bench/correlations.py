@@ -75,7 +75,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     lateness = 30_000_000 if c.prompt else DECIDED
     memory = Memory(Plan((), (), (), correlations=(c,)), log_id="b", lateness=lateness, max_bytes=1 << 40)
     one, clock = memory.correlator, memory.clock
-    source, node, rng = clock.source("in", "h"), one.nodes[0], random.Random(1)
+    node, rng = one.nodes[0], random.Random(1)
     values: list[Any] = [None]
     if c.field:
         values = list(range(50)) if kind in NUMERIC else [str(i) for i in range(50)]
@@ -84,7 +84,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     before, at = _resident(), 0
     for number in range(groups * matches):
         at += STEP
-        clock.observe(source, at)
+        source, _ = clock.observe("in", "h", at)
         one.add((Item(node, 0, group(number % groups), values[0], None),), source, at, at * 10, 100)
         if number % COMMIT_EVERY == 0:
             memory.delta()
@@ -100,7 +100,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
         began = time.process_time()
         for i, item in enumerate(items):
             at += STEP
-            clock.observe(source, at)
+            source, _ = clock.observe("in", "h", at)
             fired += len(one.add((item,), source, at, at * 10, 100))
             if commits and i % COMMIT_EVERY == COMMIT_EVERY - 1:
                 delta = memory.delta()

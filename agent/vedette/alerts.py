@@ -45,7 +45,7 @@ def _names(flags: Flag) -> tuple[str, ...]:
 
 
 class _Event(NamedTuple):
-    """An event with its place and its time; ``source``: the clock's number of where it comes from."""
+    """An event with its place and its time; ``source``: its lane (``state/clock.py``)."""
 
     frame: Frame
     start: int
@@ -114,10 +114,10 @@ class Alerting:
             return
         silent, graph, first = self._engine.plan.silent, self.memory.correlator.graph, matches[0]
         found = [(self._engine.plan.rules[match.rule], match) for match in matches]
-        event, taken = self._event(frame, first.start, first.end, first.record), False
+        event = self._event(frame, first.start, first.end, first.record)
         if any(rule.id in self._remembered for rule, _ in found):
-            number, taken = self.memory.observe(frame.chunk.input, event.host, event.time)
-            event = event._replace(source=number)
+            lane, jumps = self.memory.observe(frame.chunk.input, event.host, event.time)
+            event = event._replace(source=lane, flags=event.flags | Flag.TIME_JUMP if jumps else event.flags)
         for rule, match in found:
             if rule.id in silent:
                 continue
@@ -129,7 +129,7 @@ class Alerting:
             if passes:
                 yield self._detection(rule, match.rule, event)
         wanted = [rule.id for rule, _ in found if graph.wants(rule.id)]
-        if taken and wanted:
+        if wanted:
             length = first.end - first.start
             try:
                 fired = self.memory.match(wanted, event.record, event.source, event.time, event.offset, length)
@@ -137,9 +137,6 @@ class Alerting:
                 self._fails(frame, event.start, event.end, error, "correlations")
                 fired = []
             yield from self._correlations(fired, event)
-        elif not taken:
-            for rule_id in wanted:
-                graph.late(rule_id)
 
     def folds(self) -> Iterator[Alert]:
         """What suppression has to tell since the last call."""
@@ -191,7 +188,7 @@ class Alerting:
             event.offset, event.end - event.start,
         )  # fmt: skip
         alert_id = self._alert_id(rule.id, event.offset, group)
-        number = event.source or self.memory.clock.source(chunk.input, event.host or "")
+        number = event.source or self.memory.clock.lane(chunk.input, event.host or "", event.time)
         return self.memory.suppressor.take(suppress, values, event.time, number, alert_id, source)
 
     def _alert_id(self, rule_id: str, offset: int, group: Mapping[str, str]) -> str:

@@ -36,6 +36,7 @@ class Flag(IntFlag):
     CUT = 1
     CLAMPED_TIME = 2
     DUP = 4
+    TIME_JUMP = 8
 
 
 class FilePosition(NamedTuple):

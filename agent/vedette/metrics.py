@@ -78,7 +78,7 @@ ROWS: tuple[Row, ...] = (
     Row("memory.max_bytes", "memory_max_bytes", _G, "Bound of memory_bytes"),
     Row("memory.evicted", "memory_evicted_groups", _G, "Groups forgotten for want of room"),
     Row("memory.cut", "memory_cut_matches", _G, "Oldest matches of groups that were too large"),
-    Row("memory.late", "memory_late_events", _G, "Events too late for correlations"),
+    Row("memory.jumps", "memory_time_jumps", _G, "Event times far from what their host has sent before"),
     Row("memory.sources", "memory_sources", _G, "Inputs and hosts whose time is followed"),
     Row("memory.suppressing", "suppressing_entities", _G, "Entities whose alerts are being folded"),
     Row("memory.folded", "folded_alerts", _G, "Alerts that were folded into others"),
@@ -88,7 +88,7 @@ ROWS: tuple[Row, ...] = (
     Row("memory.audit.evicted", "audit_evicted_events", _G, "Audit events judged before their time"),
     Row("memory.correlations.[rule_id].groups", "correlation_groups", _G, "Groups of a correlation", ("rule_id",)),
     Row("memory.correlations.[rule_id].fired", "correlation_fired", _G, "Times that it fired", ("rule_id",)),
-    Row("memory.correlations.[rule_id].late", "correlation_late_matches", _G, "Matches too late for it", ("rule_id",)),
+    Row("memory.correlations.[rule_id].late", "correlation_late_matches", _G, "Matches after a decision", ("rule_id",)),
     Row("memory.correlations.[rule_id].ungrouped", "correlation_ungrouped_matches", _G, "Matches without a value to group by", ("rule_id",)),  # noqa: E501
     Row("cache.bytes", "cache_bytes", _G, "Bytes of the result cache"),
     Row("cache.answers", "cache_answers", _G, "Distinct answers in it"),

@@ -122,9 +122,8 @@ class Timeline:
         """What fires, by time."""
         clock = self._correlator.clock
         for time, place, items in sorted(self._items, key=lambda item: item[:2]):
-            source = clock.source("", "")
-            clock.observe(source, time)
-            yield from self._fired(self._correlator.add(items, source, time, place, 0))
+            clock.move(1, time)
+            yield from self._fired(self._correlator.add(items, 1, time, place, 0))
         yield from self._fired(self._correlator.finish())
 
     def _fired(self, fired: Iterable[Firing]) -> Iterator[Correlated]:

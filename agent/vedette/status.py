@@ -199,7 +199,7 @@ def render(status: dict[str, Any]) -> list[str]:
         f"bytes    in {total_in:,}, sent {status['totals'].get('bytes_sent', 0):,};"
         f" raw log {log['bytes']:,} of {log['max_bytes']:,} on disk" + (" (FULL: inputs pause)" if log["full"] else ""),
         f"memory   {memory['groups']} groups, {memory['bytes']:,} of {memory['max_bytes']:,} bytes,"
-        f" {memory['evicted']} evicted; {memory['late']} events late, {ungrouped} matches in no group;"
+        f" {memory['evicted']} evicted; {memory['jumps']} time jumps, {ungrouped} matches in no group;"
         f" {memory['folded']} alerts folded",
     ]
     if any((audit := memory["audit"]).values()):

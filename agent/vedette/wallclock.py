@@ -4,7 +4,7 @@
   second): it goes on at its pace and gives up the lead little by little, one part in ``SLEW``, so that a window of a
   minute is never filled with an hour. Nor does it at a start after such a step: the newest receipt in the log counts.
 * A clock that is set back further was wrong: its time is taken at once, the log goes on under earlier receipts, and
-  ``state/clock.py`` brings the watermarks back. It is said (``clock_stepped``).
+  watermarks go back with them (``state/clock.py``). It is said (``clock_stepped``).
 * **Forward** it follows at once. What it does not do is believe so: ``trusted`` goes on at its pace for ``BELIEVED``
   seconds, so that a clock in 2099 does not make all raw logs look over-aged.
 * **Suspend**: the boot clock tells the time for which the host slept from a clock that was set (``host_resumed``).

@@ -137,7 +137,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
 
 def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     """Its alert names group, count and the events behind it; rules that are only referred to make none of their own;
-    events out of order within the lateness count, later ones are told as late; silence lets windows end."""
+    events out of order count, and one far behind is counted as a jump; silence lets windows end."""
     door = Door(tmp_path, '[state]\nmax_lateness = "2s"\n')
     agent = door.agent.up()
     try:
@@ -162,9 +162,33 @@ def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     titles = {row["rule_title"] for row in agent.alerts()}
     assert titles == {"Opened", "Many failed logins", "Opened after failures", "Different doors"}
     memory = status["memory"]
-    assert memory["late"] == 1
-    assert "1 events late, 0 matches in no group" in "\n".join(render(status))
+    assert memory["jumps"] == 1
+    assert "1 time jumps, 0 matches in no group" in "\n".join(render(status))
     assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
+
+
+def test_a_forged_line(tmp_path: Path) -> None:
+    """One line far ahead, within what is clamped, or far behind, under a host's name: the host's failed logins that
+    follow are correlated all the same, over a kill too; the line's alert is flagged, and the status counts it."""
+    now = datetime.now(UTC).timestamp() - START
+    door = Door(tmp_path, rules=RULES.replace("generate: false", "generate: true"))
+    agent = door.agent.up()
+    try:
+        door.add(line(now, "fail", "a"), line(now + 290, "fail", "forged"), line(now - 86_400, "fail", "forged"))
+        door.settled()
+        agent.kill()
+        agent.up()
+        door.add(line(now + 1, "fail", "a"))
+        door.settled()
+        door.add(line(now + 2, "fail", "a"), line(now + 3, "open", "a"))
+        until("the alerts", lambda: door.fired() == [("Many failed logins", 5), ("Opened after failures", 6)])
+        status, rows = door.settled() and agent.status(), agent.alerts()
+    finally:
+        agent.kill()
+    assert status["memory"]["jumps"] == 2
+    flagged = [row for row in rows if "time_jump" in row["flags"]]
+    assert {json.loads(row["raw"])["src"] for row in flagged} == {"forged"}
+    assert len(flagged) == 2
 
 
 def test_a_change_of_rules(tmp_path: Path) -> None:

@@ -30,10 +30,9 @@ def feed(one: Correlator, found: Iterable[Hit]) -> list[Firing]:
     """Every match in turn, all of one source."""
     fired = []
     for hit in found:
-        source = one.clock.source("in", "h")
-        if one.clock.observe(source, hit.time):
-            item = Item(one.nodes[0], hit.slot, hit.group, hit.value, None)
-            fired += one.add([item], source, hit.time, hit.order, 1)
+        source, _ = one.clock.observe("in", "h", hit.time)
+        item = Item(one.nodes[0], hit.slot, hit.group, hit.value, None)
+        fired += one.add([item], source, hit.time, hit.order, 1)
     return fired
 
 
@@ -51,14 +50,14 @@ def cases(draw: st.DrawFn, shape: str) -> tuple[Correlation, list[Hit]]:
     return c, draw(hits(c.kind))
 
 
-def taken(found: Sequence[Hit], lateness: int) -> list[Hit]:
-    """Those that are not late."""
-    newest, kept = None, []
-    for hit in found:
-        if newest is None or hit.time >= newest - lateness:
-            kept.append(hit)
-            newest = hit.time if newest is None else max(newest, hit.time)
-    return kept
+@st.composite
+def disordered(draw: st.DrawFn, shape: str, lateness: int) -> tuple[Correlation, list[Hit]]:
+    """Of which none comes more than ``lateness`` seconds after a later one."""
+    c, found = draw(cases(shape))
+    behind = {order: draw(st.integers(0, lateness)) * SECOND for order in {hit.order for hit in found}}
+    found.sort(key=lambda hit: (hit.time + behind[hit.order], hit.order))
+    places = {order: place for place, order in enumerate(dict.fromkeys(hit.order for hit in found))}
+    return c, [hit._replace(order=places[hit.order]) for hit in found]
 
 
 def runs(c: Correlation, found: Sequence[Hit]) -> list[set[Fired]]:
@@ -106,11 +105,11 @@ def test_in_the_order_of_time(shape: str, data: st.DataObject) -> None:
 @EXAMPLES
 def test_settled_in_any_order(shape: str, data: st.DataObject, lateness: int, settle: bool) -> None:
     """With ``settle``, and for what is not prompt without it, any order within the lateness fires what the order of
-    time fires; what is late is not used."""
-    c, found = data.draw(cases(shape))
+    time fires."""
+    c, found = data.draw(disordered(shape, lateness))
     one = correlator(c, settle=settle or c.prompt, lateness=lateness * SECOND)
     fired = feed(one, found) + one.finish()
-    assert sorted(shown(fired)) == sorted(firings(c, taken(found, lateness * SECOND)))
+    assert sorted(shown(fired)) == sorted(firings(c, found))
 
 
 @every_shape
@@ -119,16 +118,15 @@ def test_settled_in_any_order(shape: str, data: st.DataObject, lateness: int, se
 def test_prompt_in_any_order(shape: str, data: st.DataObject, lateness: int) -> None:
     """What is decided at once: after every match each run has fired, by itself or as a part of one that a later match
     has parted, also where another has joined the part since; and none fires that had fired before."""
-    c, found = data.draw(cases(shape))
+    c, found = data.draw(disordered(shape, lateness))
     if not c.prompt:
         return
     one, told, whole = correlator(c, lateness=lateness * SECOND), set[Fired](), list[set[Fired]]()
     if c.kind is Kind.VALUE_SUM:
         found = [hit for hit in found if hit.value is None or hit.value >= 0]
-    kept = taken(found, lateness * SECOND)
-    for i, hit in enumerate(kept):
+    for i, hit in enumerate(found):
         new = shown(feed(one, [hit]))
-        known = runs(c, kept[: i + 1])
+        known = runs(c, found[: i + 1])
         for anchor in new:
             (run,) = (run for run in known if anchor in run)
             assert not run & told
@@ -182,14 +180,12 @@ def test_two_sources(data: st.DataObject) -> None:
     behind = [hit for hit in in_time(found) if hosts[hit] == "q"]
     ahead = [hit for hit in in_time(found) if hosts[hit] == "p"]
     for host in "pq":  # both are there from the start, in every group
-        source = one.clock.source("in", host)
-        one.clock.observe(source, -1)
+        source, _ = one.clock.observe("in", host, -1)
         for group in "xy":
             fired += one.add([Item(one.nodes[0], 0, (group,), None, None)], source, -1, 1000 + ord(host), 1)
     for host, mine in (("p", ahead), ("q", behind)):
         for hit in mine:
-            source = one.clock.source("in", host)
-            assert one.clock.observe(source, hit.time)
+            source, _ = one.clock.observe("in", host, hit.time)
             fired += one.add([Item(one.nodes[0], hit.slot, hit.group, hit.value, None)], source, hit.time, hit.order, 1)
     fired += one.finish()
     every = [*found, *(Hit(-1, 1000 + ord(host), 0, (group,)) for host in "pq" for group in "xy")]

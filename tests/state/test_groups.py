@@ -114,11 +114,10 @@ def test_rows(steps: list[tuple[str, int]], carried: bool) -> None:
 def test_deltas_are_small() -> None:
     """A match in a group of thousands writes that match, not the group."""
     one = Correlator([made(Kind.VALUE_AVG, span=10**9)], Clock(10**9), max_bytes=1 << 30)
-    source = one.clock.source("in", "h")
     for i in range(5000):
-        one.clock.observe(source, i)
+        source, _ = one.clock.observe("in", "h", i)
         one.add([Item(one.nodes[0], 0, ("g",), i, None)], source, i, i, 9)
     assert len(msgpack.packb(one.delta())) > 100_000
-    one.clock.observe(source, 5000)
+    one.clock.observe("in", "h", 5000)
     one.add([Item(one.nodes[0], 0, ("g",), 1, None)], source, 5000, 5000, 9)
     assert len(msgpack.packb(one.delta())) < 300

@@ -126,10 +126,9 @@ def test_large_windows(kind: Kind, settle: bool, number: int) -> None:
             one = Correlator([c], Clock(20_000), max_bytes=1 << 30, settle=settle)
             fired = []
             for time, offset, slot, value in events:
-                source = one.clock.source("in", "h")
-                if one.clock.observe(source, time):
-                    item = Item(one.nodes[0], slot, ("g",), value if c.field else None, None)
-                    fired += one.add([item], source, time, offset, 9)
+                source, _ = one.clock.observe("in", "h", time)
+                item = Item(one.nodes[0], slot, ("g",), value if c.field else None, None)
+                fired += one.add([item], source, time, offset, 9)
             told.append([(f.event, f.metric, f.count, f.contributing) for f in fired + one.finish()])
     assert told[0] == told[1]
 

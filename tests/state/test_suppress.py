@@ -19,8 +19,7 @@ def source(offset: int = 0) -> Source:
 
 
 def take(one: Suppressor, clock: Clock, second: float, user: str = "a", offset: int = 0) -> bool:
-    number = clock.source("in", "h")
-    clock.observe(number, int(second * SECOND))
+    number, _ = clock.observe("in", "h", int(second * SECOND))
     return one.take(TEN, {"u": user}, int(second * SECOND), number, f"id-{offset}", source(offset))
 
 
@@ -45,7 +44,8 @@ def test_the_watermark_closes() -> None:
     take(one, clock, 0, "a")
     take(one, clock, 1, "b")
     take(one, clock, 2, "b", 2)
-    clock.observe(clock.source("in", "h"), 30 * SECOND)
+    for second in range(3, 31):
+        clock.observe("in", "h", second * SECOND)
     one.advance()
     assert [(fold.values, fold.count) for fold in one.closed()] == [({"u": "b"}, 1)]
     assert len(one) == 0
@@ -86,7 +86,8 @@ def test_nothing_is_lost(alerts: list[tuple[int, str]], stop: int, advance: bool
         if advance:
             one.advance()
         folded += sum(fold.count for fold in one.closed())
-    clock.observe(clock.source("in", "h"), 10_000 * SECOND)
+    for second in range(1, 101):
+        clock.advance(second * SECOND)
     one.advance()
     folded += sum(fold.count for fold in one.closed())
     assert sent + folded == len(alerts)

@@ -110,8 +110,7 @@ def firings(engine: Engine, case: Sequence) -> int | None:
     products = [(product, frozenset(numbers)) for product, numbers in asked.items()]
     fired = []
     for offset, one in enumerate(sorted(case.events, key=lambda event: event.time)):
-        source = correlator.clock.source("", "")
-        correlator.clock.observe(source, one.time)
+        correlator.clock.move(1, one.time)
         matches: list[tuple[int, Record]] = []
         for product, numbers in products:
             own = LogSource(product=product)
@@ -120,6 +119,6 @@ def firings(engine: Engine, case: Sequence) -> int | None:
         items: list[Item] = []
         for number, event in sorted(matches, key=itemgetter(0)):
             items += correlator.graph.prepare(plan.rules[number].id, event)
-        fired += correlator.add(items, source, one.time, offset, len(one.raw))
+        fired += correlator.add(items, 1, one.time, offset, len(one.raw))
     fired += correlator.finish()
     return sum(one.correlation.id == case.rule_id for one in fired)

@@ -1,17 +1,25 @@
-"""Event time: how far each source has come, and which events are too late.
+"""Event time: how far each host has come, by what it says and by when that was received.
 
-A **source** is an (input, host). Its **watermark** is the time before which no more of its events are expected: the
-newest event time seen, less ``lateness``. An event below it is late.
+A **source** is an (input, host). Whoever sends chooses both a line's time and its host, so no line makes another one
+late. A source has **lanes**: runs of events whose times go on from each other. An event belongs to the lane that its
+time fits; when there is none, it begins one. Every event has a lane, so correlations take every event.
 
-* An event time more than ``MAX_SKEW`` after the event's receipt is set to the receipt (``clamp``): a device that
-  believes to be in 2099 does not carry the watermark there.
-* A source that is silent comes along with the receipts of others: each microsecond of theirs moves its event time by
-  one. So a clock that runs behind stays behind by as much, and its next event is not late because of others. A gap
-  between two receipts counts for ``MAX_GAP`` at most: while the agent was down, nobody was silent.
-* A receipt more than ``MAX_SKEW`` before the last says that the agent's own clock was ahead and has been set. No event
-  can be of a time beyond it now: sources that are come back to the receipt. Nothing else takes a watermark back.
+* A lane's **time** is the newest that its events have given; between them it goes on with the receipts, also with
+  those of others. A gap between two receipts counts for ``MAX_GAP`` at most: while the agent was down, nobody was
+  silent. So a clock that runs ahead or behind stays so by as much.
+* A lane's **watermark** is its time or the newest receipt, whichever is earlier, less ``lateness``. No event of the
+  lane comes before it; groups wait, and forget, by the watermarks of the lanes that they have events of.
+* An event **fits** from the watermark on up to ``lead`` after the lane's time, ``lead`` being the lateness, but
+  ``MIN_LEAD`` at least. So one line moves a lane by no more than an event out of order may lie behind it.
+* Of a source, ``LANES`` lanes take events. When another begins, the one longest without an event is **retired**: it
+  takes none, but goes on with the receipts as a silent one does.
+* A group does not wait for a lane that lies more than ``MAX_SKEW`` behind its furthest and has been silent for
+  ``MAX_SKEW`` of receipts (``slowest``).
+* A lane that begins beside others **jumps** when its time lies before their watermarks, or more than ``lead`` after
+  its receipt. Jumps are counted and flagged.
+* An event time more than ``MAX_SKEW`` after the event's receipt is set to the receipt (``clamp``).
 * Everything is a function of the calls: no clock is read. ``dump`` and ``load`` carry it over a restart.
-* At most ``MAX_SOURCES`` are kept; the one longest without an event goes, and begins anew when it comes back.
+* At most ``MAX_LANES`` are kept: the one retired first goes, then the source longest without an event.
 
 All times are UTC microseconds.
 """
@@ -19,11 +27,15 @@ All times are UTC microseconds.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any
 
 MAX_SKEW = 300_000_000
 MAX_GAP = 5_000_000
-MAX_SOURCES = 65_536
+MIN_LEAD = 1_000_000
+LANES = 8
+MAX_LANES = 65_536
+FOREVER = 1 << 62
 
 
 def clamp(event_time: int | None, received_at: int) -> tuple[int, bool]:
@@ -39,20 +51,28 @@ class Clock:
     def __init__(self, lateness: int) -> None:
         """``lateness`` in microseconds."""
         self.lateness = lateness
+        self.lead = max(lateness, MIN_LEAD)
         self.received_at = 0
+        """0: none is known, so watermarks go by the lanes' times alone."""
         self.running = 0
         """Microseconds of receipts gone by, without long gaps."""
-        self._ids: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._state: dict[int, tuple[int, int, int]] = {}
-        """By source: floor of the watermark, newest event's time, ``running`` at it."""
+        self.jumps = 0
+        self._sources: OrderedDict[tuple[str, str], list[int]] = OrderedDict()
+        """The lanes of each that take events; the last touched last, in both."""
+        self._state: dict[int, tuple[int, int]] = {}
+        """By lane: its time less ``running``; ``running`` at its last event."""
+        self._retired: dict[int, None] = {}
+        """The first retired first."""
         self._next = 1
         self._changed: dict[tuple[str, str], None] = {}
-        """The last touched last."""
-        self._latest: tuple[tuple[str, str], int] | None = None
-        """The source touched last and its number, unless it was written or has gone since."""
+        self._retiring: list[int] = []
+        """Lanes retired since the last ``dump`` or ``delta``."""
+        self._latest: tuple[str, str] | None = None
+        """The source touched last, unless it was written or has gone since."""
 
     def __len__(self) -> int:
-        return len(self._ids)
+        """Sources."""
+        return len(self._sources)
 
     @property
     def changed(self) -> bool:
@@ -65,87 +85,121 @@ class Clock:
         if gap > 0:
             self.running += min(gap, MAX_GAP) if self.received_at else 0
             self.received_at = received_at
-        elif gap < -MAX_SKEW:
+        elif gap < -MAX_SKEW:  # the agent's own clock was ahead and has been set: no watermark lies beyond it now
             self.received_at = received_at
-            self._set_back()
 
-    def _set_back(self) -> None:
-        """Bring sources that no event could have taken to where they are back to the last receipt."""
-        now = self.received_at
-        for key, number in self._ids.items():
-            floor, last, at = self._state.get(number, (now, now, self.running))
-            if max(floor + self.lateness, last + self.running - at) > now + MAX_SKEW:
-                self._state[number] = (now - self.lateness, now, self.running)
-                self._changed[key] = self._latest = None
-
-    def source(self, input: str, host: str) -> int:
-        """The number of a source, the same as long as it is kept."""
+    def observe(self, input: str, host: str, time: int) -> tuple[int, bool]:
+        """An event of this source at ``time``: the number of its lane, and whether it jumps."""
         key = (input, host)
-        if self._latest is not None and self._latest[0] == key:  # lines come in batches
-            return self._latest[1]
-        number = self._ids.get(key)
-        if number is None:
-            number = self._ids[key] = self._next
-            self._next += 1
-            if len(self._ids) > MAX_SOURCES:
-                gone, old = self._ids.popitem(last=False)
-                self._state.pop(old, None)
-                self._changed[gone] = None
+        if key != self._latest:  # lines come in batches
+            self._touch(key)
+        lanes, running = self._sources[key], self.running
+        if len(lanes) == 1:
+            number = lanes[0]
+            base = self._state[number][0]
+            now = base + running
+            edge = now if now < self.received_at or not self.received_at else self.received_at
+            if edge - self.lateness <= time <= now + self.lead:
+                self._state[number] = (base if time <= now else time - running, running)
+                return number, False
+        fits = [n for n in lanes if self.mark(n) <= time <= self._state[n][0] + running + self.lead]
+        if fits:
+            number = min(fits, key=lambda n: abs(self._state[n][0] + running - time))
+            lanes.remove(number)
+            lanes.append(number)
+            self.move(number, time)
+            return number, False
+        jumps = bool(lanes) and (time > self.received_at + self.lead or time < max(map(self.mark, lanes)))
+        self.jumps += jumps
+        return self._begin(lanes, time), jumps
+
+    def _touch(self, key: tuple[str, str]) -> None:
+        if key in self._sources:
+            self._sources.move_to_end(key)
         else:
-            self._ids.move_to_end(key)
+            self._sources[key] = []
         self._changed.pop(key, None)
         self._changed[key] = None
-        self._latest = (key, number)
+        self._latest = key
+
+    def _begin(self, lanes: list[int], time: int) -> int:
+        number, self._next = self._next, self._next + 1
+        self._state[number] = (time - self.running, self.running)
+        lanes.append(number)
+        if len(lanes) > LANES:
+            self._retired[lanes[0]] = None
+            self._retiring.append(lanes.pop(0))
+        while len(self._state) > MAX_LANES:
+            if self._retired:
+                self._drop_retired()
+            else:
+                gone, numbers = self._sources.popitem(last=False)
+                self._changed[gone] = None
+                for one in numbers:
+                    del self._state[one]
         return number
 
-    def observe(self, source: int, time: int) -> bool:
-        """An event of ``source`` at ``time``: False when it is late, and then it changes nothing."""
-        known = self._state.get(source)
-        if known is None:
-            self._state[source] = (time - self.lateness, time, self.running)
-            return True
-        floor, last, at = known
-        lateness, running = self.lateness, self.running
-        mark = last + running - at - lateness
-        if mark > floor:
-            floor = mark
-        if time < floor:
-            return False
-        mark = time - lateness
-        self._state[source] = (mark if mark > floor else floor, time, running)
-        return True
+    def _drop_retired(self) -> None:
+        first = next(iter(self._retired))
+        del self._retired[first], self._state[first]
 
-    def watermark(self, source: int) -> int | None:
-        """No event of ``source`` before this time is taken any more; None: the source is not known (any more)."""
-        known = self._state.get(source)
-        if known is None:
-            return None
-        floor, last, at = known
-        return max(floor, last + self.running - at - self.lateness)
+    def move(self, lane: int, time: int) -> None:
+        """An event of ``lane`` at ``time``. Of lanes that no ``observe`` gave, too: for events in order."""
+        base = time - self.running
+        known = self._state.get(lane)
+        self._state[lane] = (base if known is None or base > known[0] else known[0], self.running)
+
+    def lane(self, input: str, host: str, time: int) -> int:
+        """The lane that an event of before has most likely been of; 0: none that is known."""
+        lanes = self._sources.get((input, host), ())
+        return min(lanes, key=lambda n: abs(self._state[n][0] + self.running - time), default=0)
+
+    def mark(self, lane: int) -> int:
+        """The watermark of a lane that is known."""
+        now = self._state[lane][0] + self.running
+        return (now if now < self.received_at or not self.received_at else self.received_at) - self.lateness
+
+    def watermark(self, lane: int) -> int | None:
+        """No event of ``lane`` comes before this time any more; None: the lane is not known (any more)."""
+        return self.mark(lane) if lane in self._state else None
+
+    def slowest(self, lanes: Iterable[int]) -> tuple[int, int]:
+        """The least watermark of the lanes that a group waits for, and whose it is; ``(FOREVER, 0)``: of none."""
+        found = [(self.mark(lane), lane) for lane in lanes if lane in self._state]
+        if len(found) < 2:
+            return found[0] if found else (FOREVER, 0)
+        near, active = max(found)[0] - MAX_SKEW, self.running - MAX_SKEW
+        return min(one for one in found if one[0] >= near or self._state[one[1]][1] >= active)
+
+    def taking(self, lane: int) -> bool:
+        """True when events may still be of this lane."""
+        return lane in self._state and lane not in self._retired
 
     def dump(self) -> list[Any]:
         """All of it, for msgpack."""
-        self._changed.clear()
-        self._latest = None
-        return [self.received_at, self.running, self._next, [self._row(key) for key in self._ids]]
+        self._changed, self._retiring = dict.fromkeys(self._sources), list(self._retired)
+        return self.delta()
 
     def delta(self) -> list[Any]:
         """What changed since the last ``dump`` or ``delta``, for msgpack."""
-        changed, self._changed, self._latest = self._changed, {}, None
-        return [self.received_at, self.running, self._next, [self._row(key) for key in changed]]
+        changed, retired, self._changed, self._retiring = self._changed, self._retiring, {}, []
+        self._latest = None
+        head = [self.received_at, self.running, self._next, self.jumps, len(self._retired)]
+        sources = [[*key, [[n, *self._state[n]] for n in self._sources.get(key, ())]] for key in changed]
+        return [head, sources, [[n, *self._state[n]] for n in retired if n in self._retired]]
 
     def load(self, data: list[Any]) -> None:
         """Take over what ``dump`` or ``delta`` gave."""
-        self.received_at, self.running, self._next, rows = data
+        (self.received_at, self.running, self._next, self.jumps, kept), sources, retired = data
         self._latest = None
-        for input, host, number, *state in rows:
-            if number:
-                self._ids[input, host] = number
-                self._ids.move_to_end((input, host))
-                self._state[number] = (state[0], state[1], state[2])
-            elif (gone := self._ids.pop((input, host), None)) is not None:
-                self._state.pop(gone, None)
-
-    def _row(self, key: tuple[str, str]) -> list[Any]:
-        number = self._ids.get(key, 0)
-        return [*key, number, *self._state.get(number, (0, 0, 0))]
+        for input, host, lanes in sources:
+            for number in self._sources.pop((input, host), ()):
+                del self._state[number]
+            if lanes:
+                self._sources[input, host] = [number for number, _, _ in lanes]
+                self._state.update({number: (base, at) for number, base, at in lanes})
+        for number, base, at in retired:
+            self._retired[number] = None
+            self._state[number] = (base, at)
+        while len(self._retired) > kept:
+            self._drop_retired()

@@ -6,10 +6,12 @@ and which of those is the first of a **run**: that one fires. So a correlation f
 and again only after it was false, be it at a match or because the window was empty. Correlations above see every
 occurrence.
 
-* A **prompt** correlation (``compiler/relation.py``) is decided when a match arrives. A match that comes late, but
-  within the lateness, may add occurrences; a run of which one has fired does not fire again, also when it is parted.
-* Any other is decided when the watermark of all sources of its group has passed: a window that ends at a match after
-  that match, one that begins at a match (``Correlation.forward``) after its end. With ``settle`` all are.
+* A **prompt** correlation (``compiler/relation.py``) is decided when a match arrives. A match that comes late
+  may add occurrences; a run of which one has fired does not fire again, also when it is parted.
+* Any other is decided when the watermarks of all lanes (``clock.py``) that its group waits for have passed: a window
+  that ends at a match after that match, one that begins at a match (``Correlation.forward``) after its end. With
+  ``settle`` all are. A match that comes when later ones of its group have been decided is decided by its own lane's
+  watermark, and changes nothing about those.
 
 **Bounds.** Windows take ``max_bytes`` in all; beyond, the group least recently touched is evicted and counted. One
 group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prompt correlation, a group with more than
@@ -31,14 +33,14 @@ from typing import Any, NamedTuple
 
 from vedette.compiler.relation import Correlation, Kind
 from vedette.state import packed
-from vedette.state.clock import MAX_SOURCES, Clock
+from vedette.state.clock import FOREVER, MAX_LANES, Clock
 from vedette.state.decide import Occurrence, arrived, ending, passed
 from vedette.state.firing import Firing, firing_of
 from vedette.state.graph import Graph, Item, Node, seen_by
 from vedette.state.groups import Groups
 from vedette.state.packed import ENTRY_BYTES, FULL, MARK, appended, goes_on
 from vedette.state.windows import ENTRY_BYTES as WINDOW_ENTRY_BYTES
-from vedette.state.windows import HELD, Window
+from vedette.state.windows import HELD, LATE_BYTES, MAX_LATE, Window
 
 MAX_ENTRIES = 100_000
 CUT = 256
@@ -51,8 +53,6 @@ SWEEP = 1000
 MUTED_AFTER = 10
 MAX_FAILURES = 1000
 """Told at a time; beyond, they only count for their correlation."""
-
-_FOREVER = 1 << 62
 
 
 class Failure(NamedTuple):
@@ -76,10 +76,12 @@ class Correlator:
         self.nodes = self.graph.nodes
         self.groups = Groups(self.graph)
         self._due: dict[int, list[tuple[int, int, bytes]]] = {}
-        """By source a heap of (time to decide at, depth, group)."""
+        """By lane a heap of (time to decide at, depth, group)."""
         self._scheduled: dict[bytes, int] = {}
+        self._behind: dict[int, list[tuple[int, int, bytes, int]]] = {}
+        """By lane a heap of (time to decide at, depth, group, time) of ``Window.late``."""
         self._alone: dict[int, tuple[int, ...]] = {}
-        """One tuple a source, shared by the windows that it alone is in."""
+        """One tuple a lane, shared by the windows that it alone is in."""
         self._fired: list[Firing] = []
         self._failures: list[Failure] = []
         self._torn = False
@@ -89,8 +91,8 @@ class Correlator:
     # --- matches in
 
     def add(self, items: Sequence[Item], source: int, time: int, offset: int, length: int) -> list[Firing]:
-        """Take in an event of ``source`` that the clock has taken, by all its ``items``; returns what fires."""
-        if source in self._due:
+        """Take in an event of the lane ``source``, by all its ``items``; returns what fires."""
+        if source in self._due or source in self._behind:
             self._settle(source)  # first: what it was waiting for may be of interest to what comes now
         for number, (node, slot, values, value, carried) in enumerate(items, 1):
             key = node.tag + (values[0].encode() if node.single else node.text(values))
@@ -113,8 +115,8 @@ class Correlator:
         return []
 
     def _only(self, source: int) -> tuple[int, ...]:
-        """The windows that one source alone is in share this tuple."""
-        if len(self._alone) > MAX_SOURCES:
+        """The windows that one lane alone is in share this tuple."""
+        if len(self._alone) > MAX_LANES:
             self._alone.clear()
         alone = self._alone[source] = (source,)
         return alone
@@ -123,25 +125,29 @@ class Correlator:
         """The clock was advanced: decide what is due, forget what has expired. Does something once a second."""
         if self.clock.running - self._checked >= CHECK_EVERY:
             self._checked = self.clock.running
-            for source in list(self._due):
+            for source in [*self._due, *self._behind]:
                 self._settle(source)
             self._expire()
         return self._drain()
 
     def finish(self) -> list[Firing]:
         """No event comes any more: decide everything."""
-        heap = [(due, self.groups.node(key).depth, key) for key, due in self._scheduled.items()]
+        heap = [(due, self.groups.node(key).depth, key, -FOREVER) for key, due in self._scheduled.items()]
+        heap += [one for waiting in self._behind.values() for one in waiting]
         heapq.heapify(heap)
         self._due.clear()
         while heap:
-            due, _, key = heapq.heappop(heap)
-            if self._scheduled.get(key) == due:
+            due, _, key, late = heapq.heappop(heap)
+            if late != -FOREVER:
+                self._decide_late(key, late)
+            elif self._scheduled.get(key) == due:
                 del self._scheduled[key]
                 self._decide(key, due + 1)
-                for waiting in self._due.values():
-                    for entry in waiting:
-                        heapq.heappush(heap, entry)
-                self._due.clear()
+            for waiting in self._due.values():
+                for entry in waiting:
+                    heapq.heappush(heap, (*entry, -FOREVER))
+            self._due.clear()
+        self._behind.clear()
         return self._drain()
 
     def _drain(self) -> list[Firing]:
@@ -165,9 +171,8 @@ class Correlator:
         return window
 
     def _settled(self, window: Window) -> int:
-        """No event before this time can come into the window any more."""
-        marks = [mark for source in window.sources if (mark := self.clock.watermark(source)) is not None]
-        return min(marks, default=_FOREVER)
+        """No event before this time comes into the window any more, but for one of a lane that it does not wait for."""
+        return self.clock.slowest(window.sources)[0]
 
     def _count(
         self, node: Node, key: bytes, slot: int, values: tuple[str, ...], source: int, time: int, offset: int,
@@ -186,7 +191,7 @@ class Correlator:
             least, span = node.least, node.c.span
             now = appended(group, source, time, offset, slot, length, least, span)
             if now is FULL:
-                group = packed.compacted(group, least, span, _or(self.clock.watermark(source), _FOREVER))
+                group = packed.compacted(group, least, span, _or(self.clock.watermark(source), FOREVER))
                 groups.resize(key, group)
                 now = appended(group, source, time, offset, slot, length, least, span)
             if now:
@@ -225,30 +230,36 @@ class Correlator:
         else:
             if node.plain and window.entries and time <= window.entries[-3] and window.has(time, offset, value, same):
                 return
-            if window.sources is not sources and window.sources != sources:
-                window.sources = tuple(sorted({*window.sources, *sources}))
+            if window.sources is not sources and any(lane not in window.sources for lane in sources):
+                known = [lane for lane in window.sources if self.clock.taking(lane)]
+                window.sources = tuple(sorted({*known, *sources}))
         node.dirty[key] = window
         before = window.size
         if len(window.entries) >= 3 * window.limit:
             self._compact(node, window)
         late = window.decided is not None and time <= window.decided
-        if late and not node.c.slots[slot].correlation:
-            node.late += 1
+        at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
+        if node.prompt:
+            if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
+                self._occurs(node, window, values, arrived(node, window, at))
+        elif not late:
+            self._schedule(node, key, window, time, sources[0])
+        elif node.c.slots[slot].correlation:
+            self._occurs(node, window, values, passed(node, window, time))
         else:
-            at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
-            if node.prompt:
-                if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
-                    self._occurs(node, window, values, arrived(node, window, at))
-            elif late:
-                self._occurs(node, window, values, passed(node, window, time))
-            else:
-                self._schedule(node, key, window, time, sources[0])
+            node.late += 1
+            if len(window.late) >= MAX_LATE:
+                window.waited(first := window.late[0][0])
+                self._occurs(node, window, values, passed(node, window, first))
+            if window.wait(time, sources[0]):
+                self._schedule_late(node, key, time, sources[0])
         groups.bytes += window.size - before
 
     def _compact(self, node: Node, window: Window) -> None:
         settled = self._settled(window)
         if not node.prompt:
             settled = min(settled, window.decided if window.decided is not None else window.time(0))
+            settled = min(settled, window.late[0][0] if window.late else settled)
         window.compact(node.c, settled)
         if node.prompt and len(window) > MAX_TAIL and node.c.kind is not Kind.VALUE_SUM and window.carried is None:
             window.compact(node.c, window.time(len(window) - MAX_TAIL // 2))
@@ -297,9 +308,9 @@ class Correlator:
     def _expired(self, key: bytes) -> bool:
         group, span = self.groups.table[key], self.groups.node(key).c.span
         if isinstance(group, bytes):
-            return packed.newest(group) < _or(self.clock.watermark(packed.source_of(group)), _FOREVER) - span
+            return packed.newest(group) < _or(self.clock.watermark(packed.source_of(group)), FOREVER) - span
         n = len(group)
-        return not n or group.time(n - 1) < self._settled(group) - span
+        return not n or (not group.late and group.time(n - 1) < self._settled(group) - span)
 
     # --- decisions
 
@@ -310,21 +321,23 @@ class Correlator:
             self._scheduled[key] = due
             heapq.heappush(self._due.setdefault(source, []), (due, node.depth, key))
 
+    def _schedule_late(self, node: Node, key: bytes, time: int, source: int) -> None:
+        due = time + node.c.span if node.c.forward else time
+        heapq.heappush(self._behind.setdefault(source, []), (due, node.depth, key, time))
+
     def _settle(self, source: int) -> None:
-        """Decide what waits for ``source`` and is due."""
+        """Decide what waits for the lane ``source`` and is due."""
         heap = self._due.get(source, [])
         while heap:
             due, depth, key = heap[0]
             if self._scheduled.get(key) != due:
                 heapq.heappop(heap)  # evicted, or decided with another
                 continue
-            mark = self.clock.watermark(source)
-            if mark is not None and due >= mark:
+            mark, slowest = self.clock.slowest(self._window(key).sources)
+            if mark <= due and slowest == source:
                 break
             heapq.heappop(heap)
-            window = self._window(key)
-            slowest = min(window.sources, key=lambda one: _or(self.clock.watermark(one), _FOREVER))
-            if _or(self.clock.watermark(slowest), _FOREVER) <= due:
+            if mark <= due:
                 heapq.heappush(self._due.setdefault(slowest, []), (due, depth, key))
                 continue
             del self._scheduled[key]
@@ -334,6 +347,15 @@ class Correlator:
                 self._fail(self.groups.node(key), key, error)
         if not heap:
             self._due.pop(source, None)
+        behind = self._behind.get(source, [])
+        while behind and behind[0][0] < _or(self.clock.watermark(source), FOREVER):
+            _, _, key, time = heapq.heappop(behind)
+            try:
+                self._decide_late(key, time)
+            except Exception as error:
+                self._fail(self.groups.node(key), key, error)
+        if not behind:
+            self._behind.pop(source, None)
 
     def _decide(self, key: bytes, until: int) -> None:
         """Decide the matches of a group that are due before ``until``; then wait for its next."""
@@ -349,6 +371,14 @@ class Correlator:
         if i < len(window):
             self._schedule(node, key, window, window.time(i), window.sources[0])
         node.dirty[key] = window
+
+    def _decide_late(self, key: bytes, time: int) -> None:
+        """Decide what came at ``time`` when later matches of the group had been decided; nothing if that is done."""
+        node, window = self.groups.node(key), self.groups.table.get(key)
+        if isinstance(window, Window) and window.waited(time):
+            self.groups.bytes -= LATE_BYTES
+            node.dirty[key] = window
+            self._occurs(node, window, self.groups.values_of(key), passed(node, window, time))
 
     def _occurs(self, node: Node, window: Window, values: tuple[str, ...], occurrences: Iterable[Occurrence]) -> None:
         """What follows from occurrences: firings, and matches of the correlations above."""
@@ -395,6 +425,8 @@ class Correlator:
                 i = 0 if group.decided is None else group.first(group.decided + 1)
                 if i < len(group):
                     self._schedule(node, key, group, group.time(i), group.sources[0])
+                for time, source in group.late:
+                    self._schedule_late(node, key, time, source)
 
     def adopt(self, other: Correlator) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.

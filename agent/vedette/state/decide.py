@@ -101,7 +101,7 @@ def _between(new: list[tuple[int, int]], i: int) -> tuple[int, int]:
 
 def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
     """Decide at all entries of one ``time``: of ``Correlation.forward`` the window that begins there, else those that
-    end there."""
+    end there. Where it held before, because they came in parts, it is not told again; nor is a run that goes on."""
     c, first, after = node.c, window.first(time), window.first(time + 1)
     if c.forward:
         return _looking_forward(c, window, first, after)
@@ -109,14 +109,15 @@ def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
         start = window.since(time - c.span)
         if not c.holds(metric(c, window, start, after)):
             return []
+        before = any(window.held(i) for i in range(first, after))
         window.hold(first, after - 1)
-        return [Occurrence(after - 1, time, start, after, not _goes_on(c, window, first))]
+        return [] if before else [Occurrence(after - 1, time, start, after, not _joins(c, window, first, after))]
     found, i = [], first
     while i < after:  # as if decided at once: event by event
         last = window.ends(i)
         if not window.held(i) and holds(node, window, last):
             window.hold(i, last)
-            found.append(ending(c, window, last, not _goes_on(c, window, i)))
+            found.append(ending(c, window, last, not _joins(c, window, i, last + 1)))
         i = last + 1
     return found
 
@@ -134,11 +135,17 @@ def _looking_forward(c: Correlation, window: Window, first: int, after: int) -> 
     if not done:
         return []
     wanted = {slot for clause in c.clauses for slot in clause.wanted}
+    if any(window.held(i) for i in range(first, after)):
+        window.hold(first, after - 1)
+        return []
     window.hold(first, after - 1)
-    before = first - 1
+    before, behind = first - 1, after
     while before >= 0 and window.slot(before) not in wanted:
         before -= 1
+    while behind < len(window) and window.slot(behind) not in wanted and _near(c, window, first, behind):
+        behind += 1
     known = before >= 0 and window.held(before) and _near(c, window, before, first)
+    known |= behind < len(window) and window.held(behind) and _near(c, window, first, behind)
     return [Occurrence(min(done), end, first, stop, not known)]
 
 
@@ -155,6 +162,13 @@ def _near(c: Correlation, window: Window, i: int, j: int) -> bool:
 def _goes_on(c: Correlation, window: Window, first: int) -> bool:
     """True when it held at the entry before ``first``, near enough to be of the same run."""
     return first > 0 and window.held(first - 1) and _near(c, window, first - 1, first)
+
+
+def _joins(c: Correlation, window: Window, first: int, after: int) -> bool:
+    """``_goes_on``, or it is known to hold at the entry ``after`` already, near enough to be of the same run."""
+    if _goes_on(c, window, first):
+        return True
+    return after < len(window) and window.held(after) and _near(c, window, first, after)
 
 
 def holds(node: Node, window: Window, i: int) -> bool:

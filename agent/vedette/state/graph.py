@@ -157,11 +157,6 @@ class Graph:
             items.append(Item(node, i, values, value, carried))  # type: ignore[arg-type]
         return items
 
-    def late(self, rule_id: str) -> None:
-        """A match of ``rule_id`` came too late to be used."""
-        for node, _ in self._feeds.get(rule_id, ()):
-            node.late += 1
-
 
 def seen_by(
     node: Node, above: Node, slot: int, window: Window, values: tuple[str, ...], start: int, stop: int

@@ -28,7 +28,7 @@ from vedette.state.packed import unpacked
 from vedette.state.suppress import Fold, Suppressor
 from vedette.state.windows import Window
 
-FORMAT = 2
+FORMAT = 3
 
 PART_BYTES = 1 << 20
 """Of groups in one part of what ``merged`` gives."""
@@ -50,8 +50,6 @@ class Memory:
         self.suppressor = Suppressor(self.clock)
         self.joiner = Joiner()
         self._looked = 0
-        self.late = 0
-        """Events that came too late for correlations."""
         self.started_empty: list[str] = []
         """Correlations that have changed since the plan before, so that what was known of them is gone."""
 
@@ -64,16 +62,13 @@ class Memory:
         return self.correlator.advance()
 
     def observe(self, input: str, host: str | None, time: int) -> tuple[int, bool]:
-        """An event that correlations or suppression look at: the number of its source, and whether it is in time."""
-        source = self.clock.source(input, host or "")
-        taken = self.clock.observe(source, time)
-        self.late += not taken
-        return source, taken
+        """An event that correlations or suppression look at: its lane, and whether that jumps (``clock.py``)."""
+        return self.clock.observe(input, host or "", time)
 
     def match(
         self, rule_ids: Iterable[str], event: Record, source: int, time: int, offset: int, length: int
     ) -> list[Firing]:
-        """An event in time, with all the rules that it matches."""
+        """An event of the lane ``source``, with all the rules that it matches."""
         items = [item for rule_id in rule_ids for item in self.correlator.graph.prepare(rule_id, event)]
         return self.correlator.add(items, source, time, offset, length)
 
@@ -96,7 +91,7 @@ class Memory:
             "max_bytes": one.max_bytes,
             "evicted": one.groups.evicted,
             "cut": one.groups.cut,
-            "late": self.late,
+            "jumps": self.clock.jumps,
             "sources": len(self.clock),
             "suppressing": len(suppressor),
             "folded": suppressor.folded,
@@ -121,8 +116,7 @@ class Memory:
         correlator, suppressor, joiner = self.correlator, self.suppressor, self.joiner
         if not (self.clock.changed or correlator.groups.changed or suppressor.changed or joiner.changed):
             return b""
-        clock = [self.late, self.clock.delta()]
-        parts = [FORMAT, self.log_id, clock, correlator.delta(), suppressor.delta(), joiner.delta()]
+        parts = [FORMAT, self.log_id, self.clock.delta(), correlator.delta(), suppressor.delta(), joiner.delta()]
         return bytes(msgpack.packb(parts))
 
     def restore(self, parts: Iterable[bytes]) -> None:
@@ -138,7 +132,7 @@ class Memory:
                 other = form if form != FORMAT else None
                 if other is not None:
                     continue
-                (self.late, clock), groups, folds, *audit = rest
+                clock, groups, folds, *audit = rest
                 self.clock.load(clock)
                 changed = self.correlator.restore(groups)
                 self.suppressor.restore(folds)
@@ -159,8 +153,8 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
     folds: OrderedDict[bytes, Any] = OrderedDict()
     joined: dict[int, Any] = {}
     waited: Any = [0, 0, 0]
-    late: Any = 0
-    head: list[Any] = [0, 0, 1]
+    retired: OrderedDict[int, list[Any]] = OrderedDict()
+    head: list[Any] = [0, 0, 1, 0, 0]
     counts: list[Any] = [0, 0, 0, []]
     folded: list[Any] = [0, 0]
     last = msgpack.unpackb(parts[-1])[1] if parts else ""
@@ -168,12 +162,15 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
         form, log_id, *rest = msgpack.unpackb(part)
         if form != FORMAT or log_id != last:
             continue
-        (late, clock), correlations, suppression, *audit = rest
-        head, counts, folded = clock[:3], correlations[:4], suppression[:2]
-        for row in clock[3]:
+        (head, lanes, begun), correlations, suppression, *audit = rest
+        counts, folded = correlations[:4], suppression[:2]
+        for row in lanes:
             sources.pop((row[0], row[1]), None)
             if row[2]:
                 sources[row[0], row[1]] = row
+        retired.update((row[0], row) for row in begun)
+        while len(retired) > head[-1]:
+            retired.popitem(last=False)
         for prefix, tag_size, keys, rows in correlations[4]:
             known = groups.setdefault(prefix, {})
             texts = [key[tag_size:] for key in keys] if tag_size else keys
@@ -203,10 +200,10 @@ def merged(parts: Sequence[bytes]) -> list[bytes]:
     made: list[bytes] = []
 
     def write(pieces: list[list[Any]]) -> None:
-        clock = [*head, [] if made else list(sources.values())]
+        clock = [head, [], []] if made else [head, list(sources.values()), list(retired.values())]
         suppression = [*folded, [] if made else [[key, row] for key, row in folds.items()]]
         audit = [waited, [] if made else [list(event) for event in sorted(joined.items())]]
-        made.append(bytes(msgpack.packb([FORMAT, last, [late, clock], [*counts, pieces], suppression, audit])))
+        made.append(bytes(msgpack.packb([FORMAT, last, clock, [*counts, pieces], suppression, audit])))
 
     pieces: list[list[Any]] = []
     size = 0

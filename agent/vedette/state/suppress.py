@@ -1,9 +1,9 @@
 """Suppression: alerts of one rule about one entity, folded into the first.
 
 The first alert of a (rule, values of ``by``) leaves at once and opens a window of event time. Further ones with a time
-up to its end are counted, not sent. When the watermark of the alert's source passes the end, or an alert beyond it
-comes, the window closes, and what was counted leaves as one ``Fold``. An alert whose time lies more than the window's
-length before its beginning is not folded into it and opens none.
+up to its end are counted, not sent. When the watermark of the first alert's lane (``clock.py``) passes the end, or an
+alert beyond it comes, the window closes, and what was counted leaves as one ``Fold``. An alert whose time lies more
+than the window's length before its beginning is not folded into it and opens none.
 
 At most ``max_windows`` are open; beyond, the one longest without an alert is closed early: its fold leaves at once.
 Nothing that was counted is lost. Times are UTC microseconds.
@@ -83,7 +83,7 @@ class Suppressor:
         self.folded = self.closed_early = 0
         self._open: OrderedDict[bytes, _Open] = OrderedDict()
         self._due: dict[int, list[tuple[int, bytes]]] = {}
-        """By the clock's number of a source a heap of (end, key)."""
+        """By lane a heap of (end, key)."""
         self._changed: dict[bytes, bool] = {}
         self._closed: list[Fold] = []
 
@@ -94,7 +94,7 @@ class Suppressor:
     def take(
         self, rule: Suppress, values: dict[str, str], time: int, number: int, alert_id: str, source: Source
     ) -> bool:
-        """True when an alert is to be sent, False when it was folded. ``number``: the clock's of its source."""
+        """True when an alert is to be sent, False when it was folded. ``number``: its lane."""
         key = bytes(msgpack.packb([source.rule_id, *sorted(values.items())]))
         span = int(rule.seconds * 1_000_000)
         known = self._open.get(key)

@@ -15,6 +15,7 @@ import math
 import re
 import struct
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +30,10 @@ WINDOW_BYTES = 400
 MIN_LIMIT = 16
 """Entries below which a window is not compacted."""
 _ENTRY = struct.Struct("=qqq")
+LATE_BYTES = 120
+"""What a time in ``Window.late`` takes."""
+MAX_LATE = 1024
+"""Times in ``Window.late``; beyond, the first is decided at once."""
 STEP = 4096
 """Entries that compaction takes from the front at once."""
 
@@ -41,7 +46,7 @@ class Window:
     """See the module's text."""
 
     __slots__ = (
-        "carried", "clean", "decided", "entries", "gone", "hint", "limit", "links", "share", "size", "slides",
+        "carried", "clean", "decided", "entries", "gone", "hint", "late", "limit", "links", "share", "size", "slides",
         "sources", "values",
     )  # fmt: skip
 
@@ -54,8 +59,11 @@ class Window:
         self.values: list[Any] | None = None
         self.carried: list[tuple[Any, ...]] | None = None
         self.sources: tuple[int, ...] = ()
+        """The lanes (``clock.py``) of its events; of those that take none any more, perhaps not all."""
         self.decided: int | None = None
-        """Of a correlation that is not prompt: matches up to this time are decided."""
+        """Of a correlation that is not prompt: matches up to this time are decided, but for those in ``late``."""
+        self.late: list[tuple[int, int]] = []
+        """Ascending: times up to ``decided`` at which matches came since, and the lane of the first of each."""
         self.limit = MIN_LIMIT
         """Entries at which to compact."""
         self.slides: list[Slide] | None = None
@@ -196,6 +204,24 @@ class Window:
             i += 1
         return False
 
+    def wait(self, time: int, lane: int) -> bool:
+        """Put ``time`` among those of ``late``; False when it is there."""
+        i = bisect_left(self.late, (time, 0))
+        if i < len(self.late) and self.late[i][0] == time:
+            return False
+        self.late.insert(i, (time, lane))
+        self.size += LATE_BYTES
+        return True
+
+    def waited(self, time: int) -> bool:
+        """Take ``time`` from ``late``; False when it is not there."""
+        i = bisect_left(self.late, (time, 0))
+        if i == len(self.late) or self.late[i][0] != time:
+            return False
+        del self.late[i]
+        self.size -= LATE_BYTES
+        return True
+
     def keep(self, indexes: list[int]) -> None:
         """Forget all entries but those at ``indexes``, ascending."""
         base = self.size - self._cost()
@@ -272,14 +298,14 @@ class Window:
         values = None if self.values is None else self.values[clean:]
         carried = None if self.carried is None else self.carried[clean:]
         entries = self.entries[3 * clean :].tobytes()
-        return [gone, clean, entries, values, carried, self.sources, self.decided, self.limit]
+        return [gone, clean, entries, values, carried, self.sources, self.decided, self.limit, self.late]
 
     def apply(self, row: list[Any]) -> None:
         """Take over what ``row`` gave of a window that was like this one: as much work as the row is long.
 
         Raises ValueError or TypeError when it cannot be read.
         """
-        gone, clean, entries, values, carried, sources, decided, limit = row
+        gone, clean, entries, values, carried, sources, decided, limit, late = row
         if gone + clean > len(self):
             raise ValueError("a part of a window is missing")
         self.drop(gone if clean else len(self))
@@ -295,6 +321,8 @@ class Window:
             self.carried[clean:] = [tuple(v) for v in carried]
         self.size += self._cost(clean)
         self.sources, self.decided, self.limit = tuple(sources), decided, limit
+        self.size += LATE_BYTES * (len(late) - len(self.late))
+        self.late = [(time, lane) for time, lane in late]
         self.slides = self.links = None
         self.clean, self.gone, self.hint = len(self), 0, 0
 
