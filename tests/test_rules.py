@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 import vedette.rules
+from tests.e2e.faults import tmpfs
 from vedette import child, compile_rules, tryout
 from vedette.bundle.seal import BundleRefused
 from vedette.compiler.ir import Leaf, Op, Or, Predicate
@@ -407,3 +409,58 @@ def test_when_a_choice_is_due(tmp_path: Path, folder: Path) -> None:
     assert not rules.due(engine, 3 * CHOOSE_SECONDS)
     judged(100_000, 50_000)
     assert not rules.due(Engine(engine.plan), 4 * CHOOSE_SECONDS)
+
+
+# --- a disk that is full for a while
+
+
+@contextmanager
+def filled(disk: Path) -> Iterator[None]:
+    """Not a byte fits while this lasts."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+def test_a_folder_that_the_disk_does_not_take(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that fails at a start for want of space says nothing of the rules: it is tried again by itself, but not
+    at every look."""
+    with tmpfs(tmp_path / "data", "4m") as disk:
+        run(of_folder(tmp_path).start())
+        rule(folder, "beta", 2)
+        rules = of_folder(tmp_path)
+        with filled(disk):
+            assert words(run(rules.start()).engine) == {"alpha"}
+            assert "No space left" in (rules.error or "")
+            assert rules.changed()
+            with pytest.raises(OSError, match="No space left"):
+                run(rules.reload())
+            assert not rules.changed()
+        monkeypatch.setattr(vedette.rules, "AGAIN_SECONDS", 0.0)
+        assert rules.changed()
+        assert words(run(rules.reload()).engine) == {"alpha", "beta"}
+        assert rules.error is None
+        assert not rules.changed()
+
+
+def test_a_bundle_that_the_disk_does_not_take(tmp_path: Path, region: Region) -> None:
+    """The given file, and one that arrived, are tried again when the disk was full."""
+    with tmpfs(tmp_path / "data", "4m") as disk:
+        rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
+        with filled(disk):
+            assert told(run(rules.start())) == (None, set())
+            assert "No space left" in (rules.error or "")
+        assert rules.changed()
+        assert told(run(rules.reload())) == ("demo-1", {"alpha"})
+        assert (rules.error, rules.changed()) == (None, False)
+        with filled(disk), pytest.raises(OSError, match="No space left"):
+            run(rules.install(region.bundle(2, "beta")))
+        rules._tried = None, 0.0  # long ago
+        assert rules.changed()
+        assert told(run(rules.reload())) == ("demo-2", {"beta"})
+        assert (rules.error, rules.changed()) == (None, False)

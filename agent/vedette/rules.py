@@ -19,7 +19,9 @@ import asyncio
 import hashlib
 import importlib.util
 import resource
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +51,8 @@ BUILD_BYTES = 4 << 30
 MIN_SAMPLE = 64 << 10
 """Bytes of traffic from which literals are chosen by it, not guessed."""
 
+AGAIN_SECONDS = 10.0
+"""Between two tries for the same rules: a build takes seconds of a core."""
 KEEP = 3
 """Built rule sets kept in the cache."""
 
@@ -75,6 +79,9 @@ def _kinds(inputs: Iterable[Input]) -> tuple[tuple[str, LogSource], ...]:
     return tuple(dict.fromkeys((codec_of(item), item.logsource) for item in inputs))
 
 
+_Signature = tuple[tuple[str, int, int], ...]
+
+
 class Rules:
     """The agent's rule set; one caller at a time."""
 
@@ -94,7 +101,12 @@ class Rules:
         )
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
-        self._seen: tuple[tuple[str, int, int], ...] | None = None
+        self._seen: _Signature | None = None
+        """Of the files on which there is a verdict."""
+        self._tried: tuple[_Signature | None, float] = None, 0.0
+        """What ``changed`` said last, and when."""
+        self._unfinished: Callable[[], tuple[Bundle, Engine] | None] | None = None
+        """Takes a bundle that the disk did not; None: there is none."""
         self._inputs = _kinds(config.input)
         self._out: Path | None = None
         """Where what runs was built, of a directory."""
@@ -154,6 +166,7 @@ class Rules:
             return self._install(data, of_host=True)
         except (OSError, BundleRefused) as error:
             self._refuse(f"{self._file}: {error}")
+            self._unfinished = self._offer_newer if isinstance(error, OSError) else None
             return None
 
     def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
@@ -165,8 +178,9 @@ class Rules:
             loaded = await asyncio.to_thread(self._install, data)
         except (BundleRefused, OSError) as error:
             self._refuse(str(error))
+            self._unfinished = partial(self._install, data) if isinstance(error, OSError) else None
             raise
-        self.error = None
+        self.error = self._unfinished = None
         return await self._ready(_of_bundle(*loaded))
 
     async def rollback(self, version: int | None = None) -> Loaded | None:
@@ -204,30 +218,56 @@ class Rules:
             made = self._install(data, of_host=True)
         except (OSError, BundleRefused) as error:
             self._refuse(f"{self._file}: {error}")
+            self._unfinished = self._offer_newer if isinstance(error, OSError) else None
             return None
-        self.error = None
+        self.error = self._unfinished = None
         return made
 
     def changed(self) -> bool:
-        """True when a file of the rule directory came, went or changed since the last verdict on it.
+        """True when ``reload`` is worth a try: a file of the rule directory came, went or changed since the last
+        verdict on it, or a bundle could not be written.
 
-        So a build that failed for another reason than the rules (a full disk, a killed child) is tried again.
+        So what failed for another reason than the rules (a full disk, a killed child) is tried again, the same not more
+        often than every AGAIN_SECONDS.
         """
         try:
-            return self.directory and self._signature() != self._seen
+            signature = self._signature() if self.directory else None
         except OSError:  # a folder went while it was listed: the next look tells
             return False
+        if (signature == self._seen) if self.directory else (self._unfinished is None):
+            return False
+        if signature == self._tried[0] and time.monotonic() < self._tried[1] + AGAIN_SECONDS:
+            return False
+        self._tried = signature, time.monotonic()
+        return True
 
-    async def reload(self, *, anew: bool = False) -> Loaded:
-        """Build the rule directory as it is now; ``anew``: even when the cache has it, with the newest sample.
+    async def reload(self, *, anew: bool = False) -> Loaded | None:
+        """Build the rule directory as it is now; ``anew``: even when the cache has it, with the newest sample. Of
+        bundles the one that could not be written; None when it is not needed any more.
 
         Raises ValueError or OSError, with ``error`` set, when it cannot be built.
         """
         try:
-            return await self._ready(await self._build(anew=anew))
+            if self.directory:
+                return await self._ready(await self._build(anew=anew))
+            took = await asyncio.to_thread(self._finish)
+            return None if took is None else await self._ready(_of_bundle(*took))
         except (ValueError, OSError) as error:
             self._refuse(str(error))
             raise
+
+    def _finish(self) -> tuple[Bundle, Engine] | None:
+        take, self._unfinished = self._unfinished, None
+        try:
+            took = None if take is None else take()
+        except BundleRefused as error:
+            raise ValueError(str(error)) from error
+        except OSError:
+            self._unfinished = take
+            raise
+        if took is not None:
+            self.error = None
+        return took
 
     def due(self, engine: Engine, now: float) -> bool:
         """Whether so many events were candidates of late that ``choose`` is worth a try; ``now``: monotonic seconds."""
@@ -295,7 +335,7 @@ class Rules:
             else:
                 yield path
 
-    def _signature(self) -> tuple[tuple[str, int, int], ...]:
+    def _signature(self) -> _Signature:
         found = []
         for path in self._files():
             try:

@@ -3,7 +3,8 @@ process of its own.
 
 The agent starts this when its rule directory changes, so that seconds of parsing and compiling neither stall its loop
 nor stay in its memory. A sample of traffic on standard input (raw lines, may be empty) guides the choice of literals.
-Prints one JSON line ``{"rules", "refused", "digest"}``; exit code 2 and a message when nothing could be built.
+Prints one JSON line ``{"rules", "refused", "digest"}``. Exit code 2 and a message when the rules are why nothing could
+be built, 1 when the host is: another try may come to a verdict.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         write_whole(out, Artifact.of(plan).to_bytes())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
-        return 2
+        return 2 if isinstance(error, ValueError) else 1
     sys.stdout.buffer.write(
         orjson.dumps({"rules": len(plan.rules), "refused": len(plan.refused), "digest": plan.digest}) + b"\n"
     )
