@@ -422,6 +422,21 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_logs_search_of_a_damaged_log(data: Path, options: tuple[str, ...]) -> None:
+    """What is damaged is logged on standard error; standard output has the events and nothing else."""
+    (segment,) = (data / "raw").glob("*.seg")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole.replace(b"Failed PASSWORD", b"FAILED password"))
+    done = ended(vedette("logs", "search", "--data-dir", data, *options, "."), 0)
+    assert len(done.stdout.splitlines()) == 2
+    assert [json.loads(line)["raw"] for line in done.stdout.splitlines() if options] == ["an old event", "two\nlines"][
+        : 2 * len(options)
+    ]
+    assert "raw_log_damaged" in done.stderr
+    assert segment.name in done.stderr
+
+
 def test_logs_search(data: Path) -> None:
     """Stored events by expression, time and input; control characters do not reach the terminal."""
     done = ended(vedette("logs", "search", "--data-dir", data, "failed password"), 0)

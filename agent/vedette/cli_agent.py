@@ -123,12 +123,14 @@ def logs_search(
 ) -> None:  # fmt: skip
     """Print stored events that match the regular expression PATTERN (without regard to case).
 
-    The agent may be running. Exit code 1 when nothing is found.
+    The agent may be running. Exit code 1 when nothing is found. Damage that is met is logged on standard error.
 
     Example: vedette logs search --since 2h 'failed password'
     """
+    from vedette.logs import log_to_stderr
     from vedette.rawlog.read import search
 
+    log_to_stderr()
     folder = data_folder(config, data_dir) / "raw"
     if not folder.is_dir():
         fail(f"{folder}: no raw log here: has the agent run with this data folder?")

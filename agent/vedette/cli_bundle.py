@@ -120,7 +120,9 @@ def bundle_rollback(config: Path, version: int | None) -> None:
     """
     from vedette.bundle.install import BundleDir
     from vedette.control import ask
+    from vedette.logs import log_to_stderr
 
+    log_to_stderr()
     settings = configuration(config)
     try:
         if settings.rules.paths:

@@ -121,6 +121,11 @@ def configure_logging(settings: LogSettings) -> None:
     )
 
 
+def log_to_stderr() -> None:
+    """Of a command that is no agent: standard output is for its results."""
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
 def say_suppressed() -> None:
     """Tell what was held back and not told with a later line; to be called now and then, and at the end."""
     for name, lines in _WRITER.limiter.rest():
