@@ -185,6 +185,34 @@ def test_counters_alone_are_committed_too(begin: Callable[..., Life]) -> None:
     assert begin(engine("evil")).counters.dropped["in", Dropped.FRAMING] == 1
 
 
+def test_alerts_that_wait_over_a_start_are_not_settled(begin: Callable[..., Life]) -> None:
+    """A life that begins with alerts without a receipt notes no place after them, until they have one."""
+    first = begin(engine("evil"))
+    first.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+    first.live()
+    (waiting,) = first.alerts()
+    for receipted in (False, True):
+        life = begin(engine("evil"))
+
+        async def work(life: Life = life, receipted: bool = receipted) -> None:
+            if receipted:
+                await life.outbox.receipt([(1, waiting.seq)])
+            for _ in range(2):
+                life.give(lines(b"<13>Nov 21 02:40:00 web1 app: fine"))
+                await asyncio.sleep(0)
+                while not life.pipeline.progress.caught_up:
+                    await asyncio.sleep(0.01)
+                await life.pipeline.committing.commit()
+            cursor = note.decode(life.pipeline.committing._describe()).cursor
+            if receipted:
+                assert cursor is not None
+                assert cursor.offset > waiting.raw_ref.offset
+            else:
+                assert cursor is None or cursor.offset <= waiting.raw_ref.offset
+
+        life.live(work)
+
+
 def test_the_settled_place(begin: Callable[..., Life]) -> None:
     """A segment's note says how far every alert has its receipt, with the counters of that commit; alerts without one
     hold it back."""

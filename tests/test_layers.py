@@ -42,11 +42,12 @@ LAYERS: dict[int, str] = {
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.ruleset
     allocator budgets child config control durable environment logs mqtt notify quarantine rebuild reload
-    store storecheck tls trouble wallclock
+    shown store storecheck tls trouble wallclock
     inputs.accept inputs.activation inputs.bind inputs.bursts inputs.datagrams inputs.files inputs.listen
     inputs.subscribe inputs.tail
     outbox.directory outbox.landing outbox.queue outbox.uplink
     rawlog.log rawlog.read rawlog.recover rawlog.repack rawlog.replay rawlog.rewrite rawlog.segment rawlog.shelf
+    rawlog.verify
     """,
     # composition
     3: """

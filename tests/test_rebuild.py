@@ -21,8 +21,9 @@ from vedette.event import Cursor, FilePosition
 from vedette.rawlog import note
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.note import Note
+from vedette.rawlog.read import newest_note
 from vedette.rawlog.segment import segments
-from vedette.rebuild import KEPT, Opened, newest_note, open_store
+from vedette.rebuild import KEPT, Opened, open_store
 from vedette.report import Counters, Log
 from vedette.store import Store
 from vedette.storecheck import examine

@@ -49,10 +49,11 @@ from vedette.outbox.uplink import MqttUplink
 from vedette.pipeline import Pipeline
 from vedette.quarantine import Quarantine
 from vedette.rawlog.log import RawLog
-from vedette.rebuild import open_store
+from vedette.rebuild import open_store, settled
 from vedette.reload import Merged, Reloads, merge
 from vedette.report import Counters, Log
 from vedette.rules import Loaded, Rules
+from vedette.shown import Shown, record
 from vedette.shutdown import Shutdown
 from vedette.trouble import Trouble
 from vedette.wallclock import WallClock
@@ -140,13 +141,18 @@ class Agent:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self.trouble = Trouble(self.clock)
         map_bytes = config.uplink.max_bytes * 2 + MAP_SLACK
-        opened = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=self.clock)
+        self.shown = Shown(agent.shown_file)
+        opened = open_store(
+            agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=self.clock, shown=self.shown.last
+        )
         with opened.store as store:
             saved, self.rebuilt = store.load(), store.get("rebuilt")
             self.raw_log = RawLog.open(
                 agent.raw_dir, config.raw_log, self.counters, committed=saved.cursor, certain=not opened.anew,
                 clock=self.clock,
             )  # fmt: skip
+            if opened.anew:
+                settled(store)
             self.clock.begin(self.raw_log.newest)
             try:
                 self.outbox = Outbox(store, self._writer, self.counters, self.trouble)
@@ -173,6 +179,7 @@ class Agent:
                     trouble=self.trouble,
                     age_clock=self.clock.trusted,
                     bundle=self.loaded.bundle,
+                    shown=self.shown.last,
                 )
                 self._auditor = Auditor(self.counters, self.pipeline, self.outbox)
                 await self._serve()
@@ -180,6 +187,7 @@ class Agent:
                 self._writer.shutdown(wait=True)
                 self.raw_log.close()
             account = store.account()
+        self.shown.close()
         self._shutdown.done()
         log.info(Log.STOPPED, agent=agent.id, unjudged=sum(self.pipeline.backlog.values()), in_outbox=account.entries)
         self._notifier.close()
@@ -271,7 +279,7 @@ class Agent:
         if self.config.metrics.listen:
             from vedette.metrics import Exporter
 
-            exporter = Exporter(self.config.metrics.listen, self.status)
+            exporter = Exporter(self.config.metrics.listen, self._status_command)
             await exporter.start()
             self._metrics = exporter
 
@@ -288,16 +296,20 @@ class Agent:
         else:
             uplink = {"type": "directory", "folder": str(self.uplink.folder)}
         now = self.clock()
-        return status.collect(
+        found = status.collect(
             self.config, self._started_at, now, self.counters, self.pipeline, self.raw_log, self.outbox, self.rules,
             self.loaded, uplink, self.reloads.status(),
             {"steps": self.clock.steps, "ahead_seconds": self.clock.ahead}, self.rebuilt,
         )  # fmt: skip
+        account = self.outbox.account()
+        self.shown.keep(record(account.log_id, account.commits, found))
+        return found
 
     def _heartbeat(self) -> bytes:
         return orjson.dumps(self.status())
 
-    async def _status_command(self) -> Any:
+    async def _status_command(self) -> dict[str, Any]:
+        await self.pipeline.committing.asked()
         return self.status()
 
     # --- rules

@@ -11,7 +11,7 @@ the exception leaves ``commits``, the process ends, and the next start looks at 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -35,8 +35,14 @@ BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
 COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
+ASKED_SECONDS = 0.5
+"""Between two commits that are made because somebody asks how far judging is."""
+ANSWER_SECONDS = 0.1
+"""How long who asks waits for it."""
 QUARANTINED = "quarantined"
 """The store's name for ``Failures.quarantined``."""
+
+_Settled = tuple[Cursor | None, Mapping[str, Any] | None, int]
 
 
 class Committing:
@@ -47,7 +53,7 @@ class Committing:
         storing: Storing, memory: Memory, failures: Failures, trouble: Trouble, *, next_seq: int, outbox_bytes: int,
     ) -> None:  # fmt: skip
         """``next_seq``: of the first alert to be made; ``outbox_bytes``: from which on judging waits."""
-        self._log, self._store, self._outbox, self._counters, self._writer = log, store, outbox, counters, writer
+        self._log, self._store, self._outbox, self.counters, self._writer = log, store, outbox, counters, writer
         self._progress, self._storing, self._memory, self._failures = progress, storing, memory, failures
         self._trouble, self._next_seq, self.outbox_bytes = trouble, next_seq, outbox_bytes
         self.due = asyncio.Event()
@@ -62,10 +68,16 @@ class Committing:
         self._positions: dict[tuple[str, int], FilePosition] = {}
         self._now = asyncio.Lock()
         self._failed = ""
-        self._counted = counters.snapshot()
+        self._ask_again = 0.0
+        self.counted = counters.snapshot()
         """The counters as of the last commit."""
-        self._settled = self._settling = (Cursor(log.log_id, progress.committed), self._counted, next_seq)
-        """As of a commit: cursor, counters, next seq. Every alert of the first is receipted; of the second not yet."""
+        self._settling: _Settled = Cursor(log.log_id, progress.committed), self.counted, next_seq
+        """As of a commit: cursor, counters, next seq; not all of its alerts are receipted."""
+        self._settled: _Settled = self._settling
+        """As of an earlier commit: every alert of it is receipted."""
+        if outbox.pending(0, 1):  # since when they wait, the newest note knows
+            told = log.note()
+            self._settled = told.cursor, told.counters, told.next_seq
         log.describe = self._describe
 
     # --- in
@@ -84,7 +96,7 @@ class Committing:
                 self._next_seq = alert.seq  # as if it had not been made: the region would miss its number
                 self._failures.step(f"an alert of {alert.rule_title}, which is not sent", error)
                 continue
-            self._counters.totals["alerts_made"] += 1
+            self.counters.totals["alerts_made"] += 1
             self.alerts.append((alert.seq, data))
             self.bytes += len(data)
 
@@ -133,6 +145,17 @@ class Committing:
             not_before = clock() + ALERT_SECONDS
             await self.commit()
 
+    async def asked(self) -> None:
+        """Somebody asks how far judging is, and is told what is committed: commit, but not often, nor wait long."""
+        clock, offset = asyncio.get_running_loop().time, self._progress.judged
+        now = clock()
+        if self._progress.committed >= offset or now < self._ask_again:
+            return
+        self._ask_again = now + ASKED_SECONDS
+        self.due.set()
+        while self._progress.committed < offset and clock() < now + ANSWER_SECONDS:
+            await asyncio.sleep(0.005)
+
     async def commit(self) -> None:
         """One transaction for all that was judged since the last; the log is synced that far before.
 
@@ -143,18 +166,14 @@ class Committing:
                 raise OSError(f"an earlier commit failed: {self._failed}")
             self.due.clear()
             progress, failures = self._progress, self._failures
-            offset, alerts, positions, counters = (
-                progress.judged,
-                self.alerts,
-                self._positions,
-                self._counters.snapshot(),
-            )
-            same = offset == progress.committed and counters == self._counted
+            offset, alerts, positions, held = progress.judged, self.alerts, self._positions, self._storing.held
+            counters = self.counters.snapshot(held)
+            same = offset == progress.committed and counters == self.counted
             if same and not alerts and not self._memory.joiner.changed and not failures.changed:
                 return
             self.alerts, self.bytes, self._positions, self._committing = [], 0, {}, alerts
-            self._counters.totals["commits"] += 1
-            counters = self._counters.snapshot()
+            self.counters.totals["commits"] += 1
+            counters = self.counters.snapshot(held)
             cursor, state = Cursor(self._log.log_id, offset), self._memory.delta()
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
@@ -187,7 +206,7 @@ class Committing:
                     self._failed = str(error) or type(error).__name__
                     raise
             self._trouble.well(STORE)
-            progress.committed, self._counted, self._committing = offset, counters, []
+            progress.committed, self.counted, self._committing = offset, counters, []
             self._settle(cursor, counters, alerts[-1][0] + 1 if alerts else self._settling[2])
         if alerts:
             self._outbox.wake()

@@ -69,6 +69,10 @@ class AgentSettings:
         return self.data_dir / "store"
 
     @property
+    def shown_file(self) -> Path:
+        return self.data_dir / "shown"
+
+    @property
     def bundle_dir(self) -> Path:
         return self.data_dir / "bundles"
 

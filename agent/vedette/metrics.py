@@ -10,7 +10,7 @@ connection, ``MAX_CONNECTIONS`` at a time, each for ``SECONDS`` at most.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import structlog
@@ -110,9 +110,12 @@ ROWS: tuple[Row, ...] = (
     Row("raw_log.bytes", "raw_log_bytes", _G, "Bytes of the raw log on disk"),
     Row("raw_log.max_bytes", "raw_log_max_bytes", _G, "Bound of raw_log_bytes"),
     Row("raw_log.full", "raw_log_full", _G, "1 while inputs pause because the budget is used up"),
+    Row("raw_log.damaged", "raw_log_damaged_places", _G, "Places in sealed segments that cannot be read any more"),
+    Row("raw_log.verified", "raw_log_verified_rounds", _G, "Times since the start that all sealed segments were read"),
     Row("raw_log.recovery.cut_bytes", "raw_log_recovery_cut_bytes", _G, "Bytes that the last start cut off"),
     Row("raw_log.recovery.cut_at", "raw_log_recovery_cut_offset", _G, "Where"),
     Row("raw_log.recovery.new_log", "raw_log_recovery_new_log", _G, "1 when it began a new log"),
+    Row("raw_log.recovery.resumed_at", "raw_log_recovery_resumed_offset", _G, "Offset further on where the log then continued, 0 for none"),  # noqa: E501
     Row("disk.trouble.*.since", "disk_trouble_timestamp_us", _G, "Since when a part cannot write", ("part",)),
     Row("disk.failures", "disk_failures", _G, "Tries to write that failed since the start"),
     Row("disk.held_events", "held_events", _G, "Events in memory because the raw log takes nothing"),
@@ -205,7 +208,7 @@ def text(status: Mapping[str, Any]) -> bytes:
 class Exporter:
     """See the module's text."""
 
-    def __init__(self, listen: str, status: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(self, listen: str, status: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
         self._host, self._port = split_address(listen)
         self._status = status
         self._server: asyncio.Server | None = None
@@ -236,7 +239,7 @@ class Exporter:
             if self._open <= MAX_CONNECTIONS:
                 async with asyncio.timeout(SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answer(head))
+                    writer.write(await self._answer(head))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # no request, or nobody who waits for the answer
@@ -244,14 +247,14 @@ class Exporter:
             self._open -= 1
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
         target = rest.partition(b" ")[0].partition(b"?")[0]
         if method not in (b"GET", b"HEAD"):
             return _response(b"405 Method Not Allowed", "text/plain", b"GET /metrics\n")
         if target != b"/metrics":
             return _response(b"404 Not Found", "text/plain", b"the metrics are at /metrics\n")
-        body = text(self._status())
+        body = text(await self._status())
         return _response(b"200 OK", CONTENT_TYPE_LATEST, body, send=method == b"GET")
 
 

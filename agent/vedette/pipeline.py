@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -34,7 +35,7 @@ from vedette.outbox.queue import Outbox
 from vedette.progress import Progress
 from vedette.quarantine import Quarantine
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters, Log
+from vedette.report import Counters, Log, visible
 from vedette.state.memory import Memory
 from vedette.store import Store
 from vedette.storing import MEMORY, Storing
@@ -74,11 +75,13 @@ class Pipeline:
         trouble: Trouble | None = None,
         age_clock: Callable[[], int] | None = None,
         bundle: str | None = None,
+        shown: Mapping[str, Any] | None = None,
     ) -> None:
         """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
 
         ``judging``: how large a cache engines get; None: as they come. ``contexts`` may change while the pipeline runs.
         ``age_clock`` tells what is too old to keep; None: ``clock`` does. ``bundle``: the one that ``engine`` is of.
+        ``shown``: the counters that were last shown.
         """
         self.quarantine = quarantine
         self.trouble = trouble or Trouble(clock)
@@ -88,7 +91,7 @@ class Pipeline:
         """``lean``: the process has more memory than its budget, and does with less."""
         self._log, self._clock = log, clock
         saved = store.load()
-        self.progress = Progress(log, counters, saved)
+        self.progress = Progress(log, counters, saved, shown)
         self.failures = Failures(counters, quarantine, log.log_id, store.get(QUARANTINED))
         engine.quarantine(self.failures.digests())
         memory = _remembered(engine, log, store, state)
@@ -120,6 +123,10 @@ class Pipeline:
     def backlog(self) -> Mapping[str, int]:
         """Events stored and not yet judged, per input."""
         return self.progress.backlog
+
+    def visible(self) -> dict[str, Any]:
+        """Counters and backlog to be shown: see ``report.visible``."""
+        return visible(self.committing.counters, self.committing.counted, self.backlog)
 
     def lag(self) -> float:
         """Seconds for which the oldest event that is not judged has been waiting."""

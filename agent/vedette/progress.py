@@ -4,12 +4,15 @@
 ``backlog``, counted up at the intake and down at the judge, never worked out from offsets: so the account
 (``account.py``) can tell when one of them miscounts.
 
-At a start it is made of what the store has: counters as of its cursor, then what lies behind the cursor in the log.
+At a start it is made of what the store has: counters as of its cursor, then what lies behind the cursor in the log;
+and of what was shown of the counters after that (``shown.py``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters
@@ -19,8 +22,8 @@ from vedette.store import Saved
 class Progress:
     """See the module's text. Belongs to the event loop."""
 
-    def __init__(self, log: RawLog, counters: Counters, saved: Saved) -> None:
-        """Restores ``counters``."""
+    def __init__(self, log: RawLog, counters: Counters, saved: Saved, shown: Mapping[str, Any] | None = None) -> None:
+        """Restores ``counters``; ``shown``: their snapshot that was last shown."""
         self._log, self._counters = log, counters
         self.backlog: defaultdict[str, int] = defaultdict(int)
         """Events stored and not yet judged, per input."""
@@ -30,16 +33,18 @@ class Progress:
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self.inherited: list[str] = []
         """What did not add up in the account of the life before."""
-        self.judged = self.committed = self._recover(saved)
+        self.judged = self.committed = self._recover(saved, shown)
 
-    def _recover(self, saved: Saved) -> int:
+    def _recover(self, saved: Saved, shown: Mapping[str, Any] | None) -> int:
         """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
 
-        A cursor of another log (a new one was begun because its tail was lost) judges this log from its start.
+        A cursor of another log (a new one was begun because nothing of it was left) judges this log from its start.
         """
         if saved.counters is not None:
             self._counters.restore(saved.counters)
-            self.inherited = self._counters.inherited()
+            self.inherited = self._counters.inherited(saved.counters)
+        if shown is not None:
+            self._counters.raise_to(shown)
         cursor = saved.cursor
         same = cursor is not None and cursor.log_id == self._log.log_id
         offset = max(cursor.offset, self._log.start) if cursor is not None and same else self._log.start
@@ -50,7 +55,8 @@ class Progress:
             behind.append((header.input, header.events, header.bytes, header.cut))
             if header.file is not None:
                 self.positions[header.file.file] = header.file
-        self._counters.settle(behind)
+        # A store that was rebuilt without a cursor: what retention took had been judged.
+        self._counters.settle(behind, deleted=cursor is None and self._log.start > 0)
         return offset
 
     def advance(self, input: str, events: int, offset: int) -> None:

@@ -9,6 +9,9 @@ counted under ``UNKNOWN``, and while there are any, the second equation holds fo
 
 Each counter is counted at its own stage, never by subtraction: ``received`` at the input's door, ``stored`` by the raw
 log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.
+
+No counter that was shown goes back, over a kill either: what is evaluated is shown when it is committed (``visible``),
+what the inputs count is kept on disk when it is shown (``shown.py``).
 """
 
 from __future__ import annotations
@@ -29,12 +32,14 @@ class Dropped(StrEnum):
     DUPLICATE = "duplicate"  # an MQTT redelivery of a message the log already holds
     DISK_FULL = "disk_full"  # a datagram while the raw log takes nothing
     KERNEL = "kernel"  # the socket buffer overflowed (read from the kernel)
+    UNWRITTEN = "unwritten"  # held in memory for a raw log that took nothing when the process ended
 
 
 class Lost(StrEnum):
     """Why an event that was stored cannot be judged."""
 
     DAMAGED = "damaged"  # its frame fails its checksum
+    MISSING = "missing"  # its bytes are not in the raw log any more: cut off, or in a segment that is gone
 
 
 class Log(StrEnum):
@@ -126,6 +131,9 @@ TOTALS: Mapping[str, str] = {
 }
 """What the whole agent counts, besides what each input does."""
 
+COMMITTED = ("candidates", "matches", "undecided", "poisoned", "alerts_made", "alerts_receipted")
+"""Totals that evaluating an event again counts again, or that the store holds: shown as of the last commit."""
+
 
 class Counters:
     """Monotone totals since the log began, by input.
@@ -153,8 +161,8 @@ class Counters:
         self.received[input] += events
         self.dropped[input, reason] += events
 
-    def snapshot(self) -> dict[str, Any]:
-        """JSON-able totals, keys sorted: per input its counters, and ``totals``."""
+    def snapshot(self, held: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """JSON-able totals, keys sorted: per input its counters, and ``totals``; ``held`` is added to its input."""
         single = (self.received, self.stored, self.judged, self.bytes_in, self.cut)
         names = sorted(
             {name for counts in single for name in counts} | {name for name, _ in (*self.dropped, *self.lost)}
@@ -169,6 +177,7 @@ class Counters:
                     "cut": self.cut[name],
                     "dropped": {str(r): n for (i, r), n in sorted(self.dropped.items()) if i == name},
                     "lost": {str(r): n for (i, r), n in sorted(self.lost.items()) if i == name},
+                    **({"held": held[name]} if held and held.get(name) else {}),
                 }
                 for name in names
             },
@@ -186,16 +195,29 @@ class Counters:
                 self.lost[name, reason] = n
         self.totals.update(snapshot["totals"])
 
-    def inherited(self) -> list[str]:
-        """What did not add up in totals that were just restored, before ``settle`` brings them up to the log.
+    def raise_to(self, shown: Mapping[str, Any]) -> None:
+        """Bring restored totals up to a later ``snapshot`` that was shown: what evaluating again does not count."""
+        for name, counts in shown["inputs"].items():
+            for counter in ("received", "stored", "bytes_in", "cut"):
+                own = getattr(self, counter)
+                own[name] = max(own[name], counts[counter])
+            for reason, n in counts["dropped"].items():
+                self.dropped[name, reason] = max(self.dropped[name, reason], n)
+        for total, n in shown["totals"].items():
+            if total not in COMMITTED:
+                self.totals[total] = max(self.totals[total], n)
 
-        They are of one moment, so received = stored + dropped held then; what was not judged yet is only in the log, so
-        of stored no more can be said than that it was not below judged + lost.
+    @staticmethod
+    def inherited(saved: Mapping[str, Any]) -> list[str]:
+        """What does not add up in a ``snapshot`` that was saved with a commit.
+
+        It is of one moment, so received = stored + dropped + held held then; what was not judged yet is only in the
+        log, so of stored no more can be said than that it was not below judged + lost.
         """
-        broken, inputs = [], self.snapshot()["inputs"]
+        broken, inputs = [], saved["inputs"]
         unknown = sum(inputs.get(UNKNOWN, {"lost": {}})["lost"].values())
         for name, counts in inputs.items():
-            stored, dropped = counts["stored"], sum(counts["dropped"].values())
+            stored, dropped = counts["stored"], sum(counts["dropped"].values()) + counts.get("held", 0)
             done = counts["judged"] + sum(counts["lost"].values())
             if counts["received"] != stored + dropped:
                 broken.append(
@@ -205,12 +227,14 @@ class Counters:
                 broken.append(f"{name}: stored {stored} < judged and lost {done} at the end")
         return broken
 
-    def settle(self, behind: Iterable[tuple[str, int, int, int]]) -> None:
-        """Bring restored totals up to what the raw log holds; what the doors counted since died with the process.
+    def settle(self, behind: Iterable[tuple[str, int, int, int]], *, deleted: bool = False) -> None:
+        """Bring restored totals up to what the raw log holds; none of them goes back.
 
         ``behind``: input, events, bytes and cut events of every frame behind the cursor, in order; the input is UNKNOWN
         where damage took it. Such events stay with the inputs that are known to have stored them, as far as there
-        are any. Afterwards ``identity`` holds with the sums of ``behind`` as backlog.
+        are any. What is known to have been stored and is neither judged nor in the log is lost as MISSING (``deleted``:
+        was judged, and retention took it); what was received and is neither stored nor dropped died with the process
+        and is dropped as UNWRITTEN. Afterwards ``identity`` holds with the sums of ``behind`` as backlog.
         """
         inputs = self.snapshot()["inputs"]
         held = {name: counts["judged"] + sum(counts["lost"].values()) for name, counts in inputs.items()}
@@ -230,8 +254,16 @@ class Counters:
         if unknown or UNKNOWN in inputs:
             held[UNKNOWN] = unknown
         for name, events in held.items():
-            self.stored[name] = events
-            self.received[name] = events + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
+            if (missing := self.stored[name] - events) > 0:
+                if deleted:
+                    self.judged[name] += missing
+                else:
+                    self.lost[name, Lost.MISSING] += missing
+            self.stored[name] = max(events, self.stored[name])
+            known = self.stored[name] + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
+            if (unwritten := self.received[name] - known) > 0:
+                self.dropped[name, Dropped.UNWRITTEN] += unwritten
+            self.received[name] = max(known, self.received[name])
 
     def identity(self, backlog: Mapping[str, int], held: Mapping[str, int] | None = None) -> list[str]:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
@@ -257,3 +289,19 @@ class Counters:
             if stored != judged + waiting + lost:
                 broken.append(f"{name}: stored {stored} != judged {judged} + backlog {waiting} + lost {lost}")
         return broken
+
+
+def visible(counters: Counters, committed: Mapping[str, Any], backlog: Mapping[str, int]) -> dict[str, Any]:
+    """A ``snapshot`` to be shown, with ``backlog``: what is evaluated and not committed is still in the backlog, as it
+    is after a kill. ``committed``: the snapshot of the last commit."""
+    now, waiting = counters.snapshot(), defaultdict(int, backlog)
+    none: Mapping[str, Any] = {"judged": 0, "lost": {}}
+    for name, counts in now["inputs"].items():
+        done = committed["inputs"].get(name, none)
+        waiting[name] += counts["judged"] - done["judged"]
+        waiting[name] += sum(counts["lost"].values()) - sum(done["lost"].values())
+        counts["judged"], counts["lost"] = done["judged"], done["lost"]
+    for total in COMMITTED:
+        if total in now["totals"]:
+            now["totals"][total] = committed["totals"].get(total, 0)
+    return {**now, "backlog": {name: events for name, events in waiting.items() if events}}

@@ -37,10 +37,9 @@ def collect(
     """JSON-able; times are UTC microseconds, sizes bytes. ``settings``: see ``reload.Reloads.status``; ``rebuilt``: see
     ``rebuild.py``."""
     agent, plan = config.agent, loaded.engine.plan
-    backlog = {name: events for name, events in pipeline.backlog.items() if events}
     broken = account.broken(counters, pipeline, outbox)
-    kept = outbox.account()
-    waiting = kept.entries + pipeline.committing.uncommitted(kept.next_seq)
+    kept, visible = outbox.account(), pipeline.visible()
+    visible["totals"].update(alerts_made=kept.made, alerts_receipted=kept.receipted)
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
     idle, cache, memory = dead_rules(config, loaded), loaded.engine.cache.account(), pipeline.alerting.memory.status()
     return {
@@ -55,14 +54,13 @@ def collect(
         "plan_digest": plan.digest,
         "seq_high": kept.next_seq - 1,
         "identity_broken": broken,
-        **counters.snapshot(),
-        "backlog": backlog,
-        "lag_events": sum(backlog.values()),
+        **visible,
+        "lag_events": sum(visible["backlog"].values()),
         "lag_seconds": pipeline.lag(),
         "alerts": {
-            "made": counters.totals["alerts_made"],
+            "made": kept.made,
             "receipted": kept.receipted,
-            "in_outbox": waiting,
+            "in_outbox": kept.entries,
             "outbox_bytes": kept.bytes,
             "outbox_max_bytes": config.uplink.max_bytes,
             "damaged": outbox.damaged,
@@ -97,6 +95,8 @@ def collect(
             "bytes": log.size(),
             "max_bytes": config.raw_log.max_bytes,
             "full": log.full(),
+            "damaged": log.verifier.damaged(),
+            "verified": log.verifier.rounds,
             "recovery": log.recovery._asdict(),
         },
         "disk": {
@@ -212,7 +212,12 @@ def render(status: dict[str, Any]) -> list[str]:
     lines += budgets.render(status.get("budgets", {}))
     lines += [f"DISK     {part}: {one['reason']}" for part, one in status.get("disk", {}).get("trouble", {}).items()]
     if rebuilt := status.get("disk", {}).get("store_rebuilt"):
-        lines.append(f"store    made again from the raw log: {rebuilt['reason']}; kept in {rebuilt['set_aside']}")
+        kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""
+        lines.append(f"store    made again from the raw log, so judged went back: {rebuilt['reason']}{kept}")
+    if log.get("damaged"):
+        lines.append(
+            f"DAMAGED  {log['damaged']} places in the raw log cannot be read: raw_log_damaged in the agent's log"
+        )
     if memory["started_empty"]:
         lines.append(f"         changed, so started empty: {', '.join(memory['started_empty'][:SHOWN])}")
     lines += [

@@ -156,13 +156,17 @@ class Store:
         counters: Mapping[str, Any] | None,
         positions: Iterable[FilePosition],
         next_seq: int,
+        made: int = 0,
     ) -> None:
-        """Make a new store go on where a lost one is known to have been, all its alerts receipted."""
-        made = int((counters or {}).get("totals", {}).get("alerts_made", 0))
+        """Make a new store go on where a lost one is known to have been, all its alerts, at least ``made``,
+        receipted."""
+        counters = counters or {"inputs": {}, "totals": {}}
+        made = max(made, int(counters["totals"].get("alerts_made", 0)))
+        counters = {**counters, "totals": {**counters["totals"], "alerts_made": made}}
         with self._env.write() as txn:
+            txn.put(_META, b"counters", msgpack.packb(counters))
             if cursor is not None:
                 txn.put(_META, b"cursor", msgpack.packb(tuple(cursor)))
-                txn.put(_META, b"counters", msgpack.packb(counters))
             for position in positions:
                 self._put_position(txn, position, 0)
             self._put_account(txn, replace(self._account(txn), next_seq=next_seq, made=made, receipted=made))

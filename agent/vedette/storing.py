@@ -141,11 +141,13 @@ class Storing:
                 await asyncio.get_running_loop().run_in_executor(self._writer, room)
 
     async def tidy(self) -> None:
-        """Delete what the budget no longer holds, pack what is sealed, and look for room."""
+        """Delete what the budget no longer holds, pack what is sealed, verify, and look for room."""
         try:
             tidy = partial(self._log.tidy, self._progress.committed, self._age_clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
             self._trouble.well(RETENTION)
+            if self._progress.caught_up and not self._trouble:
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify)
         except OSError as error:
             self._trouble.failed(RETENTION, error)
         if SYNC in self._trouble:  # a commit may have synced since

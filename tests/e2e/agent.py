@@ -157,7 +157,7 @@ class Agent(Process):
             f'{rules}{settings}\n[log]\nformat = "json"\n'
         )
 
-    def ready(self, seconds: float = 30.0) -> Agent:
+    def ready(self, seconds: float = 90.0) -> Agent:
         """Wait until its inputs are open."""
         until("the agent to start", lambda: self.alive() and self.said("agent_started"), seconds)
         return self
@@ -277,6 +277,19 @@ def assert_as_scanned(agent: Agent, *, name: str = "in", landing: Path | None = 
     expected = scan(file, codec, rules=agent.rules or RULES)
     assert alerts == expected, f"missing {expected - alerts}, too many {alerts - expected}"
     return alerts.total()
+
+
+def not_back(before: dict[str, Any], after: dict[str, Any], *but: str) -> None:
+    """No counter of a status (what metrics call counters) is lower than it was, but those named."""
+    for name, counts in before["inputs"].items():
+        for counter in {*counts} - {*but}:
+            now = after["inputs"][name][counter]
+            if isinstance(now, dict):
+                assert all(now.get(reason, 0) >= n for reason, n in counts[counter].items()), (name, counter)
+            else:
+                assert now >= counts[counter], (name, counter, counts, after["inputs"][name])
+    lower = {one: n for one, n in before["totals"].items() if one not in but and after["totals"].get(one, 0) < n}
+    assert not lower, (lower, after["totals"])
 
 
 def split(data: bytes, parts: int) -> list[bytes]:

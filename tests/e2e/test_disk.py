@@ -9,6 +9,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from bench import traffic
 from bench.send import tcp
 from tests.broker import Broker, running
-from tests.e2e.agent import ROOT, Agent, assert_as_scanned, say, until
+from tests.e2e.agent import ROOT, Agent, assert_as_scanned, not_back, say, until
 from tests.e2e.faults import Ext4, Faults, tmpfs
 from tests.e2e.test_bad_input import publish
 
@@ -126,6 +127,43 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert {one["part"] for one in agent.said("disk_well")} == parts
         found = assert_as_scanned(agent)
         say(capsys, f"full disk: {found} alerts as scan; told: {sorted(parts)}")
+
+
+def test_killed_while_the_disk_is_full(tmp_path: Path) -> None:
+    """What was received and waits in memory for a full disk dies with the process, and is told as dropped at the next
+    start: the account adds up, and no counter that was shown is lower after the kill, ``dropped`` neither."""
+    with tmpfs(tmp_path / "disk", "40m") as disk:
+        agent = configured(tmp_path / "a", disk)
+        agent.up()
+        peer = ("127.0.0.1", agent.port)
+        try:
+            assert tcp(peer, lines(1, 2000)).complete
+            agent.settled(2000)
+            with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            for dropped in (50, 75):
+                assert tcp(peer, noise(100)).complete
+                until("events that wait", lambda: degraded(agent)["disk"]["held_events"])
+                udp(agent.port, *[ATTACK] * (dropped - agent.input()["dropped"].get("disk_full", 0)))
+                until("the datagrams", lambda n=dropped: agent.input()["dropped"].get("disk_full", 0) == n)
+                before = agent.status()
+                agent.kill()
+                agent.up()
+                after = agent.status()
+                not_back(before, after)
+                lost = before["disk"]["held_events"]
+                assert after["inputs"]["in"]["dropped"]["unwritten"] >= lost
+                assert after["inputs"]["in"]["received"] == before["inputs"]["in"]["received"]
+                assert after["identity_broken"] == []
+                assert not agent.said("identity_broken")
+            (disk / "filler").unlink()
+            well(agent)
+            agent.settled()
+            assert not agent.said("identity_broken", all=True)
+        finally:
+            agent.kill()
+        assert_as_scanned(agent)
 
 
 def test_a_disk_smaller_than_the_budget(tmp_path: Path) -> None:
@@ -277,6 +315,33 @@ def test_a_call_that_fails_for_a_while(tmp_path: Path, faults: Faults, what: str
     finally:
         agent.kill()
     assert_as_scanned(agent)
+
+
+def test_a_commit_while_events_wait_for_the_raw_log(tmp_path: Path, faults: Faults) -> None:
+    """The raw log takes nothing, the store does: what waits in memory is part of the account that is committed."""
+    agent = configured(tmp_path / "a", tmp_path)
+    agent.up()
+    peer = ("127.0.0.1", agent.port)
+    try:
+        faults.set(f"write {errno.ENOSPC} .seg")
+        assert tcp(peer, lines(1, 300)).complete
+        until("events that wait", lambda: degraded(agent)["disk"]["held_events"] == 300)
+        until("a commit", lambda: agent.status()["totals"].get("commits"))
+        before = agent.status()
+    finally:
+        agent.kill()
+        faults.set()
+    (agent.data / "shown").unlink()  # what is committed must do
+    agent.up()
+    try:
+        after = agent.status()
+        assert after["inputs"]["in"]["dropped"] == {"unwritten": 300}
+        assert after["inputs"]["in"]["received"] == before["inputs"]["in"]["received"] == 300
+        assert not agent.said("identity_broken")
+        assert tcp(peer, lines(2, 100)).complete
+        assert agent.settled(100)["inputs"]["in"]["received"] == 400
+    finally:
+        agent.kill()
 
 
 def test_a_slow_disk(tmp_path: Path, faults: Faults) -> None:

@@ -145,7 +145,7 @@ def test_rotation_and_size(tmp_path: Path) -> None:
     expected = chunks_of(log)
     log.close()
     log = open_log(tmp_path, SMALL)
-    assert log.recovery == (0, log.end, False, "")
+    assert log.recovery == (0, log.end, False, "", 0)
     assert log.size() == sum(file.path.stat().st_size for file in files)
     assert log.durable == log.end
     assert chunks_of(log) == expected

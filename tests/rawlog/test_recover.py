@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rawlog.samples import chunks_of, lines, messages, noise, open_log
+from tests.rawlog.samples import NOW, chunks_of, lines, messages, noise, open_log
 from vedette.config import RawLogSettings
 from vedette.event import Chunk, Cursor
 from vedette.rawlog import format, read
 from vedette.rawlog.log import RawLog
+from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import Located, Segment, SegmentFile, segments
 from vedette.report import Counters
 
@@ -223,29 +224,69 @@ def test_truncated_zstd_frame_with_right_checksums(tmp_path: Path) -> None:
     log.close()
 
 
-@pytest.mark.parametrize(("committed", "new"), [(None, False), (0, False), (3, False), (4, True), (5, True)])
-def test_new_log_id_when_cut_below_the_committed_offset(tmp_path: Path, committed: int | None, new: bool) -> None:
-    """A log cut below an offset once committed gets a new log_id; what is left of the old one stays readable."""
+@pytest.mark.parametrize("committed", [None, 0, 3, 4, 5])
+def test_goes_on_above_the_committed_offset(tmp_path: Path, committed: int | None) -> None:
+    """A log cut below an offset once committed goes on there: no offset names two events, and none is a gap."""
     offsets = fill(tmp_path, [lines(b"%d" % i) for i in range(5)])
     old = segments(tmp_path)[0]
-    size = located(old)[3].position
-    os.truncate(old.path, size + 5)
+    os.truncate(old.path, located(old)[3].position + 5)
     cursor = None if committed is None else Cursor(old.log_id, offsets[committed])
     log = open_log(tmp_path, SMALL, committed=cursor)
-    assert log.recovery.new_log is new
-    assert (log.log_id != old.log_id) is new
-    assert log.recovery.cut_bytes == 5
-    assert log.end == (0 if new else offsets[3])
+    end = max(offsets[3], offsets[committed or 0])
+    resumed = end if end > offsets[3] else 0
+    assert (log.log_id, log.end, log.recovery.cut_bytes) == (old.log_id, end, 5)
+    assert (log.recovery.new_log, log.recovery.cut_at, log.recovery.resumed_at) == (False, offsets[3], resumed)
+    for _ in range(2):  # also after a start at which the newest segment is empty
+        log.close()
+        log = open_log(tmp_path, SMALL, committed=Cursor(log.log_id, end))
+        assert (log.end, log.recovery) == (end, (0, end, False, "", 0))
     log.append(lines(b"next"))
-    if new:
-        assert chunks_of(log) == [(0, lines(b"next"))]
-        assert [frame.offset for frame in read.frames(tmp_path, log_id=old.log_id)] == offsets[:3]
-        assert log.retain(0, 1 << 62) == size
-        assert [segment.log_id for segment in segments(tmp_path)] == [log.log_id]
+    gaps: list[read.Gap] = []
+    found = [(frame.offset, frame.chunk) for frame in read.frames(tmp_path, on_gap=gaps.append)]
+    assert found == [*((offsets[i], lines(b"%d" % i)) for i in range(3)), (end, lines(b"next"))] == chunks_of(log)
+    assert not gaps
+    assert log.backlog(0) == {"auth": 4}
     assert [hit.raw for hit in read.search(tmp_path)][-1] == b"next"
     log.close()
-    again = open_log(tmp_path, SMALL, committed=Cursor(log.log_id, log.end))
-    assert (again.log_id, again.end, again.recovery.new_log) == (log.log_id, log.end, False)
+
+
+@pytest.mark.parametrize("damage", ["none", "garbage", "torn", "frame cut out", "header", "flip"])
+def test_not_certain_how_far_it_was_used(tmp_path: Path, damage: str) -> None:
+    """With the store lost every frame that can be read stays, though none after it says that it was durable; what is
+    appended lies far above everything that may have been used, and only what is missing counts as lost."""
+    chunks = [lines(b"%d" % i, noise(i)) for i in range(9)]
+    offsets = fill(tmp_path, chunks)
+    last = segments(tmp_path)[-1]
+    frames, whole = located(last), last.path.read_bytes()
+    assert len(frames) >= 3
+    gone: list[int] = []
+    match damage:
+        case "garbage":
+            last.path.write_bytes(whole + bytes(range(1, 101)))
+        case "torn":
+            gone = [8]
+            os.truncate(last.path, len(whole) - 7)
+        case "frame cut out":
+            gone = [7]
+            last.path.write_bytes(whole[: frames[-2].position] + whole[frames[-1].position :])
+        case "header":
+            flip(last.path, 3)
+        case "flip":
+            gone = [7]
+            flip(last.path, frames[-1].position - 1)
+    counters = Counters()
+    log = RawLog.open(tmp_path, SMALL, counters, certain=False, clock=lambda: NOW)
+    assert log.log_id == last.log_id
+    assert log.recovery.resumed_at == log.end >= offsets[-1] + APART - 4000
+    log.append(lines(b"next"))
+    kept = chunks_of(log)
+    assert [chunk for _, chunk in kept] == [*(one for i, one in enumerate(chunks) if i not in gone), lines(b"next")]
+    assert [offset for offset, _ in kept] == [*(offsets[i] for i in range(9) if i not in gone), log.recovery.resumed_at]
+    assert sum(counters.lost.values()) == (0 if damage == "torn" else 2 * len(gone))  # a lost end tells no numbers
+    log.close()
+    again = open_log(tmp_path, SMALL)
+    assert (again.end, again.recovery[:3]) == (log.end, (0, log.end, False))
+    assert chunks_of(again) == kept
     again.close()
 
 

@@ -35,13 +35,15 @@ from vedette.config import RawLogSettings
 from vedette.durable import sync_path
 from vedette.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
-from vedette.rawlog.read import Header
-from vedette.rawlog.recover import MARK_BYTES, QUARANTINE_BYTES, Ending, Recovery, recover, set_aside
+from vedette.rawlog.note import Note
+from vedette.rawlog.read import Header, newest_note
+from vedette.rawlog.recover import APART, MARK_BYTES, QUARANTINE_BYTES, Ending, Recovery, recover, set_aside
 from vedette.rawlog.repack import PACKED
 from vedette.rawlog.replay import Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.shelf import Kept, Shelf
+from vedette.rawlog.verify import Verifier
 from vedette.report import Counters, Log
 
 log = structlog.get_logger()
@@ -82,6 +84,7 @@ class RawLog:
         self._state = threading.Lock()  # what append changes
         self._shelf = Shelf(folder, self._state, self._max_bytes, self._max_age, self._segment_bytes)
         self._replay = Replay(counters, self._span)
+        self.verifier = Verifier()
         self._syncing = threading.Lock()  # one sync at a time; only its holder closes sealed files
         self._fd = -1
         self._unsynced: list[int] = []
@@ -111,8 +114,8 @@ class RawLog:
     ) -> RawLog:
         """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` tells what was done.
 
-        ``committed`` is the highest cursor ever committed; when that is not ``certain``, a new log begins also when
-        anything had to be cut off. Raises OSError, also when another process has the log open.
+        ``committed`` is the highest cursor ever committed; when that is not ``certain``, all that can be read is kept,
+        and offsets go on APART. Raises OSError, also when another process has the log open.
         """
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         lock_fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -143,40 +146,38 @@ class RawLog:
         if every:
             budget = min(QUARANTINE_BYTES, self._max_bytes // 8)
             parts = [segment for segment in every if segment.log_id == log_id]
-            ending = recover(self._folder, parts, known, budget, self._clock())
+            ending = recover(self._folder, parts, known, budget, self._clock(), certain=certain)
         self._shelf.fill([s for s in every if s.log_id != log_id] + ending.parts)
         self._newest = max([ending.newest, *(kept.sealed_at for kept in self._shelf.kept)])
-        new = not ending.parts or ending.end < known or (bool(ending.cut_bytes) and not certain)
-        reason = ending.reason
+        new, resumed, reason = not ending.parts, 0, ending.reason
         if new:
-            if ending.parts:
-                reason = reason or "frames at its end are missing"
-                known_as = (
-                    f"below the committed offset {known}" if certain else "and how far it was judged is not known"
-                )
-                reason += f"; it ends at {ending.end}, {known_as}, so a new log begins"
-            elif not reason and committed is not None:
+            if not reason and committed is not None:
                 reason = "the folder holds no log"
-            self.log_id, self.end = secrets.token_hex(16), 0
+            self.log_id, self.end, generation = secrets.token_hex(16), 0, generation + 1
             self._shelf.of_log(self.log_id, 0, [])
-            self._coder = format.Coder(self.log_id)
-            self.durable = 0
-            self._begin(generation + 1)
+        else:
+            self.log_id, self.end, self._events = log_id, ending.end, ending.events
+            self._shelf.of_log(log_id, ending.parts[0].base, ending.marks)
+            if ending.end < known:
+                reason = reason or "frames at its end are missing"
+                reason += f"; it ends at {ending.end}, below the committed offset {known}"
+            if not certain or ending.end < known:
+                self.end = resumed = max(ending.end, known) + (0 if certain else APART)
+        self._coder = format.Coder(self.log_id)
+        self.durable = self.end
+        if new or resumed:
+            self._begin(generation)
             os.fsync(self._fd)
             sync_path(self._folder)
             sync_path(self._folder.parent)
             self._folder_synced = True
         else:
-            self.log_id, self.end = log_id, ending.end
-            self._shelf.of_log(log_id, ending.parts[0].base, ending.marks)
-            self._coder = format.Coder(log_id)
-            self.durable, self._events = ending.end, ending.events
             self._fd = os.open(ending.parts[-1].path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             self._shelf.kept[-1].sealed_at = 0
             self._opened_at, self._frames = self._shelf.kept[-1].created_at, ending.frames
         active = self._shelf.kept[-1]
         self._durable_at = self._events, active.segment.base, active.size
-        self.recovery = Recovery(ending.cut_bytes, ending.end, new, reason)
+        self.recovery = Recovery(ending.cut_bytes, ending.end, new, reason, resumed)
         if reason:
             log.warning(
                 Log.RAW_LOG_CUT,
@@ -186,6 +187,7 @@ class RawLog:
                 reason=reason,
                 kept_in=str(self._folder / "quarantine"),
                 new_log=self.log_id if new else None,
+                resumed_at=resumed,
             )
 
     def append(self, chunk: Chunk) -> Frame:
@@ -403,6 +405,12 @@ class RawLog:
         freed = self.retain(judged, now, make_room=make_room)
         return freed if make_room else freed + self._shelf.pack(self.durable)
 
+    def verify(self) -> None:
+        """For the writer thread, while nothing else is to be done: see ``verify.py``."""
+        with self._state:
+            kept = [one.segment for one in self._shelf.kept]
+        self.verifier.step(kept)
+
     def retain(self, judged: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments: see ``Shelf.retain``. Raises OSError."""
         return self._shelf.retain(judged, now, make_room=make_room)
@@ -440,6 +448,10 @@ class RawLog:
     def backlog(self, start: int) -> dict[str, int]:
         """Events of ``headers``, by input."""
         return self._replay.backlog(start)
+
+    def note(self) -> Note:
+        """The newest one that says how far the log was judged. Raises OSError."""
+        return newest_note(self._folder)
 
     def _span(self, start: int) -> Span:
         with self._state:

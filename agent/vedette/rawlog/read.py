@@ -5,8 +5,9 @@ segment that retention deletes in the meantime is passed over. Damage is passed 
 hole is handed to ``on_gap``, which unless given writes a log line. Every function raises OSError when the folder or a
 segment cannot be read; FileNotFoundError when there is no log.
 
-A folder may hold several logs, one after the other (see ``log.py``). Where no ``log_id`` is given, offsets are those
-of the newest.
+Offsets may go on further on than they ended (``recover.py``); where the numbers of the events follow each other nothing
+is missing there. A folder may hold several logs, one after the other (see ``log.py``). Where no ``log_id`` is given,
+offsets are those of the newest.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import NamedTuple
 import structlog
 
 from vedette.event import Chunk, FilePosition, Flag, Frame, RawRef
+from vedette.rawlog.note import Note, decode
 from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
 from vedette.report import UNKNOWN, Log
 
@@ -115,6 +117,27 @@ def of_log(folder: Path, log_id: str | None = None) -> list[Segment]:
     return [segment for segment in every if segment.log_id == wanted]
 
 
+def newest_note(raw: Path) -> Note:
+    """The newest note in the newest log of ``raw`` that says how far it was judged; an empty one when none does.
+
+    File positions are those of the newest note that has any. Raises OSError.
+    """
+    if not raw.is_dir():
+        return Note()
+    newest = Note()
+    for segment in reversed(of_log(raw)):
+        try:
+            with SegmentFile(segment) as file:
+                found = decode(file.note())
+        except (FileNotFoundError, ValueError):
+            continue
+        if not newest.positions:
+            newest = newest._replace(positions=found.positions, next_seq=max(newest.next_seq, found.next_seq))
+        if found.cursor is not None and found.cursor.log_id == segment.log_id:
+            return found._replace(positions=newest.positions, next_seq=max(newest.next_seq, found.next_seq))
+    return newest
+
+
 def entries(
     parts: list[Segment],
     start: int = 0,
@@ -157,13 +180,13 @@ def entries(
                 header = item.header
                 if (end is not None and header.offset >= end[0]) or (over is not None and header.offset >= over):
                     break
-                if header.offset > offset and header.offset > start:
+                if header.offset > offset and header.offset > start and (damage or header.first_event != event):
                     lost = 0 if event is None else max(0, header.first_event - event)
                     on_gap(_gap(segment, offset, header.offset, lost, damage))
                 offset, event, damage = header.end, header.first_event + header.events, None
                 if offset > start:
                     yield file, item
-    if end is not None and end[1] is not None and event is not None and offset < end[0]:
+    if end is not None and end[1] is not None and event is not None and offset < end[0] and (damage or end[1] != event):
         on_gap(_gap(parts[-1], offset, end[0], end[1] - event, damage))
 
 

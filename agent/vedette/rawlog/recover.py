@@ -10,8 +10,12 @@ written, and nothing is committed past that. So from the newest segments:
 3. What is cut is kept in ``quarantine/`` (the oldest there gives way), then the file is truncated; the segments
    looked at and the folder are synced, so that all that remains is durable.
 
-A new log, with a new log_id, begins when the end lies below the committed offset: the offsets in between have been
-used, and must never name other events.
+When the committed offset is not ``certain`` (the store was rebuilt), anything may have been committed and acknowledged:
+every frame that can be read stays, what cannot is damage, and only what follows the last frame is cut.
+
+Offsets that may have been used must never name other events. So where the log ends below the committed offset it goes
+on there, and when that is not certain APART further on: ``first_event`` goes on without a gap, which tells readers that
+nothing is missing in between. A new log, with a new log_id, begins only when nothing of the old one can be read.
 """
 
 from __future__ import annotations
@@ -29,15 +33,22 @@ QUARANTINE_BYTES = 64 << 20
 """What quarantine/ holds at most; also at most an eighth of the log's own budget."""
 MARK_BYTES = 1 << 20
 """Of a segment, between two marks."""
+APART = 1 << 40
+"""Raw offsets left out after a log of which it is not known how far it was used."""
+_ANY = 1 << 63
+"""Above every offset."""
 
 
 class Recovery(NamedTuple):
-    """What opening a log did to it: ``cut_bytes`` of segment files from raw offset ``cut_at`` on, and why."""
+    """What opening a log did to it: ``cut_bytes`` of segment files from raw offset ``cut_at`` on, and why.
+
+    ``resumed_at``: the offset further on at which it continues; 0: it continues where it ended."""
 
     cut_bytes: int = 0
     cut_at: int = 0
     new_log: bool = False
     reason: str = ""
+    resumed_at: int = 0
 
 
 class Ending(NamedTuple):
@@ -124,6 +135,7 @@ class _Check:
         """
         marked, damage = -MARK_BYTES, None
         limit = None if follower is None else follower.base
+        self.end = max(self.end, segment.base)
         with SegmentFile(segment, 256 << 10) as file:
             good = file.begin()
             try:
@@ -163,10 +175,13 @@ class _Check:
         return position
 
 
-def recover(folder: Path, parts: list[Segment], committed: int, budget: int, now: int) -> Ending:
+def recover(
+    folder: Path, parts: list[Segment], committed: int, budget: int, now: int, *, certain: bool = True
+) -> Ending:
     """Makes the log of ``parts`` (its segments, oldest first) end at its last good frame.
 
-    ``committed``: the highest raw offset ever committed of this log. ``budget``: bytes to keep of what is cut.
+    ``committed``: the highest raw offset ever committed of this log, if that is ``certain``. ``budget``: bytes to keep
+    of what is cut.
     ``Ending.parts`` is empty when nothing readable is left. Raises OSError.
     """
     parts, cut_bytes, reason = list(parts), 0, ""
@@ -190,6 +205,7 @@ def recover(folder: Path, parts: list[Segment], committed: int, budget: int, now
         return Ending([], 0, 0, 0, [], cut_bytes, reason)
 
     safe, first = _safe(parts, committed)
+    safe = safe if certain else _ANY
     check = _Check(safe, parts[first])
     for i in range(first, len(parts)):
         last = i + 1 == len(parts)

@@ -1,0 +1,116 @@
+"""Whether what lies in the raw log can still be read: sealed segments, slowly, while there is nothing else to do.
+
+What is judged is not read again until somebody asks for it, and a disk that decays says nothing by itself. So once in
+ROUND_SECONDS every frame of every sealed segment is read and checked against its checksums, at BYTES_PER_SECOND on
+average. What is found is logged once and counted as long as its segment is kept; nothing is repaired, nothing counts as
+lost: what is not judged is counted when judging comes to it.
+
+Belongs to the writer thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import structlog
+
+from vedette.rawlog.segment import Damage, Segment, SegmentFile
+from vedette.report import Log
+
+log = structlog.get_logger()
+
+BYTES_PER_SECOND = 256 << 10
+ROUND_SECONDS = 86_400.0
+STEP_BYTES = 64 << 10
+"""Read at a time; a frame or a pack is read whole."""
+PLACES = 100
+"""Counted in one segment."""
+
+
+class Verifier:
+    """See the module's text. ``clock``: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._found: dict[Path, dict[int, str]] = {}
+        """By segment: positions of what cannot be read, and why."""
+        self._steps: Iterator[int] | None = None
+        self._not_before = clock()
+        self._begun = 0.0
+        self.rounds = 0
+        """Since the start."""
+
+    def damaged(self) -> int:
+        """Places in the segments that are kept, as far as they were looked at."""
+        return sum(map(len, list(self._found.values())))
+
+    def step(self, kept: Sequence[Segment]) -> None:
+        """Go on, if it is time. ``kept``: all segments, oldest first; the last is being written."""
+        if (now := self._clock()) < self._not_before:
+            return
+        if self._steps is None:
+            for path in self._found.keys() - {segment.path for segment in kept}:
+                del self._found[path]
+            self._steps, self._begun = self._round(list(kept)), now
+        read = 0
+        for size in self._steps:
+            read += size
+            if read >= STEP_BYTES:
+                self._not_before = now + read / BYTES_PER_SECOND
+                return
+        self._steps, self._not_before = None, self._begun + ROUND_SECONDS
+        self.rounds += 1
+
+    def _round(self, kept: list[Segment]) -> Iterator[int]:
+        """Bytes read, unit by unit."""
+        for segment, follower in pairwise(kept):
+            found: dict[int, str] = {}
+            try:
+                yield from self._segment(segment, follower if follower.log_id == segment.log_id else None, found)
+            except FileNotFoundError:  # retention was here
+                continue
+            except OSError as error:
+                found[-1] = str(error)
+            for position in sorted(found.keys() - self._found.get(segment.path, {}).keys())[:PLACES]:
+                log.warning(
+                    Log.RAW_LOG_DAMAGED,
+                    segment=str(segment.path),
+                    position=position,
+                    reason=found[position],
+                    action="what lies there cannot be shown any more; look at the disk, and keep what you need of it",
+                )
+            self._found[segment.path] = dict(sorted(found.items())[:PLACES])
+
+    def _segment(self, segment: Segment, follower: Segment | None, found: dict[int, str]) -> Iterator[int]:
+        event, reached = -1, segment.base
+        with SegmentFile(segment, STEP_BYTES) as file:
+            try:
+                event = file.header().first_event
+                file.note()
+            except ValueError as error:
+                found[0] = str(error)
+            yield file.begin()
+            for item in file.units(file.begin(), segment.base):
+                if isinstance(item, Damage):
+                    found[item.position] = item.reason
+                    event = -1  # what it hid is counted
+                    continue
+                if follower is not None and item.header.offset >= follower.base:
+                    break  # written again there
+                if event not in (-1, item.header.first_event):
+                    found[item.position] = "frames before it are missing"
+                event, reached = item.header.first_event + item.header.events, item.header.end
+                try:
+                    file.verify(item)
+                except ValueError as error:
+                    found[item.position] = str(error)
+                yield item.header.size
+            size = file.size
+        if follower is not None and event >= 0 and reached != follower.base:
+            with suppress(ValueError, FileNotFoundError), SegmentFile(follower) as next_file:
+                if next_file.header().first_event != event:
+                    found[size] = "frames at its end are missing"
