@@ -9,7 +9,7 @@
 # Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
 #   VEDETTE_REGION  VEDETTE_LISTEN  VEDETTE_PREFIX  VEDETTE_CONFIG_DIR  VEDETTE_DATA_DIR  VEDETTE_RELEASE_KEY
-#   VEDETTE_GRACE  VEDETTE_LOG               as the options of these names
+#   VEDETTE_SITE_KEY  VEDETTE_GRACE  VEDETTE_LOG     as the options of these names
 #   VEDETTE_NO_SYSTEMD=1  VEDETTE_NO_START=1  as these options
 #
 # Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`. A release is unpacked
@@ -43,6 +43,8 @@ usage: sh install.sh [OPTION...]
   --data-dir DIR      raw logs, outbox and bundles, default /var/lib/vedette
   --release-key KEY   the key that must have signed this release, ed25519:BASE64; later releases must be signed by it
                       (default: the key of the release that was installed first)
+  --site-key KEY      the region's key that must have signed the site's part of a zip per site, ed25519:BASE64; needed
+                      with --release-key; later parts must be signed by it (default: the key that the first one brought)
   --upgrade           fail when nothing is installed yet
   --rollback          go back to the release before this one
   --uninstall         remove program, units and command; configuration and data stay
@@ -101,6 +103,15 @@ path() {
     esac
 }
 
+# public KEY: it has the form of one.
+public() {
+    case $1 in
+        ed25519:*[!A-Za-z0-9+/=]*) return 1 ;;
+        ed25519:????????????????????????????????????????????) ;;
+        *) return 1 ;;
+    esac
+}
+
 # fact FILE KEY: the value of a line KEY=VALUE.
 fact() {
     if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
@@ -117,13 +128,14 @@ arguments() {
     action=install upgrade=no purge=no dry_run=no force=no
     region=${VEDETTE_REGION:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
     config_dir=${VEDETTE_CONFIG_DIR:-} data_dir=${VEDETTE_DATA_DIR:-} release_key=${VEDETTE_RELEASE_KEY:-}
+    site_key=${VEDETTE_SITE_KEY:-}
     grace=${VEDETTE_GRACE:-300} log_file=${VEDETTE_LOG:-}
     systemd='' start=yes
     if [ -n "${VEDETTE_NO_SYSTEMD:-}" ]; then systemd=no; fi
     if [ -n "${VEDETTE_NO_START:-}" ]; then start=no; fi
     while [ $# -gt 0 ]; do
         case $1 in
-            --region | --listen | --prefix | --config-dir | --data-dir | --release-key | --grace | --log)
+            --region | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log)
                 [ $# -ge 2 ] || die 2 "$1: expects a value; see --help"
                 case $1 in
                     --region) region=$2 ;;
@@ -132,6 +144,7 @@ arguments() {
                     --config-dir) config_dir=$2 ;;
                     --data-dir) data_dir=$2 ;;
                     --release-key) release_key=$2 ;;
+                    --site-key) site_key=$2 ;;
                     --grace) grace=$2 ;;
                     --log) log_file=$2 ;;
                 esac
@@ -202,12 +215,8 @@ arguments() {
         *) die 2 "--listen: the port is a number from 1 to 65535 without leading zeros, not '$port'" ;;
     esac
     [ "$port" -le 65535 ] || die 2 "--listen: the port is a number from 1 to 65535, not '$port'"
-    case $release_key in
-        '') ;;
-        ed25519:*[!A-Za-z0-9+/=]*) die 2 "--release-key: expects ed25519:BASE64, not '$release_key'" ;;
-        ed25519:????????????????????????????????????????????) ;;
-        *) die 2 "--release-key: expects ed25519:BASE64, not '$release_key'" ;;
-    esac
+    [ -z "$release_key" ] || public "$release_key" || die 2 "--release-key: expects ed25519:BASE64, not '$release_key'"
+    [ -z "$site_key" ] || public "$site_key" || die 2 "--site-key: expects ed25519:BASE64, not '$site_key'"
     if [ "$systemd" = yes ]; then
         [ "$(id -u)" = 0 ] || [ "$dry_run" = yes ] ||
             die 10 "must run as root: use sudo (or --no-systemd with directories of your own)"
@@ -307,6 +316,7 @@ payload() {
 integrity() {
     step="checking the archive"
     pin=$(fact "$prefix/installed" release_key)
+    site_pin=${site_key:-$(fact "$prefix/installed" site_key)}
     case $here in
         "$prefix"/releases/*)
             id=${here##*/} release=$here
@@ -327,6 +337,7 @@ integrity() {
             die 20 "the archive is damaged: site.tar is not what site.sha256 says; copy and unpack it again"
     fi
     signature
+    if [ -f "$here/site.tar" ]; then site_signer; fi
     id=$version-$(sha256sum "$here/SHA256SUMS" | cut -c 1-12)
     release=$prefix/releases/$id
 }
@@ -358,6 +369,18 @@ signature() {
         die 21 "the signature cannot be checked here (that takes OpenSSL 3 and base64): check it elsewhere, compare the zip's SHA-256, and install without --release-key"
     fi
     say "signed by $key"
+}
+
+# Who must have signed the site's part. `configuration` looks whether they did: that takes the release's own program.
+site_signer() {
+    if [ ! -f "$here/site.sig" ] || [ ! -f "$here/site.pub" ]; then
+        die 21 "refused: site.tar is not signed: make the zip anew with 'vedette region enroll --zip'"
+    fi
+    [ -z "$site_pin" ] || return 0
+    [ -z "$release_key" ] || die 21 "refused: the site's part is signed by the region, whose key is not known here: give it with --site-key, as 'vedette region enroll --zip' prints it"
+    site_pin=$(cat "$here/site.pub")
+    public "$site_pin" || die 20 "the archive is damaged: site.pub is no public key; copy and unpack it again"
+    say "the site's part is signed by $site_pin, which no --site-key names: later ones must be, too"
 }
 
 plan() {
@@ -489,7 +512,7 @@ folders() {
         if [ "$(stat -c %U "$data_dir")" = vedette ]; then
             :
         elif [ -e "$data_dir/.vedette" ]; then
-            chown -R vedette:vedette "$data_dir"
+            chown -hR vedette:vedette "$data_dir"
         else
             chown vedette:vedette "$data_dir"
         fi
@@ -504,6 +527,7 @@ foreign() {
 
 # place FILE NAME MODE [OWNER]: into the configuration folder; an operator's file stays, and this one goes beside it.
 place() {
+    if [ -L "$1" ] || [ ! -f "$1" ]; then die 20 "$1 is no plain file"; fi
     chmod "$3" "$1"
     if [ "$systemd" = yes ]; then chown "${4:-root}:vedette" "$1"; fi
     if [ ! -e "$config_dir/$2" ]; then
@@ -526,7 +550,9 @@ configuration() {
     also='' template=$release/vedette.toml
     if [ -f "$here/site.tar" ]; then
         site=$config_dir/.site.$$
-        (umask 077 && mkdir "$site" && tar -xof "$here/site.tar" -C "$site")
+        (umask 077 && mkdir "$site")
+        report=$("$release/runtime/bin/vedetted" -X utf8 -I -S -B "$release/verify.py" "$site_pin" "$here/site.tar" "$here/site.sig" "$site" 2>&1) ||
+            die 21 "refused: $report; if the region has a new key, give it with --site-key"
         template=$site/vedette.toml
         for file in "$site"/*; do
             case ${file##*/} in
@@ -577,7 +603,7 @@ switch() {
         point "$command" "$prefix/current/bin/vedette"
     fi
     keep "$prefix/installed"
-    printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" >"$prefix/installed.tmp.$$"
+    printf '%s\n' "config_dir=$config_dir" "data_dir=$data_dir" "listen=$listen" "systemd=$systemd" "release_key=$pin" "site_key=$site_pin" >"$prefix/installed.tmp.$$"
     mv "$prefix/installed.tmp.$$" "$prefix/installed"
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import base64
 import io
 import stat
 import tarfile
@@ -11,10 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.install.conftest import Place, call
+from tests.install.conftest import ROOT, Place, call, sha256
+from tests.install.stubbed import Stubbed
 from vedette import config
 from vedette.cli import main
-from vedette.region.polyglot import PAYLOAD, read
+from vedette.region import sitezip
+from vedette.region.polyglot import PAYLOAD, archive, read
+from vedette.region.sign import keygen, load_key, public_text
 from vedette.region.sitezip import merge
 
 pytestmark = pytest.mark.install
@@ -128,6 +133,131 @@ def test_a_damaged_site_part(zip_file: Path, place: Place, tmp_path: Path) -> No
     assert done.code == 20
     assert "site.tar" in done.text
     assert list(place.folder.iterdir()) == []
+
+
+def remade(path: Path, into: Path, tar: bytes, signer: Path, *, named: bool = True) -> Path:
+    """The site's zip with another site.tar, its digest right, signed by ``signer``; ``named``: as its key, too."""
+    members, private = read(path), load_key(signer)
+    members |= {
+        "site.tar": tar,
+        "site.sha256": sha256(tar).encode(),
+        "site.sig": base64.b64encode(private.sign(tar)),
+    }
+    if named:
+        members["site.pub"] = public_text(private).encode()
+    into.write_bytes(archive(into.name, members, "SECRET"))
+    return into
+
+
+def test_signed_by_the_region(zip_file: Path, release_key: Path, place: Place, tmp_path: Path) -> None:
+    """The site's part is taken only when the region's key signed it: the one that the installer names, else that of the
+    first zip on this host; who asks for a signed release must name it. Refused, nothing is left."""
+    region, other = tmp_path / "region", tmp_path / "other.pem"
+    said = enroll(region, "--zip", zip_file)
+    own, stranger = public_text(load_key(region / "site.key")), keygen(other)
+    assert f"--site-key {own}" in said
+    assert stat.S_IMODE((region / "site.key").stat().st_mode) == 0o600
+    good, tar = made(region), read(made(region))["site.tar"]
+    forged = remade(good, tmp_path / "forged.zip", tar, other)
+    borrowed = remade(good, tmp_path / "borrowed.zip", tar + bytes(512), other, named=False)
+
+    for bad, key in ((forged, own), (borrowed, own), (good, stranger), (borrowed, "")):
+        done = place.install(bad, *(["--site-key", key] if key else []))
+        assert done.code == 21, done.text
+        assert "site.tar: not signed by" in done.text
+        assert [path.name for path in place.folder.rglob("*")] == ["opt", "install.log"]
+    release = public_text(load_key(release_key))
+    done = place.install(good, "--release-key", release)
+    assert done.code == 21
+    assert "--site-key" in done.text
+    assert place.install(good, "--release-key", release, "--site-key", own).code == 0
+    before = (place.config_dir / "agent.key").read_bytes()
+    done = place.install(forged)
+    assert done.code == 21
+    assert (place.config_dir / "agent.key").read_bytes() == before
+    assert not list(place.config_dir.glob("*.new"))
+    assert place.install(forged, "--site-key", stranger).code == 0, "the region has a new key"
+    assert place.install(good).code == 21
+
+
+def test_an_unsigned_site_part(zip_file: Path, place: Place, tmp_path: Path) -> None:
+    """A zip of an earlier release's `enroll` is refused with what to do."""
+    enroll(tmp_path / "region", "--zip", zip_file)
+    members = read(made(tmp_path / "region"))
+    del members["site.sig"], members["site.pub"]
+    old = tmp_path / "old.zip"
+    old.write_bytes(archive(old.name, members, "SECRET"))
+    done = place.install(old)
+    assert done.code == 21
+    assert "region enroll --zip" in done.text
+
+
+KINDS = {
+    "symlink": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE, "folder": tarfile.DIRTYPE, "fifo": tarfile.FIFOTYPE,
+    "device": tarfile.CHRTYPE, "sparse": tarfile.GNUTYPE_SPARSE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", [*KINDS, "../vedette.toml", "/tmp/vedette.toml", "other.txt", "twice", "no tar"])
+def test_only_plain_files(zip_file: Path, installed: Place, tmp_path: Path, what: str) -> None:
+    """Even with the region's signature nothing but the site's own files is taken, and nothing behind a link changes its
+    mode or owner."""
+    victim, key, folder = tmp_path / "victim", tmp_path / "site.key", tmp_path / "into"
+    victim.write_bytes(b"victim")
+    victim.chmod(0o644)
+    folder.mkdir()
+    public = keygen(key)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in ("agent.pem", "agent.pem") if what == "twice" else ("agent.pem",):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            tar.addfile(info, io.BytesIO(b"good"))
+        info = tarfile.TarInfo("agent.key" if what in KINDS or what == "twice" else what)
+        info.type, info.linkname = KINDS.get(what, tarfile.REGTYPE), str(victim)
+        tar.addfile(info)
+    data = b"no tar" if what == "no tar" else buffer.getvalue()
+    (tmp_path / "site.tar").write_bytes(data)
+    (tmp_path / "site.sig").write_bytes(base64.b64encode(load_key(key).sign(data)))
+    current = installed.prefix / "current"
+    done = call(
+        current / "runtime/bin/vedetted", "-I", "-S", "-B", current / "verify.py",
+        public, tmp_path / "site.tar", tmp_path / "site.sig", folder,
+    )  # fmt: skip
+    assert done.code == 1, done.text
+    assert done.text.count("\n") == 1, done.text
+    assert "not signed" not in done.text
+    assert {path.name for path in folder.iterdir()} <= {"agent.pem"}
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """Whatever unpacked it: install.sh changes neither mode nor owner of what a link leads to, and installs nothing."""
+    host = Stubbed(tmp_path / "host")
+    release = host.release("1", site={"vedette.toml": b""})
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        link = tarfile.TarInfo("agent.key")
+        link.type, link.linkname = tarfile.SYMTYPE, "/var/victim"
+        tar.addfile(link)
+    (host.folder / "srv/1/site.tar").write_bytes(buffer.getvalue())
+    (host.folder / "srv/1/site.sha256").write_text(sha256(buffer.getvalue()))
+    victim = host.folder / "var/victim"
+    victim.touch(0o644)
+    done = host.run(release)
+    assert done.code == 20, done.text
+    assert "agent.key is no plain file" in done.text
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o644
+    assert not [call for call in host.calls() if call.startswith("chown") and "agent.key" in call]
+    assert not host.prefix.joinpath("current").exists()
+
+
+def test_verify_knows_the_files_of_a_site() -> None:
+    """What `enroll --zip` packs is what the installed program unpacks."""
+    tree = ast.parse((ROOT / "packaging/verify.py").read_text("utf-8"))
+    (known,) = [ast.literal_eval(node.value) for node in tree.body
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SITE"]  # fmt: skip
+    assert set(known) == {*sitezip._NEEDED, sitezip.BUNDLE}
 
 
 def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) -> None:

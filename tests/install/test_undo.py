@@ -199,7 +199,7 @@ def test_a_folder_of_somebody_else(host: Stubbed) -> None:
     assert not [call for call in host.calls() if "chown" in call]
     (data / ".vedette").touch()
     assert host.run("/srv/1", "--data-dir", "/var/photos").code == 0
-    assert "chown -R vedette:vedette /var/photos" in host.calls()
+    assert "chown -hR vedette:vedette /var/photos" in host.calls()
 
 
 def test_a_dry_run_by_an_ordinary_user() -> None:

@@ -17,7 +17,7 @@ from vedette.console import fail, json_line, pipeline_options, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.region.enroll import DAYS, ROLES, Region
-from vedette.region.sitezip import Site, site_zip
+from vedette.region.sitezip import Site, site_key, site_zip
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -244,8 +244,10 @@ def enroll(
                 click.echo(f"the earlier one stays good until {last}; in wrong hands: --revoke, then enroll anew")
             click.echo(f"for its host: {done.folder}/")
             if release is not None:
-                made = site_zip(release, Site(name, done.folder, bundle, key), done.folder)
+                signing = site_key(folder)
+                made = site_zip(release, Site(name, done.folder, bundle, key), done.folder, signing)
                 click.echo(f"to install it: {made}: secret, it holds the agent's key")
+                click.echo(f"by who installs it: --site-key {signer.public_text(signer.load_key(signing))}")
             click.echo(f"for the broker: {folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
             if role == "landing":
                 click.echo(f"vedette region land --client-id {name} --group {known.group} …")

@@ -3,6 +3,7 @@
     FOLDER/
       ca.pem  ca.key            the authority; the key (0600) does not leave this folder
       members.json              who was enrolled: the one source of all that follows
+      site.key                  signs the site's part of installation zips (0600; ``sitezip``)
       mosquitto.acl             who may read and write which topics, a section per member
       crl.pem                   the certificates that were revoked
       members/NAME/             what goes to its host: agent.pem, agent.key (0600), region-ca.pem, and for an agent

@@ -1,12 +1,16 @@
 """The zip of one site: a release with its agent's configuration, certificate and rules inside.
 
-What ``vedette region enroll --zip`` writes is the release's own zip (``polyglot``) with two members more:
+What ``vedette region enroll --zip`` writes is the release's own zip (``polyglot``) with four members more:
 
     site.tar        vedette.toml  region-ca.pem  agent.pem  agent.key  and, with a bundle of the region, site.vbundle
     site.sha256     its SHA-256
+    site.sig        its signature (Ed25519, base64) by the region's ``site.key``
+    site.pub        the public key of that, ``ed25519:BASE64``
 
-install.sh puts these files into /etc/vedette: the key for the agent's user only, what an operator has changed never
-overwritten. The release's own members stay byte for byte, so its signature holds.
+install.sh puts the files of site.tar into /etc/vedette: the key for the agent's user only, what an operator has changed
+never overwritten. The release's own members stay byte for byte, so its signature holds; but who made the release knows
+nothing of sites. So the region signs what is its own, by a key that is made with the first zip and stays in its folder.
+Who installs names the public key, or the first zip on a host does.
 
 vedette.toml is the release's, line by line explained, with the site's values in force. The file holds a private key:
 its mode is 0600, its name and the zip's comment say SECRET, and equal inputs give equal bytes.
@@ -14,6 +18,7 @@ its mode is 0600, its name and the zip's comment say SECRET, and equal inputs gi
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -29,6 +34,7 @@ from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
 from vedette.durable import write_whole
 from vedette.region.polyglot import PAYLOAD, archive, read
+from vedette.region.sign import keygen, load_key, public_text
 
 CONFIG_DIR = "/etc/vedette"
 """In the files; install.sh writes its own in its place."""
@@ -119,8 +125,16 @@ def _tar(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def site_zip(release: Path, site: Site, folder: Path) -> Path:
-    """Write the site's copy of the zip ``release`` into ``folder`` and return its path.
+def site_key(region: Path) -> Path:
+    """The region's key for sites' parts, in its folder; made when it is not there. Raises OSError."""
+    path = region / "site.key"
+    if not path.exists():
+        keygen(path)
+    return path
+
+
+def site_zip(release: Path, site: Site, folder: Path, key: Path) -> Path:
+    """Write the site's copy of the zip ``release``, signed by ``key``, into ``folder`` and return its path.
 
     Raises ValueError (BundleRefused, ConfigError) for a release, a bundle or values that are not what they should be,
     and OSError; nothing is written then.
@@ -129,7 +143,13 @@ def site_zip(release: Path, site: Site, folder: Path) -> Path:
     if "site.tar" in members:
         raise ValueError(f"{release}: is a site's zip already: give the release's own")
     packed = _tar(_files(_template(members[PAYLOAD]), site))
-    members |= {"site.tar": packed, "site.sha256": hashlib.sha256(packed).hexdigest().encode() + b"\n"}
+    private = load_key(key)
+    members |= {
+        "site.tar": packed,
+        "site.sha256": hashlib.sha256(packed).hexdigest().encode() + b"\n",
+        "site.sig": base64.b64encode(private.sign(packed)) + b"\n",
+        "site.pub": public_text(private).encode() + b"\n",
+    }
     path = folder / f"{release.stem}-{site.name}-SECRET.zip"
     comment = f"SECRET: holds the private key of {site.name}; for its host only, to be deleted after the installation"
     write_whole(path, archive(path.name, members, comment), 0o600)
