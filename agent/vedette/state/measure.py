@@ -23,6 +23,7 @@ from vedette.state.slides import (
     Slots,
     Sum,
     at_rank,
+    mean,
     total,
 )
 from vedette.state.windows import Window
@@ -53,7 +54,7 @@ def metric(c: Correlation, window: Window, start: int, stop: int) -> Number | No
     if kind is Kind.VALUE_SUM:
         return _total(values)
     if kind is Kind.VALUE_AVG:
-        return _total(values) / len(values)
+        return mean(values)
     return percentile(values, c.percentile if c.kind is Kind.VALUE_PERCENTILE else 50.0)
 
 
@@ -69,7 +70,7 @@ def distinct(c: Correlation, window: Window, start: int, stop: int) -> int:
 
 def _measured(c: Correlation, found: Slide) -> Number | None:
     if isinstance(found, Sum) and found.count:
-        return found.total if c.kind is Kind.VALUE_SUM else found.total / found.count
+        return found.total if c.kind is Kind.VALUE_SUM else found.mean
     if isinstance(found, Ranked) and found.numbers:
         return at_rank(found.numbers, c.percentile if c.kind is Kind.VALUE_PERCENTILE else 50.0)
     return None

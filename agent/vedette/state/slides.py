@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from math import floor, inf
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from vedette.compiler.relation import Kind
@@ -130,6 +130,11 @@ class Sum(Slide):
     def leave(self, window: Window, start: int, stop: int) -> None:
         if window.values is not None:
             self.add(window.values[start:stop], -1)
+
+    @property
+    def mean(self) -> float:
+        """Rounded once."""
+        return ((self.whole << _UNIT) + self.scaled) / (self.count << _UNIT)
 
     @property
     def total(self) -> Number:
@@ -328,10 +333,22 @@ def total(values: Sequence[Number]) -> Number:
     return found.total
 
 
+def mean(values: Sequence[Number]) -> float:
+    """The average, rounded once. Denominators are powers of two."""
+    ratios = [value.as_integer_ratio() for value in values]
+    below = max(ratio[1] for ratio in ratios)
+    return sum(above * (below // own) for above, own in ratios) / (below * len(values))
+
+
 def at_rank(ranked: Sequence[Number], percent: float) -> Number:
-    """Of ``n`` numbers in order, by linear interpolation between the two nearest ranks; the last has rank n - 1."""
-    position = (len(ranked) - 1) * percent / 100
-    low = floor(position)
-    if position == low:
+    """Of ``n`` numbers in order, by linear interpolation between the two nearest ranks; the last has rank n - 1.
+
+    Exact, and rounded once: Python's division of integers is. So it lies between the two, and rises with ``percent``.
+    """
+    above, below = percent.as_integer_ratio()
+    whole = 100 * below
+    low, part = divmod((len(ranked) - 1) * above, whole)
+    if not part or ranked[low] == ranked[low + 1]:
         return ranked[low]
-    return ranked[low] * (low + 1 - position) + ranked[low + 1] * (position - low)
+    (a, over_a), (b, over_b) = ranked[low].as_integer_ratio(), ranked[low + 1].as_integer_ratio()
+    return (a * over_b * (whole - part) + b * over_a * part) / (over_a * over_b * whole)
