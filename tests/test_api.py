@@ -5,13 +5,14 @@ from __future__ import annotations
 import doctest
 import inspect
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 import vedette
-from vedette import Engine, Plan, compile_rules, judge, load_rules, read_log
+from vedette import Engine, Plan, compile_rules, correlate, judge, load_rules, read_log
 from vedette.config import RawLogSettings
 from vedette.event import MAX_EVENT, Chunk
 from vedette.rawlog.log import RawLog
@@ -100,6 +101,30 @@ def test_a_detection() -> None:
     assert found.record.host == "web1"
     assert found.rule.level == "medium"
     assert found.to_row("auth.log")["file"] == "auth.log"
+
+
+FAILED = """title: failed
+name: failed
+logsource: {product: linux, service: sshd}
+detection: {s: {message|startswith: Failed}, condition: s}
+---
+title: many
+correlation: {type: event_count, rules: [failed], group-by: [hostname], timespan: 1m, condition: {gte: 3}}
+"""
+
+
+def test_correlate_lines_without_a_year() -> None:
+    """RFC 3164 lines: the year is that of their receipt, which is now unless it is given."""
+    plan = compile_rules(text=FAILED)
+    lines = [f"<38>Nov 20 10:00:{second:02} web1 sshd[7]: Failed password for root" for second in range(3)]
+    assert [found.line for found in correlate(plan, lines)] == [3]
+    received_at = 1_795_000_000 * 1_000_000  # in November 2026
+    (found,) = correlate(plan, lines, received_at=received_at)
+    assert datetime.fromtimestamp(found.firing.first_time / 1e6, UTC) == datetime(2026, 11, 20, 10, tzinfo=UTC)
+    assert found.group == {"hostname": "web1"}
+    assert found.firing.count == 3
+    (one,) = judge(compile_rules(text=RULE), ["Nov 20 10:00:00 w sshd[7]: needle"], received_at=received_at)
+    assert one.record.event_time == found.firing.first_time
 
 
 def test_read_log(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Everything returns values; nothing here starts an agent, writes a file or keeps 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -63,16 +64,19 @@ def judge(
     product: str = "",
     category: str = "",
     service: str = "",
+    received_at: int | None = None,
 ) -> Iterator[Detection]:
     """Every rule that matches, event by event, in order; ``Detection.line`` counts events from 1.
 
     ``events``: lines (with or without their newline) or mappings of fields. ``format``: how bytes and texts are
     read, see ``vedette.inputs.decode.CODECS``. Log sources are ignored for a plan; an ``Engine`` made with
     ``route=True`` asks a rule only about events of its own, to which ``product``, ``category``, ``service`` add.
-    Rules that only correlations look at are left out; ``correlate`` gives these.
+    Rules that only correlations look at are left out; ``correlate`` gives these. ``received_at`` (UTC microseconds):
+    tells the year of times that have none; default: now.
     """
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
-    return judge_chunks(engine, chunk_of(events, format), logsource=LogSource(product, category, service))
+    chunks = chunk_of(events, format, _received(received_at))
+    return judge_chunks(engine, chunks, logsource=LogSource(product, category, service))
 
 
 def correlate(
@@ -84,6 +88,7 @@ def correlate(
     product: str = "",
     category: str = "",
     service: str = "",
+    received_at: int | None = None,
 ) -> Iterator[Correlated]:
     """Every correlation that fires, by time; ``Correlated.line`` is that of the event that completed it, from 1.
 
@@ -93,9 +98,14 @@ def correlate(
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
     timeline = Timeline(engine.plan, time_field)
     source = LogSource(product, category, service)
-    for found in judge_chunks(engine, chunk_of(events, format), logsource=source, silent=True):
+    chunks = chunk_of(events, format, _received(received_at))
+    for found in judge_chunks(engine, chunks, logsource=source, silent=True):
         timeline.add(found, "")
     yield from timeline.correlate()
+
+
+def _received(at: int | None) -> int:
+    return time.time_ns() // 1000 if at is None else at
 
 
 def read_log(folder: str | Path, start: int = 0) -> Iterator[Frame]:

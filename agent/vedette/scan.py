@@ -267,8 +267,10 @@ def elements(items: Iterable[Any], seen_at: int = 0, name: str = "scan") -> Iter
         yield Chunk(name, "json", seen_at, data, array("I", [len(data)]))
 
 
-def chunk_of(events: Iterable[bytes | str | Mapping[str, Any]], codec: str = "auto") -> Iterator[Chunk]:
-    """Events from Python as chunks: bytes and texts as they are, mappings as JSON."""
+def chunk_of(
+    events: Iterable[bytes | str | Mapping[str, Any]], codec: str = "auto", seen_at: int = 0
+) -> Iterator[Chunk]:
+    """Events from Python as chunks: bytes and texts as they are, mappings as JSON. ``seen_at``: as for ``lines``."""
     ends, parts, size = array("I"), [], 0
     for event in events:
         match event:
@@ -282,10 +284,10 @@ def chunk_of(events: Iterable[bytes | str | Mapping[str, Any]], codec: str = "au
         size += len(parts[-1])
         ends.append(size)
         if size >= CHUNK_BYTES:
-            yield Chunk("scan", codec, 0, b"".join(parts), ends)
+            yield Chunk("scan", codec, seen_at, b"".join(parts), ends)
             ends, parts, size = array("I"), [], 0
     if parts:
-        yield Chunk("scan", codec, 0, b"".join(parts), ends)
+        yield Chunk("scan", codec, seen_at, b"".join(parts), ends)
 
 
 def judge(
