@@ -69,6 +69,7 @@ def test_what_is_loaded_is_logged(agent: Agent, tmp_path: Path) -> None:
     (loaded,), told = agent.said("rules_loaded"), agent.status()["rules"]
     assert (loaded["running"], loaded["correlations"], loaded["dead"], loaded["always"]) == (2, 1, 3, 0)
     assert (told["running"], told["correlations"], told["dead_count"], told["always_candidates"]) == (2, 1, 3, 0)
+    assert [*told["waiting"].values()] == [2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

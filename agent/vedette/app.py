@@ -338,7 +338,7 @@ class Agent:
             origin=self.loaded.origin,
             running=len(plan.rules),
             correlations=len(plan.correlations),
-            dead=len(status.dead_rules(self.config, self.loaded)),
+            dead=len(status.dead_rules(self.config, self.loaded).reasons),
             always=len(plan.always),
             plan=plan.digest[:12],
             literals=plan.literal_digest[:12],

@@ -50,7 +50,7 @@ def check(config: Path) -> None:
         click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
         return
     plan = rule_plan(settings.rules.paths, settings.rules.pipelines, settings.rules.lookups)
-    idle = unreached(settings, plan)
+    idle = unreached(settings, plan).reasons
     for line in [*map(str, plan.refused), *idle[:SHOWN]]:
         click.echo(safe(line), err=True)
     if len(idle) > SHOWN:

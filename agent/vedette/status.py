@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from vedette import __version__, account, budgets
+from vedette.compiler import reach
 from vedette.compiler.plan import Plan
-from vedette.compiler.reach import dead
 from vedette.compiler.relation import starved
 from vedette.config import Config, codec_of
 from vedette.engine.match import Engine
+from vedette.event import LogSource
+from vedette.inputs.decode import possible_source
 from vedette.outbox.queue import Outbox
 from vedette.pipeline import Pipeline
 from vedette.rawlog.log import RawLog
@@ -22,11 +25,19 @@ MAX_LISTED = 200
 SHOWN = 10
 """Rows of a list, for people."""
 DEAD_SHOWN = 3
-"""Rules for inputs that a host does not have are many, and no trouble; refused ones come first."""
+"""Inputs that rules wait for. Such rules are many, and no trouble."""
 
 
-_IDLE: WeakKeyDictionary[Engine, list[str]] = WeakKeyDictionary()
-"""Which rules cannot fire hangs on the rules and the configuration alone, and takes long to find out for thousands."""
+class Dead(NamedTuple):
+    """Rules and correlations that make no alert on this agent: reasons, those who only wait for an input last."""
+
+    reasons: list[str]
+    waiting: dict[str, int]
+    """How many of them, by the input that they wait for; the most first."""
+
+
+_DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictionary()
+"""It depends on the rules and the inputs alone, and takes long to find out for thousands of rules."""
 
 
 def collect(
@@ -41,7 +52,7 @@ def collect(
     kept, visible = outbox.account(), pipeline.visible()
     visible["totals"].update(alerts_made=kept.made, alerts_receipted=kept.receipted)
     tally, quarantine = loaded.engine.tally, pipeline.quarantine
-    idle, cache, memory = dead_rules(config, loaded), loaded.engine.cache.account(), pipeline.alerting.memory.status()
+    dead, cache, memory = dead_rules(config, loaded), loaded.engine.cache.account(), pipeline.alerting.memory.status()
     return {
         "agent_id": agent.id,
         "fleet": agent.fleet,
@@ -71,8 +82,9 @@ def collect(
             "correlations": len(plan.correlations),
             "always_candidates": len(plan.always),
             "error": rules.error or rules.bundles.refused,
-            "dead": idle[:MAX_LISTED],
-            "dead_count": len(idle),
+            "dead": dead.reasons[:MAX_LISTED],
+            "dead_count": len(dead.reasons),
+            "waiting": dict([*dead.waiting.items()][:MAX_LISTED]),
             "undecided": {plan.rules[i].id: n for i, n in tally.undecided.items()},
             "quarantined": quarantined(pipeline, loaded.engine)[:MAX_LISTED],
             "quarantined_count": len(pipeline.failures.quarantined),
@@ -125,12 +137,43 @@ def quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
     return found
 
 
-def dead_rules(config: Config, loaded: Loaded) -> list[str]:
-    """The rules and correlations that make no alert on this agent, each with its reason: refused, or not reached."""
-    if loaded.engine not in _IDLE:
+def dead_rules(config: Config, loaded: Loaded) -> Dead:
+    """The rules and correlations that make no alert on this agent."""
+    inputs = [(codec_of(item), item.logsource) for item in config.input]
+    known = _DEAD.get(loaded.engine)
+    if known is None or known[0] != inputs:
         plan = loaded.engine.plan
-        _IDLE[loaded.engine] = [*map(str, plan.refused), *unreached(config, plan)]
-    return _IDLE[loaded.engine]
+        reasons, waiting = unreached(config, plan)
+        known = _DEAD[loaded.engine] = inputs, Dead([*map(str, plan.refused), *reasons], waiting)
+    return known[1]
+
+
+def unreached(config: Config, plan: Plan) -> Dead:
+    """Those that no input can make true, and the correlations that need such rules."""
+    inputs = [(codec_of(item), item.logsource) for item in config.input]
+    reasons, late, wanting, idle = list[str](), list[str](), dict[str, str](), list[str]()
+    for rule in plan.rules:
+        if (reason := reach.dead(plan, rule, inputs)) is None:
+            continue
+        idle.append(rule.id)
+        if not reach.reaching(rule, inputs):
+            wanting[rule.id] = _wanted(rule.logsource)
+        (late if rule.id in wanting else reasons).append(f"{rule.path}:{rule.line}: {reason} ({rule.title})")
+    lost = {one.id for one in starved(plan.correlations, (one for one in idle if one not in wanting))}
+    for one in starved(plan.correlations, idle):
+        if one.id not in lost:
+            wanting[one.id] = next(wanting[slot.rule_id] for slot in one.slots if slot.rule_id in wanting)
+        told = f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})"
+        (late if one.id in wanting else reasons).append(told)
+    return Dead([*reasons, *late], dict(Counter(wanting.values()).most_common()))
+
+
+def _wanted(logsource: LogSource) -> str:
+    """The input that rules of this log source wait for."""
+    mqtt, other = (logsource.fits(possible_source(codec, LogSource())) for codec in ("mqtt", "auto"))
+    if mqtt and not other:
+        return "an MQTT input"
+    return f"an input with log source {'/'.join(logsource)}"
 
 
 def cache_line(cache: dict[str, Any]) -> str:
@@ -145,25 +188,16 @@ def cache_line(cache: dict[str, Any]) -> str:
     return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
 
 
-def unreached(config: Config, plan: Plan) -> list[str]:
-    """The rules that no input of the agent can make true: none has their log source, or none gives a field. And the
-    correlations that need such rules."""
-    inputs = [(codec_of(item), item.logsource) for item in config.input]
-    reasons = [(rule, reason) for rule in plan.rules if (reason := dead(plan, rule, inputs)) is not None]
-    told = [f"{rule.path}:{rule.line}: {reason} ({rule.title})" for rule, reason in reasons]
-    for one in starved(plan.correlations, (rule.id for rule, _ in reasons)):
-        told.append(f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})")
-    return told
-
-
 def render(status: dict[str, Any]) -> list[str]:
     """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
     alerts, rules, log, memory = status["alerts"], status["rules"], status["raw_log"], status["memory"]
+    waiting = rules.get("waiting", {})
+    dead = rules["dead_count"] - sum(waiting.values())
     lines = [
         f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}",
         f"rules    {rules['running']} and {rules['correlations']} correlations from {rules['origin']},"
         f" {rules['always_candidates']} always candidates,"
-        f" {rules['dead_count']} dead; plan {status['plan_digest'][:12]}",
+        f" {dead} dead; plan {status['plan_digest'][:12]}",
     ]
     if rules["error"]:
         lines.append(f"         last change refused: {rules['error']}")
@@ -172,9 +206,12 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(f"config   the last reload was refused, the old one goes on: {settings['error']}")
     if settings["needs_restart"]:
         lines.append(f"config   changed, in force after a restart: {', '.join(settings['needs_restart'])}")
-    lines += [f"         dead: {reason}" for reason in rules["dead"][:DEAD_SHOWN]]
-    if rules["dead_count"] > DEAD_SHOWN:
-        lines.append(f"         … and {rules['dead_count'] - DEAD_SHOWN} more dead: vedette status --json")
+    lines += [f"         dead: {reason}" for reason in rules["dead"][: min(dead, SHOWN)]]
+    if dead > SHOWN:
+        lines.append(f"         … and {dead - SHOWN} more dead: vedette status --json")
+    lines += [f"         {count} rules wait for {wanted}" for wanted, count in [*waiting.items()][:DEAD_SHOWN]]
+    if more := sum([*waiting.values()][DEAD_SHOWN:]):
+        lines.append(f"         {more} rules wait for other inputs: vedette status --json")
     lines += [
         f"         quarantined: {rule['title']} ({rule['rule_id']}): undecided on {rule['undecided']} events,"
         f" not asked on {rule['skipped']}: {rule['reason']}"

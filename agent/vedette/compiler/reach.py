@@ -44,13 +44,19 @@ def gives(codec: str, field: str) -> bool:
 
 def dead(plan: Plan, rule: Rule, inputs: Iterable[Input]) -> str | None:
     """Why ``rule`` can never fire on events of these inputs; None when it can."""
-    reaching = [codec for codec, logsource in inputs if rule.logsource.fits(possible_source(codec, logsource))]
-    if not reaching:
+    codecs = reaching(rule, inputs)
+    if not codecs:
         return f"no input has its log source {'/'.join(rule.logsource)}"
-    lacking = [_lacks(plan, rule.expr, codec) for codec in dict.fromkeys(reaching)]
+    lacking = [_lacks(plan, rule.expr, codec) for codec in codecs]
     if all(field is not None for field in lacking):
-        return f"no decoder gives the field {lacking[0]!r} to events of format {reaching[0]}"
+        return f"no decoder gives the field {lacking[0]!r} to events of format {codecs[0]}"
     return None
+
+
+def reaching(rule: Rule, inputs: Iterable[Input]) -> list[str]:
+    """The codecs of the inputs that have the log source of ``rule``."""
+    fits = [codec for codec, logsource in inputs if rule.logsource.fits(possible_source(codec, logsource))]
+    return list(dict.fromkeys(fits))
 
 
 def _lacks(plan: Plan, expr: Expr, codec: str) -> str | None:
