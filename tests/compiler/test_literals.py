@@ -62,11 +62,25 @@ def test_string_predicates(op: Op) -> None:
     assert of(op, "mimikatz", field=KEYWORDS) == {b"mimikatz"}
 
 
-@pytest.mark.parametrize("field", ["topic", "topic_levels", "peer", "severity", "facility", "priority", "topic.x"])
-def test_synthetic_fields_have_none(field: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((field, "mimikatz") for field in ("topic", "topic_levels", "peer", "topic.x", "SYSCALL", "severity.x")),
+        *(("severity", "WARN"), ("facility", "auth"), ("priority", "38"), ("log.syslog.version", "1")),
+    ],
+)
+def test_synthetic_fields_have_none(field: str, value: str) -> None:
     """A value that the agent makes itself need not be in the raw bytes."""
-    assert of(Op.EXACT, "mimikatz", field=field) is None
+    assert of(Op.EXACT, value, field=field) is None
+    assert of(Op.REGEX, value, field=field) is None
+
+
+@pytest.mark.parametrize("field", ["severity", "facility", "priority", "version", "log.syslog.severity.name"])
+def test_what_the_agent_never_makes(field: str) -> None:
+    """Of fields that a document may have as well: the text that no syslog header gives stands in the event."""
+    assert of(Op.EXACT, "mimikatz", field=field) == {b"mimikatz"}
     assert of(Op.REGEX, "mimikatz", field=field) is None
+    assert of(Op.EXISTS, None, field=field) is None
 
 
 @pytest.mark.parametrize(

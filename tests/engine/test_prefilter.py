@@ -54,6 +54,25 @@ def test_explicit_ends() -> None:
     assert not list(Engine(plan_of("alpha"), route=False).judge(datagrams(b"al", b"pha")))
 
 
+def test_a_value_that_no_header_has_is_searched_for() -> None:
+    """``severity: critical`` can only be a document's own: a literal; ``severity: crit`` may be a header's: none."""
+    asked = [(Op.EXACT, "critical"), (Op.EXACT, "crit"), (Op.CONTAINS, "igh"), (Op.PREFIX, "war"), (Op.EXACT, "high")]
+    plan = build([rule(i, Leaf(i)) for i in range(len(asked))], [Predicate("severity", *one) for one in asked])
+    assert Prefilter(plan).always == {1, 3}
+    texts = [
+        '{"severity":"Critical"}',
+        '{"severity":"\\u0048igh"}',
+        "severity=HIGH x",
+        "words",
+        "CEF:0|a|b|1|2|n|high|",
+    ]
+    events = [f"<36>Nov 20 10:00:00 web1 eset[1]: {text}\n".encode() for text in texts]
+    found: dict[str, set[int]] = {text: set() for text in texts}
+    for match in Engine(plan, route=False).judge(Chunk("in", "auto", 0, b"".join(events))):
+        found[match.record.text.partition(": ")[2]].add(match.rule)
+    assert [found[text] for text in texts] == [{0}, {2, 4}, {2, 4}, {3}, {2, 4}]
+
+
 def test_no_event_and_no_literal() -> None:
     """Empty chunks and plans without literals name nothing."""
     empty = Prefilter(Plan((), (), ()))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from vedette.event import LogSource, Source
 from vedette.inputs.decode import ABSENT, CODECS, Provenance, Record, from_mapping, provenance, record
 from vedette.inputs.programs import PROGRAMS
+from vedette.inputs.provenance import MADE, is_made
 
 NOW = 1_795_600_000_000_000
 SSHD = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for root from 203.0.113.9 port 22 ssh2"
@@ -121,11 +122,57 @@ def test_given_event() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "@cee: ", "@cee:", " "])
 def test_json_after_a_header(prefix: str) -> None:
-    """A JSON message gives its fields; header facts stay, and the message is the text unless JSON names one."""
-    r = read(f'<13>Nov 20 10:00:00 web1 app[7]: {prefix}{{"user": "bob", "hostname": "forged", "program": "sshd"}}')
-    assert (r.get("user"), r.get("hostname"), r.get("program"), r.host) == ("bob", "web1", "app", "web1")
-    assert "forged" in str(r.get("message"))
+    """A JSON message gives its fields, and the message is the text unless JSON names one."""
+    r = read(f'<13>Nov 20 10:00:00 web1 app[7]: {prefix}{{"user": "bob", "hostname": "other", "program": "sshd"}}')
+    assert (r.get("user"), r.get("hostname"), r.get("program")) == ("bob", "other", "sshd")
+    assert "other" in str(r.get("message"))
     assert read('<13>Nov 20 10:00:00 web1 app: {"message": "m"}').get("message") == "m"
+
+
+DOCUMENTS = [
+    ('{"severity": "Critical", "priority": 2, "hostname": "pc7", "program": "edge", "pid": "9", "version": "TLSv10"}',
+     {"severity": "Critical", "priority": 2, "hostname": "pc7", "program": "edge", "pid": "9", "version": "TLSv10"}),
+    ("CEF:0|V|P|1|2|n|9|hostname=pc7 program=edge pid=9", {"severity": "9", "hostname": "pc7", "program": "edge"}),
+    ("LEEF:1.0|V|P|1|2|severity=high\tprogram=edge", {"severity": "high", "program": "edge", "hostname": "web1"}),
+    ("severity=high program=edge pid=9 hostname=pc7 x", {"severity": "high", "program": "edge", "hostname": "pc7"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "wanted"), DOCUMENTS)
+@pytest.mark.parametrize(
+    ("head", "time"),
+    [("<38>{} web1 eset[7]: ", "Nov 20 10:00:00"), ("<38>1 {} web1 eset 7 - - ", "2026-11-20T10:00:00Z")],
+)
+def test_a_document_keeps_its_own_fields(head: str, time: str, message: str, wanted: dict[str, Any]) -> None:
+    """Under their plain names; the header's are asked for by ECS's names; and whose event it is, when it happened and
+    which log source it belongs to is never the document's to say."""
+    line = head.format(time) + message
+    for asked in wanted:
+        assert read(line).get(asked) == wanted[asked], asked
+    r = read(line)
+    header = {"severity.name": "info", "facility.name": "auth", "priority": 38, "hostname": "web1"}
+    header |= {"appname": "eset", "procid": "7"}
+    for name, value in header.items():
+        assert r.get(f"log.syslog.{name}") == read(line).get(f"log.syslog.{name}") == value
+    assert r.fields().items() >= wanted.items()
+    assert (r.get("log.syslog.hostname"), r.get("log.syslog.appname")) == ("web1", "eset")
+    assert r.host == "web1"
+    assert r.event_time == round(datetime(2026, 11, 20, 10, tzinfo=UTC).timestamp() * 1_000_000)
+    assert r.source.services >= {"syslog", "auth"}
+    assert r.get("facility") == "auth"
+
+
+def test_words_do_not_forge_the_header() -> None:
+    """Pairs in a text are no document: a user's name may hold them. Nor can a document set the header's ECS names."""
+    r = read(program_line("sshd", "Invalid user program=cron hostname=x severity=debug from 192.0.2.1 port 5"))
+    assert (r.get("program"), r.get("hostname"), r.get("severity")) == ("sshd", "web1", "info")
+    r = read(program_line("app", "login of program=cron hostname=x severity=debug failed"))
+    assert (r.get("program"), r.get("hostname"), r.get("severity")) == ("app", "web1", "info")
+    forged = '{"log": {"syslog": {"hostname": "x", "msgid": "y"}}, "log.syslog.appname": "z"}'
+    r = read(f"<38>Nov 20 10:00:00 web1 app: {forged}")
+    assert (r.get("log.syslog.hostname"), r.get("log.syslog.appname")) == ("web1", "app")
+    assert r.get("log.syslog.msgid") is ABSENT
+    assert read(forged).get("log.syslog.hostname") == "x"
 
 
 def test_journal() -> None:
@@ -336,7 +383,24 @@ def test_provenance() -> None:
     assert provenance("cs-uri", "access") is Provenance.VERBATIM
 
 
+def test_values_that_are_made() -> None:
+    """Every value that a header gives is among those that the agent is said to make, under each of its names."""
+    for priority in range(192):
+        r = read(f"<{priority}>{1 + priority * 5} - h app - - - x")
+        for name, made in MADE.items():
+            value = str(r.get(name))
+            assert value in made
+            assert is_made(name, value[1:].upper())
+            assert is_made(f"log.syslog.{name}", value) or name in ("severity", "facility")
+    assert is_made("log.syslog.severity.name", "Warn")
+    assert is_made("topic", "Critical")
+    assert not is_made("severity", "Critical")
+    assert not is_made("log.syslog.facility.name", "kernel")
+
+
 _LINES = [
+    *(f"<38>Nov 20 10:00:00 web1 app[7]: {message}".encode() for message, _ in DOCUMENTS),
+    b"<38>Nov 20 10:00:00 web1 app[7]: Failed login for user 'eve' from 192.0.2.1:5",
     SSHD, ACCESS, b'{"a": {"b": [1, "x"]}}', b"plain a=1 b=\"c d\"", b"<13>1 - h app 7 m [x y=\"z\"] hi",
     *(program_line(name, "(root) CMD (ls) user=x from 10.0.0.1 port 5").encode() for name in PROGRAMS),
 ]  # fmt: skip
@@ -355,6 +419,8 @@ def test_total(line: bytes, noise: bytes, at: int, codec: str) -> None:
     assert r.host is None or isinstance(r.host, str)
     assert r.event_time is None or isinstance(r.event_time, int)
     assert dict(read(raw, codec, origin="a/b").fields()) == fields
+    for name in (*fields, "program", "severity", "src_ip", "log.syslog.hostname"):
+        assert read(raw, codec, origin="a/b").get(name) == r.get(name), name
 
 
 @settings(max_examples=100, deadline=None)

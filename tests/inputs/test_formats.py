@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from vedette.api import Engine, compile_rules
 from vedette.event import Chunk, LogSource, Source
+from vedette.inputs import syslog
 from vedette.inputs.aliases import ALIASES, ECS
 from vedette.inputs.codecs import CODECS
 from vedette.inputs.decode import ABSENT, Provenance, Record, from_mapping, guards, possible_source, provenance, record
@@ -268,7 +269,8 @@ def test_cef() -> None:
         "deviceProduct": "P\\x",
         "name": "a = b",
         "cef_severity": "7",
-        "severity": "info",
+        "severity": "7",
+        "log.syslog.severity.name": "info",
         "src": "10.0.0.1",
         "sourceAddress": "10.0.0.1",
         "src_ip": "10.0.0.1",
@@ -585,6 +587,11 @@ def test_total(raw: bytes, codec: str) -> None:
     possible = possible_source(codec, LogSource())
     assert all(have <= may for have, may in zip(r.source, possible, strict=True))
     assert dict(read(raw, codec, origin="10.0.0.9").fields()) == fields
+    for line in (raw, b"<38>Nov 20 10:00:00 web1 app[7]: " + raw, b"<38>1 2026-11-20T10:00:00Z web1 app 7 m - " + raw):
+        whole = read(line, codec)
+        whole.fields()
+        for name in (*syslog.FIELDS, *syslog.PARTS):
+            assert read(line, codec).get(name) == whole.get(name), name
 
 
 @settings(max_examples=300, deadline=None)

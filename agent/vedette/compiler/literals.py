@@ -41,6 +41,7 @@ from typing import Any, NamedTuple, Protocol
 from vedette.compiler.ir import ANY, FIELD_OPS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
 from vedette.inputs.decode import Provenance, provenance
 from vedette.inputs.names import stands_as
+from vedette.inputs.provenance import is_made
 
 Literals = frozenset[bytes]
 """A clause: one of them is in every event that matches."""
@@ -299,13 +300,18 @@ def candidates(expr: Expr, predicates: Sequence[Predicate]) -> set[bytes]:
     return seen
 
 
+_TEXT_OPS = frozenset({Op.EXACT, Op.PREFIX, Op.SUFFIX, Op.CONTAINS})
+
+
 def clauses_of(predicate: Predicate, cost: Cost = guess) -> list[Literals]:
-    if provenance(predicate.field) is Provenance.SYNTHETIC or predicate.op is Op.NULL:
-        return []
     value = predicate.value
+    if predicate.op is Op.NULL:
+        return []
+    if provenance(predicate.field) is Provenance.SYNTHETIC:
+        return _of_text(str(value)) if predicate.op in _TEXT_OPS and not is_made(predicate.field, str(value)) else []
     found = [names] if (names := _name_of(predicate.field)) else []
     match predicate.op:
-        case Op.EXACT | Op.PREFIX | Op.SUFFIX | Op.CONTAINS:
+        case op if op in _TEXT_OPS:
             found += _of_text(str(value))
         case Op.GLOB if isinstance(value, tuple):
             found += [clause for part in value if part not in (STAR, ANY) for clause in _of_text(part)]

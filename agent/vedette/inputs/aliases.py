@@ -57,6 +57,7 @@ ECS: Mapping[str, tuple[str, ...]] = {
     "log.syslog.procid": ("pid",),
     "log.syslog.msgid": ("msgid",),
     "log.syslog.hostname": ("hostname",),
+    "log.syslog.version": ("version",),
 }
 
 _TURNED: dict[str, tuple[str, ...]] = {}

@@ -4,8 +4,10 @@ A codec is chosen per input (``codecs.py``); ``auto`` tells each event by its co
 what a codec cannot read is text, and its ``message`` the whole event. Where a value can come from more than one place,
 the first wins:
 
-1. the syslog header (``hostname program pid msgid priority facility severity version``, ``SD-ID.parameter``) and what
-   the agent itself knows (``topic topic_levels topic_level_1 … peer``): a sender must not forge them in its text;
+1. what the agent itself knows (``topic topic_levels topic_level_1 … peer``) and the syslog header (``hostname program
+   pid msgid priority facility severity version``, ``SD-ID.parameter``): words in a text must not forge them. A message
+   that is a document (a JSON object, one of the ``formats``, or pairs from its start) keeps its own fields of these
+   names; the header's are always ``log.syslog.hostname`` and so on (``syslog.OWN_NAMES``), which no document can set;
 2. the message as JSON object (after syslog, also behind ``@cee:``), and what its make gives further (``formats``); else
    the message in one of the ``formats`` (audit records, CEF, event XML …), else what the program's patterns give
    (``programs.py``) and ``key=value`` pairs; of a line of a daemon's own log (``ownlog.py``) always these;
@@ -36,7 +38,7 @@ from vedette.inputs.aliases import ALIASES
 from vedette.inputs.codecs import CODECS, Codec, Kind
 from vedette.inputs.formats.base import NOWHERE, Format, Shape
 from vedette.inputs.formats.table import SHAPES, format_at, shape_of
-from vedette.inputs.programs import NO_PROGRAM, PAIRS, PROGRAMS, program_name
+from vedette.inputs.programs import NO_PROGRAM, PAIRS, PROGRAMS, program_name, starts_with_pair
 from vedette.inputs.provenance import Provenance, guards, is_synthetic, provenance
 from vedette.inputs.sources import possible_source
 from vedette.inputs.values import ABSENT, Absent, Value, descend, from_json, path, scalars, time_of
@@ -76,6 +78,7 @@ class Record:
         "_header",
         "_logsource",
         "_origin",
+        "_owns",
         "_received_at",
         "_remote",
         "_shape",
@@ -109,6 +112,7 @@ class Record:
         self._further: dict[str, Value] | None = None
         self._fields: dict[str, Value] | None = None
         self._remote: str | None = None
+        self._owns: bool | None = None
         self.usual: re.Match[bytes] | None = _UNREAD
         """What ``syslog.usual`` finds in a syslog line, for who knows it."""
         self._head: tuple[str, int] | None = _UNREAD
@@ -126,13 +130,19 @@ class Record:
     def get(self, field: str) -> Value | Absent:
         """The value of ``field``: the field of this name, else the dotted path into objects; lists map over."""
         fields = self._fields
+        if field in syslog.PARTS and (header := self.header) is not None:
+            known = header.field(syslog.PARTS[field])
+            return ABSENT if known is None else known
         if fields is None:
             if (field == "message" or field == "program") and not self._event and (head := self._quick()) is not None:
                 program, start = head
-                return program if field == "program" else self.raw[start:].rstrip(b"\r\n\0").decode("utf-8", "replace")
+                if field == "message":
+                    return self.raw[start:].rstrip(b"\r\n\0").decode("utf-8", "replace")
+                if not self._may_name(field):
+                    return program
             if field in syslog.FIELDS and (header := self.header) is not None:
                 known = header.field(field)
-                if known is not None:
+                if known is not None and not (self._may_name(field) and self._is_document()):
                     return known
             if field == "message" and self._structured() is None:
                 return self._message()  # what _decode would give, without reading the message for other fields
@@ -303,6 +313,24 @@ class Record:
             self._further = more
         return more
 
+    def _may_name(self, field: str) -> bool:
+        """Whether the message may give this field of the header's: it is named there, or by a format."""
+        return any(map(self.raw.__contains__, _NAMED_BY[field]))
+
+    def _is_document(self) -> bool:
+        """Whether the message of a syslog line is one: then its own fields go before the header's."""
+        owns = self._owns
+        if owns is None:
+            event = self._structured()
+            if event is not None:
+                owns = type(event) is not _Whole
+            elif isinstance(self._made(), Format):
+                owns = True
+            else:
+                owns = self._program() not in PROGRAMS and starts_with_pair(self._message())
+            self._owns = owns
+        return owns
+
     def _kind(self) -> Kind:
         shape = self._shape
         if shape is None:
@@ -395,9 +423,10 @@ class Record:
         if header is not None:
             if header.app is not None and header.app.startswith("%"):
                 fields.update(cisco.tag(header.app))
+            document = self._is_document()
             for name in syslog.FIELDS:
                 if (known := header.field(name)) is not None:
-                    fields[name] = known
+                    fields[syslog.OWN_NAMES[name] if document and name in fields else name] = known
             if header.repeated is not None:
                 fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():
@@ -416,6 +445,11 @@ class Record:
 class _Whole(dict[str, Value]):
     """JSON that is no object, as the field ``value``."""
 
+
+_ALSO_BY = {"severity": (b"CEF:",), "hostname": (b"CEF:", b"node=", b"devname="), "pid": (b"#",)}
+_NAMED_BY = {field: (field.encode(), b"\\u", b"&#", *_ALSO_BY.get(field, ())) for field in syslog.FIELDS}
+"""What is in a document that has this field: its name, perhaps escaped, or what the format holds that gives it
+under another name (CEF, the audit log, Fortinet, nginx's error log)."""
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
 """Begins with one of ``syslog.JSON_FIRST``."""

@@ -122,6 +122,11 @@ def key_values(message: str) -> Fields:
     return fields
 
 
+def starts_with_pair(message: str) -> bool:
+    """Whether ``message`` is pairs from its start, as devices write, and not words with pairs among them."""
+    return message.find("=", 1, 65) > 0 and _PAIR.match(message) is not None
+
+
 @lru_cache(maxsize=4096)
 def program_name(app: str) -> str:
     """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``."""

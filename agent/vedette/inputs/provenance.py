@@ -5,7 +5,8 @@ A rule's literal is searched in the raw bytes of events. So for every field that
 * the value stands there as it is, or under escapes that the search tolerates (``Provenance``);
 * it may be **transformed** (hex in audit records); then every event in which it is, holds the field's guard, a regular
   expression (``guards``), and is a candidate of every rule that tests the field;
-* it is **synthetic**, made by the agent: no literal is taken from it.
+* it is **synthetic**, made by the agent: no literal is taken from it, unless the agent never makes that value
+  (``MADE``): an event in which it is has it of its own.
 
 A field that is known under several names (``aliases.py``) is as weak as the weakest of them.
 """
@@ -13,10 +14,12 @@ A field that is known under several names (``aliases.py``) is as weak as the wea
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from functools import lru_cache
 
 from vedette.inputs.aliases import ALIASES
 from vedette.inputs.formats import auditd
+from vedette.inputs.syslog import FACILITIES, SEVERITIES
 
 
 class Provenance(enum.Enum):
@@ -32,6 +35,13 @@ class Provenance(enum.Enum):
 
 
 _SYNTHETIC = frozenset({"topic", "topic_levels", "peer", "priority", "facility", "severity", "version", "SYSCALL"})
+MADE: Mapping[str, frozenset[str]] = {
+    "severity": frozenset(SEVERITIES),
+    "facility": frozenset(FACILITIES),
+    "priority": frozenset(map(str, range(192))),
+    "version": frozenset(map(str, range(1, 1000))),
+}
+"""All that the agent makes, of a syslog header, where documents have fields of the same names."""
 _PLAIN_CODECS = frozenset({"text", "access", "apache_error", "nginx_error", "leef"})
 
 
@@ -39,6 +49,15 @@ def is_synthetic(field: str) -> bool:
     """Whether the agent makes this field."""
     head = field.partition(".")[0]
     return head in _SYNTHETIC or head.startswith("topic_level_")
+
+
+def is_made(field: str, text: str) -> bool:
+    """Whether a synthetic value of ``field`` may hold ``text``, in whatever case."""
+    folded = text.casefold()
+    for name in (field, *ALIASES.get(field, ())):
+        if is_synthetic(name) and (name not in MADE or any(folded in made for made in MADE[name])):
+            return True
+    return False
 
 
 @lru_cache(maxsize=65536)

@@ -43,7 +43,19 @@ FACILITIES = (
 
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 
-FIELDS = frozenset({"hostname", "program", "pid", "msgid", "priority", "facility", "severity", "version"})
+OWN_NAMES: Mapping[str, str] = {
+    "hostname": "log.syslog.hostname",
+    "program": "log.syslog.appname",
+    "pid": "log.syslog.procid",
+    "msgid": "log.syslog.msgid",
+    "priority": "log.syslog.priority",
+    "facility": "log.syslog.facility.name",
+    "severity": "log.syslog.severity.name",
+    "version": "log.syslog.version",
+}
+"""``FIELDS`` by ECS's names, which are the header's alone."""
+PARTS: Mapping[str, str] = {name: part for part, name in OWN_NAMES.items()}
+FIELDS = frozenset(OWN_NAMES)
 """The names of a header's parts as fields of an event."""
 
 StructuredData = Mapping[str, Mapping[str, "str | list[str]"]]
