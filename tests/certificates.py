@@ -61,6 +61,8 @@ class Authority:
             .add_extension(x509.BasicConstraints(ca, None), critical=True)
             .add_extension(usage, critical=True)
             .add_extension(names, critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         return certificate.public_bytes(serialization.Encoding.PEM)
