@@ -160,6 +160,7 @@ class FileTail:
             if not self._stopping:
                 raise
         finally:
+            self._task = None  # what runs on in it is the caller's
             self._thread.shutdown()  # a read under way must not find its descriptor closed
             for descriptor in self._descriptors:
                 os.close(descriptor)
