@@ -1,10 +1,15 @@
-"""tools/setup.sh: which Python an environment is made with, and when it is made anew. Nothing is installed here: the
-Pythons are scripts that answer what set-up asks of them, and keep account of what they are told to install."""
+"""tools/setup.sh and .ci/run: which Python an environment is made with, when it is made anew, and how CI ends.
+
+Nothing is installed here: the Pythons are scripts that answer what is asked of them, and note what they are to install.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +97,39 @@ def test_a_python_that_is_not_supported(tree: Tree) -> None:
     python = tree.python("old", supported=False)
     assert tree.setup(python, code=1) == [f"Vedette needs Python 3.11, 3.12 or 3.13, which {python} is not."]
     assert not (tree.folder / "venv").exists()
+
+
+MAKEFILE = """\
+test:
+\t@mkdir -p .venv/bin && ln -sf {python} .venv/bin/python
+\t@sleep 300 & echo $$! >stray
+\t@echo "3 passed, 1 skipped in 2.50s"
+\t@exit {code}
+"""
+
+
+@pytest.mark.parametrize(
+    ("whole", "unit"), [(0, 0), (1, 0), (0, 1)], ids=["green", "the whole fails", "the smoke fails"]
+)
+def test_what_ci_runs(tmp_path: Path, whole: int, unit: int) -> None:
+    """.ci/run fails when a part fails, ends with what pytest said, names the Pythons, and leaves nothing running."""
+    for name in (".ci", "tools", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    shutil.copyfile(ROOT / ".ci/run", tmp_path / ".ci/run")
+    (tmp_path / "Makefile").write_text(MAKEFILE.format(python=sys.executable, code=whole))
+    (tmp_path / "tools/setup.sh").write_text("true\n")
+    (tmp_path / "tools/test.sh").write_text(f'echo "2 passed in 1.00s"\nexit {unit}\n')
+    newest = tmp_path / "bin/python3.13"
+    newest.write_text('#!/bin/sh\ncase "$2" in *platform*) echo 3.13.99 ;; esac\n')
+    newest.chmod(0o755)
+    around = {**os.environ, "PATH": f"{newest.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", ".ci/run"], cwd=tmp_path, env=around, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == (1 if whole or unit else 0), done.stderr
+    *_, used, smoke, last = done.stdout.splitlines()
+    assert (smoke, last) == ("2 passed in 1.00s", "3 passed, 1 skipped in 2.50s")
+    assert platform.python_version() in used
+    assert "3.13.99" in used
+    stray = Path("/proc", (tmp_path / "stray").read_text().strip(), "cmdline")
+    assert not stray.exists() or not stray.read_bytes(), "it still runs"
