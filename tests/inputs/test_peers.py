@@ -181,6 +181,23 @@ def test_lines(line: str, ip: str, user: Any) -> None:
     assert found == (ip, user)
 
 
+@pytest.mark.parametrize(
+    ("event", "ip", "user"),
+    [
+        (f'{{"remoteAddr":"{IP}","user":"--","message":"Login failed: eve"}}', IP, "--"),
+        (f'{{"remote_ip":"::ffff:{IP}","username":"eve","ok":false}}', IP, "eve"),
+        (f'{{"clientIP":"[{V6}]:443","userName":"eve"}}', V6, "eve"),
+        (f'{{"client_ip":"{IP}:55","src_ip":"{OURS}"}}', OURS, ABSENT),
+        ('{"remote_host":"h.example"}', ABSENT, ABSENT),
+        (f'{{"remote_addr":["{IP}"],"username":7}}', ABSENT, ABSENT),
+        (f'{{"c":"ACCESS","ctx":"conn7","msg":"x","attr":{{"remote":"{IP}:4","principalName":"eve"}}}}', IP, "eve"),
+    ],
+)
+def test_json(event: str, ip: Any, user: Any) -> None:
+    """Applications' names of the peer's address; the event's own ``src_ip`` and ``user`` go before them."""
+    assert read(event) == read(f"{HEAD}app[7]: {event}") == (ip, user)
+
+
 def test_fields_are_declared() -> None:
     """Rows of programs name the same fields, so that the prefilter takes none of these names for the event's own."""
     assert all(names.stands_as(field) is None for field in peers.FIELDS)

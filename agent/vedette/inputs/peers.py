@@ -211,6 +211,19 @@ def plain(address: str) -> str:
     return address
 
 
+_ENDPOINT = re.compile(
+    r"(?:(?P<v4>[\d.]{7,15})|\[(?P<v6>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>\d{1,5}))?|(?P<bare>[0-9A-Fa-f:.]{2,45})"
+)
+
+
+def endpoint(text: str) -> dict[str, str]:
+    """``src_ip`` and ``src_port`` of ``ADDRESS[:PORT]``; empty for any other text."""
+    match = _ENDPOINT.fullmatch(text)
+    if match is None or not _is_address(address := plain(match["v4"] or match["v6"] or match["bare"])):
+        return {}
+    return {"src_ip": address, "src_port": match["port"]} if match["port"] else {"src_ip": address}
+
+
 def read(message: str, user_known: bool = False) -> dict[str, str]:
     """``src_ip``, ``src_port`` and, unless it is known, ``user``, as far as ``message`` tells them."""
     addresses: list[_Address] = []
