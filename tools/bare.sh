@@ -1,8 +1,8 @@
 #!/bin/sh
 # Make a bare Debian 12 in a container (debootstrap, systemd-nspawn), with git, make, python3 and python3-venv and nothing
 # else, clone HEAD in it and run make there: sh tools/bare.sh [TARGET ...], by default demo and test. As root. AGAIN=1 goes
-# on in the container and the clone of the last run. The network is the host's; how apt, pip, Maven and npm reach their
-# registries, and the certificates they trust, are copied from the host.
+# on in the container of the last run, where the clone becomes HEAD. The network is the host's; how apt, pip, Maven and npm
+# reach their registries, and the certificates they trust, are copied from the host.
 set -eu
 cd "$(dirname "$0")/.."
 pristine=$PWD/build/bare/debian root=$PWD/build/bare/root clone=/root/vedette
@@ -48,6 +48,8 @@ if [ -z "${AGAIN:-}" ] || [ ! -d "$root$clone" ]; then
     git clone --quiet --no-hardlinks "file://$PWD" "$root$clone"
     inside sh -c "update-ca-certificates >/dev/null && apt-get update -qq && apt-get upgrade -qq -y >/dev/null"
 fi
+git -C "$root$clone" fetch --quiet origin HEAD
+git -C "$root$clone" reset --quiet --hard FETCH_HEAD
 [ $# -gt 0 ] || set -- demo test
 inside sh -c "cd $clone && . /etc/os-release && echo \"==> \$PRETTY_NAME, \$(python3 -V), \$(git log -1 --oneline)\""
 for target; do
