@@ -80,7 +80,9 @@ def test_made_anew(tree: Tree, changed: str) -> None:
     else:
         with (tree.folder / changed).open("a") as file:
             file.write("\n# changed\n")
-    assert {line.split()[0] for line in tree.setup(python)} == {"two" if changed == "the Python" else "one"}
+    installed = tree.setup(python)
+    assert {line.split()[0] for line in installed} == {"two" if changed == "the Python" else "one"}
+    assert len(installed) == (1 if changed == "pyproject.toml" else 3)  # what the lock names has not changed with it
     assert tree.setup(python) == []
 
 

@@ -19,26 +19,31 @@ if [ -z "$python" ]; then
     echo "Debian 12 or Ubuntu 24.04: sudo apt-get install python3 python3-venv; elsewhere: make PYTHON=/path/to/python3.11" >&2
     exit 1
 fi
-version=$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | cat - pyproject.toml requirements.lock tools/setup.sh | sha256sum)
-[ "$(cat "$venv/.installed" 2>/dev/null)" != "$version" ] || exit 0
-
-if ! "$python" -m venv --clear "$venv" 2>/dev/null; then
-    rm -rf "$venv"
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
-        "$python" -m venv "$venv"
-    else
-        echo "Python's venv module is missing: sudo apt-get install python3-venv" >&2
-        exit 1
-    fi
-fi
-echo "installing Python packages into $venv ($("$venv/bin/python" -V))"
-# setuptools first: it builds pyspark, which has no wheel, and us; both with nothing that the lock does not name.
+# setuptools comes first: it builds pyspark, which has no wheel, and us; both with nothing that the lock does not name.
 pip() {
     "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 "$@"
 }
-sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock >"$venv/setuptools.lock"
-pip --require-hashes -r "$venv/setuptools.lock"
-pip --require-hashes -r requirements.lock
-pip -e .
-echo "$version" >"$venv/.installed"
+locked=$("$python" -c 'import sys; print(sys.version, sys.base_prefix)' | cat - requirements.lock tools/setup.sh | sha256sum)
+ours=$(sha256sum <pyproject.toml)
+have=$(cat "$venv/.installed" 2>/dev/null) || have=""
+
+if [ "${have%:*}" != "$locked" ]; then
+    if ! "$python" -m venv --clear "$venv" 2>/dev/null; then
+        rm -rf "$venv"
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
+            "$python" -m venv "$venv"
+        else
+            echo "Python's venv module is missing: sudo apt-get install python3-venv" >&2
+            exit 1
+        fi
+    fi
+    echo "installing Python packages into $venv ($("$venv/bin/python" -V))"
+    sed -n '/^setuptools==/,/[^\\]$/p' requirements.lock >"$venv/setuptools.lock"
+    pip --require-hashes -r "$venv/setuptools.lock"
+    pip --require-hashes -r requirements.lock
+fi
+if [ "$have" != "$locked:$ours" ]; then
+    pip -e .
+    echo "$locked:$ours" >"$venv/.installed"
+fi
