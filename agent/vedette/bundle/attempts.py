@@ -1,23 +1,24 @@
 """Bundles that a process died of, so that none of them stops one start after the other.
 
-    bundles/trying      a line "SHA256 DEATHS" for each file that was being tried when its process died
+    bundles/trying      a line "SHA256 DEATHS" for each file that the agent had open when it died
 
-A line is on disk before anything of the bundle is opened, and gone once it was tried, with whatever verdict. A kill
-that met a good bundle by chance must not cost the agent its rules: after a first death it is tried in a process of its
-own before the agent opens it, and only after ``LIMIT`` of them it is refused.
+A line is on disk before the agent itself opens the bundle, and gone once it has tried it, with whatever verdict. A kill
+that met a good bundle by chance must not cost the agent its rules: so the time between is short, after a death a bundle
+is tried in a process of its own before the agent opens it again, and only after ``LIMIT`` of them it is refused.
 
-Where the line cannot be written (a full disk) the bundle is tried without.
+Where the line cannot be written (a full disk) the bundle is tried without. A line that is torn counts as none.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vedette.bundle.seal import BundleRefused
-from vedette.durable import sync_path, write_whole
+from vedette.durable import sync_path
 
 LIMIT = 3
 """Deaths after which a bundle is not tried any more."""
@@ -31,20 +32,24 @@ class Attempts:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "trying"
 
-    @contextmanager
-    def of(self, sha256: str) -> Iterator[int]:
-        """While the bundle with this SHA-256 is tried; gives how many processes died of it before. Raises BundleRefused
-        when these are enough."""
-        others = self._known()
-        died = others.pop(sha256, 0)
-        if died >= LIMIT:
+    def died(self, sha256: str) -> int:
+        """How many processes died of the bundle with this SHA-256. Raises BundleRefused when these are enough."""
+        deaths = self._known().get(sha256, 0)
+        if deaths >= LIMIT:
             raise BundleRefused(
-                f"the agent died {died} times as it tried this bundle, so it is not tried again: publish other rules"
+                f"the agent died {deaths} times as it tried this bundle, so it is not tried again: publish other rules"
                 f" under a higher version, or remove {self._path} to try it once more"
             )
-        self._write(others | {sha256: died + 1})
+        return deaths
+
+    @contextmanager
+    def of(self, sha256: str) -> Iterator[None]:
+        """While the agent tries the bundle with this SHA-256."""
+        others = self._known()
+        deaths = others.pop(sha256, 0)
+        self._write({**others, sha256: deaths + 1})
         try:
-            yield died
+            yield
         finally:
             self._write(others)
 
@@ -58,7 +63,10 @@ class Attempts:
         with suppress(OSError):
             if known:
                 lines = [f"{sha256} {deaths}\n" for sha256, deaths in known.items()]
-                write_whole(self._path, "".join(lines[-_KEPT:]).encode())
-            elif self._path.exists():
+                with self._path.open("wb") as file:
+                    file.write("".join(lines[-_KEPT:]).encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+            else:
                 self._path.unlink()
-                sync_path(self._path.parent)
+            sync_path(self._path.parent)

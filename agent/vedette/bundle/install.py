@@ -132,16 +132,18 @@ class BundleDir:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = "offered"
         try:
-            with self._attempts.of(hashlib.sha256(data).hexdigest()):
-                staged = self._stage(data, of_host=of_host)
-                name = staged.path.name
-                try:
-                    self._careful(data)
+            sha256 = hashlib.sha256(data).hexdigest()
+            self._attempts.died(sha256)
+            staged = self._stage(data, of_host=of_host)
+            name = staged.path.name
+            try:
+                self._careful(data)
+                with self._attempts.of(sha256):
                     result = trial(staged.bundle)
-                except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
-                    if staged.path != self.current():
-                        staged.path.unlink(missing_ok=True)
-                    raise BundleRefused(f"its self-test failed: {str(error) or type(error).__name__}") from error
+            except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
+                if staged.path != self.current():
+                    staged.path.unlink(missing_ok=True)
+                raise BundleRefused(f"its self-test failed: {str(error) or type(error).__name__}") from error
         except BundleRefused as error:
             raise self._refuse(name, str(error)) from error
         self.switch(staged)
@@ -222,9 +224,10 @@ class BundleDir:
         """The bundle in ``path``, verified, and what ``trial`` made of it. Raises BundleRefused."""
         try:
             data = read_bundle(path)
-            with self._attempts.of(hashlib.sha256(data).hexdigest()) as died:
-                if died:
-                    self._careful(data)
+            sha256 = hashlib.sha256(data).hexdigest()
+            if self._attempts.died(sha256):
+                self._careful(data)
+            with self._attempts.of(sha256):
                 bundle = self.verified(data)
                 result = trial(bundle)
         except Exception as error:  # also a disk that does not give the file back: the previous bundle may still load
