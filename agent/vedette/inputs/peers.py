@@ -50,7 +50,7 @@ _ROLES = {
         attackerip attacker_ip calleripaddress callerid_ip raddr viewer
         """,
     _OTHER: """
-        to on at by in into via with lip local localaddress localaddr local_addr localip local_ip laddr dst dest
+        to on at by in into via lip local localaddress localaddr local_addr localip local_ip laddr dst dest
         destination dstip dst_ip dst-ip destip dest_ip destinationip destination_ip daddr dstaddr server servers
         serverip server_ip relay listen listening listener bind bound binding interface i upstream backend vserver vip
         proxy gateway nameserver dns ntp target against radius tacacs tacacs+ ldap ldaps kdc kerberos nas router
@@ -96,6 +96,7 @@ _VERDICT = (
 _TRAFFIC = (
     *("connect", "session", "handshake", "ssl", "scan", "malformed", "suspicious", "request", "query", "refus"),
     *("failure from", "failures from", "failed from", "registr", "tls ", "packet", "smtp", "ftp", "telnet", "dropped"),
+    "[client ",
 )
 _OUTGOING = (
     "connection refused",
@@ -184,7 +185,9 @@ FORMS = tuple(
         # Oracle's messaging server: tr="TCP|OURS|PORT|THEIRS|PORT"
         (' tr="', rf'.{{0,512}}? tr="\w{{3,4}}\|[^|"]{{1,64}}\|\d{{1,5}}\|{_IP}\|(?P<src_port>\d{{1,5}})"'),
         # scanlogd: SOURCE[:PORT] to TARGET ports …
-        (" ports ", rf"{_IP}(?::(?P<src_port>\d{{1,5}}))? to \S{{1,64}} ports \d"),
+        (" ports ", r"(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:]{2,45})(?::(?P<src_port>\d{1,5}))? to \S{1,64} ports \d"),
+        # NSD: ratelimit block ZONE type TYPE target NETWORK query IP TYPE
+        (" ratelimit ", rf".{{0,64}}? ratelimit (?:block|unblock) .{{1,512}}? query {_IP} "),
         # Samba's audit: user [DOMAIN]\[USER] … remote host [ipv4:IP:PORT]
         (
             "remote host [",

@@ -158,7 +158,7 @@ PROFTPD = (
 POSTFIX = (
     r"warning: hostname (?P<src_host>\S{1,255}) does not resolve to address (?P<src_ip>[0-9A-Fa-f.:]{2,45}?)(?:: |$)",
     r"warning: (?P<src_ip>[0-9A-Fa-f.:]{2,45}): (?:hostname (?P<src_host>\S{1,255}) |address not listed)",
-    r"(?:warning: |\w{5,20}: client=|[A-Z ]{3,24} )?(?:[^\[\]<>\"']{0,80}? from )?"
+    r"(?:warning: |\w{5,20}: client=|[A-Z ]{3,24} )?(?:[^\[\]<>\"']{0,80}? (?:from|for) )?"
     r"(?P<src_host>[^\s\[]{1,255})?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?::\d+)?(?:: SASL (?P<auth_method>\S+) "
     r"authentication failed)?(?:.{0,512}?, sasl_username=(?P<user>\S{1,256}))?",
 )
