@@ -35,7 +35,7 @@ BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
 COMMIT_BYTES = 4 << 20
 """Of encoded alerts not yet committed: judging waits for the commit, also in the middle of a frame."""
-ASKED_SECONDS = 0.5
+ASKED_SECONDS = 0.1
 """Between two commits that are made because somebody asks how far judging is."""
 ANSWER_SECONDS = 0.1
 """How long who asks waits for it."""
