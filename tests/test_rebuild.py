@@ -23,7 +23,7 @@ from vedette.rawlog.log import RawLog
 from vedette.rawlog.note import Note
 from vedette.rawlog.read import newest_note
 from vedette.rawlog.segment import segments
-from vedette.rebuild import KEPT, Opened, open_store
+from vedette.rebuild import KEPT, Opened, open_store, settled
 from vedette.report import Counters, Log
 from vedette.store import Store
 from vedette.storecheck import examine
@@ -118,6 +118,71 @@ def test_made_again_from_the_newest_note(tmp_path: Path) -> None:
     assert told["reason"]
     assert Path(told["set_aside"]).joinpath("data.mdb").read_bytes() == damaged
     found.store.close()
+
+
+def test_a_store_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    """Where the raw log is there, a store that is not is no first start; half of one, left by a kill, is in no way."""
+    _, notes = raw_log(tmp_path / "raw")
+    filled(tmp_path / "store.new")
+    for lost in ("never there", "emptied folder"):
+        found = opened(tmp_path)
+        assert found.anew, lost
+        assert found.store.load().cursor == notes[-1].cursor
+        found.store.close()
+        assert not list(tmp_path.glob("store.*"))
+        shutil.rmtree(tmp_path / "store")
+        (tmp_path / "store").mkdir()
+
+
+def test_how_far_the_log_was_used_stays_unknown_until_it_was_opened(tmp_path: Path) -> None:
+    """A kill between making the store again and opening the raw log leaves it so for the next start."""
+    raw_log(tmp_path / "raw")
+    for _ in range(2):
+        found = opened(tmp_path)
+        assert found.anew
+        found.store.close()
+    found = opened(tmp_path)
+    settled(found.store)
+    found.store.close()
+    found = opened(tmp_path)
+    assert not found.anew
+    found.store.close()
+
+
+def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
+    """A store with fewer commits than were shown of it, or a cursor below a note's, would give numbers again that
+    alerts have had; one that is newer, or another, is used as it is."""
+    log_id, notes = raw_log(tmp_path / "raw")
+    newest = notes[-1].cursor
+    assert newest is not None
+    filled(tmp_path / "copy")
+    with Store.open(tmp_path / "copy") as store:
+        store.commit(newest, COUNTS, [], [])
+        commits, numbering = store.account().commits, store.account().log_id
+        assert commits > 1
+    with Store.open(tmp_path / "behind") as store:
+        store.commit(Cursor(log_id, newest.offset - 1), COUNTS, [], [(70, b"alert")])
+    shown = {"store": numbering, "commits": commits, "inputs": {}, "totals": {"alerts_made": 300}}
+    for name, known, anew in (
+        ("copy", None, False),
+        ("copy", shown, False),
+        ("copy", {**shown, "commits": commits + 1, "store": "another"}, False),
+        ("copy", {**shown, "commits": commits + 1}, True),
+        ("behind", None, True),
+    ):
+        for old in tmp_path.glob("store*"):
+            shutil.rmtree(old)
+        shutil.copytree(tmp_path / name, tmp_path / "store")
+        found = open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW, shown=known)
+        account = found.store.account()
+        assert found.anew == anew, (name, known)
+        if anew:
+            assert "old copy" in found.store.get("rebuilt")["reason"]
+            assert account.log_id != numbering
+            assert account.next_seq >= (71 if name == "behind" else 201)
+            assert account.made == account.receipted == (300 if known else 5)
+            assert (found.store.load().counters or {})["totals"]["alerts_made"] == account.made
+        found.store.close()
 
 
 def test_damaged_notes_are_passed_over(tmp_path: Path) -> None:
