@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from vedette.shown import SLOT, Shown, record
+from vedette.shown import MEMORY, SLOT, Shown, record
 
 
 def status(n: int) -> dict[str, object]:
-    return {"inputs": {"in": {"received": n, "dropped": {"kernel": n}}}, "totals": {"commits": n}, "lag_events": 3}
+    counts = {"received": n, "dropped": {"kernel": n}}
+    return {"inputs": {"in": counts}, "totals": {"commits": n}, "memory": {**dict.fromkeys(MEMORY, n), "groups": 7}}
 
 
 def test_the_last_one_is_found(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_the_last_one_is_found(tmp_path: Path) -> None:
     for n in range(5):
         shown.keep(record("ab" * 16, n, status(n)))
         again = Shown(path)
-        assert again.last == {"store": "ab" * 16, "commits": n, **{k: status(n)[k] for k in ("inputs", "totals")}}
+        assert again.last == {"store": "ab" * 16, "commits": n, **status(n), "memory": dict.fromkeys(MEMORY, n)}
         again.close()
     assert path.stat().st_size == size == 2 * SLOT
     shown.close()

@@ -151,6 +151,7 @@ class Agent:
                 agent.raw_dir, config.raw_log, self.counters, committed=saved.cursor, certain=not opened.anew,
                 clock=self.clock,
             )  # fmt: skip
+            self._least = {} if opened.anew or self.shown.last is None else self.shown.last.get("memory", {})
             if opened.anew:
                 settled(store)
             self.clock.begin(self.raw_log.newest)
@@ -301,6 +302,8 @@ class Agent:
             self.loaded, uplink, self.reloads.status(),
             {"steps": self.clock.steps, "ahead_seconds": self.clock.ahead}, self.rebuilt,
         )  # fmt: skip
+        for name, least in self._least.items():
+            found["memory"][name] = max(found["memory"][name], least)
         account = self.outbox.account()
         self.shown.keep(record(account.log_id, account.commits, found))
         return found

@@ -21,13 +21,22 @@ import msgpack
 
 SLOT = 128 << 10
 """Bytes: some 1,000 inputs. A larger status is not kept."""
+MEMORY = ("evicted", "cut", "late", "folded", "closed_early")
+"""Counts of the state: evaluating again brings them back to where they were, and until then they are shown as then."""
 _HEAD = 16
 
 
 def record(store: str, commits: int, status: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a status. ``store``: the numbering of its alerts, which names it; ``commits`` it had: one with
     fewer is older."""
-    return {"store": store, "commits": commits, "inputs": status["inputs"], "totals": status["totals"]}
+    memory = {name: status["memory"][name] for name in MEMORY}
+    return {
+        "store": store,
+        "commits": commits,
+        "inputs": status["inputs"],
+        "totals": status["totals"],
+        "memory": memory,
+    }
 
 
 class Shown:
