@@ -21,7 +21,7 @@ import msgpack
 
 SLOT = 128 << 10
 """Bytes: some 1,000 inputs. A larger status is not kept."""
-MEMORY = ("evicted", "cut", "late", "folded", "closed_early")
+MEMORY = ("evicted", "cut", "jumps", "folded", "closed_early")
 """Counts of the state: evaluating again brings them back to where they were, and until then they are shown as then."""
 _HEAD = 16
 
