@@ -68,6 +68,7 @@ EXAMPLES = {
     "opencanary": [{"logtype": 1, "node_id": "x", "logdata": {}}],
     "okta": [{"eventType": "x", "displayMessage": "x", "actor": {}}],
     "suricata": [{"event_type": "x", "flow_id": 1, "timestamp": "x"}],
+    "client": [{"remote_ip": "x", "srcip": "x"}, {"attr": {"remote": "x"}, "ctx": "conn1"}],
 }  # fmt: skip
 
 

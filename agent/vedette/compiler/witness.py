@@ -17,7 +17,7 @@ from vedette.compiler.literals import Literals, clauses_of, guess, pieces
 from vedette.event import LogSource, Source
 from vedette.inputs import cisco, ownlog
 from vedette.inputs.codecs import CODECS
-from vedette.inputs.formats import eventlog
+from vedette.inputs.formats import eventlog, services
 from vedette.inputs.formats.table import FORMATS, SHAPES
 from vedette.inputs.programs import PROGRAMS
 from vedette.inputs.sources import OUTER
@@ -35,6 +35,7 @@ SHAPE_NAMES: Mapping[str, tuple[str, ...]] = {
     "opencanary": ("node_id",),
     "okta": ("displayMessage",),
     "suricata": ("flow_id",),
+    "client": ("attr", *services.CLIENTS),
 }
 """Names of which an object of the shape has one, at whatever depth. A shape that is not here has no clause."""
 

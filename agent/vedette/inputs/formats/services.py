@@ -31,7 +31,7 @@ def _suricata(event: Seen) -> Fields:
     return {name: event[own] for own, name in names.items() if own in event}
 
 
-_CLIENTS = (
+CLIENTS = (
     *(
         "remote_ip",
         "remoteIp",
@@ -58,12 +58,12 @@ def _client(event: Seen) -> Fields:
         found = peers.endpoint(str(attributes.get("remote") or attributes.get("client") or ""))
         event = attributes
     else:
-        found = next(filter(None, (peers.endpoint(str(event.get(name, ""))) for name in _CLIENTS)), {})
+        found = next(filter(None, (peers.endpoint(str(event.get(name, ""))) for name in CLIENTS)), {})
     user = next((event[name] for name in _USERS if isinstance(event.get(name), str)), None)
     return {**found, "user": user} if user else dict(found)
 
 
-_CLIENT_SET = frozenset(_CLIENTS)
+_CLIENT_SET = frozenset(CLIENTS)
 
 SHAPES = (
     Shape("kubernetes_audit", _is_kubernetes, _nothing, source("kubernetes", "application", "audit"),
