@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import click
 import pytest
+import zstandard
 from click.testing import CliRunner, Result
 
 from vedette.cli import main
@@ -217,6 +220,52 @@ def test_scan_what_is_not_there(tmp_path: Path, rules: Path, arguments: tuple[st
     done = ended(vedette("scan", "--rules", rules, *arguments, "-"), 2)
     assert arguments[1] in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("name", ["auth.log.1.gz", "auth.log.1.zst", "auth.log.1.xz", "-"])
+def test_scan_compressed(tmp_path: Path, rules: Path, name: str) -> None:
+    """A rotated log is read as what is in it, whatever its name, also from a pipe; lines are counted on over members.
+    One that is cut off is told, and what was read of it stands; the exit code is then 2."""
+    packs = {".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
+    pack = packs.get(Path(name).suffix, gzip.compress)
+    data = pack(f"{HARMLESS}\n{ATTACK}\n".encode()) + pack(f"{ATTACK}\n".encode())
+    lines = "".join(f"{ATTACK.replace('22', str(port))}\n" for port in range(20_000)).encode()
+    for content, code in ((data, 0), (data + pack(lines)[:-9], 2)):
+        path = tmp_path / name
+        path.write_bytes(content)
+        command = [sys.executable, "-m", "vedette", "scan", "--rules", str(rules), "-" if name == "-" else str(path)]
+        with path.open("rb") as file:
+            done = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == code
+        found = [json.loads(line)["line"] for line in done.stdout.splitlines()]
+        assert found[:2] == [2, 3]
+        assert len(found) == 2 if code == 0 else 10_000 < len(found) <= 20_002
+        assert ("it is cut off" in done.stderr) == (code == 2)
+
+
+def test_scan_a_compressed_json_array(tmp_path: Path, rules: Path) -> None:
+    """What it holds is told by what is in it; a broken one is told by name."""
+    path = tmp_path / "events.json.gz"
+    path.write_bytes(gzip.compress(b'[{"a": 1},\n {"message": "Failed password"}]'))
+    (row,) = map(json.loads, ended(vedette("scan", "--rules", rules, path), 0).stdout.splitlines())
+    assert row["line"] == 1
+    path.write_bytes(gzip.compress(b"[{]"))
+    assert f"{path}: not a JSON array" in ended(vedette("scan", "--rules", rules, path), 2).stderr
+
+
+def test_scan_uses_the_databases_of_a_bundle(tmp_path: Path, rules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled again: they come with it."""
+    key, path = tmp_path / "region.pem", tmp_path / "b.vbundle"
+    public = ended(vedette("bundle", "keygen", key), 0).stdout.strip()
+    ended(vedette("bundle", "build", rules, "-o", path, "--version", "1"), 0)
+    ended(vedette("bundle", "sign", path, "--key", key), 0)
+
+    def compile(*_: object) -> None:
+        raise AssertionError("it compiles")
+
+    monkeypatch.setattr("vedette.engine.scan.Scanner.compile", compile)
+    found = ended(vedette("scan", "--rules", path, "--trusted-key", public, "-", stdin=ATTACK), 0)
+    assert json.loads(found.stdout)["rule_title"] == "Failed Password"
 
 
 def test_scan_goes_on_after_a_bad_file(tmp_path: Path, rules: Path) -> None:

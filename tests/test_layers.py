@@ -23,11 +23,12 @@ LAYERS: dict[int, str] = {
     compiler.window compiler.witness
     engine.artifact engine.cache engine.evaluate engine.fallback engine.group engine.join engine.match engine.patterns
     engine.prefilter engine.remembered engine.scan engine.selftest engine.timepart
-    inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.decode inputs.deliver inputs.entities
-    inputs.formats.auditd inputs.formats.base inputs.formats.cef inputs.formats.eventlog inputs.formats.eventxml
-    inputs.formats.fortinet inputs.formats.leef inputs.formats.services inputs.formats.table inputs.formats.weblog
-    inputs.formats.windows inputs.formats.zeek inputs.framing inputs.names inputs.ownlog inputs.peers inputs.phrases
-    inputs.programs inputs.provenance inputs.sources inputs.syslog inputs.values
+    inputs.access inputs.aliases inputs.batches inputs.cisco inputs.codecs inputs.compressed inputs.decode
+    inputs.deliver inputs.entities inputs.formats.auditd inputs.formats.base inputs.formats.cef
+    inputs.formats.eventlog inputs.formats.eventxml inputs.formats.fortinet inputs.formats.leef
+    inputs.formats.services inputs.formats.table inputs.formats.weblog inputs.formats.windows
+    inputs.formats.zeek inputs.framing inputs.names inputs.ownlog inputs.peers inputs.phrases inputs.programs
+    inputs.provenance inputs.sources inputs.syslog inputs.values
     outbox.columns outbox.envelope outbox.parquet outbox.topics
     rawlog.format rawlog.note
     scan terminal

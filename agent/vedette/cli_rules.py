@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import codecs
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from vedette import __version__
 from vedette.compiler.ir import Rule
-from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation, starved
 from vedette.console import configuration, fail, format_option, json_line, pipeline_options, rule_plan, safe
+
+if TYPE_CHECKING:
+    from vedette.engine.match import Engine
+    from vedette.inputs.compressed import Ahead, Unpacked
 
 
 @click.command()
@@ -37,18 +39,19 @@ def scan(
 ) -> None:  # fmt: skip
     """Judge files offline; one JSON object per match on standard output, a summary on standard error.
 
-    FILES hold a line per event, or one JSON array; UTF-16 needs a byte order mark. "-" is standard input.
+    FILES hold a line per event, or one JSON array, also compressed by gzip, zstd or xz; UTF-16 needs a byte order mark.
+    "-" is standard input.
     Correlations are judged over all FILES, by the events' times in whatever order they stand, when all are read.
 
     Exit code 2 when no rule runs, a file could not be read, or a rule could not be decided on some event.
 
-    Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log
+    Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
     """
-    from vedette.engine.match import Engine
     from vedette.event import LogSource
-    from vedette.scan import Timeline, events, judge
+    from vedette.inputs.compressed import unpacked
+    from vedette.scan import Timeline, as_utf8, events, judge
 
-    engine = Engine(_plan_of(rule_paths, keys, pipelines, lookups), route=route)
+    engine = _engine_of(rule_paths, keys, pipelines, lookups, route=route)
     for refusal in engine.plan.refused:
         click.echo(safe(f"not run: {refusal}"), err=True)
     if engine.plan.refused and not engine.plan.rules:
@@ -60,11 +63,13 @@ def scan(
         sys.stdout.buffer.write(json_line(row).encode() + b"\n")
 
     for path in files:
+        file: Ahead | Unpacked | None = None
         try:
             with _progress(path) as opened:
-                file = _as_utf8(opened)
+                file = unpacked(opened)
                 seen_at = time.time_ns() // 1000 if str(path) == "-" else path.stat().st_mtime_ns // 1000
-                first, chunks = events(file, codec, seen_at, is_json=path.suffix.lower() == ".json")
+                named = Path(path.stem if path.suffix.lower() in _COMPRESSED else path.name)
+                first, chunks = events(as_utf8(file), codec, seen_at, is_json=named.suffix.lower() == ".json")
                 source, silent = LogSource(product=product), engine.plan.silent
                 for found in judge(engine, chunks, first=first, logsource=source, silent=True):
                     timeline.add(found, str(path))
@@ -77,6 +82,9 @@ def scan(
             sys.stdout.flush()  # when standard output is what failed it fails again, and not for this file
             failed = True
             click.echo(safe(f"vedette: {path}: {error}"), err=True)
+        if file is not None and file.damage:
+            failed = True
+            click.echo(safe(f"vedette: {path}: {file.damage}"), err=True)
     for correlated in timeline.correlate():
         matches += 1
         say(correlated.to_row())
@@ -101,12 +109,19 @@ def scan(
     sys.exit(2 if failed else 0)
 
 
-def _plan_of(
-    paths: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...]
-) -> Plan:
+_COMPRESSED = (".gz", ".zst", ".xz")
+
+
+def _engine_of(
+    paths: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...], *,
+    route: bool,
+) -> Engine:  # fmt: skip
+    """Of a bundle with the databases that it carries."""
+    from vedette.engine.match import Engine
+
     bundles = [path for path in paths if path.suffix == ".vbundle"]
     if not bundles:
-        return rule_plan(paths, pipelines, lookups)
+        return Engine(rule_plan(paths, pipelines, lookups), route=route)
     if pipelines or lookups:
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
     if len(paths) > 1:
@@ -114,25 +129,15 @@ def _plan_of(
     from vedette.bundle.install import read_bundle
     from vedette.bundle.seal import BundleRefused
     from vedette.bundle.trust import verify
+    from vedette.engine.artifact import Artifact
 
     try:
         if not keys:
             fail(f"{bundles[0]}: --trusted-key is needed: a bundle runs only when its signature is verified")
-        return Plan.from_bytes(verify(read_bundle(bundles[0]), keys, __version__).plan)
-    except (BundleRefused, OSError) as error:
+        bundle = verify(read_bundle(bundles[0]), keys, __version__)
+        return Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine(route=route)
+    except (BundleRefused, OSError, ValueError) as error:
         fail(f"{bundles[0]}: {error}")
-
-
-def _as_utf8(file: BinaryIO) -> BinaryIO:
-    """``file`` behind its byte order mark; one that says so is UTF-16 and read as UTF-8."""
-    if not file.seekable():
-        return file
-    start = file.tell()
-    head = file.read(3)
-    file.seek(start + 3 if head == codecs.BOM_UTF8 else start)
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return cast(BinaryIO, codecs.EncodedFile(file, "utf-8", "utf-16", "replace"))
-    return file
 
 
 @contextmanager

@@ -10,12 +10,13 @@ where times are equal, as it was read), and lets every window come to its end. N
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
@@ -25,6 +26,7 @@ from vedette.compiler.relation import NUMERIC
 from vedette.engine.join import Joiner
 from vedette.engine.match import Context, Engine, Match
 from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, Frame, LogSource
+from vedette.inputs.compressed import Ahead, Readable
 from vedette.inputs.decode import Record
 from vedette.inputs.syslog import bsd_time, micros
 from vedette.inputs.values import from_json, time_of
@@ -36,10 +38,8 @@ from vedette.state.windows import number_of
 
 HEAD_BYTES = 4096
 """Of a file, looked at to tell what it holds."""
-
-
-class Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
+MAX_WHOLE = 512 << 20
+"""Bytes of JSON over several lines, which is held in memory."""
 
 
 class Detection(NamedTuple):
@@ -219,30 +219,34 @@ _ARRAY = re.compile(rb"\s*\[\s*[{\]]")
 _OBJECT = re.compile(rb"\s*\{[ \t\r]*\n")
 
 
-class _Ahead:
-    """A file whose beginning has been looked at."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.head = file, file.read(HEAD_BYTES)
-
-    def read(self, size: int = -1) -> bytes:
-        head, self.head = self.head, b""
-        return head + self._file.read() if size < 0 else head or self._file.read(size)
+def as_utf8(file: Readable) -> Readable:
+    """``file`` behind its byte order mark; one that says so is UTF-16 and read as UTF-8."""
+    ahead = Ahead(file, len(codecs.BOM_UTF8))
+    if ahead.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return cast(Readable, codecs.EncodedFile(cast(BinaryIO, ahead), "utf-8", "utf-16", "replace"))
+    ahead.head = ahead.head.removeprefix(codecs.BOM_UTF8)
+    return ahead
 
 
 def events(
-    file: BinaryIO, codec: str = "auto", seen_at: int = 0, *, is_json: bool = False
+    file: Readable, codec: str = "auto", seen_at: int = 0, *, is_json: bool = False
 ) -> tuple[int, Iterator[Chunk]]:
     """What ``file`` holds, and the number of the first event: lines from 1, or the elements of one JSON array from 0.
 
     JSON over several lines is told by how it begins, wherever lines could be JSON; what turns out to be none is lines.
-    With ``is_json``, or when ``codec`` is ``json``, an array that begins and is none raises ValueError.
+    With ``is_json``, or when ``codec`` is ``json``, an array that begins and is none raises ValueError, and so does any
+    JSON over several lines of more than ``MAX_WHOLE`` bytes.
     """
-    ahead, is_json = _Ahead(file), is_json or codec == "json"
+    ahead, is_json = Ahead(file, HEAD_BYTES), is_json or codec == "json"
     array = _ARRAY.match(ahead.head) or (is_json and ahead.head.lstrip()[:1] == b"[")
     if codec not in ("auto", "json") or not (array or _OBJECT.match(ahead.head)):
         return 1, lines(ahead, codec, seen_at)
-    data = ahead.read()
+    whole_file = _Whole(ahead)
+    data = whole_file.data
+    if whole_file.more:
+        if _is_json(data.lstrip().partition(b"\n")[0]):
+            return 1, lines(whole_file, codec, seen_at)
+        raise ValueError(f"JSON of more than {MAX_WHOLE >> 20} MiB in one piece: write one event a line")
     try:
         whole = from_json(data)
     except ValueError as error:
@@ -250,6 +254,21 @@ def events(
             raise ValueError(f"not a JSON array: {error}") from error
         return 1, lines(io.BytesIO(data), codec, seen_at)
     return (0, elements(whole, seen_at)) if isinstance(whole, list) else (1, elements([whole], seen_at))
+
+
+class _Whole:
+    """The first ``MAX_WHOLE`` bytes of a file, and whether there are ``more``; as a file, all of it."""
+
+    def __init__(self, file: Readable) -> None:
+        parts, size = list[bytes](), 0
+        while size <= MAX_WHOLE and (part := file.read(CHUNK_BYTES)):
+            parts.append(part)
+            size += len(part)
+        self.data, self.more = b"".join(parts), size > MAX_WHOLE
+        self._file, self._head = file, io.BytesIO(self.data)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._head.read(size) or self._file.read(size)
 
 
 def _is_json(data: bytes) -> bool:
