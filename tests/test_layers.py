@@ -41,7 +41,7 @@ LAYERS: dict[int, str] = {
     compiler.rechoose
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
-    compiler.expression compiler.faults compiler.ruleset
+    compiler.expression compiler.faults compiler.modifiers compiler.ruleset
     allocator budgets child config control durable environment logs mqtt notify quarantine rebuild reload
     shown store storecheck tls trouble wallclock
     inputs.accept inputs.activation inputs.bind inputs.bursts inputs.datagrams inputs.files inputs.listen
@@ -70,7 +70,7 @@ OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "
 """What no core may import."""
 ONLY = {"lmdb": {"environment"}, "paho": {"mqtt"}, "hyperscan": {"engine.scan"}}
 FRONT_ENDS = {"compiler.build", "compiler.cases", "compiler.correlation", "compiler.documents", "compiler.legacy",
-              "compiler.expression", "compiler.faults", "compiler.lint",
+              "compiler.expression", "compiler.faults", "compiler.lint", "compiler.modifiers",
               "compiler.pipelines", "compiler.ruleset", "compiler.sigma"}  # fmt: skip
 WRITES_RULES = {"api", "console", "cli_rules", "region.cli", "compiler.__main__"}
 """Who may use the front-ends, and but for the compiler's own process only when it is asked to."""

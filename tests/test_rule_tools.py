@@ -192,6 +192,24 @@ def test_list(tmp_path: Path) -> None:
     assert vedette("rules", "list").exit_code == 2
 
 
+def test_list_says_why_a_rule_is_always_looked_at(tmp_path: Path) -> None:
+    """The placeholder by name, and its number of values; a lookup that is too long is named, and the rest is listed."""
+    rule, pipeline, lookup = files(tmp_path)
+    lookup.write_text("\n".join(f"user{i}" for i in range(3000)))
+    given = ("--pipeline", pipeline, "--lookup", lookup, rule)
+    done = vedette("rules", "list", *given)
+    assert done.exit_code == 0
+    assert "always" in done.stdout
+    assert "%names% stands for 3,000 values, more than the 2,048 that are searched for" in done.stdout
+    lookup.write_text("\n".join(f"user{i}" for i in range(10_001)))
+    other = tmp_path / "other.yml"
+    other.write_text(RULE.replace("929a690e", "00000000").replace("Who|expand: '%names%'", "user: somebody"))
+    done = vedette("rules", "list", *given, other)
+    assert done.exit_code == 1
+    assert f"{lookup}:1: the lookup holds 10,001 values, more than 10,000" in done.stdout
+    assert "1 active, 0 always, 2 dead" in done.stderr
+
+
 def test_bundles_are_built_with_pipelines(tmp_path: Path) -> None:
     """What a bundle holds is mapped already."""
     rule, pipeline, lookup = files(tmp_path)

@@ -14,7 +14,7 @@ import click
 from vedette import __version__
 from vedette.compiler.ir import Rule
 from vedette.compiler.relation import Correlation, starved
-from vedette.console import configuration, fail, format_option, json_line, pipeline_options, rule_plan, safe
+from vedette.console import configuration, fail, format_option, json_line, pipeline_options, rule_plan, rule_set, safe
 
 if TYPE_CHECKING:
     from vedette.engine.match import Engine
@@ -348,6 +348,10 @@ def rules_list(
 
     Example: vedette rules list -c vedette.toml
     """
+    try:
+        from vedette.compiler.lint import why_always
+    except ModuleNotFoundError as error:
+        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     from vedette.compiler.reach import dead
     from vedette.config import codec_of
 
@@ -360,7 +364,7 @@ def rules_list(
         pipelines, lookups = pipelines or rule_settings.pipelines, lookups or rule_settings.lookups
     if not paths:
         fail("which rules? Give files or folders, or a configuration with rules.paths")
-    plan = rule_plan(paths, pipelines, lookups)
+    found, plan = rule_set(paths, pipelines, lookups)
     rows: list[dict[str, str | int]] = []
 
     def add(state: str, kind: str, level: str, source: str, one: Rule | Correlation, reason: str) -> None:
@@ -371,16 +375,18 @@ def rules_list(
             "line": one.line,
             "reason": reason,
         }
-        rows.append({"state": "dead" if reason else state, "kind": kind, "level": level, "logsource": source, **place})
+        rows.append({"state": state, "kind": kind, "level": level, "logsource": source, **place})
 
     for rule, literals in zip(plan.rules, plan.literals, strict=True):
         reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
-        state = "always" if literals is None else "active"
+        state = "dead" if reason else "always" if literals is None else "active"
+        if state == "always" and (why := why_always(found, plan, rule.expr)):
+            reason = f"looked at on every event of its log source: {why}"
         add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
     lacking = {one.id for one in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))}
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
-        add("active", relation.kind.value, relation.level, "", relation, reason)
+        add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
     for one in plan.refused:
         rows.append({"state": "dead", "kind": "", "level": "", "logsource": "", "title": one.title, "id": one.rule_id,
                      "file": one.path, "line": one.line, "reason": one.reason})  # fmt: skip

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -23,6 +23,9 @@ from vedette.config import Config, ConfigError, load
 from vedette.inputs.decode import CODECS
 from vedette.terminal import json_line as json_line
 from vedette.terminal import safe as safe
+
+if TYPE_CHECKING:
+    from vedette.compiler.ruleset import RuleSet
 
 
 def fail(message: object) -> NoReturn:
@@ -121,16 +124,25 @@ def _unwritable() -> OSError | None:
     return None
 
 
-def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
-    """The plan of rule files; ends with a message when it cannot be built."""
+def rule_set(
+    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()
+) -> tuple[RuleSet, Plan]:
+    """Rule files as they were read, and their plan; ends with a message when it cannot be built."""
     try:
-        from vedette.api import compile_rules
+        from vedette.compiler import build
+        from vedette.compiler.pipelines import load
 
-        return compile_rules(*paths, pipelines=pipelines, lookups=lookups)
+        found = build.load(paths, load(pipelines, lookups))
+        return found, build.from_rules(found)
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     except (OSError, ValueError) as error:
         fail(error)
+
+
+def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
+    """The plan of rule files; ends with a message when it cannot be built."""
+    return rule_set(paths, pipelines, lookups)[1]
 
 
 def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -166,18 +166,44 @@ def test_placeholders_that_have_no_value(item: str, says: str, tmp_path: Path) -
 
 
 def test_lookups_that_are_none(tmp_path: Path) -> None:
-    """Empty, too long, twice, not UTF-8: told by file."""
-    (tmp_path / "latin.txt").write_bytes(b"\xff\n")
-    write(tmp_path, "empty.txt", "# nothing\n")
-    write(tmp_path, "long.txt", "\n".join(map(str, range(pipelines.MAX_VALUES + 1))))
-    for name, says in (("latin", "UTF-8"), ("empty", "no value"), ("long", "more than")):
-        with pytest.raises(ValueError, match=says):
-            pipelines.load(lookups=[tmp_path / f"{name}.txt"])
-    one, other = write(tmp_path, "x.txt", "a"), write(tmp_path, "x.csv", "a")
-    with pytest.raises(ValueError, match="another lookup gives %x%"):
-        pipelines.load(lookups=[one, other])
+    """Empty, too long, twice, not UTF-8: each is listed by its file and refuses the rules that ask for it alone."""
+    lookups = tmp_path / "lookups"
+    lookups.mkdir()
+    (lookups / "latin.txt").write_bytes(b"\xff\n")
+    write(lookups, "empty.txt", "# nothing\n")
+    write(lookups, "long.txt", "\n".join(map(str, range(pipelines.MAX_VALUES + 1))))
+    write(lookups, "x.txt", "a")
+    write(lookups, "x.csv", "a")
+    write(lookups, "good.txt", "a")
+    wrong = {"latin": "UTF-8", "empty": "no value", "long": "holds 10,001 values", "x": "another lookup gives %x%"}
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    for name in (*wrong, "good"):
+        write(rules, f"{name}.yml", rule(f"f|expand: '%{name}%'").replace("title: t", f"title: {name}"))
+    plan = compile_rules(rules, lookups=[lookups])
+    assert [made.title for made in plan.rules] == ["good"]
+    for name, says in wrong.items():
+        by_file = [one for one in plan.refused if Path(one.path).parent == lookups and Path(one.path).stem == name]
+        assert [says in one.reason for one in by_file] == [True], name
+        (refused,) = [one for one in plan.refused if one.path == str(rules / f"{name}.yml")]
+        assert f"%{name}% has no value: {lookups}/{name}." in refused.reason
     with pytest.raises(FileNotFoundError):
         pipelines.load([tmp_path / "nowhere.yml"])
+
+
+@pytest.mark.parametrize("order", ["cidr|expand", "expand|cidr"])
+def test_networks_of_a_placeholder(tmp_path: Path, order: str) -> None:
+    """``cidr`` and ``expand`` work in either order, with a lookup or a pipeline; what is no network is named."""
+    write(tmp_path, "nets.txt", "10.0.0.0/8\nfe80::/10\n192.0.2.1\n")
+    write(tmp_path, "hosts.txt", "web*\n")
+    wanted = {Predicate("f", Op.CIDR, net) for net in ("10.0.0.0/8", "fe80::/10", "192.0.2.1/32")}
+    assert predicates(f"f|{order}: '%nets%'", tmp_path) == wanted
+    assert predicates(f"f|{order}: 10.0.0.0/8", tmp_path) == {Predicate("f", Op.CIDR, "10.0.0.0/8")}
+    assert "no network" in compile_rules(text=rule(f"f|{order}: '%hosts%'"), lookups=[tmp_path]).refused[0].reason
+    given = write(tmp_path, "p.yml", "name: p\npriority: 1\nvars: {corp: [10.0.0.0/8]}\n"
+                  "transformations: [{type: value_placeholders}]\n")  # fmt: skip
+    plan = compile_rules(text=rule(f"f|{order}: '%corp%'"), pipelines=[given])
+    assert set(plan.predicates) == {Predicate("f", Op.CIDR, "10.0.0.0/8")}
 
 
 @pytest.mark.parametrize("path", sorted((SHIPPED / "pipelines").glob("*.yml")), ids=lambda path: path.stem)

@@ -13,6 +13,7 @@ import math
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from sigma.rule.attributes import SigmaStatus
 from vedette.compiler.documents import child
 from vedette.compiler.faults import text
 from vedette.compiler.ir import Refusal
+from vedette.compiler.modifiers import condition_advice
 from vedette.compiler.pipelines import POLICY
 from vedette.compiler.relation import (
     COMPARE,
@@ -49,6 +51,15 @@ from vedette.compiler.sigma import DESCRIPTIVE, derived_id, suppress_of
 
 MAX_CLAUSES = 64
 """Alternatives that an extended condition may come to."""
+
+
+_KEYS = ("type", "rules", "group-by", "timespan", "condition", "aliases", "generate")
+_MEANT = {
+    **dict.fromkeys(("window", "timeframe", "time-window", "within", "interval", "period", "duration"), "timespan"),
+    **dict.fromkeys(("groupby", "group_by", "group", "by"), "group-by"),
+    "field": "condition: {field: NAME}",
+}
+"""What people write in the place of a correlation's keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +127,11 @@ class Compiler:
         body = child(one.node, "correlation")
         found = _key(body, part) or _key(one.node, part) or _key(one.node, "correlation")
         line, column = (found.line + 1, found.column + 1) if found is not None else (one.line, one.column)
+        asked = one.document["correlation"]
+        if isinstance(error, SigmaError) and isinstance(asked, dict) and isinstance(asked.get("condition"), str):
+            named = asked.get("rules")
+            advice = condition_advice(asked["condition"], named if isinstance(named, list) else ())
+            reason += f": {advice}" if advice else ""
         self._reasons[number] = reason
         known = one.document
         self._rules.correlations_refused.append(
@@ -128,6 +144,10 @@ class Compiler:
             raise Unsupported("a document is a detection or a correlation, not both", "detection")
         if not isinstance(body, dict):
             raise Unsupported(f"'correlation' expects a mapping with type, rules and timespan, not {body!r:.40}")
+        if (unknown := next((key for key in body if key not in _KEYS), None)) is not None:
+            near = _MEANT.get(str(unknown)) or next(iter(get_close_matches(str(unknown), _KEYS, 1)), "")
+            meant = f"did you mean {near!r}?" if near else f"it has {', '.join(_KEYS)}"
+            raise Unsupported(f"{unknown!r:.60} is no key of a correlation: {meant}", str(unknown))
         meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
         bounds: tuple[tuple[str, int | float], ...] = ()
         if isinstance(condition := body.get("condition"), dict):

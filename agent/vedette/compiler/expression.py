@@ -7,8 +7,8 @@ escapes, whole numbers beyond 53 bits, ``utf16le``. What cannot be judged raises
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from sigma import modifiers
@@ -19,8 +19,9 @@ from sigma.conditions import (
     ConditionOR,
     ConditionValueExpression,
 )
+from sigma.exceptions import SigmaError
 from sigma.modifiers import SigmaExpandModifier
-from sigma.rule import SigmaDetection
+from sigma.rule import SigmaDetection, SigmaDetectionItem
 from sigma.types import (
     Placeholder,
     SigmaBool,
@@ -53,7 +54,8 @@ from vedette.compiler.ir import (
     Predicate,
     fold,
 )
-from vedette.compiler.pipelines import POLICY
+from vedette.compiler.literals import MAX_LITERALS
+from vedette.compiler.pipelines import POLICY, Pipelines
 from vedette.compiler.ruleset import RuleSet, Unsupported
 from vedette.engine.patterns import End, fallback, search
 from vedette.engine.scan import refused
@@ -82,6 +84,27 @@ class SigmaPlaceholderModifier(SigmaExpandModifier):
         return val
 
 
+class SigmaNetworkModifier(modifiers.SigmaCIDRModifier):
+    """``cidr`` before or behind ``expand``: a text until its placeholders are known (``_of_networks``)."""
+
+    def modify(self, val: SigmaString) -> SigmaCIDRExpression | SigmaString:  # type: ignore[override]
+        if SigmaPlaceholderModifier in self.detection_item.modifiers:
+            return val
+        return super().modify(val)
+
+
+class SigmaDashModifier(modifiers.SigmaWindowsDashModifier):
+    """``windash`` for each of the five dashes that the specification names, not only for a rule's ``-`` and ``/``."""
+
+    def modify(self, val: SigmaString) -> SigmaExpansion:
+        plain = copy.copy(val)
+        plain.s = [_LONG_DASH.sub("-", part) if isinstance(part, str) else part for part in val.s]
+        return super().modify(plain)
+
+
+_LONG_DASH = re.compile(r"\B[\u2013\u2014\u2015]\b")
+
+
 class SigmaWholeNumber(SigmaNumber):
     """A whole number as it is written: pySigma's own goes through a float, which rounds beyond 53 bits."""
 
@@ -92,6 +115,10 @@ class SigmaWholeNumber(SigmaNumber):
 type_map[int] = SigmaWholeNumber
 modifiers.modifier_mapping["expand"] = SigmaPlaceholderModifier
 modifiers.reverse_modifier_mapping["SigmaPlaceholderModifier"] = "expand"
+modifiers.modifier_mapping["windash"] = SigmaDashModifier
+modifiers.reverse_modifier_mapping["SigmaDashModifier"] = "windash"
+modifiers.modifier_mapping["cidr"] = SigmaNetworkModifier
+modifiers.reverse_modifier_mapping["SigmaNetworkModifier"] = "cidr"
 modifiers.modifier_mapping.setdefault("utf16le", modifiers.SigmaWideModifier)  # Sigma 2.1's name of ``wide``
 
 MAX_EXPANSION = 10_000
@@ -118,18 +145,36 @@ def expression(rules: RuleSet, node: Any, depth: int = 0) -> Expr:
         case ConditionNOT():
             return Not(expression(rules, node.args[0], depth + 1))
         case ConditionFieldEqualsValueExpression():
-            return _value(rules, node.field, node.value)
+            return _value(rules, node.field, node.value, _of_networks(node))
         case ConditionValueExpression():
             return _value(rules, KEYWORDS, node.value)
     raise Unsupported("the condition is empty", "condition")
 
 
-def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
+def _of_networks(node: Any) -> bool:
+    """Whether a value is of a detection item with ``cidr``."""
+    while node is not None and not isinstance(node, SigmaDetectionItem):
+        node = getattr(node, "parent", None)
+    return node is not None and SigmaNetworkModifier in node.modifiers
+
+
+def _value(rules: RuleSet, name: str, value: SigmaType, networks: bool = False) -> Expr:
+    """``networks``: texts are networks."""
     match value:
         case SigmaExpansion():
-            return Or(tuple(_value(rules, name, item) for item in value.values))
+            return Or(tuple(_value(rules, name, item, networks) for item in value.values))
         case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
-            return Or(tuple(_value(rules, name, item) for item in _replaced(value, rules.pipelines.lookups)))
+            made = Or(tuple(_value(rules, name, item, networks) for item in _replaced(value, rules.pipelines)))
+            if len(made.args) > MAX_LITERALS:
+                whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
+                placeholders = " and ".join(f"%{part.name}%" for part in whole.s if isinstance(part, Placeholder))
+                rules.vast[made] = f"{placeholders} stands for {len(made.args):,} values"
+            return made
+        case SigmaString() if networks:
+            try:
+                return rules.leaf(Predicate(name, Op.CIDR, str(SigmaCIDRExpression(str(value)).network)))
+            except SigmaError as error:
+                raise Unsupported(f"a placeholder stands for what is no network: {error}") from error
         case SigmaString():
             return rules.leaf(_string(name, value))
         case SigmaRegularExpression():
@@ -233,7 +278,7 @@ def _string(name: str, value: SigmaString) -> Predicate:
     return Predicate(name, Op.GLOB, tuple(parts), cased)
 
 
-def _replaced(value: SigmaString | SigmaRegularExpression, lookups: Mapping[str, tuple[str, ...]]) -> list[SigmaType]:
+def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> list[SigmaType]:
     """``value`` once for each value of its placeholders; in a regular expression these are texts, ``*`` and ``?``
     of them wildcards."""
     parts: list[list[Any]] = [[]]
@@ -242,9 +287,11 @@ def _replaced(value: SigmaString | SigmaRegularExpression, lookups: Mapping[str,
         if not isinstance(part, Placeholder):
             parts = [[*head, part] for head in parts]
             continue
-        if part.name not in lookups:
+        if (fault := given.faults.get(part.name)) is not None:
+            raise Unsupported(f"the placeholder %{part.name}% has no value: {fault.path}: {fault.reason}")
+        if (values := given.lookups.get(part.name)) is None:
             raise Unsupported(f"the placeholder %{part.name}% has no value: no pipeline and no lookup gives one")
-        found = [SigmaString(text) for text in lookups[part.name]]
+        found = [SigmaString(text) for text in values]
         if len(parts) * len(found) > MAX_EXPANSION:
             raise Unsupported(f"its placeholders stand for more than {MAX_EXPANSION:,} values")
         tails = [[str(text.to_regex().regexp)] if whole is not value else text.s for text in found]

@@ -15,6 +15,7 @@ import yaml
 from sigma.exceptions import SigmaError
 from sigma.rule import SigmaDetection
 
+from vedette.compiler import modifiers
 from vedette.compiler.documents import child
 from vedette.compiler.expression import MAX_DEPTH, check_modifiers, expression
 from vedette.compiler.ir import (
@@ -57,9 +58,18 @@ def not_yaml(path: str, line: int, error: Exception, content: bytes | str = b"")
 def refusal(path: str, node: Any, document: Any, error: Exception) -> Refusal:
     """A document that does not run because of ``error``, whatever pySigma and its parsers raise."""
     known = document if isinstance(document, dict) else {}
-    at, column = place_at_fault(node, document, error) or (node.start_mark.line + 1, node.start_mark.column + 1)
-    hint = getattr(error, "hint", "")
-    return Refusal(path, at, text(known.get("id")), text(known.get("title")), reason_of(error), column, hint)
+    at, column, item = place_at_fault(node, document, error) or (*_place(node), None)
+    hint, reason = getattr(error, "hint", ""), reason_of(error)
+    if not isinstance(error, Unsupported):
+        searches = known.get("detection", known.get("filter"))
+        advice = ""
+        if item is not None:
+            other = modifiers.in_other_order(item, lambda one: _fault_of(one) is None)
+            advice = f"write {other}" if other else ""
+        elif isinstance(searches, dict) and "Condition" in type(error).__name__:
+            advice = modifiers.condition_advice(searches.get("condition"), searches.keys())
+        reason += f": {advice}" if advice else ""
+    return Refusal(path, at, text(known.get("id")), text(known.get("title")), reason, column, hint)
 
 
 def text(value: object) -> str:
@@ -76,11 +86,7 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"it is nested too deep: {MAX_DEPTH} levels of a condition at most"
     if not isinstance(error, SigmaError | Unsupported):  # pySigma lets builtin errors out
-        if isinstance(error, AttributeError) and "no attribute 'split'" in reason:
-            return "not a valid Sigma rule: a field's name is a text: put it in quotes"
         return f"not a valid Sigma rule: {type(error).__name__}: {reason}"[:300]
-    if re.search(r"incompatible to value type of '[-0-9.e+]+'$", reason):
-        reason += ": put the number in quotes if it is a text"
     if len(reason) > MAX_REASON:
         reason = f"{reason[: MAX_REASON // 2]} … {reason[-MAX_REASON // 2 :]}"
     return reason
@@ -90,9 +96,9 @@ _KIND = re.compile(r"'?<sigma\.types\.Sigma(\w+) object at 0x[0-9a-f]+>'?")
 """How pySigma's messages show a value that has no text."""
 
 
-def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int] | None:
-    """Line and column of the first detection item that is refused by itself, else of the condition or of the part of
-    the rule that ``error`` is about; None: unknown."""
+def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int, Any] | None:
+    """Line and column of the first detection item that is refused by itself, and the item; else of the condition or of
+    the part of the rule that ``error`` is about, and None. None: unknown."""
     part = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
     part = {"identifier": "id", "recursion": "condition", "filtercondition": "filter",
             "filterrulereference": "filter"}.get(part, part)  # fmt: skip
@@ -106,19 +112,27 @@ def place_at_fault(node: Any, document: Any, error: Exception) -> tuple[int, int
         for key, value in selections.value:
             if key.value in ("condition", "rules" if kind == "filter" else "condition"):
                 continue
-            for item, item_node in islice(_items(document[kind].get(key.value), key, value), MAX_TRIED):
-                try:
-                    detection = SigmaDetection.from_definition(item, policy=POLICY)
-                    check_modifiers(detection)
-                    expression(RuleSet(), detection.postprocess(_NO_DETECTIONS))
-                except Exception:  # whatever it is, it is the fault being looked for
-                    return _place(item_node)
+            for item, item_node in islice(items(document[kind].get(key.value), key, value), MAX_TRIED):
+                if _fault_of(item) is not None:
+                    return *_place(item_node), item
         if part == "condition":
             node = selections
     if isinstance(node, yaml.MappingNode):
         for key, _ in node.value:
             if key.value == part:
-                return _place(key)
+                return *_place(key), None
+    return None
+
+
+def _fault_of(item: Any) -> Exception | None:
+    """Why a definition with one item cannot run."""
+    try:
+        modifiers.check(item)
+        detection = SigmaDetection.from_definition(item, policy=POLICY)
+        check_modifiers(detection)
+        expression(RuleSet(), detection.postprocess(_NO_DETECTIONS))
+    except Exception as error:  # whatever it is, it is the fault being looked for
+        return error
     return None
 
 
@@ -130,7 +144,7 @@ _NO_DETECTIONS: Any = None
 """Of a detection without a condition: items do not look at others."""
 
 
-def _items(definition: Any, key: Any, value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
+def items(definition: Any, key: Any, value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
     """Pairs of (a definition with one item, its YAML node), down to single keys of mappings."""
     if depth > MAX_DEPTH:  # a list may hold itself, by an alias
         return
@@ -141,6 +155,6 @@ def _items(definition: Any, key: Any, value: Any, depth: int = 0) -> Iterator[tu
             yield {name: item}, item_key
     elif isinstance(definition, list) and isinstance(value, yaml.SequenceNode):
         for item, item_node in zip(definition, value.value, strict=False):
-            yield from _items(item, item_node, item_node, depth + 1)
+            yield from items(item, item_node, item_node, depth + 1)
     else:
         yield definition, key

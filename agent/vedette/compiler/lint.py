@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +27,10 @@ from vedette.compiler import cases, reach
 from vedette.compiler.build import files
 from vedette.compiler.documents import child, collected, construct, read
 from vedette.compiler.explain import described
+from vedette.compiler.faults import MAX_TRIED, items
 from vedette.compiler.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
-from vedette.compiler.literals import Cost, required
+from vedette.compiler.literals import MAX_LITERALS, Cost, required
+from vedette.compiler.modifiers import doubts
 from vedette.compiler.pipelines import POLICY
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import Correlation
@@ -261,7 +265,7 @@ def _cost(all: Set, one: Written) -> Found:
         return
     chosen = all.plan.literals[all.plan.rules.index(one.rule)]
     if chosen is None:
-        why = _why_always(all.plan, one.rule.expr)
+        why = why_always(all.rules, all.plan, one.rule.expr)
         yield Severity.WARNING, one.at("detection"), f"no literal can be proved: looked at on every event ({why})"
         return
     for literal in sorted(chosen):
@@ -270,16 +274,50 @@ def _cost(all: Set, one: Written) -> Found:
             yield Severity.NOTE, one.at("detection"), f"its literal {shown!r} is hot: in about {share:.0%} of events"
 
 
-def _why_always(plan: Plan, expr: Expr) -> str:
+def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
     """The first part of an expression that has no literal."""
     match expr:
         case Leaf(number):
             return described(plan.predicates[number])
         case Not(arg):
-            return f"not: {_why_always(plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
+            return f"not: {why_always(rules, plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
         case And(args) | Or(args):
-            lacking = [arg for arg in args if required(arg, plan.predicates) is None] or list(args)
-            return _why_always(plan, lacking[0])
+            if expr in rules.vast:
+                return f"{rules.vast[expr]}, more than the {MAX_LITERALS:,} that are searched for"
+            lacking = [arg for arg in args if required(arg, plan.predicates) is None]
+            if not lacking and isinstance(expr, Or) and len(args) > MAX_LITERALS:
+                return f"a choice of {len(args):,} values, more than the {MAX_LITERALS:,} that are searched for"
+            return why_always(rules, plan, (lacking or args)[0])
+
+
+def _values(all: Set, one: Written) -> Found:
+    for part in ("detection", "filter"):
+        searches, node = one.document.get(part), child(one.node, part)
+        for key, value in node.value if isinstance(searches, dict) and isinstance(node, yaml.MappingNode) else ():
+            if searches is None or key.value in ("condition", "rules") or key.value not in searches:
+                continue
+            for item, item_node in islice(items(searches[key.value], key, value), MAX_TRIED):
+                for told in doubts(item):
+                    yield Severity.WARNING, (item_node.start_mark.line + 1, item_node.start_mark.column + 1), told
+
+
+def _unknown_keys(all: Set, one: Written) -> Found:
+    source = one.document.get("logsource")
+    for key in source if isinstance(source, dict) else ():
+        if key not in ("product", "category", "service", "definition"):
+            yield Severity.WARNING, one.at("logsource"), f"{key!r} is no part of a log source, and asks for nothing"
+    for key in one.document:
+        near = get_close_matches(str(key), _ATTRIBUTES, 1, 0.8)
+        if key not in _ATTRIBUTES and near and near[0] not in one.document:
+            yield Severity.WARNING, one.at(str(key)), f"{key!r} has no meaning: did you mean {near[0]!r}?"
+
+
+_ATTRIBUTES = (
+    *("title", "id", "name", "taxonomy", "related", "status", "description", "license", "references", "author", "date"),
+    *("modified", "tags", "fields", "falsepositives", "level", "scope", "logsource", "detection", "correlation"),
+    *("filter", "suppress", "generate", "action"),
+)
+"""What a document has on top."""
 
 
 def _fallback(all: Set, one: Written) -> Found:
@@ -338,6 +376,8 @@ CHECKS: dict[str, Callable[[Set, Written], Found]] = {
     "attack": _attack,
     "retired": _retired,
     "cost": _cost,
+    "values": _values,
+    "keys": _unknown_keys,
     "fallback": _fallback,
     "fields": _fields,
     "logsource": _source,

@@ -27,6 +27,7 @@ from sigma.processing.pipeline import ProcessingPipeline
 from sigma.rule import SigmaRule
 
 from vedette.compiler.documents import check_shape, child
+from vedette.compiler.ir import Refusal
 from vedette.compiler.limits import check_regex
 from vedette.engine.patterns import fallback
 from vedette.engine.scan import Pattern, Scanner
@@ -60,10 +61,11 @@ POLICY = SigmaPolicy(regex_engine=_Runnable())
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
-    """``lookups``: placeholder to values; ``files``: all that was read."""
+    """``lookups``: placeholder to values; ``faults``: placeholder to why its lookup gives none."""
 
     pipeline: ProcessingPipeline | None = None
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    faults: Mapping[str, Refusal] = field(default_factory=dict)
 
     def apply(self, rule: SigmaRule) -> None:
         """Change ``rule`` as the pipelines say; raises SigmaError when one refuses it."""
@@ -77,16 +79,23 @@ NONE = Pipelines()
 def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipelines:
     """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt`` and ``*.csv`` in them).
 
-    Raises OSError, or ValueError with file and reason.
+    A lookup that cannot be used is one of ``faults``: it stops the rules that ask for it and no others. Raises OSError,
+    or ValueError with file and reason for a pipeline.
     """
     read = [_pipeline(path) for path in pipeline_files(pipelines)]
     read.sort(key=lambda pipeline: pipeline.priority)
     values: dict[str, tuple[str, ...]] = {}
+    faults: dict[str, Refusal] = {}
     for path in lookup_files(lookups):
-        if path.stem in values:
-            raise ValueError(f"{path}: another lookup gives %{path.stem}% already")
-        values[path.stem] = _lookup(path)
-    return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values)
+        try:
+            if path.stem in values:
+                raise ValueError(f"another lookup gives %{path.stem}% already")
+            values[path.stem] = _lookup(path)
+        except ValueError as error:
+            values.pop(path.stem, None)
+            name = str(path).encode("utf-8", "replace").decode()
+            faults[path.stem] = Refusal(name, 1, "", f"%{path.stem}%", str(error))
+    return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values, faults)
 
 
 def pipeline_files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -141,16 +150,19 @@ def _lookup(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: a lookup is UTF-8 text: {error.reason} at byte {error.start}") from error
+        raise ValueError(f"a lookup is UTF-8 text: {error.reason} at byte {error.start}") from error
     lines = [line for line in lines if line.strip() and not line.startswith("#")]
     if path.suffix == ".csv":
-        rows = [row[0] for row in csv.reader(lines) if row]
+        try:
+            rows = [row[0] for row in csv.reader(lines) if row]
+        except csv.Error as error:
+            raise ValueError(f"not CSV: {error}") from error
         values = rows[1:] if rows and rows[0].strip().lower() in ("value", path.stem.lower()) else rows
     else:
         values = lines
     values = list(dict.fromkeys(value.strip() for value in values))
     if not values:
-        raise ValueError(f"{path}: the lookup holds no value")
+        raise ValueError("the lookup holds no value")
     if len(values) > MAX_VALUES:
-        raise ValueError(f"{path}: the lookup holds {len(values):,} values, more than {MAX_VALUES:,}")
+        raise ValueError(f"the lookup holds {len(values):,} values, more than {MAX_VALUES:,}: split it")
     return tuple(values)

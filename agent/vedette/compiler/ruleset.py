@@ -12,6 +12,7 @@ from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule
 
 from vedette.compiler.ir import (
+    Expr,
     Leaf,
     Predicate,
     Refusal,
@@ -78,6 +79,8 @@ class RuleSet:
     """The correlations as they were written; ``finish`` compiles them."""
     correlations: list[Correlation] = field(default_factory=list)
     correlations_refused: list[Refusal] = field(default_factory=list)
+    vast: dict[Expr, str] = field(default_factory=dict)
+    """Of placeholders with more values than literals are searched for, what to say of them."""
     _index: dict[Predicate, int] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
 

@@ -27,7 +27,7 @@ from sigma.filters import SigmaFilter
 from sigma.rule import SigmaRule
 from sigma.rule.attributes import SigmaStatus
 
-from vedette.compiler import legacy
+from vedette.compiler import legacy, modifiers
 from vedette.compiler.documents import collected, construct, read, texts_too
 from vedette.compiler.expression import check_modifiers, expression
 from vedette.compiler.faults import not_yaml, reason_of, refusal, text
@@ -73,6 +73,7 @@ def rule_files(paths: Iterable[Path]) -> Iterator[Path]:
 def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
     """All rules of the files and folders at ``paths``; a rule id that occurs twice is refused the second time."""
     rules = RuleSet(pipelines=pipelines)
+    rules.refused += pipelines.faults.values()
     for path in rule_files(paths):
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
@@ -127,6 +128,7 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
         raise Unsupported(f"action {document['action']!r:.40}: expects global, reset, or repeat after a rule", "action")
     if (instead := legacy.correlation(document)) is not None:
         raise Unsupported(*instead)
+    _check_items(document.get("detection"))
     meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
     parsed = SigmaRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     if not parsed.title:
@@ -207,8 +209,15 @@ def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
     return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 
 
+def _check_items(searches: Any) -> None:
+    for name, definition in searches.items() if isinstance(searches, dict) else ():
+        if name not in ("condition", "rules"):
+            modifiers.check(definition)
+
+
 def _filter(document: Any, path: str, line: int, column: int, pipelines: Pipelines) -> Filter:
     """A filter, which is also tried by itself, so that its mistakes are its own and no rule's."""
+    _check_items(document["filter"])
     parsed = SigmaFilter.from_dict(document, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     for one in () if isinstance(parsed.filter.rules, str) else parsed.filter.rules:
         if not isinstance(one.reference, str):

@@ -209,7 +209,7 @@ def source_of(fields: Seen) -> Source:
     if channel.lower() not in _UNSAID:
         return _place(event_id, channel, provider)
     told = " ".join(sorted({TELLING[name] for name in TELLING if name in fields})) if not event_id else ""
-    return _may_be(event_id, provider, told, str(fields.get("Image", "")).startswith("/"))
+    return _may_be(event_id, provider, told, str(fields.get(ACTORS[0], "")).startswith("/"))
 
 
 @lru_cache(maxsize=1024)
