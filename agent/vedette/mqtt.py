@@ -23,6 +23,9 @@ the broker under ``client_id`` for ``session_expiry`` seconds.
 given (``tls.py``). A broker that is not who it should be, or that refuses our certificate, is an outage like any other:
 told with its reason, tried again.
 
+Properties of received messages are not looked at: nothing here uses one, and paho takes quadratic time for them, so
+that a message with 240 KB of user properties, which any publisher may send, would keep the event loop for 8 seconds.
+
 paho runs without its thread: the event loop watches its socket. Only connecting (name lookup, TCP, TLS handshake) is
 blocking in paho and runs in a worker thread.
 """
@@ -41,7 +44,7 @@ from urllib.parse import urlsplit
 
 import structlog
 from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv5, topic_matches_sub
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -88,6 +91,33 @@ class Message(NamedTuple):
     dup: bool
     message_id: int
     connection: int = 0
+
+
+class _Client(Client):
+    """paho's client, but for PUBLISH (MQTT 5, 3.3): properties are passed over, the payload is copied once."""
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        packet, flags = memoryview(self._in_packet["packet"]), self._in_packet["command"]
+        try:
+            at = 2 + int.from_bytes(packet[:2], "big")
+            topic, mid = bytes(packet[2:at]), 0
+            if flags & 6:
+                at, mid = at + 2, int.from_bytes(packet[at : at + 2], "big")
+            size = shift = 0
+            while True:  # a variable byte integer (1.5.5)
+                digit = packet[at]
+                size, shift, at = size | (digit & 127) << shift, shift + 7, at + 1
+                if digit < 128:
+                    break
+        except IndexError:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        if shift > 28 or at + size > len(packet):
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        message = MQTTMessage(mid, topic)
+        message.qos, message.retain, message.dup = flags >> 1 & 3, bool(flags & 1), bool(flags & 8)
+        message.payload = bytes(packet[at + size :])
+        self._handle_on_message(message)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
 
 
 class _Connection:
@@ -359,7 +389,7 @@ class MqttClient:
     async def _connect(self) -> _Connection:
         """Open a connection up to CONNACK; raises OSError, ValueError, TimeoutError."""
         self._number += 1
-        client = Client(
+        client = _Client(
             CallbackAPIVersion.VERSION2,
             client_id=self.client_id,
             protocol=MQTTv5,
