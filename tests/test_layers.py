@@ -29,7 +29,7 @@ LAYERS: dict[int, str] = {
     inputs.formats.services inputs.formats.table inputs.formats.weblog inputs.formats.windows
     inputs.formats.zeek inputs.framing inputs.names inputs.ownlog inputs.peers inputs.phrases inputs.programs
     inputs.provenance inputs.sources inputs.syslog inputs.values
-    outbox.columns outbox.envelope outbox.parquet outbox.topics
+    outbox.columns outbox.envelope outbox.parquet outbox.receipts outbox.topics
     rawlog.format rawlog.note
     scan terminal
     state.clock state.correlate state.decide state.firing state.graph state.groups state.measure state.memory

@@ -31,7 +31,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import structlog
 
 from vedette import __version__, allocator, status
@@ -265,6 +264,8 @@ class Agent:
             )
         else:
             self.uplink = MqttUplink(config.uplink, config.agent, self.outbox, self.counters, self._heartbeat)
+            if config.uplink.warning:
+                log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.url, reason=config.uplink.warning)
             if not self.rules.directory and config.bundles.trusted_keys:
                 Arrivals(
                     config, self.uplink, self.rules, lambda: self.loaded.sha256,
@@ -293,6 +294,7 @@ class Agent:
                 "type": "mqtt",
                 "broker": self.config.uplink.url,
                 "connected": self.uplink.client.connected.is_set(),
+                "receipts": self.config.uplink.receipts,
             }
         else:
             uplink = {"type": "directory", "folder": str(self.uplink.folder)}
@@ -309,7 +311,7 @@ class Agent:
         return found
 
     def _heartbeat(self) -> bytes:
-        return orjson.dumps(self.status())
+        return status.heartbeat(self.status())
 
     async def _status_command(self) -> dict[str, Any]:
         await self.pipeline.committing.asked()

@@ -24,9 +24,14 @@ from vedette.rules import Rules
 
 log = structlog.get_logger()
 
+MAX_ANNOUNCEMENT = 64 << 10
+"""Bytes of an announcement; a longer one is not parsed."""
+
 
 def announcement(payload: bytes) -> tuple[str, int]:
     """SHA-256 (64 lower-case hex digits) and version that a manifest message names; raises ValueError."""
+    if len(payload) > MAX_ANNOUNCEMENT:
+        raise ValueError(f"{len(payload)} bytes, at most {MAX_ANNOUNCEMENT}")
     document = orjson.loads(payload)
     if not isinstance(document, dict):
         raise ValueError(f"expects a JSON object, not {type(document).__name__}")

@@ -46,6 +46,8 @@ def check(config: Path) -> None:
 
     settings = configuration(config)
     click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
+    if settings.uplink.warning:
+        click.echo(f"uplink: warning: {settings.uplink.warning}", err=True)
     if not settings.rules.paths:
         click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
         return

@@ -152,6 +152,11 @@ class MqttInput(MqttSettings):
     logsource: LogSource = LogSource()
 
 
+UNAUTHENTICATED = "unauthenticated"
+"""``UplinkSettings.receipts``: anybody at the broker can send some."""
+MAX_KEYS = 16
+"""In ``uplink.receipt_keys``: each may have to be tried for each receipt."""
+
 Input = SyslogInput | FileInput | MqttInput
 INPUT_TYPES: dict[str, type[Input]] = {"syslog": SyslogInput, "file": FileInput, "mqtt": MqttInput}
 
@@ -231,10 +236,26 @@ class UplinkSettings(MqttSettings):
 
     type: Literal["directory", "mqtt"] = "directory"
     path: Path | None = None
+    receipt_keys: tuple[str, ...] = ()
     resend_after: Seconds = 600.0
     heartbeat: Seconds = 60.0
     max_inflight: int = 20
     max_bytes: Size = 256 << 20
+
+    @property
+    def receipts(self) -> str:
+        """By what a receipt is known to be the region's: "signed", "TLS" (the broker's access list), or nothing."""
+        return "signed" if self.receipt_keys else "TLS" if self.url.startswith("mqtts:") else UNAUTHENTICATED
+
+    @property
+    def warning(self) -> str:
+        """What is dangerous in these settings, and what to do; empty: nothing."""
+        if self.type != "mqtt" or self.receipts != UNAUTHENTICATED:
+            return ""
+        return (
+            f"receipts are not authenticated: who can publish at {self.url} can make this agent delete alerts that"
+            " never landed. Set uplink.receipt_keys, or use mqtts:// and an access list (docs/region.md)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,11 +490,17 @@ def _check(config: Config, mistakes: list[str]) -> None:
             _check_values(getattr(config, f.name), f.name, mistakes)
     for i, suppress in enumerate(config.suppress):
         _check_values(suppress, f"suppress[{i}]", mistakes)
-    for i, key in enumerate(config.bundles.trusted_keys):
-        try:
-            public_key(key)
-        except ValueError as error:
-            mistakes.append(f"bundles.trusted_keys[{i}]: {error}")
+    for where, keys in (
+        ("bundles.trusted_keys", config.bundles.trusted_keys),
+        ("uplink.receipt_keys", config.uplink.receipt_keys),
+    ):
+        for i, key in enumerate(keys):
+            try:
+                public_key(key)
+            except ValueError as error:
+                mistakes.append(f"{where}[{i}]: {error}")
+    if len(config.uplink.receipt_keys) > MAX_KEYS:
+        mistakes.append(f"uplink.receipt_keys: {len(config.uplink.receipt_keys)} keys, at most {MAX_KEYS}")
     seen: set[str] = set()
     files: set[str] = set()
     for i, item in enumerate(config.input):

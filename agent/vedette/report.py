@@ -102,7 +102,9 @@ class Log(StrEnum):
     OUTBOX_DAMAGED = "outbox_damaged"
     UPLINK_FAILED = "uplink_failed"
     RECEIPT_INVALID = "receipt_invalid"
+    RECEIPTS_UNAUTHENTICATED = "receipts_unauthenticated"
     LANDED = "landed"
+    SENDER_IGNORED = "sender_ignored"
     LANDING_FAILED = "landing_failed"
     KAFKA_CUT = "kafka_cut"
     PAYLOAD_UNDECODABLE = "payload_undecodable"
@@ -117,6 +119,7 @@ TOTALS: Mapping[str, str] = {
     "poisoned": "Events that made a decoder, a rule or a correlation fail",
     "alerts_made": "Alerts made",
     "alerts_receipted": "Alerts with a receipt",
+    "receipts_refused": "Receipts that were not believed",
     "alerts_sent": "Alerts handed to the uplink, repeats included",
     "bytes_sent": "Bytes of alerts handed to the uplink",
     "decode_failed": "MQTT payloads that should be JSON and are not",
@@ -152,9 +155,7 @@ class Counters:
         self.dropped: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.lost: defaultdict[tuple[str, str], int] = defaultdict(int)
         self.totals: defaultdict[str, int] = defaultdict(int)
-        """Of the whole agent: candidates, matches, poisoned, alerts_made, alerts_receipted, alerts_sent, bytes_sent,
-        decode_failed, commits, replans, connections_refused, connections_stalled, handshakes_failed, sync_failed,
-        rewritten_bytes, identity_alarms: see ``TOTALS``."""
+        """Of the whole agent: see ``TOTALS``."""
 
     def drop(self, input: str, reason: Dropped, events: int = 1) -> None:
         """Count events that were received (they count as received here too) and will not be stored."""

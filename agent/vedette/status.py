@@ -6,11 +6,13 @@ from collections import Counter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import orjson
+
 from vedette import __version__, account, budgets
 from vedette.compiler import reach
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import starved
-from vedette.config import Config, codec_of
+from vedette.config import UNAUTHENTICATED, Config, codec_of
 from vedette.engine.match import Engine
 from vedette.event import LogSource
 from vedette.inputs.decode import possible_source
@@ -20,6 +22,8 @@ from vedette.rawlog.log import RawLog
 from vedette.report import Counters
 from vedette.rules import Loaded, Rules
 
+HEARTBEAT_BYTES = 1 << 20
+"""Of a heartbeat, at most (``outbox.envelope.MAX_MESSAGE``): a longer one names no rules and correlations."""
 MAX_LISTED = 200
 """Dead rules named in a status."""
 SHOWN = 10
@@ -123,6 +127,15 @@ def collect(
         "config": settings,
         "clock": clock,
     }
+
+
+def heartbeat(status: dict[str, Any]) -> bytes:
+    """A status as it goes to the region."""
+    data = orjson.dumps(status)
+    if len(data) > HEARTBEAT_BYTES:
+        rules = {**status["rules"], "dead": [], "undecided": {}, "quarantined": []}
+        data = orjson.dumps({**status, "rules": rules, "memory": {**status["memory"], "correlations": []}})
+    return data
 
 
 def quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
@@ -261,6 +274,8 @@ def render(status: dict[str, Any]) -> list[str]:
         f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
+    if status["uplink"].get("receipts") == UNAUTHENTICATED:
+        lines.append("WARNING  receipts are not authenticated: set uplink.receipt_keys, or use mqtts://")
     alarms = status["totals"].get("identity_alarms", 0)
     past = f"; it did not {alarms} times before, see identity_broken in the log" if alarms else ""
     lines += [f"BROKEN   {reason}" for reason in status["identity_broken"]] or [f"account  adds up{past}"]

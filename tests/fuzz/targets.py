@@ -28,14 +28,14 @@ from vedette.compiler.build import from_text
 from vedette.compiler.plan import Plan
 from vedette.config import ConfigError, parse
 from vedette.engine.artifact import Artifact
-from vedette.event import MAX_EVENT, Chunk, Cursor, FilePosition
+from vedette.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
 from vedette.inputs import syslog
 from vedette.inputs.batches import split
 from vedette.inputs.codecs import CODECS
 from vedette.inputs.decode import record
 from vedette.inputs.entities import entities
 from vedette.inputs.framing import Lines, StreamFramer
-from vedette.outbox import envelope, topics
+from vedette.outbox import envelope, receipts, topics
 from vedette.rawlog import format, note
 from vedette.region.build import build as build_bundle
 
@@ -282,6 +282,14 @@ by = ["src"]
 for = "10m"
 """
 
+_ALERT = envelope.encode(
+    Alert(
+        "c" * 32, 7, "r1", "A rule", "d" * 32, "high", "a1", "s1", "f1", NOW, NOW, "2026-11-21", "in", "raw",
+        RawRef(LOG, 9, 3), tags=("attack.t1110",), fields={"user": "root"}, entities=(Entity("ip", "10.0.0.1"),),
+        contributing=(Contribution("r2", NOW, RawRef(LOG, 1, 2)),), group_by={"user": "root"}, count=2,
+    )
+)  # fmt: skip
+
 TARGETS: dict[str, Target] = {
     "framing": Target(framing, (b"".join(b"%d %s" % (len(s), s) for s in _SYSLOG), b"\n".join(_SYSLOG) + b"\n")),
     "lines": Target(lines, (b"\n".join(_SYSLOG), b"a\r\nb\0c\n")),
@@ -289,9 +297,10 @@ TARGETS: dict[str, Target] = {
     **{f"decode-{codec}": Target(decoder(codec), _EVENTS) for codec in sorted(CODECS)},
     "frame": Target(frame, _frames()),
     "segment": Target(segment, (_SEGMENT, _NOTE)),
-    "alert": Target(_refuses(envelope.decode), (msgpack.packb({"alert_id": "c", "seq": 1, "raw_ref": {}}),)),
-    "alerts": Target(_refuses(alerts), (envelope.pack_batch(LOG, [msgpack.packb({"seq": 1})]),)),
-    "receipt": Target(_refuses(envelope.unpack_receipt), (envelope.pack_receipt(LOG, [(1, 3), (7, 7)]),)),
+    "alert": Target(_refuses(envelope.decode), (_ALERT, msgpack.packb({"alert_id": "c", "seq": 1, "raw_ref": {}}))),
+    "alerts": Target(_refuses(alerts), (envelope.pack_batch(LOG, [_ALERT] * 3),)),
+    "seq": Target(envelope.seq_of, (_ALERT, msgpack.packb({"new": [[{}]], "seq": 1}))),
+    "receipt": Target(_refuses(receipts.unpack_receipt), (receipts.pack_receipt(LOG, [(1, 3), (7, 7)]),)),
     "status": Target(status, (b'{"agent_id": "a1", "fleet": "f1", "seq_high": 7}', b"vedette/v1/f1/a1/status")),
     "announcement": Target(
         _refuses(announcement), (orjson.dumps({"version": 3, "sha256": "ab" * 32, "size": 100, "created": "x"}),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vedette.event import Alert, Contribution, Entity, LogSource, RawRef
-from vedette.outbox import envelope
+from vedette.outbox import envelope, receipts
 from vedette.outbox.columns import EARLIEST, LATEST
 
 LOG = "ab" * 16
@@ -149,6 +150,60 @@ def test_bounds_hold() -> None:
     assert [len(row[name]) for name in ("host", "entities", "contributing", "tags")] == [1024, 32, 20, 64]
 
 
+def test_with_every_bound_spent_an_alert_fits() -> None:
+    """The longest alert that the encoder makes is read, and a batch that ends with it is one message."""
+    long = "€" * 2000
+    alert = replace(
+        FULL,
+        **dict.fromkeys(("rule_id", "rule_title", "host", "raw"), long),
+        tags=(long,) * 99,
+        logsource=LogSource(long, long, long),
+        fields={f"{n} {long}": long for n in range(99)},
+        group_by={f"{n} {long}": long for n in range(99)},
+        entities=(Entity("user", long),) * 99,
+        contributing=(Contribution(long, LATEST, RawRef(LOG, (1 << 63) - 1, (1 << 31) - 1)),) * 99,
+        flags=("flag",) * 99,
+        count=1 << 50,
+    )
+    data = envelope.encode(alert)
+    assert envelope.decode_row(data)["count"] == envelope.MAX_COUNT
+    assert envelope.MAX_ALERT // 2 < len(data) <= envelope.MAX_ALERT
+    least = envelope.encode(LEAST)
+    batch = envelope.pack_batch(LOG, [least] * (envelope.BATCH_BYTES // len(least)) + [data])
+    assert len(envelope.split_batch(batch)[1]) > 200
+
+
+@pytest.mark.parametrize(
+    ("data", "seq"),
+    [
+        (msgpack.packb({"a": [[1]] * 999, "seq": 7}), 7),
+        (msgpack.packb({"seq": 1 << 63}), None),
+        (msgpack.packb({"seq": -1}), None),
+        (msgpack.packb({"seq": [7]}), None),
+        (msgpack.packb({"a": 7}), None),
+        (msgpack.packb([7]), None),
+        (b"\x81", None),
+        (b"\xc1", None),
+        (b"", None),
+        (b"\x82\x91\x91\x01\x01\xa3seq\x07", None),
+    ],
+)
+def test_the_seq_of_what_cannot_be_read(data: bytes, seq: int | None) -> None:
+    """The seq is found behind keys of any content, and nothing else is taken for one."""
+    assert envelope.seq_of(data) == seq
+
+
+def test_a_dead_letter_is_bounded() -> None:
+    """What is longer than its bound is cut, and the reason has size and digest of the whole."""
+    payload = bytes(envelope.BAD_PAYLOAD + 1)
+    whole = envelope.bad_row(payload[1:], topic="t", reason="r", received_at=0)
+    assert (whole["payload"], whole["reason"]) == (payload[1:], "r")
+    row = envelope.bad_row(payload, topic="t" * 9000, reason="r" * 9000, received_at=0)
+    assert row["payload"] == payload[1:]
+    assert row["reason"].endswith(f"(cut: 65537 bytes in all, SHA-256 {sha256(payload).hexdigest()})")
+    assert max(len(row["topic"]), len(row["reason"])) <= envelope.MAX_VALUE
+
+
 @settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 50))
 def test_cut_is_the_longest_whole_beginning(text: str, limit: int) -> None:
@@ -181,6 +236,20 @@ def test_a_newer_minor_is_read() -> None:
         ({"fields": {"a": 1}}, "fields: expects a map of strings"),
         ({"raw_ref": {"log_id": LOG, "offset": 0}}, r"raw_ref.length: missing"),
         ({"entities": [{"kind": "ip", "value": b""}]}, r"entities\[0\].value: expects string, not bytes"),
+        ({"tags": ["t"] * 64 + ["u"]}, "65 exceeds max_array_len"),
+        ({"entities": [{"kind": "ip", "value": ""}] * 33}, "entities: 33 in it, at most 32"),
+        ({"contributing": [{}] * 21}, "contributing: 21 in it, at most 20"),
+        ({"fields": {str(n): "" for n in range(65)}}, "65 exceeds max_map_len"),
+        ({"raw": "é" * 1025}, "2050 exceeds max_str_len"),
+        ({"rule_title": "é" * 600}, "rule_title: 1200 bytes, at most 1024"),
+        ({"fields": {"f": "v" * 1025}}, "fields: 1025 bytes, at most 1024"),
+        ({"new": msgpack.ExtType(1, b"x")}, "max_ext_len"),
+        ({"new": [[[]] * 64] * 64 + [0]}, "65 exceeds max_array_len"),
+        ({"event_time": float("nan")}, "event_time: expects timestamp, not float"),
+        ({"seq": -1}, "seq: -1 is below 0"),
+        ({"count": 0}, "count: expects 1 to"),
+        ({"count": (1 << 40) + 1}, "count: expects 1 to"),
+        ({"received_date": "2026-02-30"}, "received_date: expects YYYY-MM-DD"),
         ({"kind": "rumour"}, "kind: expects one of detection, correlation, fold"),
         ({"alert_id": ""}, "alert_id, agent_id: must not be empty"),
         ({"received_date": "../../etc"}, "received_date: expects YYYY-MM-DD"),
@@ -193,7 +262,7 @@ def test_a_wrong_key_is_named(change: dict[str, Any], message: str) -> None:
         envelope.decode_row(msgpack.packb({**envelope.to_row(FULL), **change}))
 
 
-@pytest.mark.parametrize("read", [envelope.decode, envelope.split_batch, envelope.unpack_receipt])
+@pytest.mark.parametrize("read", [envelope.decode, envelope.split_batch, receipts.unpack_receipt])
 @settings(deadline=None)
 @given(data=st.binary(max_size=60))
 def test_foreign_bytes_are_a_value_error(read: Any, data: bytes) -> None:
@@ -239,20 +308,20 @@ def test_one_bad_alert_does_not_take_the_batch_with_it() -> None:
 )
 def test_a_malformed_batch_is_refused(document: dict[str, Any]) -> None:
     """A batch without numbering, without alerts or beyond its bound raises ValueError."""
-    with pytest.raises(ValueError, match=r"log_id|alerts"):
+    with pytest.raises(ValueError, match=r"log_id|alerts|exceeds"):
         envelope.split_batch(msgpack.packb(document))
 
 
 def test_a_receipt_comes_back() -> None:
     """A receipt carries its numbering and its ranges."""
-    assert envelope.unpack_receipt(envelope.pack_receipt(LOG, [(1, 5), (7, 7)])) == (LOG, [(1, 5), (7, 7)])
+    assert receipts.unpack_receipt(receipts.pack_receipt(LOG, [(1, 5), (7, 7)])) == (LOG, [(1, 5), (7, 7)])
 
 
 @pytest.mark.parametrize("ranges", [None, [[1]], [[2, 1]], [[-1, 1]], [[1, 1 << 63]], [["1", 2]], [[1, 1]] * 10_001])
 def test_a_malformed_receipt_is_refused(ranges: Any) -> None:
     """Ranges that are none, turned round, negative or too many raise ValueError."""
-    with pytest.raises(ValueError, match="ranges"):
-        envelope.unpack_receipt(msgpack.packb({"log_id": LOG, "ranges": ranges}))
+    with pytest.raises(ValueError, match=r"ranges|exceeds"):
+        receipts.unpack_receipt(msgpack.packb({"log_id": LOG, "ranges": ranges}))
 
 
 @settings(deadline=None)

@@ -14,15 +14,18 @@ import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.outbox.kit import AGENT, DOWN, NOW, QUICK, Box, Up, alert, block, heartbeat, read, unblock, until
+from vedette.bundle.seal import key_text
 from vedette.config import MqttSettings, UplinkSettings
 from vedette.mqtt import Message, MqttClient
 from vedette.outbox.directory import DirectoryUplink
-from vedette.outbox.envelope import decode_row, encode, pack_receipt, split_batch
+from vedette.outbox.envelope import decode_row, encode, split_batch
 from vedette.outbox.landing import LandingFolder, partition, ulid
+from vedette.outbox.receipts import pack_receipt
 
 
 @pytest.fixture
@@ -41,7 +44,8 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 class Region:
     """Stands for the landing: collects batches; sends receipts when told to."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: Ed25519PrivateKey | None = None) -> None:
+        self.key = key
         self.seqs: list[int] = []
         self.status: list[dict[str, Any]] = []
         self.log_id = ""
@@ -68,7 +72,7 @@ class Region:
         self.client.ack(message)
 
     def receipt(self, first: int, last: int, log_id: str | None = None) -> None:
-        self.send(pack_receipt(log_id or self.log_id, [(first, last)]))
+        self.send(pack_receipt(log_id or self.log_id, [(first, last)], DOWN, self.key))
 
     def send(self, payload: bytes) -> None:
         task = asyncio.create_task(self.client.publish(DOWN, payload))
@@ -77,8 +81,8 @@ class Region:
 
 
 @asynccontextmanager
-async def region(url: str) -> AsyncIterator[Region]:
-    made = Region(url)
+async def region(url: str, key: Ed25519PrivateKey | None = None) -> AsyncIterator[Region]:
+    made = Region(url, key)
     task = asyncio.create_task(made.client.run())
     try:
         await asyncio.wait_for(made.client.connected.wait(), 10)
@@ -146,13 +150,15 @@ def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
 
 @pytest.mark.door
 def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker, tmp_path: Path) -> None:
-    """A killed agent sends again what lacks a receipt; a receipt that came while it was away is waiting for it."""
+    """A killed agent sends again what lacks a receipt; a signed receipt that came while it was away is waiting."""
+    key = Ed25519PrivateKey.generate()
+    signed = {"receipt_keys": (key_text(key.public_key()),)}
 
     async def main() -> None:
-        async with region(broker.url) as centre:
+        async with region(broker.url, key) as centre:
             box = Box(tmp_path / "s")
             box.put(300)
-            up = await Up(broker.url, box).connected()
+            up = await Up(broker.url, box, **signed).connected()
             await until(lambda: len(centre.seqs) == 300)
             await up.kill()
             box.close()
@@ -160,7 +166,7 @@ def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker,
             await asyncio.sleep(0.1)
             centre.seqs.clear()
             box = Box(tmp_path / "s")
-            up = await Up(broker.url, box).connected()
+            up = await Up(broker.url, box, **signed).connected()
             await until(lambda: box.outbox.depth == 200)
             await until(lambda: set(centre.seqs) >= set(range(101, 301)))
             centre.receipt(101, 300)
@@ -169,6 +175,86 @@ def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker,
             box.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.door
+def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: Box) -> None:
+    """A forged receipt for everything takes nothing that was not sent: neither what is made later, nor what waits while
+    the agent starts; what is wrong is counted and logged."""
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            box.put(300)
+            centre.log_id = box.outbox.log_id
+            up = await Up(broker.url, box, max_inflight=1).connected()
+            await until(lambda: len(centre.seqs) == 300)
+            await up.kill()
+            centre.receipt(0, 1 << 62)  # waits in the agent's session
+            await asyncio.gather(*centre.tasks)
+            up = Up(broker.url, box)
+            up.uplink._take = lambda after: []  # type: ignore[method-assign]
+            await until(lambda: box.counters.totals["receipts_refused"] == 1)
+            await until(lambda: "Received PUBACK from vedette-f1-a1" in broker.log())  # it does not come again
+            assert box.outbox.depth == 300
+            await up.kill()
+            up = await Up(broker.url, box).connected()
+            await until(lambda: len(centre.seqs) == 600)
+            centre.receipt(1, 100)
+            await until(lambda: box.outbox.depth == 200)
+            assert box.counters.totals["receipts_refused"] == 1
+            await up.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    (refused,) = [entry for entry in logs if entry["event"] == "receipt_invalid"]
+    assert refused["reason"] == f"it is for alerts up to seq {1 << 62}, and none above 0 was sent"
+
+
+@pytest.mark.door
+def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> None:
+    """With ``receipt_keys`` a receipt without signature, by another key, for another agent, changed after signing or
+    replayed takes nothing off the outbox; the region's do, by each of its landings' keys."""
+    one, two, forger = (Ed25519PrivateKey.generate() for _ in range(3))
+    keys = tuple(key_text(key.public_key()) for key in (one, two))
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            box.put(400)
+            up = await Up(broker.url, box, receipt_keys=keys).connected()
+            await until(lambda: len(centre.seqs) == 400)
+            everything, number = [(0, 400)], box.outbox.log_id
+            changed = msgpack.unpackb(pack_receipt(number, [(1, 1)], DOWN, one))
+            for payload in (
+                pack_receipt(number, everything),
+                pack_receipt(number, everything, DOWN, forger),
+                pack_receipt(number, everything, DOWN.replace("a1", "a2"), one),
+                pack_receipt("another", everything, DOWN, one),
+                msgpack.packb({**changed, "ranges": everything}),
+                msgpack.packb({**changed, "signature": "x" * 64}),
+                bytes(100_000),
+            ):
+                centre.send(payload)
+            await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 7)
+            assert box.outbox.depth == 400
+            first = pack_receipt(number, [(1, 100)], DOWN, one)
+            centre.send(first)
+            await until(lambda: box.outbox.depth == 300)
+            centre.send(pack_receipt(number, [(101, 150), (201, 250)], DOWN, two))
+            await until(lambda: box.outbox.depth == 200)
+            centre.send(first)  # replayed
+            box.put(1)
+            await until(lambda: len(centre.seqs) == 401)
+            centre.send(pack_receipt(number, [(401, 401)], DOWN, two))
+            await until(lambda: box.outbox.depth == 200)
+            assert [seq for seq, _ in box.outbox.pending()] == [*range(151, 201), *range(251, 401)]
+            await up.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    reasons = [e["reason"] for e in logs if e["event"] == "receipt_invalid"]
+    assert len([reason for reason in reasons if "not signed" in reason]) == 2
+    assert len([reason for reason in reasons if "none of uplink.receipt_keys" in reason]) == 3
+    assert box.counters.totals["receipts_refused"] == 6
 
 
 @pytest.mark.door

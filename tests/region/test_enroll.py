@@ -24,10 +24,12 @@ from tests.outbox.kit import alert
 from vedette.cli import main as cli
 from vedette.config import MqttSettings, parse
 from vedette.mqtt import Message, MqttClient
-from vedette.outbox.envelope import encode, pack_batch, unpack_receipt
+from vedette.outbox.envelope import encode, pack_batch
+from vedette.outbox.receipts import unpack_receipt
 from vedette.region import enroll
 from vedette.region.enroll import Region
 from vedette.region.land import Landing, LandingSettings
+from vedette.region.sign import load_key, public_text
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 URL = "mqtts://region.example:8883"
@@ -103,6 +105,25 @@ def test_the_broker_is_asked_for_once(tmp_path: Path) -> None:
     run("web-1", "--folder", tmp_path, "--broker", URL)
     run("web-2", "--folder", tmp_path)
     assert URL in (tmp_path / "members/web-2/vedette.toml").read_text()
+
+
+def test_agents_know_the_key_of_receipts(tmp_path: Path) -> None:
+    """The first landing makes the region's key; every landing has it, for its owner only, and agents enrolled from then
+    on have its public part in their configuration."""
+    run("early", "--folder", tmp_path, "--broker", URL)
+    shown = run("one", "--folder", tmp_path, "--role", "landing")
+    run("two", "--folder", tmp_path, "--role", "landing")
+    run("web-1", "--folder", tmp_path)
+    assert "--receipt-key receipt.key" in shown
+    key, *copies = tmp_path / "receipt.key", *(tmp_path / f"members/{name}/receipt.key" for name in ("one", "two"))
+    assert {path.stat().st_mode & 0o777 for path in (key, *copies)} == {0o600}
+    assert {path.read_bytes() for path in copies} == {key.read_bytes()}
+    settings = parse((tmp_path / "members/web-1/vedette.toml").read_text())
+    assert settings.uplink.receipt_keys == (public_text(load_key(key)),)
+    assert not settings.uplink.warning
+    assert parse((tmp_path / "members/early/vedette.toml").read_text()).uplink.receipt_keys == ()
+    run("early", "--folder", tmp_path)
+    assert "receipt_keys" in (tmp_path / "members/early/vedette.toml").read_text()
 
 
 def test_renewal_is_by_time(tmp_path: Path) -> None:

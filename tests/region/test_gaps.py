@@ -69,6 +69,18 @@ def test_what_came_last_is_told_by_the_heartbeat(tmp_path: Path) -> None:
     assert [one.missing for one in find(tmp_path, NOW)] == [0]
 
 
+@pytest.mark.parametrize("waiting", ["1e999", "null", "[" * 1000 + "]" * 1000])
+def test_a_heartbeat_that_makes_no_sense(waiting: str, tmp_path: Path) -> None:
+    """What an agent says of its outbox ends no status of the region, whatever it is."""
+    folder = LandingFolder(tmp_path, "x")
+    folder.write("seqs", [{"agent_id": "a1", "fleet": "f1", "log_id": "n1", "first": 1, "last": 90}], NOW - 60 * MINUTE)
+    beat(folder, NOW - 50 * MINUTE, 100, 10)
+    payload = '{"seq_high": 100, "alerts": {"in_outbox": %s}}' % waiting  # noqa: UP031
+    row = {**status_row(b"{}", fleet="f1", agent_id="a1", received_at=0, collector_id="c", topic="t"), "seq_high": 100}
+    folder.write("status", [{**row, "payload": payload}], NOW - 40 * MINUTE)
+    assert [(one.landed, one.missing) for one in find(tmp_path, NOW)] == [(90, 0)]
+
+
 @pytest.mark.door
 def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
     """Three alerts vanish from a real agent's outbox while the region is away: the agent's own account says so, and

@@ -67,9 +67,10 @@ def test_large_rows_are_cut_and_stop_nothing(brokers: str) -> None:
     length, others as ``bad``; the rows beside them go as they are, and it is told once."""
     writer = KafkaLanding(brokers, "large", timeout=20)
     payload = bytes(range(256)) * 20_000
-    text = orjson.dumps({"state": "running", "seq_high": 7, "more": '\x01"é' * 500_000})
+    text = orjson.dumps({"state": "running", "seq_high": 7, "more": '\x01"é' * 100_000})
     with capture_logs() as logs:
-        bad = [bad_row(data, topic="t", reason="is not msgpack", received_at=0) for data in (b"small", payload)]
+        row = bad_row(b"small", topic="t", reason="is not msgpack", received_at=0)
+        bad = [row, {**row, "payload": payload}]
         assert writer.write("bad", bad, NOW) == "large.bad"
         writer.write("status", [beat(b'{"state": "lost"}'), beat(text)], NOW)
         writer.write("alerts", [made(1), made(2, raw="x" * 3_000_000), made(3)], NOW)
@@ -115,7 +116,7 @@ def test_a_topic_that_takes_less(brokers: str) -> None:
     rows = [made(seq, raw=text) for seq, text in enumerate(noise, 1)]
     with capture_logs() as logs:
         writer.write("alerts", rows, NOW)
-        writer.write("bad", [bad_row(_noise(300_000), topic="t", reason="r", received_at=0)], NOW)
+        writer.write("bad", [{"topic": "t", "reason": "r", "payload": _noise(300_000), "received_at": 0}], NOW)
     assert {row["seq"] for row in messages(brokers, "less.alerts")} == {1, 2}
     bad = messages(brokers, "less.bad")
     assert len(bad) == 2

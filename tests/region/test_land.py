@@ -17,7 +17,8 @@ from tests.broker import Broker, running
 from tests.outbox.kit import QUICK, Box, Up, alert, block, read, unblock, until
 from vedette.config import MqttSettings
 from vedette.mqtt import Message, MqttClient
-from vedette.outbox.envelope import encode, pack_batch, unpack_receipt
+from vedette.outbox.envelope import encode, pack_batch
+from vedette.outbox.receipts import unpack_receipt
 from vedette.region.land import Landing, LandingSettings, land
 
 pytestmark = pytest.mark.door

@@ -68,8 +68,8 @@ def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brok
     writer.write("bad", [envelope.bad_row(b"\xff\x00", topic="t", reason="is not msgpack", received_at=0)], NOON)
     run = {"agent_id": "agent-1", "fleet": "north", "log_id": "0", "first": 1, "last": 20}
     writer.write("seqs", [run], NOON)
-    writer.write("bad", [envelope.bad_row(bytes(3_000_000), topic="t", reason="r", received_at=0)], NOON)
-    writer.write("status", [_beat("agent-2", b'{"state": "running", "more": "%b"}' % (b"x" * 3_000_000))], NOON)
+    writer.write("bad", [{"topic": "t", "reason": "r", "payload": bytes(3_000_000), "received_at": 0}], NOON)
+    writer.write("status", [_beat("agent-2", b'{"state": "running", "more": "%b"}' % (b"x" * 1_000_000))], NOON)
     producer = confluent.Producer({"bootstrap.servers": brokers})
     for garbage in (b"\xff\xfe", b"[]", b'{"seq": "seven"}', b'{"agent_id": "a"}', b"{}"):
         producer.produce("one.alerts", garbage)

@@ -104,7 +104,8 @@ class DirectoryUplink:
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _land(self, folder: LandingFolder) -> bool:
         """Land up to BATCH_ALERTS and take them off the outbox; False when there are none."""

@@ -84,7 +84,8 @@ class Outbox:
     async def more(self, seconds: float) -> bool:
         """True at the next ``wake``, or at once after one that nobody awaited; False after ``seconds``."""
         try:
-            await asyncio.wait_for(self._more.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for of Python 3.11 may swallow a cancellation
+                await self._more.wait()
         except TimeoutError:
             return False
         self._more.clear()

@@ -8,8 +8,13 @@ landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are un
 * everything without a receipt after a restart of the agent, and after the broker lost our session (it then lost
   more than that).
 
-It goes again under the same ``alert_id``, and the region drops doubles. Receipts wait in the broker's session while the
-agent is away; one for another outbox's numbering is set aside by ``Outbox.receipt``.
+It goes again under the same ``alert_id``, and the region drops doubles.
+
+A receipt makes the agent delete alerts, so it is believed only as far as it can be true: for this outbox's numbering,
+and for alerts that were sent. With ``receipt_keys`` one of them must have signed it (``outbox/receipts.py``); else it
+is as good as the broker's access list over TLS, and without TLS anybody's. Receipts wait in the broker's session while
+the agent is away: those for alerts sent before its start are believed where receipts are authenticated, and else
+ignored, since the alerts are sent again anyway.
 
 The status topic is retained: a heartbeat at every connection and every ``heartbeat`` seconds, and as last will
 ``{"state": "lost"}``.
@@ -27,18 +32,18 @@ from typing import NamedTuple
 import orjson
 import structlog
 
-from vedette.config import AgentSettings, UplinkSettings
+from vedette.bundle.seal import public_key
+from vedette.config import UNAUTHENTICATED, AgentSettings, UplinkSettings
 from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient, topic_matches
-from vedette.outbox.envelope import pack_batch, unpack_receipt
+from vedette.outbox.envelope import BATCH_BYTES, pack_batch
 from vedette.outbox.queue import Outbox
+from vedette.outbox.receipts import unpack_receipt
 from vedette.outbox.topics import agent_topic
 from vedette.report import Counters, Log
 
 log = structlog.get_logger()
 
 BATCH_ALERTS = 200
-BATCH_BYTES = 128 << 10
-"""A batch ends with the alert that reaches this."""
 SESSION_EXPIRY = 7 * 86400
 """Seconds for which the broker keeps receipts for an agent that is away."""
 IDLE_SECONDS = 1.0
@@ -89,6 +94,9 @@ class MqttUplink:
             agent_topic(agent.fleet, agent.id, leaf) for leaf in ("alerts", "receipts", "status")
         )
         self._routes: dict[str, Handler] = {self._receipts: self._receipt, **(routes or {})}
+        self._keys = [public_key(text) for text in settings.receipt_keys]
+        self._former = outbox.account().next_seq - 1 if settings.receipts != UNAUTHENTICATED else 0
+        """The highest seq that may have been sent before this life, where its receipt is believed."""
         self._after = 0
         """The highest seq taken from the outbox in this life."""
         self._again: deque[tuple[int, int]] = deque()
@@ -172,14 +180,26 @@ class MqttUplink:
             by_log: dict[str, list[tuple[int, int]]] = {}
             for message in messages:
                 try:
-                    log_id, pairs = unpack_receipt(message.payload)
-                    by_log.setdefault(log_id, []).extend(pairs)
+                    log_id, pairs = unpack_receipt(message.payload, message.topic, self._keys)
+                    by_log.setdefault(log_id, []).extend(self._sent_ones(message, pairs))
                 except ValueError as error:
-                    log.warning(Log.RECEIPT_INVALID, topic=message.topic, reason=str(error), action="set aside")
+                    self._disbelieve(message, str(error))
             for log_id, pairs in by_log.items():
                 await self._outbox.receipt(pairs, log_id)
             for message in messages:
                 self.client.ack(message)
+
+    def _sent_ones(self, message: Message, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """``pairs`` as far as these alerts were sent."""
+        sent, highest = max(self._after, self._former), max((last for _, last in pairs), default=0)
+        if highest <= sent:
+            return pairs
+        self._disbelieve(message, f"it is for alerts up to seq {highest}, and none above {sent} was sent")
+        return [(first, min(last, sent)) for first, last in pairs if first <= sent]
+
+    def _disbelieve(self, message: Message, reason: str) -> None:
+        self._counters.totals["receipts_refused"] += 1
+        log.warning(Log.RECEIPT_INVALID, topic=message.topic, reason=reason, action="ignored")
 
     async def _heartbeat(self) -> None:
         while True:
@@ -187,7 +207,8 @@ class MqttUplink:
             self._beat.clear()
             try:
                 await self.client.publish(self._status_topic, self._status(), retain=True)
-                await asyncio.wait_for(self._beat.wait(), self._interval)
+                async with asyncio.timeout(self._interval):
+                    await self._beat.wait()
             except PermissionError as error:
                 self._say(str(error))
                 await asyncio.sleep(self._backoff[1])

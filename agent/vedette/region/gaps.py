@@ -129,7 +129,7 @@ def _tail(status: dict[str, Any] | None, last: int, settled: int) -> int:
         return 0
     try:
         waiting = int(json.loads(status["payload"])["alerts"]["in_outbox"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # an agent's text
         return 0
     return max(0, int(status["seq_high"]) - last - waiting)
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import orjson
 import structlog
 
-from vedette.outbox.envelope import MAX_VALUE, bad_row, cut
+from vedette.outbox.envelope import MAX_VALUE, cut
 from vedette.outbox.landing import TABLES
 from vedette.report import Log
 
@@ -172,7 +172,7 @@ def _message(table: str, row: Mapping[str, Any], limit: int, *, bury: bool = Fal
         if value is not None:
             return _Message(table, row, key, value, why)
     origin = (row.get("ingest") or {}).get("topic", "")
-    letter = bad_row(whole, topic=origin, reason=why, received_at=row["received_at"])
+    letter = {"topic": origin, "reason": why, "payload": whole, "received_at": row["received_at"]}
     return _message("bad", letter, limit)._replace(cut=why)
 
 

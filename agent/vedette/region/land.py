@@ -3,7 +3,9 @@
 Delivery, in this order for every message:
 
 1. received, not acknowledged: the broker keeps it (shared subscription, persistent session of ``session_expiry``);
-2. decoded into rows; what cannot be read, or names another agent or fleet than its topic, becomes a row of ``bad``;
+   what is no message of an agent's, or beyond its bounds (``outbox/envelope.py``), is cut down to a row of ``bad``;
+2. decoded into rows, a batch at a time and one message of each agent in turn, so that an agent that sends much delays
+   no other's; what cannot be read, or names another agent or fleet than its topic, becomes a row of ``bad``;
 3. all rows written, synced and renamed into place (``outbox/landing.py``), and if so set, confirmed by Kafka
    (``region/kafka.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
@@ -14,32 +16,40 @@ With each batch goes a row of ``seqs`` for each run of seqs in it, after the ale
 Killed anywhere, the broker or the agent sends again what lacks its acknowledgement: rows may be landed twice, under
 the same ``alert_id``, but never lost. Fleet and agent are the topic's, which the broker's access list has checked.
 
+``bad`` takes at most ``LETTERS`` of an agent in ``LETTERS_SECONDS``. What it sends beyond is acknowledged unread, so
+that neither disk nor other agents pay for a flood; it has no receipt, so an alert among it that is good comes again.
+
 An alert in ``bad`` is receipted as well where its seq can be read: it is on the region's disk, and the agent would send
 it for ever.
 
+Receipts are signed where the landing has a key (``outbox/receipts.py``).
+
 A landing folder that cannot be written: said once, tried again with back-off, nothing acknowledged. Meanwhile up to
-``HELD_BYTES`` of further messages are kept in memory; beyond that they are left with the broker, and fetched by a
-reconnect when the folder works again. Several landings may share the folder and the subscription, each with its own
-``client_id``, which must stay the same over restarts: the session hangs on it.
+``HELD_BYTES`` of further messages are kept in memory, not decoded; beyond that they are left with the broker, and
+fetched by a reconnect when the folder works again. Several landings may share the folder and the subscription, each
+with its own ``client_id``, which must stay the same over restarts: the session hangs on it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgpack
 import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vedette.config import MqttSettings
 from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient
-from vedette.outbox.envelope import bad_row, decode_row, landed, pack_receipt, ranges, split_batch, status_row
+from vedette.outbox.envelope import MAX_MESSAGE, bad_row, decode_row, landed, ranges, seq_of, split_batch, status_row
 from vedette.outbox.landing import TABLES, LandingFolder
+from vedette.outbox.receipts import MAX_RANGES, pack_receipt
 from vedette.outbox.topics import ROOT, agent_topic, parse
 from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.report import Log
@@ -50,11 +60,15 @@ log = structlog.get_logger()
 SHARED = (f"{ROOT}/+/+/alerts", f"{ROOT}/+/+/status")
 """What all landings of a group share."""
 HELD_BYTES = 64 << 20
-"""Of payloads in memory, at most."""
-BATCH_BYTES = 16 << 20
-"""Payload bytes after which a batch is written early."""
+"""Of messages in memory, at most."""
+BATCH_BYTES = 8 << 20
+"""Of messages after which a batch is written early, and decoded at a time: rows take up to 25 times their bytes."""
+ITEM_BYTES = 256
+"""What each message and each alert in it takes in memory beside its bytes."""
 MAX_RECEIPTS = 1_000_000
 """Seqs whose receipt could not be sent yet; beyond that the oldest agents' are forgotten and sent again by them."""
+LETTERS, LETTERS_SECONDS = 100, 60.0
+"""Rows of ``bad`` for one agent, and for how long."""
 STOP_SECONDS = 10.0
 
 
@@ -76,6 +90,8 @@ class LandingSettings:
     kafka: str = ""
     """``HOST:PORT,…``: every row goes to Kafka, too (``region/kafka.py``); empty: to the folder only."""
     kafka_topics: str = TOPICS
+    receipt_key: Ed25519PrivateKey | None = None
+    """Signs receipts; None: they are not signed."""
 
 
 class _Writer(NamedTuple):
@@ -83,6 +99,21 @@ class _Writer(NamedTuple):
 
     name: str
     write: Callable[[str, Sequence[Mapping[str, Any]], int], Path | str]
+
+
+class _Received(NamedTuple):
+    """One message, taken apart and not decoded, and what it takes in memory."""
+
+    message: Message
+    """Without its payload."""
+    fleet: str
+    agent_id: str
+    log_id: str
+    parts: Sequence[bytes]
+    """Alerts; or one heartbeat, when ``log_id`` is empty."""
+    letter: dict[str, Any] | None
+    """A row of ``bad`` in place of the parts."""
+    size: int
 
 
 @dataclass(slots=True)
@@ -93,11 +124,6 @@ class _Batch:
     messages: list[Message] = field(default_factory=list)
     seqs: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
     """By fleet, agent and log_id."""
-    bytes: int = 0
-    first_bad: str = ""
-
-    def __len__(self) -> int:
-        return sum(map(len, self.rows.values()))
 
 
 class Landing:
@@ -110,8 +136,14 @@ class Landing:
         self.settings = settings
         self.landed = dict.fromkeys(TABLES, 0)
         self._clock = clock or WallClock()  # what Spark takes for the time of receipt does not run backwards
-        self._batch = _Batch()
-        self._held = 0
+        self._waiting: dict[tuple[str, str], deque[_Received]] = {}
+        """By fleet and agent, in whose turn it is."""
+        self._held = self._parts = self._messages = 0
+        """Bytes in memory; of them waiting: parts, messages."""
+        self._bytes = 0
+        self._letters: dict[tuple[str, str], int] = {}
+        """Rows of ``bad`` by fleet and agent, since ``_since``."""
+        self._since = time.monotonic()
         self._came = asyncio.Event()
         self._full = asyncio.Event()
         self._idle = asyncio.Event()
@@ -133,6 +165,12 @@ class Landing:
 
     async def run(self) -> None:
         """Land until ``stop`` or cancelled."""
+        broker = self.settings.broker.url
+        if self.settings.receipt_key is None and not broker.startswith("mqtts:"):
+            reason = (
+                "receipts are neither signed (--receipt-key) nor sent over TLS: who can publish here can forge them"
+            )
+            log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=broker, reason=reason)
         folder = await asyncio.to_thread(LandingFolder, self.settings.folder, self.settings.client_id)
         writers: list[_Writer] = [_Writer(str(self.settings.folder), folder.write)]
         if self.settings.kafka:
@@ -155,68 +193,114 @@ class Landing:
         if self._stopping or self._held > HELD_BYTES:
             self._set_aside = True  # not acknowledged: the broker keeps it
             return
-        batch = self._batch
-        try:
-            fleet, agent_id, leaf = parse(message.topic)
-            if leaf == "alerts":
-                self._alerts(message, fleet, agent_id)
-            else:
-                row = status_row(message.payload, fleet=fleet, agent_id=agent_id, **self._about(message))
-                batch.rows["status"].append(row)
-        except ValueError as error:
-            self._bad(message.payload, message.topic, str(error))
-        batch.messages.append(message._replace(payload=b""))
-        batch.bytes += len(message.payload)
-        self._held += len(message.payload)
+        if self._letters and time.monotonic() - self._since > LETTERS_SECONDS:
+            self._letters.clear()
+        if self._letters and self._ignored(_sender(message.topic)):
+            self.client.ack(message)
+            return
+        one = _taken_apart(message)
+        if one.letter is not None:
+            self._count_letter((one.fleet, one.agent_id), message.topic)
+        self._waiting.setdefault((one.fleet, one.agent_id), deque()).append(one)
+        self._held += one.size
+        self._count(one, 1)
         self._idle.clear()
         self._came.set()
         half = self.settings.receive_maximum // 2
-        if len(batch) >= self.settings.max_rows or batch.bytes >= BATCH_BYTES or len(batch.messages) >= half:
+        if self._parts >= self.settings.max_rows or self._bytes >= BATCH_BYTES or self._messages >= half:
             self._full.set()
 
-    def _alerts(self, message: Message, fleet: str, agent_id: str) -> None:
-        """The alerts of one message; raises ValueError when it is no batch."""
-        log_id, alerts = split_batch(message.payload)
-        seqs = self._batch.seqs.setdefault((fleet, agent_id, log_id), [])
-        for data in alerts:
-            try:
-                row = decode_row(data)
-                for key, named in (("agent_id", agent_id), ("fleet", fleet)):
-                    if row[key] != named:
-                        raise ValueError(f"{key}: {row[key]!r} is not the topic's {named!r}")
-                seqs.append(row["seq"])
-                self._batch.rows["alerts"].append(landed(row, **self._about(message)))
-            except ValueError as error:
-                self._bad(data, message.topic, str(error))
-                seq = _seq(data)
-                if seq is not None:
-                    seqs.append(seq)
+    def _ignored(self, sender: tuple[str, str]) -> bool:
+        return self._letters.get(sender, 0) >= LETTERS
 
-    def _about(self, message: Message) -> dict[str, Any]:
-        """Who received a row; when is filled in at the moment of writing."""
-        return {"received_at": 0, "collector_id": self.settings.client_id, "topic": message.topic}
+    def _count(self, one: _Received, sign: int) -> None:
+        """``one`` waits (1), or no longer (-1)."""
+        self._parts += sign * (len(one.parts) or 1)
+        self._bytes += sign * one.size
+        self._messages += sign
 
-    def _bad(self, payload: bytes, topic: str, reason: str) -> None:
-        self._batch.rows["bad"].append(bad_row(payload, topic=topic, reason=reason, received_at=0))
-        self._batch.first_bad = self._batch.first_bad or f"{topic}: {reason}"
+    def _next(self) -> list[_Received]:
+        """What goes into the next batch: a message of each agent in turn, until it is large enough."""
+        taken: list[_Received] = []
+        rows = size = 0
+        while self._waiting and rows < self.settings.max_rows and size < BATCH_BYTES:
+            agent = next(iter(self._waiting))
+            queue = self._waiting.pop(agent)
+            one = queue.popleft()
+            if queue:
+                self._waiting[agent] = queue
+            self._count(one, -1)
+            taken.append(one)
+            rows, size = rows + (len(one.parts) or 1), size + one.size
+        return taken
+
+    def _decode(self, taken: Sequence[_Received]) -> _Batch:
+        """The rows of ``taken``; called in a thread."""
+        batch = _Batch()
+        for one in taken:
+            topic = one.message.topic
+            about: dict[str, Any] = {"received_at": 0, "collector_id": self.settings.client_id, "topic": topic}
+            named: dict[str, Any] = {"agent_id": one.agent_id, "fleet": one.fleet}
+            sender = one.fleet, one.agent_id
+            if one.letter is not None:
+                batch.rows["bad"].append(one.letter)
+            seqs = batch.seqs.setdefault((one.fleet, one.agent_id, one.log_id), []) if one.log_id else []
+            for data in one.parts:
+                if self._ignored(sender):
+                    break
+                try:
+                    if not one.log_id:
+                        batch.rows["status"].append(status_row(data, **named, **about))
+                        continue
+                    row = decode_row(data)
+                    for key, name in named.items():
+                        if row[key] != name:
+                            raise ValueError(f"{key}: {row[key]!r} is not the topic's {name!r}")
+                    seqs.append(row["seq"])
+                    batch.rows["alerts"].append(landed(row, **about))
+                except ValueError as error:
+                    self._count_letter(sender, topic)
+                    batch.rows["bad"].append(bad_row(data, topic=topic, reason=str(error), received_at=0))
+                    seq = seq_of(data) if one.log_id else None
+                    if seq is not None:
+                        seqs.append(seq)
+        return batch
+
+    def _count_letter(self, sender: tuple[str, str], topic: str) -> None:
+        """One more row of ``bad``, of a sender that is not ignored yet."""
+        if not self._letters:
+            self._since = time.monotonic()
+        self._letters[sender] = self._letters.get(sender, 0) + 1
+        if self._ignored(sender):
+            log.warning(
+                Log.SENDER_IGNORED,
+                topic=topic,
+                reason=f"{LETTERS} messages or alerts that cannot be read",
+                action=f"its messages are acknowledged unread for up to {LETTERS_SECONDS:g} s; look at the table bad",
+            )
 
     async def _write(self, writers: list[_Writer]) -> None:
         while True:
             await self._came.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._full.wait(), self.settings.max_seconds)
-            batch, self._batch = self._batch, _Batch()
-            self._came.clear()
-            if not self._stopping:
-                self._full.clear()
+                async with asyncio.timeout(self.settings.max_seconds):
+                    await self._full.wait()
+            taken = self._next()
+            if self._waiting:
+                self._full.set()
+            else:
+                self._came.clear()
+                if not self._stopping:
+                    self._full.clear()
+            batch = await asyncio.to_thread(self._decode, taken)
             await self._until_landed(writers, batch)
-            for i, message in enumerate(batch.messages):
-                self.client.ack(message)
+            for i, one in enumerate(taken):
+                self.client.ack(one.message)
                 if i % 500 == 499:
                     await asyncio.sleep(0)
             self._owe(batch)
-            self._held -= batch.bytes
-            if not self._batch.messages:
+            self._held -= sum(one.size for one in taken)
+            if not self._waiting:
                 self._idle.set()
             if self._set_aside and not self._stopping:
                 self._set_aside = False
@@ -255,12 +339,14 @@ class Landing:
             log.warning(
                 Log.PAYLOAD_UNDECODABLE,
                 rows=len(batch.rows["bad"]),
-                first=batch.first_bad,
+                first="{topic}: {reason}".format_map(batch.rows["bad"][0]),
                 action="kept in the table bad",
             )
 
     def _owe(self, batch: _Batch) -> None:
         for (fleet, agent_id, log_id), seqs in batch.seqs.items():
+            if not seqs:
+                continue
             key = agent_topic(fleet, agent_id, "receipts"), log_id
             self._receipts.setdefault(key, set()).update(seqs)
         while len(self._receipts) > 1 and sum(map(len, self._receipts.values())) > MAX_RECEIPTS:
@@ -283,8 +369,9 @@ class Landing:
         seqs = self._receipts.pop(key)
         runs = ranges(list(seqs))
         try:
-            for start in range(0, len(runs), 1000):
-                await self.client.publish(topic, pack_receipt(log_id, runs[start : start + 1000]))
+            for start in range(0, len(runs), MAX_RANGES):
+                some = runs[start : start + MAX_RANGES]
+                await self.client.publish(topic, pack_receipt(log_id, some, topic, self.settings.receipt_key))
         except ConnectionError:
             self._receipts.setdefault(key, set()).update(seqs)
         except OSError as error:
@@ -294,13 +381,30 @@ class Landing:
             )
 
 
-def _seq(data: bytes) -> int | None:
-    """The seq of an alert that cannot be read otherwise; None when not even that can be."""
+def _sender(topic: str) -> tuple[str, str]:
+    """Fleet and agent; empty for what is no agent's topic."""
+    with suppress(ValueError):
+        return parse(topic)[:2]
+    return "", ""
+
+
+def _taken_apart(message: Message) -> _Received:
+    fleet = agent_id = log_id = ""
+    parts: Sequence[bytes] = ()
+    letter = None
     try:
-        seq = msgpack.unpackb(data)["seq"]
-    except Exception:  # whatever msgpack or a foreign shape raises
-        return None
-    return seq if type(seq) is int and 0 <= seq < 1 << 63 else None
+        fleet, agent_id, leaf = parse(message.topic)
+        if leaf == "alerts":
+            log_id, parts = split_batch(message.payload)
+        elif len(message.payload) > MAX_MESSAGE:
+            raise ValueError(f"{len(message.payload)} bytes, at most {MAX_MESSAGE}")
+        else:
+            parts = (message.payload,)
+    except ValueError as error:
+        letter = bad_row(message.payload, topic=message.topic, reason=str(error), received_at=0)
+    kept = sum(map(len, parts)) if letter is None else len(letter["payload"])
+    size = kept + ITEM_BYTES * (1 + len(parts))
+    return _Received(message._replace(payload=b""), fleet, agent_id, log_id, parts, letter, size)
 
 
 async def land(settings: LandingSettings, stop: asyncio.Event) -> None:
