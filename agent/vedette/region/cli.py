@@ -16,7 +16,7 @@ from vedette.config import MqttSettings
 from vedette.console import fail, json_line, pipeline_options, safe
 from vedette.region import build as builder
 from vedette.region import sign as signer
-from vedette.region.enroll import DAYS, ROLES, Region
+from vedette.region.enroll import DAYS, RECEIPT_KEY, ROLES, Region
 from vedette.region.sitezip import Site, site_key, site_zip
 
 
@@ -250,7 +250,9 @@ def enroll(
                 click.echo(f"by who installs it: --site-key {signer.public_text(signer.load_key(signing))}")
             click.echo(f"for the broker: {folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
             if role == "landing":
-                click.echo(f"vedette region land --client-id {name} --group {known.group} …")
+                click.echo(
+                    f"vedette region land --client-id {name} --group {known.group} --receipt-key {RECEIPT_KEY} …"
+                )
     except (OSError, ValueError) as error:
         fail(error)
 
@@ -294,6 +296,8 @@ def publish(path: Path, fleet: str | None, channel: str | None, landing: Path | 
 @click.option("--kafka", metavar="HOST:PORT,…", default="", help="Write every row to Kafka, too.")
 @click.option("--kafka-topics", metavar="NAME", default="vedette", show_default=True,
               help="Topics are NAME.alerts, NAME.status, NAME.bad and NAME.seqs.")  # fmt: skip
+@click.option("--receipt-key", type=click.Path(path_type=Path),
+              help="Sign receipts with this private key; agents know it by uplink.receipt_keys.")  # fmt: skip
 def land(
     folder: Path,
     client_id: str,
@@ -302,6 +306,7 @@ def land(
     rows: int,
     kafka: str,
     kafka_topics: str,
+    receipt_key: Path | None,
     **broker: object,
 ) -> None:
     """Land alerts and heartbeats as Parquet files, then send receipts; until SIGTERM or SIGINT.
@@ -320,8 +325,9 @@ def land(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         settings = MqttSettings(**broker)  # type: ignore[arg-type]
+        key = None if receipt_key is None else signer.load_key(receipt_key)
         wanted = LandingSettings(
-            settings, folder, client_id, group, rows, seconds, kafka=kafka, kafka_topics=kafka_topics
+            settings, folder, client_id, group, rows, seconds, kafka=kafka, kafka_topics=kafka_topics, receipt_key=key
         )
         await run_landing(wanted, stop)
 

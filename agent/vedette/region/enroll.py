@@ -6,8 +6,9 @@
       site.key                  signs the site's part of installation zips (0600; ``sitezip``)
       mosquitto.acl             who may read and write which topics, a section per member
       crl.pem                   the certificates that were revoked
+      receipt.key               (0600) signs receipts; made with the first landing
       members/NAME/             what goes to its host: agent.pem, agent.key (0600), region-ca.pem, and for an agent
-                                vedette.toml, its lines of configuration
+                                vedette.toml, its lines of configuration; for a landing receipt.key
 
 Promises:
 
@@ -43,14 +44,17 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from vedette.durable import sync_path, write_whole
 from vedette.outbox.topics import ROOT, agent_topic
 from vedette.region.authority import MAX_NAME, Authority, key_pem, new_key
+from vedette.region.sign import load_key, public_text
 
 DAYS = 365
 RENEW_DAYS = 30
+RECEIPT_KEY = "receipt.key"
 ROLES = ("agent", "landing", "operator", "broker")
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
 _RESERVED = ("bundles",)
@@ -157,6 +161,10 @@ class Region:
             write_whole(cert, certificate.public_bytes(Encoding.PEM), 0o644)
         self.members[name] = member
         write_whole(folder / "region-ca.pem", self.authority.pem(), 0o644)
+        if role == "landing":
+            if not (self.folder / RECEIPT_KEY).exists():
+                write_whole(self.folder / RECEIPT_KEY, key_pem(Ed25519PrivateKey.generate()), 0o600)
+            write_whole(folder / RECEIPT_KEY, (self.folder / RECEIPT_KEY).read_bytes(), 0o600)
         if role == "agent":
             write_whole(folder / "vedette.toml", self._configuration(member).encode(), 0o644)
         self._save(now)
@@ -203,12 +211,15 @@ class Region:
             raise ValueError("where is the region's broker? Give its address once, such as mqtts://region.example:8883")
 
     def _configuration(self, member: Member) -> str:
+        path = self.folder / RECEIPT_KEY
+        signed = f'receipt_keys = ["{public_text(load_key(path))}"]\n' if path.exists() else ""
         return (
             f'[agent]\nid = "{member.name}"\nfleet = "{member.fleet}"\n\n'
             f'[uplink]\ntype = "mqtt"\nurl = "{self.broker}"\n'
             'ca_file = "/etc/vedette/region-ca.pem"\n'
             'cert_file = "/etc/vedette/agent.pem"\n'
             'key_file = "/etc/vedette/agent.key"\n'
+            f"{signed}"
         )
 
     def _save(self, now: datetime) -> None:
