@@ -267,3 +267,17 @@ def test_audit_records_over_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [row["line"] for row in rows] == [2, 1, 9]
     assert rows[0]["fields"]["name"] == "/tmp/hidden/x"
     assert "10 events" in summary
+
+
+def test_audit_records_far_apart(tmp_path: Path) -> None:
+    """Records of one id that lie further apart than the agent looks for them, as where a log is in a file twice, are
+    events of their own, told at their lines."""
+    rule = tmp_path / "audit.yml"
+    rule.write_text(AUDIT)
+    run = b'type=EXECVE msg=audit(1.5:1): a0="sh" a1="payload"\n'
+    hidden = b'type=PATH msg=audit(1.5:1): name="/tmp/hidden/x"\n'
+    between = b"x" * 99 + b"\n"
+    near = write(tmp_path, run + between * 9_000 + hidden)
+    assert [row["line"] for row in scan("--rules", rule, near)[0]] == [1]
+    far = write(tmp_path, run + between * 20_000 + hidden + run + hidden)
+    assert [row["line"] for row in scan("--rules", rule, far)[0]] == [20_002]

@@ -2,7 +2,8 @@
 
 Log sources are ignored unless the engine routes; there is no raw log, no outbox and no clock. Lines are read in
 chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it. Audit records of one
-event are joined over chunks; an event that nothing has completed is judged at the end.
+event are joined over chunks; an event that nothing has completed is judged after ``GATHER_BYTES``, as far as the agent
+looks for its records, or at the end.
 
 Correlations are judged when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
 where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing suppressed.
@@ -23,7 +24,7 @@ import orjson
 from vedette.compiler.ir import Rule
 from vedette.compiler.plan import Plan
 from vedette.compiler.relation import NUMERIC
-from vedette.engine.join import Joiner
+from vedette.engine.join import GATHER_BYTES, REST, Joiner
 from vedette.engine.match import Context, Engine, Match
 from vedette.event import CHUNK_BYTES, MAX_EVENT, Chunk, Frame, LogSource
 from vedette.inputs.compressed import Ahead, Readable
@@ -331,7 +332,14 @@ def judge(
             if rules[match.rule].id not in hidden:
                 yield Detection(rules[match.rule], number, match.record, engine.shown(match.rule, match.record))
 
+    def given_up(before: int) -> Iterator[Detection]:
+        """Events that begin before this offset wait for no further records."""
+        while (left := engine.due(joiner, contexts, before=before)) is not None:
+            yield from found(engine.matches(left.frame.chunk, left, context), waiting[left.frame.offset])
+            joiner.judged()
+
     for chunk in chunks:
+        yield from given_up(offset - GATHER_BYTES)
         contexts[chunk.input] = context
         seen, number = 0, first
         for event in engine.candidates(Frame(offset, chunk), joiner, context):
@@ -348,9 +356,7 @@ def judge(
                 number, seen = _number(chunk, at - offset, seen, number), at - offset
             waiting[at] = number if at >= offset else before[at]
         first, offset = first + len(chunk), offset + len(chunk.data)
-    while (left := engine.due(joiner, contexts, rest=True)) is not None:
-        yield from found(engine.matches(left.frame.chunk, left, context), waiting[left.frame.offset])
-        joiner.judged()
+    yield from given_up(REST)
 
 
 def _number(chunk: Chunk, start: int, seen: int, number: int) -> int:

@@ -16,7 +16,7 @@ from vedette.compiler import plan as plans
 from vedette.compiler import sigma
 from vedette.compiler.plan import Plan
 from vedette.engine import join
-from vedette.engine.join import HELD_BYTES, MAX_BYTES, MAX_OPEN, MAX_RECORDS, Joiner, gather
+from vedette.engine.join import HELD_BYTES, MAX_BYTES, MAX_OPEN, MAX_RECORDS, REST, Joiner, gather
 from vedette.engine.match import Context, Engine
 from vedette.event import Chunk, Flag, Frame
 from vedette.state.memory import Memory, merged
@@ -137,7 +137,7 @@ def judge(chunks: Iterable[Chunk], joiner: Joiner, *, rest: bool = True) -> list
             joiner.judged()
         for event in engine().candidates(frame, joiner):
             found += judged(event)
-    while rest and (event := engine().due(joiner, {}, rest=True)) is not None:
+    while rest and (event := engine().due(joiner, {}, before=REST)) is not None:
         found += judged(event)
         joiner.judged()
     return found
@@ -350,7 +350,7 @@ def go_on_after_crashes(stream: list[Line], way: str, merge: bool) -> None:
                 done = True
             if not done or next(crashes):
                 memory = restored()
-    while (event := engine().due(memory.joiner, {}, rest=True)) is not None:
+    while (event := engine().due(memory.joiner, {}, before=REST)) is not None:
         found += judged(event)
         memory.joiner.judged()
     assert found == judge(cut(stream, "-" + way), Joiner())

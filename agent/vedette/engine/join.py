@@ -47,6 +47,8 @@ GAP = 1_200_000
 MAX_OPEN = 1024
 HELD_BYTES = 1 << 20
 """Of all open events."""
+REST = 1 << 62
+"""Beyond all offsets: ``due`` gives every open event."""
 GATHER_BYTES = 1 << 20
 """Of the log, in which ``gather`` looks for the records of an event."""
 
@@ -206,14 +208,14 @@ class Joiner:
                 yield Joined(frame, *hit, data[hit.start : hit.end], hit.start)
             hit = next(hits, None)
 
-    def due(self, rules_of: RulesOf, *, rest: bool = False) -> Joined | None:
-        """The oldest event when its time is over (or in any case: ``rest``), else None.
+    def due(self, rules_of: RulesOf, *, before: int = 0) -> Joined | None:
+        """The oldest event when its time is over, or when it begins before the offset ``before``; else None.
 
         The same is given again until ``judged`` is called.
         """
         while self._open:
             group = next(iter(self._open.values()))
-            if self.running - group.opened <= HOLD and not rest:
+            if self.running - group.opened <= HOLD and group.offset >= before:
                 return None
             if (event := self._event(group, rules_of)) is not None:
                 return event

@@ -29,7 +29,7 @@ from vedette.compiler.ir import KEYWORDS, as_shown
 from vedette.compiler.plan import Plan
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
-from vedette.engine.join import Joined, Joiner, may_hold_records
+from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.engine.remembered import Remembered
 from vedette.event import Chunk, Frame, LogSource, Source
@@ -186,7 +186,7 @@ class Engine:
         joiner, contexts = Joiner(), {chunk.input: context}
         for event in self.candidates(Frame(0, chunk), joiner, context):
             yield from self.matches(event.frame.chunk, event, context)
-        while (left := self.due(joiner, contexts, rest=True)) is not None:
+        while (left := self.due(joiner, contexts, before=REST)) is not None:
             start, end = left.frame.offset + left.start, left.frame.offset + left.end
             yield from (m._replace(start=start, end=end) for m in self.matches(left.frame.chunk, left, context))
             joiner.judged()
@@ -203,12 +203,12 @@ class Engine:
         candidates = prefilter.candidates(chunk, always, within, records)
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
 
-    def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, rest: bool = False) -> Joined | None:
+    def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, before: int = 0) -> Joined | None:
         """An event that waits for further records no longer, if a rule may match it: see ``Joiner.due``.
 
         ``contexts``: by input.
         """
-        return joiner.due(lambda held: self._rules_of(held, contexts.get(held.input, Context())), rest=rest)
+        return joiner.due(lambda held: self._rules_of(held, contexts.get(held.input, Context())), before=before)
 
     def _rules_of(self, chunk: Chunk, context: Context) -> frozenset[int]:
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
