@@ -64,6 +64,7 @@ ROWS: tuple[Row, ...] = (
     Row("rules.correlations", "rules_correlations", _G, "Correlations that run"),
     Row("rules.always_candidates", "rules_always_candidates", _G, "Rules for which no event can be left out"),
     Row("rules.dead_count", "rules_dead", _G, "Rules that cannot run or that no input can reach"),
+    Row("rules.waiting.*", "rules_waiting", _G, "Rules that wait for an input that the agent lacks", ("input",)),
     Row("rules.undecided.*", "rule_undecided_events", _G, "Events that a rule could not be decided on", ("rule_id",)),
     Row("rules.quarantined_count", "rules_quarantined", _G, "Rules and correlations in quarantine"),
     Row("rules.quarantined.[rule_id].events", "rule_quarantined_after_events", _G, "Events on which a rule in quarantine failed", ("rule_id",)),  # noqa: E501
