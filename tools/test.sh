@@ -1,7 +1,7 @@
 #!/bin/sh
 # All tests, by pytest in the folder $1: those of the Spark jobs and those of whole agents beside the others, since they
-# wait more than they work. With "unit" only those that need no other program and no agent of their own. Ends with an
-# error when any failed.
+# wait more than they work. With "unit" only those that need no other program, no agent of their own and little time.
+# Ends with an error when any failed.
 set -u
 bin=$1
 mkdir -p build
@@ -11,6 +11,7 @@ tests() {
 }
 if [ "${2:-}" = unit ]; then
     tests --ignore tests/spark_jobs --ignore tests/e2e --ignore tests/install --ignore tests/bench \
+        --ignore tests/differential --ignore tests/fuzz \
         -m "not door and not crash and not spark and not install and not boot and not release" tests
     exit
 fi
