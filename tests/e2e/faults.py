@@ -61,7 +61,10 @@ class Ext4:
         trigger = Path("/sys/fs/ext4", device, "trigger_fs_error")
         if not trigger.exists():
             skip(f"{trigger} is missing")
-        trigger.write_text("test")
+        try:
+            trigger.write_text("test")
+        except OSError as error:
+            skip(f"{trigger}: {error.strerror}")
 
     def repair(self) -> None:
         """Nothing has a file open on it."""

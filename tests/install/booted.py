@@ -63,6 +63,13 @@ def root(name: str) -> Path:
     return folder
 
 
+def mount(*arguments: str | Path) -> None:
+    """Mount, or skip with the reason."""
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"not to be mounted here: {done.stderr.strip()}")
+
+
 def children(pid: int) -> list[int]:
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -117,17 +124,12 @@ class Host:
         disk = scratch / "disk"
         disk.mkdir()
         # A disk of its own: the folder of the tests may itself be an overlay, which cannot be the upper layer of one.
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g", "vedette-test", disk], check=True)
+        mount("-t", "tmpfs", "-o", "size=2g", "vedette-test", disk)
         try:
             for part in ("upper", "work", "root"):
                 (disk / part).mkdir()
             options = f"lowerdir={lower},upperdir={disk}/upper,workdir={disk}/work"
-            done = subprocess.run(
-                ["mount", "-t", "overlay", "-o", options, "overlay", disk / "root"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                pytest.skip(f"no overlay file systems here: {done.stderr.strip()}")
+            mount("-t", "overlay", "-o", options, "overlay", disk / "root")
             try:
                 with limits(f"vedette-test-{os.getpid()}") as enter:
                     host = cls(disk / "root", scratch / "console")
