@@ -82,7 +82,7 @@ def doubts(definition: Any) -> Iterator[str]:
                 yield f"{key}: {one} is this text, no placeholder: for one write {other}: '{found[1]}%'"
             if "expand" in chain and _PLACEHOLDER.search(one) is None:
                 if found := re.search(r"\\(%[^%\\]+)\\?%", one):
-                    yield f"{key}: {one!r:.80} is the text {found[1]}%: a placeholder has no backslash before it"
+                    yield f"{key}: '{one:.80}' is the text {found[1]}%: a placeholder has no backslash before it"
                 else:
                     yield f"{key}: there is no %placeholder% in {one!r:.80}: take 'expand' out"
             if places and "base64offset" not in chain and re.fullmatch(r"\**", one):
