@@ -190,8 +190,8 @@ def test_detections(detection: str, matching: list[Any], others: list[Any], tmp_
     ("item", "reason"),
     [
         ("a|expand: '%servers%'", "no value"),
-        ("a|lt: x", "SigmaLessThanModifier"),
-        ("a|exists: maybe", "SigmaExistsModifier"),
+        ("a|lt: x", "lt compares numbers"),
+        ("a|exists: maybe", "exists takes true or false"),
         ("a|cidr: 10.0.0.0/33", "CIDR"),
         ("a|re: '('", "regular expression"),
         ("a|nonsense: x", "Unknown modifier"),
