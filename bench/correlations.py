@@ -25,7 +25,7 @@ from vedette.compiler.plan import Plan
 from vedette.compiler.relation import NUMERIC, Correlation, Kind, Slot
 from vedette.event import Cursor
 from vedette.state.graph import Item
-from vedette.state.memory import Memory, merged
+from vedette.state.memory import Memory
 from vedette.store import Store
 
 if TYPE_CHECKING:
@@ -105,8 +105,10 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
             if commits and i % COMMIT_EVERY == COMMIT_EVERY - 1:
                 delta = memory.delta()
                 written += len(delta)
-                store.commit(Cursor("b" * 32, at * 10), counters, (), (), delta)
-                store.merge_state(merged)
+                store.commit(Cursor("b" * 32, at * 10), counters, (), (), delta, memory.rewritten)
+                if not memory.rewriting and store.state_is_long():
+                    memory.rewrite()
+                    store.state_begins()
         seconds = time.process_time() - began
     return {
         "kind": str(kind),

@@ -118,6 +118,31 @@ def test_file_positions_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         )
 
 
+def test_old_parts_of_the_state_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once there is more of the state than when it was last written as a whole, it is long; what is older than the
+    commit with which it begins to be written again goes with the one that ends it, in its transaction."""
+    monkeypatch.setattr(module, "STATE_BYTES", 10)
+    with Store.open(tmp_path) as store:
+
+        def put(state: bytes, *, whole: bool = False) -> bool:
+            store.commit(Cursor(LOG, 10), {}, [], [], state, whole)
+            return store.state_is_long()
+
+        assert [put(b"a" * 5), put(b"b" * 5), put(b"c")] == [False, False, True]
+        store.state_begins()
+        assert put(b"d" * 20)
+        assert not put(b"e" * 20, whole=True)
+        assert list(store.state()) == [b"d" * 20, b"e" * 20]
+    with Store.open(tmp_path) as store:
+        assert list(store.state()) == [b"d" * 20, b"e" * 20]
+        store.state_begins()
+        assert not put(b"f" * 20, whole=True)
+        assert list(store.state()) == [b"f" * 20]
+    with Store.open(tmp_path) as store:
+        store.commit(Cursor(LOG, 10), {}, [], [], b"g")
+        assert list(store.state()) == [b"f" * 20, b"g"]
+
+
 def test_a_full_map_changes_nothing(tmp_path: Path) -> None:
     """A commit that does not fit raises OSError, says so, and leaves the last one."""
     with Store.open(tmp_path, map_bytes=1 << 20) as store:

@@ -23,7 +23,7 @@ from vedette.progress import Progress
 from vedette.rawlog import note
 from vedette.rawlog.log import RawLog
 from vedette.report import Counters
-from vedette.state.memory import Memory, merged
+from vedette.state.memory import Memory
 from vedette.store import Store
 from vedette.storing import Storing
 from vedette.trouble import RETRY_SECONDS, STORE, Trouble
@@ -174,7 +174,10 @@ class Committing:
             self.alerts, self.bytes, self._positions, self._committing = [], 0, {}, alerts
             self.counters.totals["commits"] += 1
             counters = self.counters.snapshot(held)
-            cursor, state = Cursor(self._log.log_id, offset), self._memory.delta()
+            if not self._memory.rewriting and self._store.state_is_long():
+                self._memory.rewrite()
+                self._store.state_begins()
+            cursor, state, whole = Cursor(self._log.log_id, offset), self._memory.delta(), self._memory.rewritten
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
 
@@ -185,11 +188,10 @@ class Committing:
                 if self._log.durable < offset:
                     self._log.sync()
                 if not done:
-                    self._store.commit(cursor, counters, positions.values(), alerts, state)
+                    self._store.commit(cursor, counters, positions.values(), alerts, state, whole)
                 done = True
                 if quarantined is not None:
                     self._store.put(QUARANTINED, quarantined)
-                self._store.merge_state(merged)
 
             while True:
                 try:

@@ -67,9 +67,6 @@ class Transaction:
         """Whether it was there."""
         return bool(self._txn.delete(key, db=self._tables[table]))
 
-    def clear(self, table: bytes) -> None:
-        self._txn.drop(self._tables[table], delete=False)
-
     def count(self, table: bytes) -> int:
         """Entries."""
         return int(self._txn.stat(self._tables[table])["entries"])
@@ -108,6 +105,13 @@ class Transaction:
             taken, size = taken + 1, size + len(value) - CHECKSUM
             found = cursor.delete() and cursor.key() != b""
         return taken, size
+
+    def drop_to(self, table: bytes, last: bytes) -> None:
+        """Remove the entries up to the key ``last``."""
+        cursor = self._txn.cursor(self._tables[table])
+        found = cursor.first()
+        while found and bytes(cursor.key()) <= last:
+            found = cursor.delete() and cursor.key() != b""
 
     def drop_first(self, table: bytes) -> int:
         """Remove the entry with the least key; the bytes of its content (0 also when there is none)."""

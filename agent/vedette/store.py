@@ -28,7 +28,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -47,8 +47,8 @@ RING_ALERTS = 10_000
 RING_BYTES = 64 << 20
 MAX_FILES = 100_000
 MAX_SEQ = (1 << 64) - 1
-STATE_BYTES = 64 << 20
-"""Of deltas of the state, from which on they are merged."""
+STATE_BYTES = 8 << 20
+"""Of deltas of the state, from which on all of it is to be written again; or as many as it took the last time."""
 _META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
 TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE)
 
@@ -98,8 +98,10 @@ class Store:
 
     def __init__(self, env: Environment, folder: Path, owner: int | None) -> None:
         self._env, self._folder, self._owner = env, folder, owner
-        self._state_bytes = 0
-        """Of deltas since the state was last merged, or since the store was opened."""
+        self._state_bytes = self._whole_bytes = 0
+        """Of the state since it was last written as a whole; what that took."""
+        self._old_state = (b"", 0)
+        """The last part before the state began to be written again, and ``_state_bytes`` then."""
         self.outbox_bytes = 0
         """Of the alerts without a receipt, as of the last commit; 0 while readonly."""
 
@@ -195,9 +197,11 @@ class Store:
         positions: Iterable[FilePosition],
         alerts: Sequence[tuple[int, bytes]],
         state: bytes = b"",
+        whole: bool = False,
     ) -> None:
         """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
-        ``state``: what changed in what judging remembers.
+        ``state``: what changed in what judging remembers; ``whole``: since ``state_begins`` all of it is written, so
+        what is older goes.
 
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
         (ValueError).
@@ -217,6 +221,8 @@ class Store:
             self._trim_files(txn)
             if state:
                 self._append_state(txn, state)
+            if whole:
+                txn.drop_to(_STATE, self._old_state[0])
             self._put_account(
                 txn,
                 replace(
@@ -228,34 +234,37 @@ class Store:
                 ),
             )
         self.outbox_bytes = waiting + size
+        self._state_bytes += len(state)
+        if whole:
+            self._whole_bytes, self._state_bytes = self._state_bytes - self._old_state[1], 0
 
-    def state(self) -> list[bytes]:
-        """What judging remembered at the last commit: parts, in their order."""
+    def state(self) -> Iterator[bytes]:
+        """What judging remembered at the last commit: parts, in their order, one at a time. While readers read no
+        commit may come."""
+        after = self._state_bytes = 0
+        while True:
+            with self._env.read() as txn:
+                found = next(txn.values(_STATE, _seq_key(after)), None)
+                if found is None:
+                    return
+                part = txn.content(_STATE, *found)
+            after = _seq(found[0]) + 1
+            self._state_bytes += len(part)
+            yield part
+
+    def state_is_long(self) -> bool:
+        """Whether the state is to be written again, so that older parts can go."""
+        return self._state_bytes > max(STATE_BYTES, self._whole_bytes)
+
+    def state_begins(self) -> None:
+        """With the next commit the state begins to be written again."""
         with self._env.read() as txn:
-            parts = [txn.content(_STATE, key, value) for key, value in txn.values(_STATE)]
-        self._state_bytes = sum(map(len, parts))
-        return parts
-
-    def merge_state(self, merged: Callable[[Sequence[bytes]], list[bytes]], above: int = STATE_BYTES) -> bool:
-        """Put fewer parts in place of many when the deltas have come to more than ``above`` bytes; True when done.
-
-        A write transaction of its own: what it leaves means the same.
-        """
-        if self._state_bytes <= above:
-            return False
-        parts = merged(self.state())
-        with self._env.write() as txn:
-            txn.clear(_STATE)
-            for part in parts:
-                self._append_state(txn, part)
-        self._state_bytes = 0
-        return True
+            self._old_state = txn.last(_STATE) or b"", self._state_bytes
 
     def _append_state(self, txn: Transaction, part: bytes) -> None:
         last = txn.last(_STATE)
         number = 1 if last is None else _seq(last) + 1
         txn.put(_STATE, _seq_key(number), part)
-        self._state_bytes += len(part)
 
     def pending(self, after_seq: int = 0, limit: int = 1000) -> tuple[list[tuple[int, bytes]], list[int]]:
         """The first ``limit`` alerts above ``after_seq`` without a receipt; then the seqs of damaged ones there."""

@@ -19,7 +19,7 @@ from vedette.engine import join
 from vedette.engine.join import HELD_BYTES, MAX_BYTES, MAX_OPEN, MAX_RECORDS, REST, Joiner, gather
 from vedette.engine.match import Context, Engine
 from vedette.event import Chunk, Flag, Frame
-from vedette.state.memory import Memory, merged
+from vedette.state.memory import Memory
 
 RULE = """
 title: hidden file run
@@ -315,23 +315,24 @@ def test_cuts_change_nothing(stream: list[Line], way: str, most: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(streams(), st.sampled_from("leo"), st.booleans(), st.sampled_from([1, 2, MAX_OPEN]))
-def test_crashes_change_nothing(stream: list[Line], way: str, merge: bool, most: int) -> None:
+def test_crashes_change_nothing(stream: list[Line], way: str, rewrite: bool, most: int) -> None:
     """Gone on with from the deltas and the cursor, at the end of a frame or before any event within one, the joiner
     gives the same events, each once."""
     with mock.patch.object(join, "MAX_OPEN", most):
-        go_on_after_crashes(stream, way, merge)
+        go_on_after_crashes(stream, way, rewrite)
 
 
-def go_on_after_crashes(stream: list[Line], way: str, merge: bool) -> None:
+def go_on_after_crashes(stream: list[Line], way: str, rewrite: bool) -> None:
     log = frames(cut(stream, "-" + way))
     parts: list[bytes] = []
     crashes = iter([*(line.crash for line in stream), *[False] * 100])
 
     def restored() -> Memory:
+        if rewrite:
+            memory.rewrite()
+            parts.clear()
         parts.append(memory.delta())
         parts[:] = [part for part in parts if part]
-        if merge and parts:
-            parts[:] = merged(parts)
         fresh = Memory(engine().plan, log_id="l")
         fresh.restore(parts)
         assert (fresh.joiner.offsets(), fresh.joiner.bytes) == (memory.joiner.offsets(), memory.joiner.bytes)
@@ -387,7 +388,6 @@ def test_state_of_a_version_before() -> None:
     memory = Memory(plan(), log_id="l")
     memory.observe("in", "h", 5)
     part = msgpack.packb(msgpack.unpackb(memory.delta())[:-1])
-    for parts in ([part], merged([part])):
-        fresh = Memory(plan(), log_id="l")
-        fresh.restore(parts)
-        assert (len(fresh.clock), len(fresh.joiner)) == (1, 0)
+    fresh = Memory(plan(), log_id="l")
+    fresh.restore([part])
+    assert (len(fresh.clock), len(fresh.joiner)) == (1, 0)

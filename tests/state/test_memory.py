@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from vedette.compiler.build import from_text
 from vedette.compiler.plan import Plan
 from vedette.inputs.decode import from_mapping
-from vedette.state.memory import Memory, merged
+from vedette.state import memory as module
+from vedette.state.memory import Memory
 from vedette.state.windows import Window
 
 SECOND = 1_000_000
@@ -86,48 +87,87 @@ def test_expired_groups_go() -> None:
     assert memory.correlator.groups.bytes == 0
 
 
+class Parts:
+    """The deltas that a store keeps; like ``committing.py``, with a rewriting when they are more than ``above``."""
+
+    def __init__(self, memory: Memory, above: int = 1 << 60) -> None:
+        self.memory, self.above = memory, above
+        self.kept: list[bytes] = []
+        self.old = self.rewritten = 0
+
+    def commit(self) -> None:
+        if not self.memory.rewriting and len(self.kept) > self.above:
+            self.memory.rewrite()
+            self.old = len(self.kept)
+        self.kept += [delta] if (delta := self.memory.delta()) else []
+        if self.memory.rewritten:
+            self.kept, self.rewritten = self.kept[self.old :], self.rewritten + 1
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.sampled_from("xyz")), max_size=30), st.sets(st.integers(0, 30)),
-    st.booleans(),
+    st.sampled_from([0, 1, 3, 1 << 60]), st.sampled_from([1, 200, 1 << 20]), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
-def test_deltas(events: list[tuple[int, str]], commits: set[int], merge: bool) -> None:
-    """Restored from the deltas of its commits, or from what they are merged to, it goes on as if it had not stopped."""
+@settings(max_examples=300, deadline=None)
+def test_deltas(
+    events: list[tuple[int, str]], commits: set[int], above: int, slices: int, restart: bool
+) -> None:  # fmt: skip
+    """Restored from the deltas of its commits, of which old ones go as all is written again, it goes on as if it had
+    not stopped: at every commit, or only at the last."""
     whole = Memory(PLAN, log_id="l", lateness=5 * SECOND)
     expected = [fired for i, (second, group) in enumerate(events) for fired in put(whole, second, group, i)]
-    memory, parts, found = Memory(PLAN, log_id="l", lateness=5 * SECOND), [], []
-    for i, (second, group) in enumerate(events):
-        found += put(memory, second, group, i)
-        if i in commits:
-            parts.append(memory.delta())
-            if merge:
-                parts = merged(parts)
-            memory = Memory(PLAN, log_id="l", lateness=5 * SECOND)
-            memory.restore(parts)
+    found: list[tuple[str, int]] = []
+    parts = Parts(Memory(PLAN, log_id="l", lateness=5 * SECOND), above)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SLICE_BYTES", slices)
+        for i, (second, group) in enumerate(events):
+            found += put(parts.memory, second, group, i)
+            if i in commits:
+                parts.commit()
+                if restart or i == max(commits):
+                    parts.memory = Memory(PLAN, log_id="l", lateness=5 * SECOND)
+                    parts.memory.restore(parts.kept)
     assert found == expected
-    ends = [one.finish() for one in (whole.correlator, memory.correlator)]
+    ends = [one.finish() for one in (whole.correlator, parts.memory.correlator)]
     assert [one.event for one in ends[0]] == [one.event for one in ends[1]]
 
 
-def test_merging_is_in_parts() -> None:
-    """Many groups are merged to several parts, which restore to the same."""
-    memory = Memory(PLAN, log_id="l")
-    parts = []
-    for i in range(2000):
-        put(memory, 1, f"group-{i}", i)
-        if i % 7 == 0:
-            parts.append(memory.delta())
-    parts.append(memory.delta())
-    from vedette.state import memory as module
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it goes on, the deltas kept are a few times what they tell, and restore to it at every moment."""
+    monkeypatch.setattr(module, "SLICE_BYTES", 2000)
+    parts = Parts(memory := Memory(PLAN, log_id="l", lateness=0), above=200)
+    most, checked = 0, 0
+    for i in range(4000):
+        put(memory, 1 + i / 1e6, f"group-{i % 300}", i)
+        parts.commit()
+        most = max(most, sum(map(len, parts.kept)))
+        if i % 97 == 0:
+            copy, checked = Memory(PLAN, log_id="l", lateness=0), checked + 1
+            copy.restore(parts.kept)
+            assert list(copy.correlator.groups) == list(memory.correlator.groups)
+            assert copy.status() == memory.status()
+    assert parts.rewritten > 8
+    assert most < 6 * memory.correlator.groups.bytes
+    assert checked == 42
 
-    module_bytes, module.PART_BYTES = module.PART_BYTES, 10_000
-    try:
-        fewer = merged(parts)
-    finally:
-        module.PART_BYTES = module_bytes
-    assert 1 < len(fewer) < len(parts)
-    copy = Memory(PLAN, log_id="l")
-    copy.restore(fewer)
+
+def test_another_plan_while_rewriting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A switch of plans in the middle leaves what was written before; the rewriting begins anew."""
+    monkeypatch.setattr(module, "SLICE_BYTES", 1)
+    parts = Parts(memory := Memory(PLAN, log_id="l", lateness=0), above=3)
+    for i in range(8):
+        put(memory, 1, f"group-{i}", i)
+        parts.commit()
+    assert memory.rewriting
+    memory.switch(PLAN)
+    assert not memory.rewriting
+    assert len(parts.kept) == 8
+    for i in range(8, 60):
+        put(memory, 1, f"group-{i % 8}", i)
+        parts.commit()
+    assert parts.rewritten
+    copy = Memory(PLAN, log_id="l", lateness=0)
+    copy.restore(parts.kept)
     assert list(copy.correlator.groups) == list(memory.correlator.groups)
     assert copy.status() == memory.status()
 
@@ -163,16 +203,18 @@ def test_another_version() -> None:
     again = Memory(PLAN, log_id="a", lateness=0)
     again.restore([theirs, ours])
     assert len(again.correlator.groups) == 2
-    assert merged([theirs, ours]) == merged([ours])
 
 
 def test_a_large_window_over_many_commits() -> None:
-    """A group of thousands, of which each commit writes what is new: restored or merged, it is what it was; and that
-    is no more work than there is written."""
+    """A group of thousands, of which each commit writes what is new: restored from that, or from the deltas since all
+    was written again, it is what it was; and that is no more work than there is written."""
     memory, parts = Memory(plan(NUMBERS), log_id="a", lateness=30 * SECOND), []
     for i in range(3000):
         put(memory, 100 + i / 100 - (20 if i % 50 == 7 else 0), "x", i, n=i % 11)
+        if i == 2000:
+            memory.rewrite()
         parts.append(memory.delta())
+    assert memory.rewritten
     applied = 0
     with pytest.MonkeyPatch.context() as patch:
         apply = Window.apply
@@ -183,7 +225,7 @@ def test_a_large_window_over_many_commits() -> None:
             apply(self, row)
 
         patch.setattr(Window, "apply", counting)
-        for saved in (parts, merged(parts)):
+        for saved in (parts, parts[2000:]):
             again = Memory(plan(NUMBERS), log_id="a", lateness=30 * SECOND)
             again.restore(saved)
             assert again.correlator.groups.bytes == memory.correlator.groups.bytes

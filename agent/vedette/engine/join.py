@@ -259,6 +259,11 @@ class Joiner:
         """Whether ``delta`` has something to tell."""
         return bool(self._changed) or (self._moved and bool(self._open))
 
+    def touch(self) -> None:
+        """The next ``delta`` holds all of it."""
+        gone = {offset: group for offset, group in self._changed.items() if group is None}
+        self._changed = gone | {group.offset: group for group in self._open.values()}
+
     def delta(self) -> list[Any]:
         """For msgpack, what changed since the last call: ``[[now, running, evicted], [[offset, event or None], …]]``;
         None: judged. An event: ``[input, origin, host, id, codec, received_at, flags, opened, records]``."""

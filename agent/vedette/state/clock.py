@@ -175,6 +175,11 @@ class Clock:
         """True when events may still be of this lane."""
         return lane in self._state and lane not in self._retired
 
+    def touch(self) -> None:
+        """The next ``delta`` holds all of it."""
+        gone = {key: None for key in self._changed if key not in self._sources}
+        self._changed, self._retiring = gone | dict.fromkeys(self._sources), list(self._retired)
+
     def dump(self) -> list[Any]:
         """All of it, for msgpack."""
         self._changed, self._retiring = dict.fromkeys(self._sources), list(self._retired)

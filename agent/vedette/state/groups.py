@@ -123,14 +123,23 @@ class Groups:
         foreign, self._foreign = self._foreign, []
         return [*self._counts(), [*foreign, *(self._part(node) for node in self.graph.nodes if node.dirty)]]
 
+    def touch(self, keys: list[bytes], most: int) -> int:
+        """Take groups of about ``most`` bytes off ``keys``: the next ``delta`` holds all of them. Returns the bytes."""
+        taken = 0
+        while keys and taken < most:
+            key = keys.pop()
+            if (group := self.table.get(key)) is not None:
+                taken += self.size(key)
+                self.node(key).dirty[key] = group
+                if not isinstance(group, bytes):
+                    group.clean = 0
+        return taken
+
     def dump(self) -> list[Any]:
         """All of it, as one delta."""
         for node in self.graph.nodes:
             node.dirty = {}
-        for key, group in self.table.items():
-            self.node(key).dirty[key] = group
-            if not isinstance(group, bytes):
-                group.clean = 0
+        self.touch(list(self.table), self.bytes + 1)
         self._foreign = []
         return self.delta()
 
@@ -168,8 +177,8 @@ class Groups:
         if group is not None:
             self.bytes -= size(group, key) if isinstance(group, bytes) else group.size
             node.groups -= 1
-        if row is None:
-            return
+        if row is None or (group is None and not isinstance(row, bytes) and row[1]):
+            return  # gone, or a change of what is told in full further on (``touch``)
         if isinstance(row, bytes):
             group = row
         else:

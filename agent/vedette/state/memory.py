@@ -3,7 +3,9 @@ suppression.
 
 Events and frames are told in the order of the log; everything here is a function of that, of the plan and the
 settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
-``Memory`` restored from all deltas goes on as if it had not stopped. ``merged`` makes fewer of many.
+``Memory`` restored from all deltas goes on as if it had not stopped. After ``rewrite`` the next deltas also hold what
+has not changed, a slice each; with the one after which ``rewritten`` is true, the deltas before ``rewrite`` say nothing
+that is not said again. So the deltas kept are bounded by what is remembered, and nothing is ever copied in memory.
 
 Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression, audit]`` (without ``audit``, as versions
 before have written it, no audit event is open). Offsets are of the log ``log_id``: what was remembered of another log
@@ -12,8 +14,7 @@ is dropped.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgpack
@@ -24,16 +25,12 @@ from vedette.inputs.decode import Record
 from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
-from vedette.state.packed import unpacked
 from vedette.state.suppress import Fold, Suppressor
-from vedette.state.windows import Window
 
 FORMAT = 3
 
-PART_BYTES = 1 << 20
-"""Of groups in one part of what ``merged`` gives."""
-_ROWS = 64
-"""Groups put into a part at once."""
+SLICE_BYTES = 64 << 10
+"""Of groups that a delta holds besides those that changed, at least as many as of those, until all are rewritten."""
 
 
 class Memory:
@@ -52,6 +49,10 @@ class Memory:
         self._looked = 0
         self.started_empty: list[str] = []
         """Correlations that have changed since the plan before, so that what was known of them is gone."""
+        self._unwritten: list[bytes] | None = None
+        """Groups not written since ``rewrite``; None: nothing is being rewritten."""
+        self._changes = 0
+        """Bytes of the last delta that were about changes."""
 
     def advance(self, received_at: int) -> list[Firing]:
         """Time has come to ``received_at``, by a frame or by nothing."""
@@ -78,7 +79,7 @@ class Memory:
 
     def switch(self, plan: Plan) -> None:
         """Go on under another plan: correlations of an unchanged digest keep their windows."""
-        old = self.correlator
+        old, self._unwritten = self.correlator, None
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
         self.started_empty = self.correlator.adopt(old)
 
@@ -111,16 +112,39 @@ class Memory:
             ],
         }
 
+    def rewrite(self) -> None:
+        """Begin to write all of it again; ``switch`` ends that before its time."""
+        for part in (self.clock, self.suppressor, self.joiner):
+            part.touch()
+        self._unwritten = list(self.correlator.groups.table)
+
+    @property
+    def rewriting(self) -> bool:
+        return self._unwritten is not None
+
+    @property
+    def rewritten(self) -> bool:
+        """Whether the deltas since ``rewrite`` hold all of it; once."""
+        done = self._unwritten == []
+        if done:
+            self._unwritten = None
+        return done
+
     def delta(self) -> bytes:
         """What changed since the last call, or since the start; empty when nothing did."""
         correlator, suppressor, joiner = self.correlator, self.suppressor, self.joiner
+        again = 0
+        if self._unwritten:
+            again = correlator.groups.touch(self._unwritten, max(SLICE_BYTES, self._changes))
         if not (self.clock.changed or correlator.groups.changed or suppressor.changed or joiner.changed):
             return b""
         parts = [FORMAT, self.log_id, self.clock.delta(), correlator.delta(), suppressor.delta(), joiner.delta()]
-        return bytes(msgpack.packb(parts))
+        made = bytes(msgpack.packb(parts))
+        self._changes = max(0, len(made) - again)
+        return made
 
     def restore(self, parts: Iterable[bytes]) -> None:
-        """Take over what ``delta`` or ``merged`` gave, in order. Raises ValueError when it cannot be read, or when
+        """Take over what ``delta`` gave, in order. Raises ValueError when it cannot be read, or when
         another version has written the last of it."""
         changed: set[str] = set()  # as the newest part knows it
         other: Any = None  # the format of the newest part, when it is not ours
@@ -144,77 +168,3 @@ class Memory:
             raise ValueError(f"what judging remembered is of format {other}; this version reads format {FORMAT} only")
         self.started_empty = sorted(changed)
         self.correlator.resume()
-
-
-def merged(parts: Sequence[bytes]) -> list[bytes]:
-    """Fewer bytes of the same meaning, in parts of about ``PART_BYTES``; parts of another log than the last's go."""
-    sources: OrderedDict[tuple[str, str], list[Any]] = OrderedDict()
-    groups: dict[bytes, dict[bytes, Any]] = {}
-    folds: OrderedDict[bytes, Any] = OrderedDict()
-    joined: dict[int, Any] = {}
-    waited: Any = [0, 0, 0]
-    retired: OrderedDict[int, list[Any]] = OrderedDict()
-    head: list[Any] = [0, 0, 1, 0, 0]
-    counts: list[Any] = [0, 0, 0, []]
-    folded: list[Any] = [0, 0]
-    last = msgpack.unpackb(parts[-1])[1] if parts else ""
-    for part in parts:
-        form, log_id, *rest = msgpack.unpackb(part)
-        if form != FORMAT or log_id != last:
-            continue
-        (head, lanes, begun), correlations, suppression, *audit = rest
-        counts, folded = correlations[:4], suppression[:2]
-        for row in lanes:
-            sources.pop((row[0], row[1]), None)
-            if row[2]:
-                sources[row[0], row[1]] = row
-        retired.update((row[0], row) for row in begun)
-        while len(retired) > head[-1]:
-            retired.popitem(last=False)
-        for prefix, tag_size, keys, rows in correlations[4]:
-            known = groups.setdefault(prefix, {})
-            texts = [key[tag_size:] for key in keys] if tag_size else keys
-            if set(map(type, rows)) == {bytes}:  # as it is most
-                known.update(zip(texts, rows, strict=True))
-                continue
-            for text, row in zip(texts, rows, strict=True):
-                if row is None:
-                    known.pop(text, None)
-                elif isinstance(row, bytes) or not row[1]:
-                    known[text] = row
-                elif (before := known.pop(text, None)) is not None:
-                    window = unpacked(before, 0) if isinstance(before, bytes) else before
-                    known[text] = window = window if isinstance(window, Window) else Window.unpack(window)
-                    window.apply(row)
-        for key, fold in suppression[2]:
-            folds.pop(key, None)
-            if fold is not None:
-                folds[key] = fold
-        for one in audit:
-            waited = one[0]
-            for offset, event in one[1]:
-                joined.pop(offset, None)
-                if event is not None:
-                    joined[offset] = event
-
-    made: list[bytes] = []
-
-    def write(pieces: list[list[Any]]) -> None:
-        clock = [head, [], []] if made else [head, list(sources.values()), list(retired.values())]
-        suppression = [*folded, [] if made else [[key, row] for key, row in folds.items()]]
-        audit = [waited, [] if made else [list(event) for event in sorted(joined.items())]]
-        made.append(bytes(msgpack.packb([FORMAT, last, clock, [*counts, pieces], suppression, audit])))
-
-    pieces: list[list[Any]] = []
-    size = 0
-    for prefix, found in groups.items():
-        texts = list(found)
-        rows = [one.pack() if isinstance(one, Window) else one for one in found.values()]
-        for begin in range(0, len(rows), _ROWS):
-            pieces.append([prefix, 0, texts[begin : begin + _ROWS], rows[begin : begin + _ROWS]])
-            size += sum(len(row if isinstance(row, bytes) else row[2]) for row in pieces[-1][3])
-            if size >= PART_BYTES:
-                write(pieces)
-                pieces, size = [], 0
-    write(pieces)
-    return made

@@ -150,6 +150,11 @@ class Suppressor:
         """True when a window has changed since the last ``delta``."""
         return bool(self._changed)
 
+    def touch(self) -> None:
+        """The next ``delta`` holds all of it."""
+        gone = {key: False for key, here in self._changed.items() if not here}
+        self._changed = gone | dict.fromkeys(self._open, True)
+
     def delta(self) -> list[Any]:
         """What changed since the last ``delta``, for msgpack."""
         changed, self._changed = self._changed, {}
