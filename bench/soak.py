@@ -42,8 +42,12 @@ from vedette.region.build import archive
 from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign
 
+FLAT_MB = 2.0
+"""What a straight line through the second half of the samples' ``own_mb`` (memory beside what is accounted for) may
+rise within that half, in a run of FLAT_SECONDS or longer."""
+FLAT_SECONDS = 3600.0
 MAX_GROWTH = 0.05
-"""Of the memory: what a straight line through the second half of the samples' ``own_mb`` may rise within that half."""
+"""Of the memory: what it may rise in a shorter run."""
 MIN_GROWTH_MB = 8.0
 """A rise below this is no verdict in a short run."""
 MAX_DESCRIPTORS = 8
@@ -142,7 +146,8 @@ def verdict(figures: Figures) -> list[str]:
         wrong.append(f"{made} alerts made, {receipted} receipted, {figures.landed} in the landing")
     if not made:
         wrong.append("no alert was made: nothing is proven")
-    if figures.rss_rise_mb > max(MIN_GROWTH_MB, MAX_GROWTH * figures.rss_mb[1]):
+    flat = FLAT_MB if figures.seconds >= FLAT_SECONDS else max(MIN_GROWTH_MB, MAX_GROWTH * figures.rss_mb[1])
+    if figures.rss_rise_mb > flat:
         wrong.append(f"memory rises by {figures.rss_slope_kb_minute:.0f} KiB a minute")
     if figures.descriptors[1] > figures.descriptors[0] + MAX_DESCRIPTORS:
         wrong.append(f"{figures.descriptors[0]} descriptors in the beginning, {figures.descriptors[1]} in the end")

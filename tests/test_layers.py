@@ -42,7 +42,7 @@ LAYERS: dict[int, str] = {
     compiler.build compiler.cases compiler.correlation compiler.documents compiler.legacy compiler.lint
     compiler.pipelines compiler.sigma
     compiler.expression compiler.faults compiler.modifiers compiler.ruleset
-    allocator budgets child config control durable environment logs mqtt notify quarantine rebuild reload
+    allocator budgets child config control descriptors durable environment logs mqtt notify quarantine rebuild reload
     shown store storecheck tls trouble wallclock
     inputs.accept inputs.activation inputs.bind inputs.bursts inputs.datagrams inputs.files inputs.listen
     inputs.subscribe inputs.tail

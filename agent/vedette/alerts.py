@@ -14,6 +14,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+import structlog
+
 from vedette.compiler.ir import Rule, as_shown, fold
 from vedette.compiler.relation import NUMERIC, Correlation, Suppress
 from vedette.config import AgentSettings, SuppressSettings
@@ -24,11 +26,14 @@ from vedette.inputs.decode import Record, record
 from vedette.inputs.entities import entities
 from vedette.outbox import envelope
 from vedette.rawlog.log import RawLog
+from vedette.report import Log
 from vedette.state.clock import clamp
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
 from vedette.state.memory import Memory
 from vedette.state.suppress import Fold, Source
+
+logger = structlog.get_logger()
 
 SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
@@ -246,8 +251,14 @@ class Alerting:
 
     def _event_of(self, one: Firing, now: _Event | None) -> _Event:
         """The event at which a correlation fired; ``now``: the one that is being judged."""
-        event = now if now is not None and now.offset == one.event.offset else None
-        return event or self._read(one.event.offset, one.event.length) or self._gone(one)
+        if now is not None and now.offset == one.event.offset:
+            return now
+        try:
+            return self._read(one.event.offset, one.event.length) or self._gone(one)
+        except OSError as error:  # the alert is made all the same, and says where the event is
+            action = "an alert is sent without its event's text"
+            logger.warning(Log.RAW_LOG_UNREADABLE, reason=str(error), action=action)
+            return self._gone(one)
 
     def _correlation(self, one: Firing, now: _Event | None) -> Alert | None:
         """None when the alert was folded."""

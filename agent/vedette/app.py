@@ -19,6 +19,7 @@ be read do not: they are told, retried, and shown in the status.
 from __future__ import annotations
 
 import asyncio
+import codecs
 import dataclasses
 import faulthandler
 import gc
@@ -33,9 +34,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from vedette import __version__, allocator, status
+from vedette import __version__, allocator, descriptors, status
 from vedette.account import CHECK_SECONDS, Auditor
 from vedette.arrivals import Arrivals
+from vedette.budgets import resident
 from vedette.bundle.seal import BundleRefused
 from vedette.config import Config, ConfigError, load
 from vedette.control import Control
@@ -96,6 +98,10 @@ def run(config: Config, path: Path | None = None) -> None:
     Raises OSError or ValueError when it cannot start or go on.
     """
     configure_logging(config.log)
+    descriptors.raise_limit()
+    descriptors.SPARE.keep()
+    resident()  # whose file stays open
+    codecs.lookup("idna")  # of names to connect to: a first look-up without a descriptor would fail for good
     allocator.settle()
     sys.setswitchinterval(SWITCH_SECONDS)
     faulthandler.enable()  # the watchdog ends a hung agent with SIGABRT: where it hung is then in the journal
@@ -136,6 +142,7 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._shutdown.ask)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        loop.set_exception_handler(_tell)
         agent.data_dir.mkdir(parents=True, exist_ok=True)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self.trouble = Trouble(self.clock)
@@ -213,9 +220,13 @@ class Agent:
                     background.append(group.create_task(self._ping()))
                 await control.start()
                 await self._serve_metrics()
+                self._doors.share(config.input)
                 for settings in config.input:
                     await self._doors.open(settings)
-                log.info(Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(self._doors))
+                log.info(
+                    Log.STARTED, agent=config.agent.id, version=__version__, inputs=len(self._doors),
+                    descriptors=descriptors.limit(),
+                )  # fmt: skip
                 self._notifier.ready(f"{len(self._doors)} inputs open")
                 await self._shutdown.asked.wait()
                 log.info(Log.STOPPING, agent=config.agent.id)
@@ -398,6 +409,8 @@ class Agent:
         try:
             new = await asyncio.to_thread(load, self._path)
         except ConfigError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in descriptors.SPENT:
+                asyncio.get_running_loop().call_later(descriptors.RETRY_SECONDS, self._reload.set)
             self.reloads.error = str(error)
             log.error(Log.CONFIG_REFUSED, mistakes=error.mistakes, action="the running configuration goes on")
             return
@@ -463,10 +476,16 @@ class Agent:
                 self._switch(loaded)
 
     async def _install(self, data: bytes) -> Loaded:
-        try:
-            return await self.rules.install(data)
-        except BundleRefused as error:
-            raise ValueError(str(error)) from error
+        """Raises ValueError or OSError; while there is no descriptor it waits, as the region does not send it again."""
+        while True:
+            try:
+                return await self.rules.install(data)
+            except BundleRefused as error:
+                raise ValueError(str(error)) from error
+            except OSError as error:
+                if error.errno not in descriptors.SPENT:
+                    raise
+            await asyncio.sleep(descriptors.RETRY_SECONDS)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -476,6 +495,16 @@ class Agent:
 
 def _quarantine(config: Config) -> Quarantine:
     return Quarantine(config.agent.quarantine_dir, config.rules.quarantine_bytes, config.rules.quarantine_after)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What the event loop could not do for anybody: most often a server of asyncio's that cannot accept."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in descriptors.SPENT:
+        action = f"tried again; {descriptors.ADVICE}"
+        log.error(Log.DESCRIPTORS_SPENT, reason=f"{context['message']}: {error.strerror}", action=action)
+    else:
+        loop.default_exception_handler(context)
 
 
 def _nothing() -> None:

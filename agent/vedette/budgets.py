@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
+from vedette import descriptors
 from vedette.config import Config
 from vedette.rawlog.log import RawLog
 from vedette.store import Account
@@ -24,10 +26,15 @@ class Budget(NamedTuple):
     action: str
 
 
+@cache
+def _statm() -> int:
+    """Kept open: it is read also when no descriptor is left."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+
 def resident() -> int:
-    """Bytes of memory that this process has."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * _PAGE
+    """Bytes of memory that this process has. Raises OSError the first time only."""
+    return int(os.pread(_statm(), 256, 0).split()[1]) * _PAGE
 
 
 def collect(
@@ -36,6 +43,8 @@ def collect(
 ) -> list[Budget]:  # fmt: skip
     """All of them. ``now`` in UTC microseconds; ``memory``, ``cache``: as in the status; ``lean``: memory is short."""
     raw, most = config.raw_log, memory["max_bytes"]
+    most_files = descriptors.limit()
+    files = descriptors.used() or most_files
     days = round(max(0, now - log.oldest()) / 86400e6, 2)
     return [
         Budget("raw_log", "bytes", log.size(), raw.max_bytes, log.full(),
@@ -50,6 +59,8 @@ def collect(
                "the oldest results give way"),
         Budget("memory", "bytes", resident(), config.agent.max_memory, lean,
                "the result cache is off, frames are judged from disk"),
+        Budget("descriptors", "files", files, most_files, files >= most_files,
+               "what needs one waits; connections that have sent nothing are closed"),
     ]  # fmt: skip
 
 

@@ -42,12 +42,20 @@ def check(config: Path) -> None:
 
     Example: vedette check -c vedette.toml
     """
+    from vedette import descriptors
     from vedette.status import SHOWN, unreached
 
     settings = configuration(config)
     click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
     if settings.uplink.warning:
         click.echo(f"uplink: warning: {settings.uplink.warning}", err=True)
+    shares = descriptors.share(descriptors.limit(), settings.input)
+    files, connections = sum(shares.files.values()), sum(shares.connections.values())
+    click.echo(
+        f"open files: {shares.limit} allowed here; {files} for files that are read, {connections} for connections"
+    )
+    for remark in descriptors.remarks(shares, settings.input):
+        click.echo(safe(remark), err=True)
     if not settings.rules.paths:
         click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
         return

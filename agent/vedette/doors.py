@@ -15,14 +15,20 @@ from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
+import structlog
+
+from vedette import descriptors
 from vedette.config import FileInput, Input, MqttInput, SyslogInput
+from vedette.descriptors import OPEN_FILES
 from vedette.engine.match import Context
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.inputs.tail import FileTail
 from vedette.pipeline import Pipeline
 from vedette.rawlog import read
-from vedette.report import Counters
+from vedette.report import Counters, Log
+
+log = structlog.get_logger()
 
 
 class Source(Protocol):
@@ -42,22 +48,36 @@ class Doors:
         self._pipeline, self._counters, self._clock, self._contexts = pipeline, counters, clock, contexts
         self._group, self._agent_id, self._raw_dir = group, agent_id, raw_dir
         self._open: dict[str, tuple[Source, asyncio.Task[None]]] = {}
+        self._shares = descriptors.share(descriptors.limit(), ())
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def share(self, inputs: tuple[Input, ...]) -> None:
+        """Give each of ``inputs`` its part of the descriptors, those that are open among them."""
+        self._shares = descriptors.share(descriptors.limit(), inputs)
+        if remarks := descriptors.remarks(self._shares, inputs):
+            log.warning(Log.DESCRIPTORS_FEW, limit=self._shares.limit, reason="; ".join(remarks))
+        for name, (source, _) in self._open.items():
+            if isinstance(source, SyslogListener) and name in self._shares.connections:
+                source.bound(self._shares.connections[name])
 
     async def open(self, settings: Input) -> None:
         """Raises OSError when it cannot be opened."""
         source: Source
         work: Callable[[], Coroutine[Any, Any, None]]
         intake, counters, clock = self._pipeline.storing, self._counters, self._clock
+        its_context = context(settings)
         match settings:
             case SyslogInput():
                 source = listener = SyslogListener(settings, intake, counters, clock)
+                listener.bound(self._shares.connections.get(settings.name, settings.max_connections))
                 await listener.start()
                 work = listener.wait
             case FileInput():
-                source = tail = FileTail(settings, intake, counters, self._pipeline.progress.positions.values(), clock)
+                positions = self._pipeline.progress.positions.values()
+                open_files = self._shares.files.get(settings.name, OPEN_FILES)
+                source = tail = FileTail(settings, intake, counters, positions, clock, open_files=open_files)
                 work = tail.run
             case MqttInput():
                 recent = await asyncio.to_thread(lambda: list(read.recent_messages(self._raw_dir, settings.name)))
@@ -65,7 +85,7 @@ class Doors:
                     settings, intake, counters, agent_id=self._agent_id, recent=recent, clock=clock
                 )
                 work = subscription.run
-        self._contexts[settings.name] = context(settings)
+        self._contexts[settings.name] = its_context
         self._open[settings.name] = source, self._group.create_task(work())
 
     async def close(self, name: str) -> None:
@@ -86,6 +106,7 @@ class Doors:
         changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         refused: list[str] = []
         now = dict(new)
+        self.share(after)
         for name in changed:
             if name in old:
                 await self.close(name)
@@ -93,14 +114,32 @@ class Doors:
             if name not in new:
                 continue
             try:
-                await self.open(new[name])
+                await self._open_in_time(new[name])
             except OSError as error:
                 refused.append(str(error))
                 del now[name]
                 if name in old:
-                    await self.open(old[name])
+                    await self._open_in_time(old[name])
                     now[name] = old[name]
+        if refused:
+            self.share(tuple(now.values()))
         return tuple(now.values()), refused
+
+    async def _open_in_time(self, settings: Input) -> None:
+        """``open``, which while there is no descriptor for it is tried again: an input is not given up for that."""
+        said = False
+        while True:
+            try:
+                await self.open(settings)
+                return
+            except OSError as error:
+                if error.errno not in descriptors.SPENT:
+                    raise
+                if not said:
+                    said = True
+                    action = f"tried again; {descriptors.ADVICE}"
+                    log.error(Log.DESCRIPTORS_SPENT, input=settings.name, reason=str(error), action=action)
+                await asyncio.sleep(descriptors.RETRY_SECONDS)
 
 
 def contexts(inputs: tuple[Input, ...]) -> dict[str, Context]:
@@ -118,9 +157,13 @@ def context(item: Input) -> Context:
 
 
 def host_zone() -> tzinfo | None:
-    """The host's time zone, of times that name none; None is UTC."""
+    """The host's time zone, of times that name none; None is UTC. Raises OSError when no descriptor is left."""
     try:
         with open("/etc/localtime", "rb") as file:
             return ZoneInfo.from_file(file)
-    except (OSError, ValueError):
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in descriptors.SPENT:  # UTC instead would be wrong, and nobody would know
+            raise
         return None

@@ -28,6 +28,7 @@ from vedette.failures import Failures
 from vedette.progress import Progress
 from vedette.report import Counters, Log
 from vedette.storing import Storing
+from vedette.trouble import RETRY_SECONDS
 
 log = structlog.get_logger()
 
@@ -110,6 +111,8 @@ class Judging:
                 self._in_frame = False
                 self._use_next()
                 await asyncio.sleep(0)
+            if self._storing.unreadable:
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def frame(self, frame: Frame) -> None:
         """Judge the events of ``frame`` from where judging is, all under the engine that is in place now."""

@@ -66,11 +66,12 @@ class Progress:
         self.judged = offset
 
     def skip(self, offset: int) -> None:
-        """Go over a damaged stretch of the log, whose events the log has counted as lost."""
+        """Go over a damaged stretch of the log, whose events the log has counted as lost. Raises OSError."""
         if offset > self.judged:
+            behind = self._log.backlog(offset)
             self.judged = offset
             self.backlog.clear()
-            self.backlog.update(self._log.backlog(offset))
+            self.backlog.update(behind)
 
     @property
     def caught_up(self) -> bool:

@@ -11,6 +11,7 @@ a crash a few may stand there twice.
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,11 @@ class Quarantine:
 
     def bytes(self) -> int:
         """On disk."""
-        if not self.folder.is_dir():
-            return 0
-        return sum(path.stat().st_size for path in self.folder.glob("events*.ndjson"))
+        total = 0
+        for path in (self.file, self.folder / "events.1.ndjson"):  # looking through the folder takes a descriptor
+            with suppress(OSError):
+                total += path.stat().st_size
+        return total
 
     def put(self, rule: Rule | None, reason: str, frame: Frame, log_id: str, start: int, end: int) -> None:
         """Set the event ``frame.chunk.data[start:end]`` aside; a disk that does not take it is told."""

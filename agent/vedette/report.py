@@ -59,7 +59,10 @@ class Log(StrEnum):
     METRICS_SERVED = "metrics_served"
     LISTENING = "listening"
     CONNECTION_REFUSED = "connection_refused"
+    CONNECTION_EVICTED = "connection_evicted"
     CONNECTION_STALLED = "connection_stalled"
+    DESCRIPTORS_FEW = "descriptors_few"
+    DESCRIPTORS_SPENT = "descriptors_spent"
     TLS_REFUSED = "tls_refused"
     CERTIFICATE_UNUSABLE = "certificate_unusable"
     FRAMING_ERROR = "framing_error"
@@ -74,6 +77,7 @@ class Log(StrEnum):
     RAW_LOG_CUT = "raw_log_cut"
     RAW_LOG_DAMAGED = "raw_log_damaged"
     RAW_LOG_FULL = "raw_log_full"
+    RAW_LOG_UNREADABLE = "raw_log_unreadable"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
     RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"
     RAW_LOG_REWRITTEN = "raw_log_rewritten"
@@ -126,6 +130,7 @@ TOTALS: Mapping[str, str] = {
     "commits": "Transactions of the store",
     "replans": "Switches to another rule set while running",
     "connections_refused": "Connections that were not accepted",
+    "connections_evicted": "Connections that had sent nothing and were closed for others",
     "connections_stalled": "Connections that were closed because they did not get on",
     "handshakes_failed": "TLS handshakes that failed",
     "sync_failed": "Syncs of the raw log that failed",

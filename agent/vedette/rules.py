@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.util
+import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,7 @@ from vedette.child import command
 from vedette.compiler.plan import Plan
 from vedette.compiler.rechoose import NO_GAIN, same_meaning
 from vedette.config import Config, Input, codec_of
+from vedette.descriptors import SPENT
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.engine.scan import LIBRARY
@@ -253,6 +255,8 @@ class Rules:
             took = await asyncio.to_thread(self._finish)
             return None if took is None else await self._ready(_of_bundle(*took))
         except (ValueError, OSError) as error:
+            if isinstance(error, OSError):
+                self._seen = None  # no verdict on the rules: it is tried again
             self._refuse(str(error))
             raise
 
@@ -286,7 +290,12 @@ class Rules:
 
         A failure is told in the log: what runs goes on.
         """
-        plan, sample = loaded.engine.plan, self._sample()
+        plan = loaded.engine.plan
+        try:
+            sample = self._sample()
+        except OSError as error:
+            log.warning(Log.LITERALS_KEPT, reason=str(error), action="the literals stay as they are")
+            return None
         out = self._out if loaded.sha256 is None else self._chosen(loaded.sha256)
         if len(sample) < MIN_SAMPLE or out is None or not plan.rules:
             return None
@@ -328,10 +337,11 @@ class Rules:
         self.error = reason
 
     def _files(self) -> Iterator[Path]:
-        """All that a build reads."""
+        """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
         for path in (*self._paths, *self._pipelines, *self._lookups):
             if path.is_dir():
-                yield from sorted(p for p in path.rglob("*") if p.suffix in (".yml", ".yaml", ".txt", ".csv"))
+                found = [Path(folder, name) for folder, _, names in os.walk(path, onerror=_spent) for name in names]
+                yield from sorted(p for p in found if p.suffix in (".yml", ".yaml", ".txt", ".csv"))
             else:
                 yield path
 
@@ -429,6 +439,11 @@ async def _child(module_and_arguments: list[str], sample: bytes) -> tuple[int | 
             await child.wait()
     lines = complaint.decode("utf-8", "replace").strip().splitlines()
     return child.returncode, lines[-1] if lines else ""
+
+
+def _spent(error: OSError) -> None:
+    if error.errno in SPENT:
+        raise error
 
 
 def _load(path: Path) -> Engine:

@@ -24,7 +24,7 @@ from functools import partial
 from vedette.event import Chunk, Frame
 from vedette.progress import Progress
 from vedette.rawlog.log import RawLog
-from vedette.trouble import RAW_LOG, RETENTION, RETRY_SECONDS, SYNC, Trouble
+from vedette.trouble import RAW_LOG, REPLAY, RETENTION, RETRY_SECONDS, SYNC, Trouble
 
 MEMORY = 8 << 20
 """Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
@@ -48,6 +48,7 @@ class Storing:
         """Bytes of frames kept for the judge."""
         self.arrived = asyncio.Event()
         """Set when something is stored."""
+        self.unreadable = False
         self.held_bytes = 0
         self.held: defaultdict[str, int] = defaultdict(int)
         """Events in memory because the raw log does not take them, per input."""
@@ -197,7 +198,17 @@ class Storing:
     # --- out
 
     def frames(self) -> Iterator[Frame]:
-        """The frames from where judging is to the log's end now; damaged stretches are passed over."""
+        """The frames from where judging is to the log's end now; damaged stretches are passed over. Ends before that,
+        with ``unreadable`` set, when the log cannot be read just now."""
+        try:
+            yield from self._frames()
+            self.unreadable = False
+            self._trouble.well(REPLAY)
+        except OSError as error:
+            self.unreadable = True
+            self._trouble.failed(REPLAY, error)
+
+    def _frames(self) -> Iterator[Frame]:
         progress = self._progress
         while progress.judged < self._log.end:
             while self._recent and self._recent[0].offset < progress.judged:

@@ -1,6 +1,6 @@
 """What the disk refuses at the moment. While there is anything, the agent is up and degraded: it tries again.
 
-Each part that writes (``RAW_LOG``, ``SYNC``, ``STORE``, ``RETENTION``) says ``failed`` and ``well``. A trouble is told
+Each part (``RAW_LOG``, ``SYNC``, ``STORE``, ``RETENTION``, ``REPLAY``) says ``failed`` and ``well``. A trouble is told
 once, when it begins or its reason changes, and once when it is over.
 """
 
@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from vedette.descriptors import ADVICE
 from vedette.report import Log
 
 log = structlog.get_logger()
 
-RAW_LOG, SYNC, STORE, RETENTION = "raw log", "sync", "store", "retention"
+RAW_LOG, SYNC, STORE, RETENTION, REPLAY = "raw log", "sync", "store", "retention", "replay"
 RETRY_SECONDS = 1.0
 """Between two tries."""
 
@@ -26,12 +27,15 @@ _ADVICE = {
     errno.EDQUOT: "raise the quota, or lower the budgets",
     errno.EROFS: "mount the file system for writing; its kernel log says why it is not",
     errno.EIO: "look at the disk: it fails",
+    errno.EMFILE: ADVICE,
+    errno.ENFILE: "raise fs.file-max: the host has too many files open",
 }
 _EFFECT = {
     RAW_LOG: "inputs wait, datagrams are dropped and counted",
     SYNC: "inputs wait, nothing is acknowledged",
     STORE: "judging waits, alerts stay uncommitted",
     RETENTION: "old segments stay",
+    REPLAY: "evaluation waits, storing goes on",
 }
 
 

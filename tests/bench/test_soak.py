@@ -53,6 +53,7 @@ def test_a_straight_line() -> None:
         ({"landed": 2}, "2 in the landing"),
         ({"alerts": {"made": 0, "receipted": 0}, "landed": 0}, "no alert"),
         ({"rss_rise_mb": 9.0}, "memory rises"),
+        ({"seconds": 3600.0, "rss_rise_mb": 2.1}, "memory rises"),
         ({"descriptors": (19, 28, 30)}, "descriptors"),
         ({"bundle": "rules-2"}, "rules-2 runs"),
     ],

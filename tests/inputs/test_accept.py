@@ -12,8 +12,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,7 +75,9 @@ def test_a_flood_of_connections_from_one_peer() -> None:
         bin, counters = Bin(), Counters()
         async with listening(bin, counters, max_connections=20, max_connections_per_peer=5) as (listener, port):
             held = [connect(port, "127.0.0.1") for _ in range(5)]
-            await until(lambda: listener._gate.open == 5)
+            for peer in held:  # or it would give way
+                peer.sendall(b"<13>calm\n")
+            await until(lambda: len(bin.events) == 5)
             other = connect(port, "127.0.0.3")
             await until(lambda: listener._gate.open == 6)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -83,7 +87,7 @@ def test_a_flood_of_connections_from_one_peer() -> None:
                     sys.executable, "-c", FLOOD, str(port), str(ATTEMPTS), stdout=subprocess.PIPE
                 )
                 ended = asyncio.create_task(flood.communicate())
-                sent = 0
+                sent = 5
                 while not ended.done():
                     other.sendall(b"<13>calm\n")
                     sent += 1
@@ -117,9 +121,94 @@ def test_all_connections_together_are_bounded() -> None:
         async with listening(bin, counters, max_connections=30, max_connections_per_peer=10) as (listener, port):
             files = len(os.listdir("/proc/self/fd"))
             peers = [connect(port, f"127.0.0.{2 + i // 10}") for i in range(60)]
-            await until(lambda: listener._gate.open == 30 and counters.totals["connections_refused"] == 30)
-            assert len(os.listdir("/proc/self/fd")) - files <= 60 + 30
+            await until(lambda: listener._gate.open == 30 and counters.totals["connections_evicted"] == 30)
+            assert len(os.listdir("/proc/self/fd")) - files <= 60 + 30 + accept.EVICTED
             for peer in peers:
+                with contextlib.suppress(ConnectionError):  # half of them have given way to the others
+                    peer.sendall(b"<13>here\n")
+            await until(lambda: len(bin.events) == 30)
+            more = [connect(port, "127.0.0.9") for _ in range(5)]
+            await until(lambda: counters.totals["connections_refused"] == 5)
+            assert listener._gate.open == 30
+            for peer in (*peers, *more):
+                peer.close()
+
+    asyncio.run(scenario())
+
+
+def test_who_gives_way() -> None:
+    """With no room left the peer with the most silent connections loses its oldest; one that has sent something stays,
+    and so does a single silent one of another peer. A peer that is full displaces its own."""
+
+    def closed(peer: socket.socket) -> bool:
+        peer.setblocking(False)
+        try:
+            return peer.recv(1) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, max_connections=8, max_connections_per_peer=6) as (listener, port):
+            single = connect(port, "127.0.0.2")
+            many = [connect(port, "127.0.0.3") for _ in range(6)]
+            many[0].sendall(b"<13>known\n")
+            many[1].sendall(b"<13>half a mess")
+            await until(lambda: len(bin.events) == 1 and listener._gate.open == 7)
+            own = connect(port, "127.0.0.3")
+            await until(lambda: counters.totals["connections_evicted"] == 1)
+            assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, *[False] * 5]
+            others = [connect(port, f"127.0.0.{4 + i}") for i in range(3)]
+            await until(lambda: counters.totals["connections_evicted"] == 3)
+            assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, True, True, *[False] * 3]
+            for peer in others:
+                peer.sendall(b"<13>other\n")
+            await until(lambda: bin.events.count(b"<13>other") == 3)
+            assert b"<13>half a mess" in bin.events  # what came of it
+            assert not counters.totals["connections_refused"]
+            for peer in (single, *many, own, *others):
+                peer.close()
+
+    asyncio.run(scenario())
+
+
+def test_no_descriptor_for_a_connection() -> None:
+    """A silent connection gives way when there is no descriptor, too; without one, those who connect wait until there
+    is. Both are logged, once."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        async with listening(bin, counters) as (listener, port):
+            peers = [socket.socket() for _ in range(3)]
+            silent = connect(port)
+            await until(lambda: listener._gate.open == 1)
+            taken: list[int] = []
+            with capture_logs() as logs:
+                try:
+                    highest = max(map(int, os.listdir("/proc/self/fd")))
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+                    with contextlib.suppress(OSError):
+                        while True:
+                            taken.append(os.open(os.devnull, os.O_RDONLY))
+                    peers[0].connect(("127.0.0.1", port))
+                    peers[0].sendall(b"<13>one\n")
+                    await until(lambda: bin.events == [b"<13>one"])
+                    assert counters.totals["connections_evicted"] == 1
+                    for peer in peers[1:]:
+                        peer.connect(("127.0.0.1", port))
+                        peer.sendall(b"<13>more\n")
+                    await asyncio.sleep(0.5)
+                    assert listener._gate.open == 1
+                finally:
+                    for descriptor in taken:
+                        os.close(descriptor)
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                await until(lambda: len(bin.events) == 3, 10)
+            assert [entry["event"] for entry in logs] == [Log.CONNECTION_EVICTED, Log.CONNECTION_REFUSED]
+            for peer in (*peers, silent):
                 peer.close()
 
     asyncio.run(scenario())
@@ -312,26 +401,45 @@ def test_networks() -> None:
     assert network("fe80::1%eth0") == network("fe80::2")
 
 
-@given(st.lists(st.tuples(st.sampled_from(["10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2"]), st.booleans())))
-def test_the_gate_counts(steps: list[tuple[str, bool]]) -> None:
-    """Whatever comes and goes, also twice: never more than the bounds are open, and none is refused without need."""
-    gate, counters = Gate("in", 5, 3, Counters()), Counters()
+PEERS = ("10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2")
+
+
+@given(st.lists(st.tuples(st.sampled_from(PEERS), st.sampled_from(["comes", "speaks", "goes"]))))
+def test_the_gate_counts(steps: list[tuple[str, str]]) -> None:
+    """Whatever comes, speaks and goes, also twice: never more than the bounds are open, and one is refused only when it
+    has no room and nobody silent can give way."""
+    counters = Counters()
     gate = Gate("in", 5, 3, counters)
     places: list[Place] = []
-    refused = 0
+    gone: list[Place] = []
+    refused = evicted = 0
     with capture_logs():
-        for peer, comes in steps:
-            of_peer = sum(network(place.peer) == network(peer) for place in places)
-            if comes:
+        for peer, what in steps:
+            of_peer = [place for place in places if place.network == network(peer)]
+            if what == "speaks" and of_peer:
+                of_peer[0].spoke()
+                of_peer[0].spoke()
+            elif what == "goes" and of_peer:
+                places.remove(of_peer[0])
+                of_peer[0].leave()
+                of_peer[0].leave()
+            elif what == "comes":
+                silent = [place for place in (of_peer if len(of_peer) >= 3 else places) if place.silent]
+                full = len(places) >= 5 or len(of_peer) >= 3
                 place = gate.enter(peer)
-                assert (place is None) == (len(places) >= 5 or of_peer >= 3)
-                if place is None:
-                    refused += 1
-                else:
+                assert (place is None) == (full and not silent)
+                refused += place is None
+                evicted += full and place is not None
+                if full and place is not None:
+                    (loser,) = gone
+                    assert loser in silent
+                    most = Counter(one.network for one in silent)
+                    assert most[loser.network] == max(most.values())
+                    assert loser is next(one for one in silent if one.network == loser.network)
+                    places.remove(loser)
+                    gone.clear()
+                if place is not None:
+                    place.close = partial(gone.append, place)
                     places.append(place)
-            elif places:
-                place = places.pop(0)
-                place.leave()
-                place.leave()
             assert gate.open == len(places)
-    assert counters.totals["connections_refused"] == refused
+    assert (counters.totals["connections_refused"], counters.totals["connections_evicted"]) == (refused, evicted)

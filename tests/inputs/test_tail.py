@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
+import resource
 import shutil
 import signal
+import subprocess
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from structlog.testing import capture_logs
 
 from tests.inputs.doors import Bin, account, rsyslogd, until
 from vedette.config import FileInput
+from vedette.descriptors import OPEN_FILES
 from vedette.event import MAX_EVENT, FilePosition, Flag
 from vedette.inputs import files, tail
 from vedette.inputs.tail import FileTail
@@ -33,11 +37,14 @@ async def tailing(
     positions: Mapping[str, FilePosition] | None = None,
     from_start: bool = True,
     linger: float = LINGER,
+    open_files: int = OPEN_FILES,
 ) -> AsyncIterator[Counters]:
     """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
     counters, before = Counters(), len(bin.chunks)
     settings = FileInput("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
-    door = FileTail(settings, bin, counters, list((positions or bin.positions).values()), linger=linger)
+    door = FileTail(
+        settings, bin, counters, list((positions or bin.positions).values()), linger=linger, open_files=open_files
+    )
     task = asyncio.create_task(door.run())
     try:
         yield counters
@@ -381,15 +388,102 @@ def test_unwritable_log(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_more_files_than_are_held_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def no_descriptor() -> Iterator[Callable[[str], None]]:
+    """None is left for this process: every one that there may be is taken. Gives a shell that has its own."""
+    shell = subprocess.Popen(["sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert shell.stdin is not None
+    assert shell.stdout is not None
+
+    def do(command: str) -> None:
+        shell.stdin.write(f"{command}; echo done\n".encode())  # type: ignore[union-attr]
+        shell.stdin.flush()  # type: ignore[union-attr]
+        assert shell.stdout.readline() == b"done\n"  # type: ignore[union-attr]
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 2, hard))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield do
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        shell.communicate()
+
+
+@pytest.mark.parametrize("pattern", ["a.log", "*.log"])
+def test_no_descriptor_is_no_rotation(tmp_path: Path, pattern: str) -> None:
+    """While no folder can be read and nothing opened, no file is taken to have gone: those that are open are read, and
+    what was renamed or came meanwhile is found, and read to its end, when there are descriptors again."""
+
+    async def scenario() -> None:
+        bin, path = Bin(), tmp_path / "a.log"
+        append(path, "one\n")
+        with capture_logs() as logs:
+            async with tailing(bin, tmp_path / pattern, linger=0.2):
+                await until(lambda: bin.events == [b"one"])
+                with no_descriptor() as do:
+                    do(f"echo two >> {path}")
+                    await until(lambda: bin.events[1:] == [b"two"])
+                    await asyncio.sleep(0.5)  # longer than ``linger``: several looks that show nothing
+                    assert not [entry for entry in logs if entry["event"] == Log.FILE_ROTATED]
+                    for turn in range(3):  # the second comes and goes without ever having been opened
+                        do(f"echo three {turn} >> {path}; mv {path} {path}.{turn}")
+                        await asyncio.sleep(3 * POLL)
+                    do(f"echo four >> {path}")
+                    await asyncio.sleep(0.5)
+                await until(lambda: len(bin.events) == 6)
+        assert sorted(bin.events) == [b"four", b"one", *(b"three %d" % turn for turn in range(3)), b"two"]
+        rotated = [entry["now"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
+        assert None not in rotated
+        unreadable = [entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE]
+        assert any("Too many open files" in reason for reason in unreadable)
+
+    asyncio.run(scenario())
+
+
+def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> None:
+    """Where a file cannot even be looked at, it has not gone; files elsewhere are not touched by that."""
+    real = files.os.stat
+
+    def failing(path: object, **options: object) -> os.stat_result:
+        if str(path) == str(tmp_path / "a.log"):
+            raise OSError(errno.EIO, "the disk fails")
+        return real(path, **options)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        bin = Bin()
+        append(tmp_path / "a.log", "one\n")
+        append(tmp_path / "b.log", "one\n")
+        with capture_logs() as logs:
+            async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1):
+                await until(lambda: len(bin.events) == 2)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(files.os, "stat", failing)
+                    await asyncio.sleep(0.4)
+                    (tmp_path / "b.log").rename(tmp_path / "b.log.1")
+                    append(tmp_path / "b.log", "two\n")
+                    await until(lambda: len(bin.events) == 3)
+                append(tmp_path / "a.log", "two\n")
+                await until(lambda: len(bin.events) == 4)
+        rotated = [entry["path"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
+        assert rotated == [str(tmp_path / "b.log")]
+
+    asyncio.run(scenario())
+
+
+def test_more_files_than_are_held_open(tmp_path: Path) -> None:
     """Files beyond the bound are closed and opened again when they grow, without losing their place."""
-    monkeypatch.setattr(tail, "OPEN_FILES", 3)
 
     async def scenario() -> None:
         bin, paths = Bin(), [tmp_path / f"{i}.log" for i in range(10)]
         for path in paths:
             append(path, "one\n")
-        async with tailing(bin, tmp_path / "*.log"):
+        async with tailing(bin, tmp_path / "*.log", open_files=3):
             await until(lambda: len(bin.events) == 10)
             assert 0 < len(held(tmp_path)) <= 4
             for path in paths:

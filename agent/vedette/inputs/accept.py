@@ -2,11 +2,18 @@
 
 Promises:
 
-* At most ``max_connections`` in all, and ``max_connections_per_peer`` from one peer, are open at a time, those that
-  still shake hands among them. A peer is an IPv4 address, or an IPv6 network of 64 bits: who has one address of it has
-  all. A further connection is reset at once, before anything is made for it, and counted (``connections_refused``).
-  It is told once, and again only after there was room.
-* A turn of the event loop accepts ``TURN`` connections at most, so that a flood of attempts leaves others their turn.
+* At most ``max_connections`` in all (fewer where the limit of open files does not leave as many: ``descriptors.py``),
+  and ``max_connections_per_peer`` from one peer, are open at a time, those that still shake hands among them. A peer is
+  an IPv4 address, or an IPv6 network of 64 bits: who has one address of it has all.
+* A connection that has not sent one whole message is **silent**. When there is no room for a further connection, a
+  silent one is closed for it and counted (``connections_evicted``): the oldest one of the same peer when that has as
+  many as it may; else the oldest one of the peer that has the most silent ones. So those who connect and say nothing
+  keep nobody out, and displace one another before they displace who has only just connected.
+* Where none is silent, the further connection is reset at once, before anything is made for it, and counted
+  (``connections_refused``). Either is logged once, and again only after there was room.
+* A turn of the event loop accepts ``TURN`` connections at most, so that a flood of attempts leaves others their turn;
+  and only as many as ``EVICTED`` in the place of others, whose descriptors are free in the next turn.
+* When the process has no descriptor left a silent connection gives way, too; else it is tried again in a second.
 * A TLS handshake ends within ``HANDSHAKE_SECONDS``. One that fails is counted (``handshakes_failed``) and told with its
   reason, once per peer until that peer gets through. Certificates are checked as ``tls.py`` says.
 * A peer that has vanished without a word is found by keep-alive probes: after ``KEEPALIVE`` of silence.
@@ -27,6 +34,7 @@ from collections.abc import Callable
 
 import structlog
 
+from vedette.descriptors import ADVICE
 from vedette.inputs.datagrams import host
 from vedette.report import Counters, Log
 from vedette.tls import Renewed, reason
@@ -35,13 +43,15 @@ log = structlog.get_logger()
 
 TURN = 64
 """Connections accepted per turn of the event loop."""
+EVICTED = 8
+"""Connections closed for others in one."""
 HANDSHAKE_SECONDS = 10.0
 GOODBYE_SECONDS = 1.0
 """For a TLS peer to answer that we close."""
 KEEPALIVE = (60, 15, 4)
 """Seconds of silence until the first probe, seconds between probes, probes without an answer: 2 minutes in all."""
 TOLD_PEERS = 1000
-"""Peers whose refusals are told one by one; those of further ones are only counted."""
+"""Peers of whom refusals and evictions are logged one by one; those of further ones are only counted."""
 FULL_SECONDS = 1.0
 """Pause when the process has no file descriptor left."""
 
@@ -59,17 +69,31 @@ def network(peer: str) -> str:
 class Place:
     """One connection's place; ``leave`` gives it back, and may be called again."""
 
-    __slots__ = ("_gate", "_network", "peer")
+    __slots__ = ("_gate", "close", "network", "peer", "silent")
 
     def __init__(self, gate: Gate, peer: str, network: str) -> None:
         self.peer = peer
-        self._network = network
+        self.network = network
+        self.silent = True
+        """No whole message has come."""
+        self.close: Callable[[], object] = _nothing
+        """Ends the connection at once; set by whoever has it."""
         self._gate: Gate | None = gate
+
+    def spoke(self) -> None:
+        """A whole message came."""
+        if self.silent and self._gate is not None:
+            self._gate._heard(self)
+        self.silent = False
 
     def leave(self) -> None:
         if self._gate is not None:
             gate, self._gate = self._gate, None
-            gate._leave(self._network)
+            gate._leave(self)
+
+
+def _nothing() -> None:
+    pass
 
 
 class Gate:
@@ -77,11 +101,14 @@ class Gate:
 
     def __init__(self, name: str, limit: int, per_peer: int, counters: Counters) -> None:
         self._name = name
-        self._limit = limit
+        self.limit = self._configured = limit
+        """``max_connections``, or what the limit of open files leaves of it."""
         self._per_peer = per_peer
         self._counters = counters
         self._open = 0
         self._peers: dict[str, int] = {}
+        self._silent: dict[str, dict[Place, None]] = {}
+        """By network those that are silent, the oldest first."""
         self._told: set[str] = set()
         """Networks (``""``: all) whose refusal was told, since there was room last."""
         self._strangers: set[str] = set()
@@ -92,24 +119,61 @@ class Gate:
         """Connections that are open."""
         return self._open
 
+    @property
+    def evicted(self) -> int:
+        """Connections that were closed for others, of all inputs."""
+        return self._counters.totals["connections_evicted"]
+
     def enter(self, peer: str) -> Place | None:
         """Count a connection in; None when there is no room for it."""
         key = network(peer)
-        of_peer = self._peers.get(key, 0)
-        if self._open >= self._limit:
-            self._refuse("", peer, f"max_connections = {self._limit} are open: raise it, or close some")
+        if self._peers.get(key, 0) >= self._per_peer:
+            full, text = key, f"max_connections_per_peer = {self._per_peer} from {key} are open"
+        elif self._open >= self.limit:
+            full, text = "", f"max_connections = {self._configured} are open"
+            if self.limit < self._configured:
+                text = f"{self.limit} connections are open, as many as the limit of open files leaves"
+        else:
+            self._told.discard("")
+            self._told.discard(key)
+            return self._place(peer, key)
+        if not self.make_room(full, text):
+            self._refuse(full, peer, f"{text}: raise it, or close some")
             return None
-        if of_peer >= self._per_peer:
-            text = f"max_connections_per_peer = {self._per_peer} from {key} are open: raise it, or close some"
-            self._refuse(key, peer, text)
-            return None
-        self._open += 1
-        self._peers[key] = of_peer + 1
-        self._told.discard("")
-        self._told.discard(key)
-        return Place(self, peer, key)
+        return self._place(peer, key)
 
-    def _leave(self, key: str) -> None:
+    def _place(self, peer: str, key: str) -> Place:
+        place = Place(self, peer, key)
+        self._open += 1
+        self._peers[key] = self._peers.get(key, 0) + 1
+        self._silent.setdefault(key, {})[place] = None
+        return place
+
+    def make_room(self, key: str, why: str) -> bool:
+        """Close the oldest silent connection of the network ``key``, or of that which has the most (``""``); False when
+        there is none."""
+        if not key:
+            key = max(self._silent, key=lambda one: len(self._silent[one]), default="")
+        if key not in self._silent:
+            return False
+        place = next(iter(self._silent[key]))
+        place.leave()
+        place.close()
+        self._counters.totals["connections_evicted"] += 1
+        self._tell(key, Log.CONNECTION_EVICTED, place.peer, f"{why}, and it has sent nothing: another takes its place")
+        return True
+
+    def _heard(self, place: Place) -> None:
+        """It is not silent any more, or gone."""
+        of_network = self._silent[place.network]
+        del of_network[place]
+        if not of_network:
+            del self._silent[place.network]
+
+    def _leave(self, place: Place) -> None:
+        if place.silent:
+            self._heard(place)
+        key = place.network
         self._open -= 1
         self._peers[key] -= 1
         if not self._peers[key]:
@@ -128,9 +192,12 @@ class Gate:
 
     def _refuse(self, key: str, peer: str, why: str) -> None:
         self._counters.totals["connections_refused"] += 1
+        self._tell(key, Log.CONNECTION_REFUSED, peer, why)
+
+    def _tell(self, key: str, event: Log, peer: str, why: str) -> None:
         if key not in self._told and len(self._told) < TOLD_PEERS:
             self._told.add(key)
-            log.warning(Log.CONNECTION_REFUSED, input=self._name, peer=peer, reason=why)
+            log.warning(event, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
 
 class Acceptor:
@@ -154,6 +221,8 @@ class Acceptor:
         self._tls_fault = ""
         self._loop = asyncio.get_running_loop()
         self._opening: set[asyncio.Task[None]] = set()
+        self._spent = False
+        """There was no descriptor left, and that was logged."""
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(sock.fileno(), self._accept)
 
@@ -169,18 +238,17 @@ class Acceptor:
             task.cancel()
 
     def _accept(self) -> None:
-        for _ in range(TURN):
+        evicted = self._gate.evicted
+        for number in range(TURN):
+            if self._gate.evicted - evicted >= EVICTED:
+                return
             try:
                 sock, address = self._sock.accept()
             except OSError as error:
-                if error.errno in _OUT_OF_FILES:
-                    why = f"cannot accept: {error.strerror}: raise LimitNOFILE, or lower max_connections"
-                    log.error(Log.CONNECTION_REFUSED, peer="", reason=why)
-                    self._loop.remove_reader(self._sock.fileno())
-                    self._pause = self._loop.call_later(
-                        FULL_SECONDS, self._loop.add_reader, self._sock.fileno(), self._accept
-                    )
+                if error.errno in _OUT_OF_FILES and not number:  # later it comes also when nobody waits
+                    self._wait_for_descriptors(error)
                 return  # none waits; an error of another kind concerns one connection, and the next turn goes on
+            self._spent = False
             place = self._gate.enter(host(address[0]))
             if place is None:
                 with contextlib.suppress(OSError):  # a reset leaves nothing behind, here and there
@@ -189,8 +257,20 @@ class Acceptor:
                 continue
             sock.setblocking(False)
             task = self._loop.create_task(self._open(sock, place))
+            place.close = task.cancel
             self._opening.add(task)
             task.add_done_callback(self._opening.discard)
+
+    def _wait_for_descriptors(self, error: OSError) -> None:
+        why = f"cannot accept: {error.strerror}"
+        if self._gate.make_room("", why):
+            return
+        if not self._spent:
+            self._spent = True
+            action = f"tried again every {FULL_SECONDS:g} s; {ADVICE}"
+            log.error(Log.CONNECTION_REFUSED, peer="", reason=why, action=action)
+        self._loop.remove_reader(self._sock.fileno())
+        self._pause = self._loop.call_later(FULL_SECONDS, self._loop.add_reader, self._sock.fileno(), self._accept)
 
     async def _open(self, sock: socket.socket, place: Place) -> None:
         idle, interval, probes = KEEPALIVE

@@ -15,7 +15,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -25,6 +25,9 @@ SPAN = 1024
 """Bytes of a file that its fingerprint covers at most."""
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
 """Names that a glob finds but that hold no lines."""
+
+GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
+"""Error numbers that say that nothing is there; any other says nothing of what is there."""
 
 _NUMBER = r"[.\-_]\d[\d.\-_T]*"
 
@@ -57,14 +60,17 @@ def fingerprint(head: bytes, position: int) -> str:
 
 
 def look(patterns: Iterable[str]) -> Look:
-    """The files that ``patterns`` (paths or globs, ``**`` too) lead to. Raises nothing."""
+    """The files that ``patterns`` (paths or globs, ``**`` too) lead to. Raises nothing.
+
+    A folder that cannot be read shows no files: what was there before is then to be looked for by ``still``.
+    """
     files: dict[Key, Seen] = {}
     problems: dict[str, str] = {}
     for pattern in patterns:
         magic = glob.has_magic(pattern)
         paths = sorted(glob.glob(pattern, recursive=True)) if magic else [pattern]
         if not paths:
-            problems[pattern] = "no file matches yet"
+            problems[pattern] = _unlisted(pattern) or "no file matches yet"
         for path in paths:
             try:
                 path.encode()  # a position is stored as UTF-8
@@ -84,19 +90,56 @@ def look(patterns: Iterable[str]) -> Look:
     return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
 
 
-def in_folders(folders: Iterable[str], inodes: set[int]) -> list[Seen]:
-    """The files with one of ``inodes`` in ``folders``. Raises nothing."""
+def _unlisted(pattern: str) -> str:
+    """Why the folder where ``pattern`` begins cannot be read; empty when it can, or is not there."""
+    folder = os.path.dirname(pattern[: next(i for i, c in enumerate(pattern) if c in "*?[")])
+    try:
+        os.close(os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+    except OSError as error:
+        return "" if error.errno in GONE else error.strerror or str(error)
+    return ""
+
+
+def still(path: str, key: Key) -> Seen | None:
+    """The file ``key`` when it is at ``path`` still; None when it is not. Takes no descriptor. Raises OSError when
+    neither can be told."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if error.errno in GONE:
+            return None
+        raise
+    if (found.st_dev, found.st_ino) != key:
+        return None
+    return Seen(path, key, found.st_size, found.st_mtime_ns)
+
+
+@contextlib.contextmanager
+def _entries(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Of a folder; none when it is not there. Raises OSError when it cannot be read."""
+    try:
+        entries = os.scandir(folder or ".")
+    except OSError as error:
+        if error.errno not in GONE:
+            raise
+        yield iter(())
+    else:
+        with entries:
+            yield entries
+
+
+def in_folder(folder: str, inodes: set[int]) -> list[Seen]:
+    """The files with one of ``inodes`` in ``folder``. Raises OSError when it is there and cannot be read."""
     found = []
-    for folder in set(folders):
-        with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
-            for entry in entries:
-                with contextlib.suppress(OSError, ValueError):
-                    if entry.inode() in inodes and entry.is_file(follow_symlinks=False):
-                        entry.name.encode()
-                        status = entry.stat(follow_symlinks=False)
-                        path = os.path.join(folder, entry.name)
-                        key = (status.st_dev, status.st_ino)
-                        found.append(Seen(path, key, status.st_size, status.st_mtime_ns))
+    with _entries(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError, ValueError):
+                if entry.inode() in inodes and entry.is_file(follow_symlinks=False):
+                    entry.name.encode()
+                    status = entry.stat(follow_symlinks=False)
+                    path = os.path.join(folder, entry.name)
+                    key = (status.st_dev, status.st_ino)
+                    found.append(Seen(path, key, status.st_size, status.st_mtime_ns))
     return found
 
 
@@ -130,13 +173,12 @@ def belongs(path: str, patterns: Iterable[str]) -> bool:
 def rotated_since(origin: str, changed: int) -> list[Seen]:
     """Files that ``is_rotated`` takes for former ones at ``origin``, last changed at ``changed`` ns or later.
 
-    In the order of their last change. Raises nothing.
+    In the order of their last change. Raises OSError when their folder cannot be read.
     """
     folder = os.path.dirname(origin)
-    inodes = set()
-    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+    with _entries(folder) as entries:
         inodes = {entry.inode() for entry in entries if is_rotated(os.path.join(folder, entry.name), origin)}
-    since = [one for one in in_folders([folder], inodes) if one.changed >= changed]
+    since = [one for one in in_folder(folder, inodes) if one.changed >= changed]
     return sorted(since, key=lambda one: one.changed)
 
 

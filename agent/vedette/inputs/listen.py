@@ -169,6 +169,10 @@ class SyslogListener:
             raise OSError(f"input {self._name!r}: tls: {error}") from error
         return context
 
+    def bound(self, connections: int) -> None:
+        """How many connections there may be at a time; those that are open stay."""
+        self._gate.limit = connections
+
     async def wait(self) -> None:
         """Returns after ``stop``; raises OSError when the raw log could not be written."""
         await self._done.wait()
@@ -222,6 +226,7 @@ class SyslogListener:
             connection.transport.abort()
             return
         self._connections.add(connection)
+        connection.place.close = connection.transport.abort
         if not self._intake.accepting():
             self._pause()
 
@@ -235,6 +240,8 @@ class SyslogListener:
             framer.feed(self._buffer, size)
         except ValueError as error:
             self._malformed(connection, error)
+        if framer.size and connection.place.silent:
+            connection.place.spoke()
         if framer.size >= HAND_OVER:
             connection.whole = True
             self._waiting.pop(connection, None)

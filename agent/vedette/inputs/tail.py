@@ -14,7 +14,10 @@ gone, and no tailer can know it.
   Files that came and went between two looks are found by the names that rotation gives.
 * **Truncation** (copytruncate): a file that is smaller than what was read, or does not begin as it did, is read from
   its start.
-* **Unreadable** files are said once and tried again at every poll, as are paths where nothing is yet.
+* **Unreadable** files are logged once and tried again at every poll, as are paths where nothing is yet. Only a file
+  that is not there (or another in its place) has left its path: one that cannot be looked at has not, nor have those
+  of a folder that cannot be read. At most ``open_files`` are held open; beyond that, and when the process has no
+  descriptor left, the one that grew longest ago is closed, and opened again when it grows.
 
 A file found for the first time is read from its start; with ``from_start = false`` one that is there at the first poll
 is read from its end. Looking and reading are done by a thread of this input's own, so that a slow disk does not stall
@@ -34,6 +37,7 @@ from typing import TypeVar
 import structlog
 
 from vedette.config import FileInput
+from vedette.descriptors import OPEN_FILES, SPENT
 from vedette.event import CHUNK_BYTES, Chunk, FilePosition, Intake
 from vedette.inputs.deliver import deliver
 from vedette.inputs.files import (
@@ -42,13 +46,14 @@ from vedette.inputs.files import (
     Seen,
     belongs,
     fingerprint,
-    in_folders,
+    in_folder,
     intact,
     is_rotated,
     look,
     open_same,
     resume,
     rotated_since,
+    still,
 )
 from vedette.inputs.framing import Lines, Run
 from vedette.report import Counters, Log
@@ -61,8 +66,6 @@ FORSAKEN_SECONDS = 3600.0
 """So is one that was moved away and that no other file has replaced."""
 FIRST_LOOKS = 5
 """Tries to take up a saved file that is rotated away at just that moment."""
-OPEN_FILES = 256
-"""Files held open; beyond, the one that grew longest ago is closed, and opened again when it grows."""
 TURN_BYTES = 16 << 20
 """Read from one file before the others have their turn."""
 
@@ -125,6 +128,7 @@ class FileTail:
         positions: Iterable[FilePosition],
         clock: Callable[[], int] = now,
         linger: float = LINGER_SECONDS,
+        open_files: int = OPEN_FILES,
     ) -> None:
         self._settings = settings
         self._name = settings.name
@@ -132,6 +136,13 @@ class FileTail:
         self._counters = counters
         self._clock = clock
         self._linger = linger
+        self._open_files = open_files
+        self._unopened: dict[Key, str] = {}
+        """Files that were found when there was no descriptor to open them with, and where that was."""
+        self._between: dict[str, int] = {}
+        """Paths of which it could not be told what came and went there since a file had left, and when that was."""
+        self._spent = False
+        """There was no descriptor to look through folders or to open a file with."""
         self._saved: dict[int, list[FilePosition]] = {}
         for position in positions:
             if not belongs(position.path, settings.paths):
@@ -178,9 +189,13 @@ class FileTail:
 
     async def _begin(self) -> None:
         """Take up the saved files, also those that were rotated away meanwhile, or are between two looks."""
-        for _ in range(FIRST_LOOKS):
-            if await self._take_up_saved():
-                break
+        looks = 0
+        while looks < FIRST_LOOKS and not await self._take_up_saved():
+            if self._spent:  # all of them wait: which there are, or what is in them, cannot be told yet
+                self._say_problems()
+                await asyncio.sleep(self._settings.poll)
+            else:
+                looks += 1
 
     async def _take_up_saved(self) -> bool:
         """One look for saved files; False when a file that it saw was not there any more to be opened."""
@@ -191,7 +206,9 @@ class FileTail:
         gone = {inode: [one.path for one in saved] for inode, saved in self._saved.items() if inode not in inodes}
         folders = {os.path.dirname(path) for paths in gone.values() for path in paths}
         followed: set[str] = set()
-        rotated = await self._in_thread(in_folders, folders, set(gone))
+        rotated, _ = await self._in_folders(folders, set(gone))
+        if self._spent:
+            return False
         for one in sorted(rotated, key=lambda one: one.changed):
             paths = gone[one.key[1]]
             former = next((path for path in self._settings.paths if is_rotated(one.path, path)), paths[-1])
@@ -208,7 +225,7 @@ class FileTail:
                 for file in self._files.values():  # what lies between a rotated file and a known one is known
                     if file.rotated_from == one.path:
                         file.left = max(file.left, one.changed)
-        return all(one.key in self._files for one in saved_ones)
+        return not self._spent and all(one.key in self._files for one in saved_ones)
 
     async def _follow(self, seen: Seen, *, rotated_from: str = "", known: bool = False, at_end: bool = False) -> bool:
         """Take up a file, where it was left when it is a saved one; ``known``: only then.
@@ -233,9 +250,13 @@ class FileTail:
             file.head = await self._in_thread(os.pread, descriptor, min(SPAN, file.base), 0)
         except OSError as error:
             self._problems[seen.path] = error.strerror or str(error)
+            if error.errno in SPENT:
+                self._spent = True
+                self._unopened.setdefault(seen.key, rotated_from or seen.path)
             self._close(file)
             return False
         self._files[seen.key] = file
+        self._unopened.pop(seen.key, None)
         self._saved.pop(seen.key[1], None)
         log.info(Log.FILE_OPENED, input=self._name, path=seen.path, position=file.base)
         return True
@@ -243,14 +264,24 @@ class FileTail:
     def _open(self, file: _File) -> int:
         """The file's descriptor; in the thread. Raises OSError."""
         if file.descriptor is None:
-            file.descriptor = open_same(file.path, file.key)
+            try:
+                file.descriptor = open_same(file.path, file.key)
+            except OSError as error:
+                if error.errno not in SPENT or not self._close_oldest():
+                    raise
+                file.descriptor = open_same(file.path, file.key)
             self._descriptors.add(file.descriptor)
-            if len(self._descriptors) > OPEN_FILES:  # only ``file`` is being read, so any other may be closed
-                others = [one for one in self._files.values() if one.descriptor is not None and one is not file]
-                oldest = min((one for one in others if not one.rotated_from), key=lambda one: one.grown, default=None)
-                if oldest is not None:
-                    self._close(oldest)
+            if len(self._descriptors) > self._open_files:
+                self._close_oldest(file)
         return file.descriptor
+
+    def _close_oldest(self, file: _File | None = None) -> bool:
+        """Close a file that may be opened again: any but ``file``, the only one that is being read."""
+        others = [one for one in self._files.values() if one.descriptor is not None and one is not file]
+        oldest = min((one for one in others if not one.rotated_from), key=lambda one: one.grown, default=None)
+        if oldest is not None:
+            self._close(oldest)
+        return oldest is not None
 
     def _close(self, file: _File) -> None:
         if file.descriptor is not None:
@@ -262,8 +293,8 @@ class FileTail:
         """Look once, and read what is new. True when there is more to read at once."""
         files, self._problems = await self._in_thread(look, self._settings.paths)
         seen = {one.key: one for one in files}
-        await self._find_rotated(seen)
         more = False
+        await self._find_rotated(seen)
         for file in sorted(self._files.values(), key=lambda file: not file.rotated_from):
             while (again := await self._read(file, seen.get(file.key))) and file.rotated_from:
                 pass  # what a new file holds comes after what the old one held
@@ -272,20 +303,36 @@ class FileTail:
             if one.key not in self._files and await self._follow(one):
                 more |= await self._read(self._files[one.key], one)
         self._finish(seen)
+        self._say_problems()
+        return more
+
+    def _say_problems(self) -> None:
         for path, reason in self._problems.items():
             if self._said.get(path) != reason:
                 said = f"{reason}; it is tried again at every poll"
                 log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=said)
-        self._said = self._problems
-        return more
+        self._said, self._problems = self._problems, {}
 
-    async def _find_rotated(self, seen: Mapping[Key, Seen]) -> None:
-        """Give files that have left their path their new one."""
-        missing = {file.key: file for file in self._files.values() if file.key not in seen and not file.rotated_from}
+    async def _find_rotated(self, seen: dict[Key, Seen]) -> None:
+        """Give files that have left their path their new one; ``seen`` gets those that were overlooked. A file of which
+        it cannot be told whether it has left, or for where, has not."""
+        missing = {file.key: file.path for file in self._files.values() if not file.rotated_from} | self._unopened
+        for key, path in list(missing.items()):
+            try:
+                if key not in seen:
+                    if (one := await self._in_thread(still, path, key)) is None:
+                        continue
+                    seen[key] = one
+            except OSError as error:
+                self._problems[path] = error.strerror or str(error)
+            del missing[key]
         moved: dict[Key, Seen] = {}
         if missing:
-            folders, inodes = [os.path.dirname(file.path) for file in missing.values()], {key[1] for key in missing}
-            moved = {one.key: one for one in await self._in_thread(in_folders, folders, inodes)}
+            folders = {os.path.dirname(path) for path in missing.values()}
+            found, unread = await self._in_folders(folders, {key[1] for key in missing})
+            moved = {one.key: one for one in found}
+            missing = {key: path for key, path in missing.items() if os.path.dirname(path) not in unread}
+        await self._follow_unopened(missing, moved)
         for key, file in self._files.items():
             one = seen.get(key) or moved.get(key)
             if one is None and key in missing:
@@ -301,12 +348,46 @@ class FileTail:
             file.left = one.changed if one else file.changed
         await self._follow_between(seen)
 
+    async def _follow_unopened(self, missing: Mapping[Key, str], moved: Mapping[Key, Seen]) -> None:
+        """Take up files that have left their path before there was a descriptor for them."""
+        for key in [key for key in missing if key in self._unopened]:
+            path = self._unopened[key]
+            if key in moved:
+                if await self._follow(moved[key], rotated_from=path):
+                    log.info(Log.FILE_ROTATED, input=self._name, path=path, now=moved[key].path)
+            else:
+                del self._unopened[key]
+                reason = "it went before it could be opened; its lines are lost"
+                log.warning(Log.FILE_ROTATED, input=self._name, path=path, now=None, reason=reason)
+
+    async def _in_folders(self, folders: Iterable[str], inodes: set[int]) -> tuple[list[Seen], set[str]]:
+        """The files with one of ``inodes`` in ``folders``, and the folders that cannot be read."""
+        found: list[Seen] = []
+        unread: set[str] = set()
+        self._spent = False
+        for folder in folders:
+            try:
+                found += await self._in_thread(in_folder, folder, inodes)
+            except OSError as error:
+                self._problems[folder] = error.strerror or str(error)
+                unread.add(folder)
+                self._spent |= error.errno in SPENT
+        return found, unread
+
     async def _follow_between(self, seen: Container[Key]) -> None:
         """Take up files that came to a path and left it between two looks, after one that was seen there."""
         lingering = [file for file in self._files.values() if file.rotated_from and not file.finished]
-        for path in {file.rotated_from for file in lingering}:
-            left = max(file.left for file in lingering if file.rotated_from == path)
-            for one in await self._in_thread(rotated_since, path, left):
+        for path in {file.rotated_from for file in lingering} | set(self._between):
+            lefts = [file.left for file in lingering if file.rotated_from == path]
+            left = self._between.get(path, max(lefts, default=0))
+            try:
+                since = await self._in_thread(rotated_since, path, left)
+            except OSError as error:
+                self._problems[os.path.dirname(path)] = error.strerror or str(error)
+                self._between[path] = left
+                continue
+            self._between.pop(path, None)
+            for one in since:
                 if one.key not in self._files and one.key not in seen:
                     await self._follow(one, rotated_from=path)
 

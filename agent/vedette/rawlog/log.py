@@ -400,8 +400,9 @@ class RawLog:
         freed. Raises OSError.
         """
         while self._replay.damaged:
-            gap = self._replay.damaged.pop()
+            gap = self._replay.damaged[-1]
             set_aside(self._folder, gap.path, gap.position, min(QUARANTINE_BYTES, self._max_bytes // 8), now, GAP_BYTES)
+            self._replay.damaged.remove(gap)
         freed = self.retain(judged, now, make_room=make_room)
         return freed if make_room else freed + self._shelf.pack(self.durable)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from vedette.descriptors import SPARE
 from vedette.event import Chunk
 from vedette.rawlog import format
 
@@ -91,7 +92,7 @@ class SegmentFile:
     def __init__(self, segment: Segment, window: int = WINDOW) -> None:
         self.segment = segment
         self._coder = format.Coder(segment.log_id)
-        self._fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = SPARE.open(segment.path)
         self.size = os.fstat(self._fd).st_size
         self._window = window
         self._buffer, self._start = b"", 0
@@ -105,7 +106,7 @@ class SegmentFile:
 
     def close(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            SPARE.close(self._fd)
             self._fd = -1
 
     def read(self, position: int, size: int) -> bytes:

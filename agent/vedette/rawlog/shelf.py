@@ -21,6 +21,7 @@ from pathlib import Path
 
 import structlog
 
+from vedette.descriptors import SPENT
 from vedette.durable import sync_path
 from vedette.rawlog import format
 from vedette.rawlog.read import Mark
@@ -156,8 +157,11 @@ class Shelf:
         kept = next((one for one in self.kept if one.segment == segment), None)  # this thread alone takes any away
         try:
             done = self.repack.step()
-        except OSError:  # it stays as it is, until the next start
-            done = Done(self.repack, 0)
+        except OSError as error:
+            if error.errno in SPENT:  # begun anew
+                self.repack = None
+                return 0
+            done = Done(self.repack, 0)  # it stays as it is, until the next start
         if done is None:
             return 0
         self.repack = None
