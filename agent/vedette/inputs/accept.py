@@ -31,6 +31,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -259,7 +260,7 @@ class Acceptor:
             task = self._loop.create_task(self._open(sock, place))
             place.close = task.cancel
             self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            task.add_done_callback(partial(self._opened, sock, place))
 
     def _wait_for_descriptors(self, error: OSError) -> None:
         why = f"cannot accept: {error.strerror}"
@@ -298,10 +299,12 @@ class Acceptor:
             place.leave()
             if self._tls is not None:
                 self._gate.stranger(place.peer, f"TLS handshake failed: {reason(error)}")
-        except asyncio.CancelledError:
+
+    def _opened(self, sock: socket.socket, place: Place, task: asyncio.Task[None]) -> None:
+        self._opening.discard(task)
+        if task.cancelled():  # maybe before it had begun
             sock.close()
             place.leave()
-            raise
 
     def _context(self, tls: Renewed[ssl.SSLContext]) -> ssl.SSLContext:
         """The newest context; when the files went bad the last good one, and that is told."""
