@@ -7,7 +7,7 @@ takes a new rule set every day grows by each time's peak. Two things bring it ba
   they are freed (by itself glibc puts ever larger blocks into its heaps, once such a one was freed); of what is freed
   at a heap's end ``KEPT`` bytes stay, so that chunks that come and go take no page faults; and threads share
   ``ARENAS`` heaps (by itself each of eight threads a processor would have its own).
-* ``trim``, after a rule set was replaced: whole free pages of all heaps go back.
+* ``trim``, after a rule set was replaced and once a minute: whole free pages of all heaps go back.
 """
 
 from __future__ import annotations

@@ -73,6 +73,8 @@ SWITCH_SECONDS = 0.0005
 """For which a thread keeps the event loop waiting, each time that the loop has let go of the interpreter."""
 TRIM_SECONDS = 1.0
 """After a switch of plans, until memory is given back."""
+FREE_SECONDS = 60.0
+"""Between two times at which free memory is given back."""
 SAMPLE_BYTES = 1 << 20
 """Of the newest traffic, for choosing the prefilter's literals."""
 MAP_SLACK = 256 << 20
@@ -257,7 +259,11 @@ class Agent:
             await asyncio.sleep(self._notifier.interval)
 
     async def _keep_house(self) -> None:
+        trimmed = time.monotonic()
         while True:
+            if time.monotonic() - trimmed >= FREE_SECONDS:  # what groups that come and go leave between those that stay
+                await asyncio.to_thread(allocator.trim)
+                trimmed = time.monotonic()
             self._auditor.look()
             say_suppressed()
             lag = sum(self.pipeline.backlog.values())
