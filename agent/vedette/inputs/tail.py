@@ -137,8 +137,8 @@ class FileTail:
         self._clock = clock
         self._linger = linger
         self._open_files = open_files
-        self._unopened: dict[Key, str] = {}
-        """Files that were found when there was no descriptor to open them with, and where that was."""
+        self._unopened: dict[Key, tuple[str, int]] = {}
+        """Files that were found when there was no descriptor to open them with: where, and their modification time."""
         self._between: dict[str, int] = {}
         """Paths of which it could not be told what came and went there since a file had left, and when that was."""
         self._spent = False
@@ -252,7 +252,7 @@ class FileTail:
             self._problems[seen.path] = error.strerror or str(error)
             if error.errno in SPENT:
                 self._spent = True
-                self._unopened.setdefault(seen.key, rotated_from or seen.path)
+                self._unopened.setdefault(seen.key, (rotated_from or seen.path, seen.changed))
             self._close(file)
             return False
         self._files[seen.key] = file
@@ -316,7 +316,8 @@ class FileTail:
     async def _find_rotated(self, seen: dict[Key, Seen]) -> None:
         """Give files that have left their path their new one; ``seen`` gets those that were overlooked. A file of which
         it cannot be told whether it has left, or for where, has not."""
-        missing = {file.key: file.path for file in self._files.values() if not file.rotated_from} | self._unopened
+        missing = {file.key: file.path for file in self._files.values() if not file.rotated_from}
+        missing |= {key: path for key, (path, _) in self._unopened.items()}
         for key, path in list(missing.items()):
             try:
                 if key not in seen:
@@ -331,7 +332,11 @@ class FileTail:
             folders = {os.path.dirname(path) for path in missing.values()}
             found, unread = await self._in_folders(folders, {key[1] for key in missing})
             moved = {one.key: one for one in found}
-            missing = {key: path for key, path in missing.items() if os.path.dirname(path) not in unread}
+            for key, path in list(missing.items()):
+                if os.path.dirname(path) in unread:
+                    changed = self._unopened[key][1] if key in self._unopened else self._files[key].left
+                    self._between[path] = min(changed, self._between.get(path, changed))
+                    del missing[key]
         await self._follow_unopened(missing, moved)
         for key, file in self._files.items():
             one = seen.get(key) or moved.get(key)
@@ -351,7 +356,7 @@ class FileTail:
     async def _follow_unopened(self, missing: Mapping[Key, str], moved: Mapping[Key, Seen]) -> None:
         """Take up files that have left their path before there was a descriptor for them."""
         for key in [key for key in missing if key in self._unopened]:
-            path = self._unopened[key]
+            path, _ = self._unopened[key]
             if key in moved:
                 if await self._follow(moved[key], rotated_from=path):
                     log.info(Log.FILE_ROTATED, input=self._name, path=path, now=moved[key].path)
@@ -388,7 +393,8 @@ class FileTail:
                 continue
             self._between.pop(path, None)
             for one in since:
-                if one.key not in self._files and one.key not in seen:
+                done = any(saved.position == one.size for saved in self._saved.get(one.key[1], ()))
+                if one.key not in self._files and one.key not in seen and not done:
                     await self._follow(one, rotated_from=path)
 
     async def _read(self, file: _File, seen: Seen | None) -> bool:
