@@ -12,10 +12,10 @@ for program in debootstrap systemd-nspawn; do
     command -v $program >/dev/null || { echo "$program is missing: sudo sh tools/packages.sh tests" >&2; exit 1; }
 done
 
-# The first address of the host's apt that ends in $1, or what Debian has.
+# The first address of the host's apt that ends in $1; none where it names none: debootstrap has a default.
 mirror() {
     cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -v '^#' | grep -oE "https?://[^ ]*/$1/?( |\$)" |
-        head -n 1 | grep . || echo "http://deb.debian.org/$1"
+        head -n 1
 }
 
 inside() {
@@ -31,9 +31,11 @@ if [ -z "${AGAIN:-}" ] || [ ! -d "$root$clone" ]; then
     if [ ! -d "$pristine" ]; then
         rm -rf "$pristine.new"
         mkdir -p "$pristine.new"
+        # shellcheck disable=SC2046 # no word where the host names no mirror
         debootstrap --variant=minbase --include=ca-certificates,git,make,python3,python3-venv \
-            bookworm "$pristine.new" "$(mirror debian)"
-        echo "deb $(mirror debian-security) bookworm-security main" >>"$pristine.new/etc/apt/sources.list"
+            bookworm "$pristine.new" $(mirror debian)
+        security=$(mirror debian-security)
+        [ -z "$security" ] || echo "deb $security bookworm-security main" >>"$pristine.new/etc/apt/sources.list"
         mv "$pristine.new" "$pristine"
     fi
     rm -rf "$root"

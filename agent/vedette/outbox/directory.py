@@ -100,7 +100,8 @@ class DirectoryUplink:
         self._outbox.wake()
         if self._running:
             with suppress(TimeoutError):  # the alerts are in the outbox
-                await asyncio.wait_for(self._ended.wait(), deadline)
+                async with asyncio.timeout(deadline):
+                    await self._ended.wait()
 
     async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):

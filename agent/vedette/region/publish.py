@@ -134,7 +134,8 @@ async def _connected(broker: MqttSettings, topic: str) -> AsyncIterator[tuple[Mq
 async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:
     """What the channel's manifest message names; None when there is none, or one that cannot be read."""
     try:
-        message = await asyncio.wait_for(retained.get(), RETAINED_SECONDS)
+        async with asyncio.timeout(RETAINED_SECONDS):
+            message = await retained.get()
         document = orjson.loads(message.payload)
         version, sha256, replaced = document["version"], document["sha256"], document.get("replaced")
     except (TimeoutError, ValueError, KeyError, TypeError, AttributeError):
