@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vedette.control import ask
+from vedette.runtime.control import ask
 
 IDLE = 0.05
 """Share of a core below which an agent counts as being at rest."""

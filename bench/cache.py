@@ -25,13 +25,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench import rules, traffic
-from vedette.compiler import plan as plans
-from vedette.compiler.build import build
-from vedette.compiler.ir import Leaf, Op, Predicate, Rule
-from vedette.compiler.plan import Plan
 from vedette.engine.cache import CACHE_BYTES, SLOT, Cache, Store
 from vedette.engine.match import Engine
-from vedette.event import CHUNK_BYTES, Chunk, LogSource
+from vedette.model.event import CHUNK_BYTES, Chunk, LogSource
+from vedette.plan import plan as plans
+from vedette.plan.ir import Leaf, Op, Predicate, Rule
+from vedette.plan.plan import Plan
+from vedette.rules.build import build
 
 SHARES = (0.0, 0.5, 0.9, 0.99)
 RECEIVED = 1_790_000_000_000_000

@@ -21,12 +21,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vedette.compiler.plan import Plan
-from vedette.compiler.relation import NUMERIC, Correlation, Kind, Slot
-from vedette.event import Cursor
+from vedette.model.event import Cursor
+from vedette.plan.plan import Plan
+from vedette.plan.relation import NUMERIC, Correlation, Kind, Slot
 from vedette.state.graph import Item
 from vedette.state.memory import Memory
-from vedette.store import Store
+from vedette.store.store import Store
 
 if TYPE_CHECKING:
     from bench.drive import Bench

@@ -23,10 +23,10 @@ from bench.agent import Agent, Bundle, free_port, syslog_input
 from bench.host import MemoryLimit
 from vedette import __version__
 from vedette.bundle.trust import verify
-from vedette.compiler.plan import Plan
 from vedette.engine.artifact import Artifact
-from vedette.event import LogSource
-from vedette.scan import chunk_of, judge
+from vedette.model.event import LogSource
+from vedette.plan.plan import Plan
+from vedette.runtime.scan import chunk_of, judge
 
 SAMPLE = 20_000
 NAIVE = 60

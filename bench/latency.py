@@ -21,7 +21,7 @@ from bench.agent import free_port, syslog_input
 from bench.broker import running
 from bench.drive import Bench, Wrong, ready
 from bench.host import undisturbed
-from vedette.store import Store
+from vedette.store.store import Store
 
 TURN = 0.002
 PROBE_EVERY = 0.005

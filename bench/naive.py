@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC
 
 from tests import reference
-from vedette.compiler.plan import Plan
-from vedette.event import LogSource
-from vedette.inputs.decode import record
+from vedette.decode.decoder import record
+from vedette.model.event import LogSource
+from vedette.plan.plan import Plan
 
 
 def choose(alerted: Mapping[int, object], events: int, limit: int) -> list[int]:

@@ -23,9 +23,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vedette.event import Alert, Entity, LogSource, RawRef
-from vedette.outbox import parquet
-from vedette.outbox.envelope import LANDED_ALERT, alert_id, landed, received_date, to_row
+from vedette.delivery import parquet
+from vedette.delivery.envelope import LANDED_ALERT, alert_id, landed, received_date, to_row
+from vedette.model.event import Alert, Entity, LogSource, RawRef
 
 EPOCH = 1_763_690_400_000_000
 LOG_ID = "0123456789abcdef" * 2
@@ -129,7 +129,7 @@ def main() -> None:
     result = measure(options.rows, options.rounds)
     result["installed_mb"] = {name: _installed_mb(name) for name in ("pyarrow", "zstandard")}
     result["import_rss_mb"] = {
-        "vedette": _import_rss_mb("vedette.outbox.parquet"),
+        "vedette": _import_rss_mb("vedette.delivery.parquet"),
         "pyarrow": _import_rss_mb("pyarrow.parquet"),
     }
     print(json.dumps(result, indent=2))

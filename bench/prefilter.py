@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vedette.compiler import build
 from vedette.engine.join import Joined, Joiner
 from vedette.engine.match import Context, Engine
-from vedette.event import CHUNK_BYTES, Chunk, Frame, LogSource
+from vedette.model.event import CHUNK_BYTES, Chunk, Frame, LogSource
+from vedette.rules import build
 
 CHECKED = 2000
 

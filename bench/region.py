@@ -31,8 +31,8 @@ from bench import scale
 from bench.broker import running
 from bench.usage import PAGE, TICKS, family
 from spark_jobs.simulate import Plan, simulate
-from vedette.outbox.envelope import decode_row, landed, pack_batch, split_batch
-from vedette.outbox.landing import LandingFolder
+from vedette.delivery.envelope import decode_row, landed, pack_batch, split_batch
+from vedette.delivery.landing import LandingFolder
 
 ALERTS = 20_000
 BATCH = 20

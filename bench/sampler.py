@@ -56,7 +56,7 @@ def _short(frame: FrameType) -> str:
 
 def main() -> None:
     """SIGUSR1 begins the sampling, so that the start of the agent is left out; the report is written at the end."""
-    from vedette.cli import main as vedette
+    from vedette.cli.main import main as vedette
 
     out = Path(sys.argv[1])
     sampler = Sampler()

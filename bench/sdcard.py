@@ -26,11 +26,11 @@ import structlog
 from bench import report, traffic
 from bench.agent import Agent, directory, free_port, syslog_input
 from bench.drive import ready
-from vedette.config import RawLogSettings
-from vedette.event import Chunk
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
-from vedette.report import Counters
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "reliability.md"
 RATES = (0, 1, 10, 100)

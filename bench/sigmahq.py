@@ -13,7 +13,7 @@ from typing import Any
 from bench import windows
 from bench.agent import vedette
 from bench.drive import Bench, middle, stream_run
-from vedette.event import LogSource
+from vedette.model.event import LogSource
 
 RULES = Path(__file__).parents[2] / "shared" / "data" / "sigma" / "rules"
 

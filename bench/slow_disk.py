@@ -21,8 +21,8 @@ def _delayed(call: Callable[..., Any], seconds: float) -> Callable[..., Any]:
 
 
 def main() -> None:
-    from vedette.cli import main as vedette
-    from vedette.store import Store
+    from vedette.cli.main import main as vedette
+    from vedette.store.store import Store
 
     seconds = float(sys.argv[1]) / 1000
     os.fsync = _delayed(os.fsync, seconds)

@@ -63,7 +63,7 @@ PLATFORMS = {
     "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
 }
 """Of wheels: what runs with the oldest C library; the release's own is 2.36."""
-NOT_ON_THE_EDGE = ("region", "__pycache__", "py.typed")
+NOT_ON_THE_EDGE = ("region", "region.py", "__pycache__", "py.typed")
 UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "rich/markdown.py", "rich/syntax.py",
           "rich/__main__.py", "prometheus_client/twisted", "prometheus_client/django")  # fmt: skip
 """In wheels."""
@@ -75,8 +75,9 @@ MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
     "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "rich.console", "rich.progress", "structlog",
     "tzdata", "zstandard",
-    "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.app", "vedette.cli", "vedette.cli_agent",
-    "vedette.cli_bundle", "vedette.cli_rules", "vedette.config", "vedette.bundle.install", "vedette.scan",
+    "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
+    "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.settings", "vedette.bundle.install",
+    "vedette.runtime.scan",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
 PROGRAMS = ("bin/vedette", "install.sh")

@@ -9,6 +9,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["run"]:
         sys.modules["rich"] = None  # structlog would load it for colourful tracebacks: 2 MB of a service's memory
     sys.argv[0] = "vedette"
-    from vedette.cli import main
+    from vedette.cli.main import main
 
     sys.exit(main())

@@ -36,9 +36,9 @@ from spark_jobs.landing import bare
 from spark_jobs.tables import Tables
 
 if TYPE_CHECKING:
-    from vedette.event import Frame
+    from vedette.model.event import Frame
     from vedette.rawlog.read import Gap
-    from vedette.scan import Detection
+    from vedette.runtime.scan import Detection
 
 log = logging.getLogger(__name__)
 
@@ -198,10 +198,10 @@ def _judging(
 
 def judged(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any]]:
     """Rows of ``MATCHES`` of one segment."""
-    from vedette.event import LogSource
+    from vedette.model.event import LogSource
     from vedette.rawlog import read
     from vedette.rawlog.segment import segments
-    from vedette.scan import judge
+    from vedette.runtime.scan import judge
 
     began = time.process_time()
     every = segments(path.parent)

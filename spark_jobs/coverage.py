@@ -110,7 +110,7 @@ def deployed(spark: SparkSession, path: str) -> DataFrame:
 
 def _compiled(path: str) -> list[tuple[Any, ...]]:
     from vedette import compile_rules
-    from vedette.compiler.build import described
+    from vedette.rules.build import described
 
     rows = described(compile_rules(path))
     return [(row["id"], row["title"], row["level"], row["tags"], "", row["alerts"]) for row in rows]

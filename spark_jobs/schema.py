@@ -2,7 +2,7 @@
 
 Every read names its columns: Spark never infers them, so a file with columns of a later version is read by the columns
 known here, and a file without some of them gives nulls. Columns are only ever added, at the end, nullable; none
-changes its type or its meaning. Those of ``LANDED_…`` equal the agent's ``outbox/envelope.py``
+changes its type or its meaning. Those of ``LANDED_…`` equal the agent's ``delivery/envelope.py``
 (``tests/spark_jobs/test_schema.py``). ``docs/tables.md`` tells the tables to their readers.
 """
 

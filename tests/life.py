@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from vedette import compile_rules
-from vedette.config import AgentSettings, RawLogSettings, StateSettings
+from vedette.config.settings import AgentSettings, RawLogSettings, StateSettings
+from vedette.delivery import envelope
+from vedette.delivery.queue import Outbox
 from vedette.engine.match import Context, Engine
-from vedette.event import Alert, Chunk, LogSource
-from vedette.outbox import envelope
-from vedette.outbox.queue import Outbox
-from vedette.pipeline import Pipeline
+from vedette.model.counters import Counters
+from vedette.model.event import Alert, Chunk, LogSource
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
-from vedette.store import Store
+from vedette.runtime.pipeline import Pipeline
+from vedette.store.store import Store
 
 NOW = 1_795_228_874_000_000
 """2026-11-21T02:41:14Z"""

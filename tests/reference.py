@@ -1,6 +1,6 @@
 """The naive evaluator, judge of the fast one: one event, one predicate, one value at a time.
 
-No prefilter, no groups, no bits, no Hyperscan, no memory between events. Meanings are those of ``compiler/ir.py``.
+No prefilter, no groups, no bits, no Hyperscan, no memory between events. Meanings are those of ``plan/ir.py``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
-from vedette.compiler.plan import Plan
-from vedette.inputs.decode import ABSENT, Record
+from vedette.decode.decoder import ABSENT, Record
+from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate
+from vedette.plan.plan import Plan
 
 _COMPARE = {Op.LT: operator.lt, Op.LTE: operator.le, Op.GT: operator.gt, Op.GTE: operator.ge}
 

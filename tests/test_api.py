@@ -13,10 +13,10 @@ import pytest
 
 import vedette
 from vedette import Engine, Plan, compile_rules, correlate, judge, load_rules, read_log
-from vedette.config import RawLogSettings
-from vedette.event import MAX_EVENT, Chunk
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import MAX_EVENT, Chunk
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
 
 RULE = """title: needle
 logsource: {product: linux, service: sshd}

@@ -1,5 +1,5 @@
 """``python -m vedette``."""
 
-from vedette.cli import main
+from vedette.cli.main import main
 
 main(prog_name="vedette")

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vedette.compiler.plan import Plan
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.event import Frame, LogSource
+from vedette.model.event import Frame, LogSource
+from vedette.plan.plan import Plan
 from vedette.rawlog import read
-from vedette.scan import Correlated, Detection, Timeline, chunk_of
-from vedette.scan import judge as judge_chunks
+from vedette.runtime.scan import Correlated, Detection, Timeline, chunk_of
+from vedette.runtime.scan import judge as judge_chunks
 
 __all__ = [
     "Correlated", "Detection", "Engine", "Plan", "compile_rules", "correlate", "judge", "load_rules", "read_log",
@@ -34,11 +34,11 @@ def compile_rules(
 
     Rules that cannot run are in ``plan.refused``, each with file, line and reason. ``sample``: lines like those to be
     judged; with it the prefilter picks literals that are rare in them. ``pipelines``: pySigma processing pipelines;
-    ``lookups``: files of values for placeholders (``compiler/pipelines.py``). Needs ``vedette[rules]``.
+    ``lookups``: files of values for placeholders (``rules/pipelines.py``). Needs ``vedette[rules]``.
     Raises OSError for a path that does not exist, ValueError for a pipeline or lookup that cannot be used.
     """
-    from vedette.compiler import build, sigma
-    from vedette.compiler.pipelines import load
+    from vedette.rules import build, sigma
+    from vedette.rules.pipelines import load
 
     rules = build.load((Path(path) for path in paths), load(map(Path, pipelines), map(Path, lookups)))
     if text:
@@ -69,7 +69,7 @@ def judge(
     """Every rule that matches, event by event, in order; ``Detection.line`` counts events from 1.
 
     ``events``: lines (with or without their newline) or mappings of fields. ``format``: how bytes and texts are
-    read, see ``vedette.inputs.decode.CODECS``. Log sources are ignored for a plan; an ``Engine`` made with
+    read, see ``vedette.decode.decoder.CODECS``. Log sources are ignored for a plan; an ``Engine`` made with
     ``route=True`` asks a rule only about events of its own, to which ``product``, ``category``, ``service`` add.
     Rules that only correlations look at are left out; ``correlate`` gives these. ``received_at`` (UTC microseconds):
     tells the year of times that have none; default: now.

@@ -17,7 +17,7 @@ from bench import drive, fast, harness, naive, peers, windows
 from bench.agent import configuration, directory, free_port, syslog_input
 from bench.sampler import Sampler
 from vedette.api import compile_rules
-from vedette.config import SyslogInput, parse
+from vedette.config.settings import SyslogInput, parse
 
 
 def test_totals_add_up_inputs() -> None:

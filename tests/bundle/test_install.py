@@ -14,7 +14,7 @@ from tests.bundle.conftest import CHANNEL, CREATED, DAY, FLEET, Author
 from vedette.bundle.install import KEEP, BundleDir
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import Bundle
-from vedette.report import Log
+from vedette.model.counters import Log
 
 
 def plan_of(bundle: Bundle) -> bytes:

@@ -14,9 +14,9 @@ import pytest
 
 from tests.differential.material import SHARED, cases
 from vedette.api import compile_rules
+from vedette.decode.decoder import from_mapping
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.inputs.decode import from_mapping
 
 DIFFERENT = {
     ("det-0094", 0): "disputed",

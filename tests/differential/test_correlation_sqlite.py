@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.differential.material import oracle
 from vedette.api import compile_rules
 from vedette.engine.match import Engine
-from vedette.scan import Correlated, Timeline, chunk_of, judge
+from vedette.runtime.scan import Correlated, Timeline, chunk_of, judge
 
 BASE = 1_790_000_000
 NAMES = ("aa", "bb", "cc")

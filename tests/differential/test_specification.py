@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from vedette.cli import main
+from vedette.cli.main import main
 
 HEAD = "title: t\nlogsource:\n  category: test\n"
 

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, given, note, settings
 
 from tests.differential.material import cases, oracle
 from vedette.api import compile_rules
-from vedette.compiler import ir
-from vedette.compiler.modifiers import RANGES
-from vedette.compiler.plan import Plan
+from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
-from vedette.inputs.decode import from_mapping
+from vedette.plan import ir
+from vedette.plan.plan import Plan
+from vedette.rules.modifiers import RANGES
 
 FIELDS = ("alpha", "beta", "gamma.delta", "field name")
 NETWORKS = ("10.0.0.0/8", "10.0.0.1/32", "0.0.0.0/1", "192.168.1.64/26", "172.16.0.0/12")

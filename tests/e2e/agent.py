@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.broker import free_port
-from vedette.control import ask
 from vedette.rawlog import read
-from vedette.shown import MEMORY
+from vedette.runtime.control import ask
+from vedette.runtime.shown import MEMORY
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "sigma"
@@ -68,7 +68,7 @@ class Process:
     """A ``vedette`` process that logs JSON lines into ``log``."""
 
     program: Sequence[str] = VEDETTE
-    """What is started; a test may put a program of its own that ends in ``vedette.cli.main()``."""
+    """What is started; a test may put a program of its own that ends in ``vedette.cli.main.main()``."""
 
     def __init__(self, log: Path, *arguments: object) -> None:
         self.log = log

@@ -16,15 +16,15 @@ from bench import traffic
 from bench.send import tcp
 from tests.broker import free_port
 from tests.e2e.agent import Agent, until, vedette
-from vedette.metrics import ROWS, TWICE, families, walk
-from vedette.store import Store
+from vedette.runtime.metrics import ROWS, TWICE, families, walk
+from vedette.store.store import Store
 
 pytestmark = pytest.mark.door
 
 MISCOUNTS = """
 import sys
 from vedette import progress, store, storing
-from vedette.cli import main
+from vedette.cli.main import main
 from vedette.rawlog import log
 stage = sys.argv.pop(1)
 if stage == "stored":

@@ -15,10 +15,10 @@ from paho.mqtt.client import MQTTv5
 
 from tests.broker import Broker, free_port
 from tests.broker import running as broker_running
+from tests.delivery.kit import block, unblock
 from tests.e2e.agent import Agent, landed, until, vedette
 from tests.e2e.test_landing import AGENT, Landing, session
-from tests.outbox.kit import block, unblock
-from vedette.event import MAX_EVENT
+from vedette.model.event import MAX_EVENT
 
 pytestmark = pytest.mark.door
 

@@ -24,7 +24,7 @@ MEMORY = 600_000_000
 SECONDS = 5.0
 """Of CPU time, for a command that refuses a bomb."""
 LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_%s, ({MEMORY}, {MEMORY}))\n"
-MAIN = "from vedette.cli import main\nmain()"
+MAIN = "from vedette.cli.main import main\nmain()"
 COMMAND = (sys.executable, "-c", LIMITED % "AS" + MAIN)
 AGENT = (sys.executable, "-c", LIMITED % "DATA" + MAIN)
 """The agent's store takes more address space than that, and is no memory of its own."""
@@ -132,8 +132,10 @@ def test_what_killed_a_start_is_not_tried_for_ever(tmp_path: Path, author: Autho
     trying = agent.data / "bundles" / "trying"
     assert not trying.exists()
 
-    deadly = "import os, signal, vedette.rules\ntrial = vedette.rules.trial\n"
-    deadly += "vedette.rules.trial = lambda b: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else trial(b)\n"
+    deadly = "import os, signal, vedette.runtime.rules\ntrial = vedette.runtime.rules.trial\n"
+    deadly += (
+        "vedette.runtime.rules.trial = lambda b: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else trial(b)\n"
+    )
     for deaths in range(1, LIMIT):
         agent.program = [*AGENT[:2], deadly + AGENT[2]]
         agent.start()

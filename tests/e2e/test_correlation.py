@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.agent import KILLS, Agent, chance, reborn, until, vedette
-from vedette.status import render
+from vedette.runtime.status import render
 
 RULES = """
 title: Failed login

@@ -21,7 +21,7 @@ from tests.e2e.test_torn import ATTACK, RAW, STORE, Damage, Template, configured
 from tests.e2e.test_torn import template as template  # the fixture
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
-from vedette.shown import Shown
+from vedette.runtime.shown import Shown
 
 CASES = max(8, KILLS)
 

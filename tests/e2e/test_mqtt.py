@@ -14,7 +14,7 @@ from bench import traffic
 from bench.send import mqtt
 from tests.broker import running
 from tests.e2e.agent import KILLS, Agent, assert_as_scanned, chance, reborn, say, split, until
-from vedette.event import Flag
+from vedette.model.event import Flag
 from vedette.rawlog import read
 
 LINES = int(os.environ.get("VEDETTE_MQTT_LINES", "200000" if KILLS > 4 else "40000"))

@@ -35,13 +35,13 @@ from tests.e2e.test_rules import rule
 from tests.e2e.test_tcp import _send
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.trust import inspect
-from vedette.compiler.build import build
-from vedette.config import MqttSettings
-from vedette.event import LogSource
-from vedette.inputs.decode import record
+from vedette.config.settings import MqttSettings
+from vedette.decode.decoder import record
+from vedette.model.event import LogSource
 from vedette.region.build import archive
 from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign
+from vedette.rules.build import build
 
 pytestmark = [pytest.mark.door, pytest.mark.crash]
 

@@ -19,11 +19,11 @@ pytestmark = pytest.mark.door
 
 RAISES = """
 import sys
-from vedette import alerts
-from vedette.cli import main
+from vedette.runtime import alerts
+from vedette.cli.main import main
 from vedette.engine.prefilter import Prefilter
-from vedette.inputs.decode import Record
-from vedette.outbox import envelope
+from vedette.decode.decoder import Record
+from vedette.delivery import envelope
 from vedette.state.correlate import Correlator
 
 def raising(owner, name, poisonous):

@@ -12,9 +12,9 @@ from bench.send import tcp
 from tests.broker import Broker, running
 from tests.e2e.agent import Agent, Process, until, vedette
 from tests.region.test_hostile import Wire
-from vedette.outbox.receipts import pack_receipt
+from vedette.delivery.receipts import pack_receipt
 from vedette.region.sign import keygen, load_key
-from vedette.store import Store
+from vedette.store.store import Store
 
 pytestmark = pytest.mark.door
 

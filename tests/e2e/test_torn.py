@@ -21,7 +21,7 @@ from bench import traffic
 from tests.e2e.agent import KILLS, ROOT, Agent, chance, say, until
 from vedette.rawlog import read
 from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
-from vedette.store import Store
+from vedette.store.store import Store
 
 SETTINGS = """
 [[input]]

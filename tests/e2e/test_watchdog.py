@@ -21,7 +21,7 @@ pytestmark = pytest.mark.door
 INTERVAL = 0.3
 SLOW_DISK = """
 import os, pathlib, sys, time
-from vedette.cli import main
+from vedette.cli.main import main
 hang, fsync = pathlib.Path(sys.argv.pop(1)), os.fsync
 def slow(descriptor):
     while hang.exists():

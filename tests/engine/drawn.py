@@ -14,7 +14,7 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 import orjson
 
-from vedette.compiler.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
+from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
 
 PLAIN = "aAbBsSkKtTeE0159"
 TRAPS = "\0\"'\\/<>&%#[]{}()=:;,.-+*?^$|@!`~ _\t\r\n\x1b"

@@ -13,16 +13,16 @@ from hypothesis import example, given, settings
 
 from tests.engine import drawn
 from tests.engine.test_property import cases, chunks, found, rule
-from vedette.compiler import plan as plans
-from vedette.compiler.ir import And, Leaf, Not, Op, Predicate
-from vedette.compiler.plan import Plan
+from vedette.decode import syslog
+from vedette.decode.decoder import record
 from vedette.engine import cache as caches
 from vedette.engine import evaluate, group
 from vedette.engine.cache import KEY, SET, SLOT, WAYS, Cache, Part, Store
 from vedette.engine.match import Context, Engine
-from vedette.event import Chunk
-from vedette.inputs import syslog
-from vedette.inputs.decode import record
+from vedette.model.event import Chunk
+from vedette.plan import plan as plans
+from vedette.plan.ir import And, Leaf, Not, Op, Predicate
+from vedette.plan.plan import Plan
 
 ROOM = 1 << 20
 TRUNCATED = 2

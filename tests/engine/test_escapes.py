@@ -12,8 +12,8 @@ from hypothesis import given
 
 from tests.engine import drawn
 from tests.engine.test_property import agree, cases, rule
-from vedette.compiler import plan as plans
-from vedette.compiler.ir import Leaf, Op, Predicate, fold
+from vedette.plan import plan as plans
+from vedette.plan.ir import Leaf, Op, Predicate, fold
 
 PLAIN = "abck019" + '"\\/|=];:%' * 2
 TRICKY = st.text(st.sampled_from(PLAIN), min_size=3, max_size=9) | st.text(

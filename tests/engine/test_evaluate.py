@@ -10,15 +10,15 @@ import pytest
 
 from tests import reference
 from tests.engine.test_property import rule
-from vedette.compiler.ir import ANY, KEYWORDS, MAX_DEPTH, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
-from vedette.compiler.plan import Plan
+from vedette.decode.decoder import Record, from_mapping, record
 from vedette.engine import evaluate, group
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.group import SCAN_FROM, addresses, as_number, in_network
 from vedette.engine.match import Engine
-from vedette.engine.patterns import fallback, search
-from vedette.engine.scan import refused
-from vedette.inputs.decode import Record, from_mapping, record
+from vedette.plan.database import refused
+from vedette.plan.ir import ANY, KEYWORDS, MAX_DEPTH, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
+from vedette.plan.patterns import fallback, search
+from vedette.plan.plan import Plan
 
 
 def plan_of(predicates: list[Predicate], *exprs: Expr) -> Plan:
@@ -109,7 +109,7 @@ def text(op: Op, value: Any, option: str = "", *, cased: bool = False) -> Predic
     ],
 )
 def test_a_predicate_on_values(predicate: Predicate, matching: list[Any], others: list[Any]) -> None:
-    """The meaning that ``compiler/ir.py`` states, alike in a group that scans and in one that does not."""
+    """The meaning that ``plan/ir.py`` states, alike in a group that scans and in one that does not."""
     assert [value for value in matching if not holds(predicate, value)] == []
     assert [value for value in others if holds(predicate, value)] == []
 

@@ -12,13 +12,13 @@ import hypothesis.strategies as st
 import msgpack
 from hypothesis import given, settings
 
-from vedette.compiler import plan as plans
-from vedette.compiler import sigma
-from vedette.compiler.plan import Plan
 from vedette.engine import join
 from vedette.engine.join import HELD_BYTES, MAX_BYTES, MAX_OPEN, MAX_RECORDS, REST, Joiner, gather
 from vedette.engine.match import Context, Engine
-from vedette.event import Chunk, Flag, Frame
+from vedette.model.event import Chunk, Flag, Frame
+from vedette.plan import plan as plans
+from vedette.plan.plan import Plan
+from vedette.rules import sigma
 from vedette.state.memory import Memory
 
 RULE = """

@@ -6,10 +6,10 @@ from array import array
 
 import pytest
 
-from vedette.compiler.build import from_text
+from vedette.decode.decoder import CODECS
 from vedette.engine.match import Context, Engine
-from vedette.event import Chunk, LogSource
-from vedette.inputs.decode import CODECS
+from vedette.model.event import Chunk, LogSource
+from vedette.rules.build import from_text
 
 RULES = """
 title: ssh

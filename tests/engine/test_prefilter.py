@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.test_property import rule
-from vedette.compiler.ir import And, Leaf, Not, Op, Predicate
-from vedette.compiler.plan import Plan, build
 from vedette.engine import prefilter
 from vedette.engine.match import Engine
 from vedette.engine.prefilter import Candidate, Prefilter, measured
-from vedette.event import Chunk
+from vedette.model.event import Chunk
+from vedette.plan.ir import And, Leaf, Not, Op, Predicate
+from vedette.plan.plan import Plan, build
 
 
 def plan_of(*texts: str | None) -> Plan:

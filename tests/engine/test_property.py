@@ -23,18 +23,18 @@ from hypothesis import HealthCheck, given, note, settings
 
 from tests import reference
 from tests.engine import drawn
-from vedette.compiler import plan as plans
-from vedette.compiler import sigma
-from vedette.compiler.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule, fold, leaves, text
-from vedette.compiler.plan import Plan
-from vedette.compiler.window import windows
+from vedette.decode.decoder import CODECS, possible_source, record
+from vedette.decode.formats.base import union
 from vedette.engine import group, prefilter
 from vedette.engine.match import Context, Engine
-from vedette.engine.patterns import End, fallback, search
-from vedette.engine.scan import refused
-from vedette.event import Chunk, LogSource
-from vedette.inputs.decode import CODECS, possible_source, record
-from vedette.inputs.formats.base import union
+from vedette.model.event import Chunk, LogSource
+from vedette.plan import plan as plans
+from vedette.plan.database import refused
+from vedette.plan.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule, fold, leaves, text
+from vedette.plan.patterns import End, fallback, search
+from vedette.plan.plan import Plan
+from vedette.plan.window import windows
+from vedette.rules import sigma
 
 _ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
 DEEP = 20_000 if _ASKED == 1 else _ASKED

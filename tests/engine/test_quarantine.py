@@ -7,10 +7,11 @@ import time
 import pytest
 
 from vedette.api import compile_rules
-from vedette.engine import fallback, timepart
+from vedette.decode.decoder import Record, from_mapping
+from vedette.engine import fallback
 from vedette.engine.match import Aside, Engine
-from vedette.event import Chunk
-from vedette.inputs.decode import Record, from_mapping
+from vedette.model.event import Chunk
+from vedette.plan import timepart
 
 RULES = """title: slow
 logsource: {product: x}

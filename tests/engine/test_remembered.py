@@ -11,13 +11,13 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.compiler import plan as plans
-from vedette.compiler import sigma
 from vedette.engine import match, prefilter
 from vedette.engine.cache import Cache
 from vedette.engine.match import Engine
 from vedette.engine.remembered import Remembered
-from vedette.event import Chunk
+from vedette.model.event import Chunk
+from vedette.plan import plan as plans
+from vedette.rules import sigma
 
 WORDS = [f"word{number:02}" for number in range(40)]
 RULES = "---\n".join(

@@ -20,24 +20,24 @@ import msgpack
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from vedette.arrivals import announcement
 from vedette.bundle.manifest import Manifest
 from vedette.bundle.seal import key_text, seal
 from vedette.bundle.trust import inspect, verify
-from vedette.compiler.build import from_text
-from vedette.compiler.plan import Plan
-from vedette.config import ConfigError, parse
+from vedette.config.settings import ConfigError, parse
+from vedette.decode import syslog
+from vedette.decode.codecs import CODECS
+from vedette.decode.decoder import record
+from vedette.decode.entities import entities
+from vedette.delivery import envelope, receipts, topics
 from vedette.engine.artifact import Artifact
-from vedette.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
-from vedette.inputs import syslog
 from vedette.inputs.batches import split
-from vedette.inputs.codecs import CODECS
-from vedette.inputs.decode import record
-from vedette.inputs.entities import entities
 from vedette.inputs.framing import Lines, StreamFramer
-from vedette.outbox import envelope, receipts, topics
+from vedette.model.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
+from vedette.plan.plan import Plan
 from vedette.rawlog import format, note
 from vedette.region.build import build as build_bundle
+from vedette.rules.build import from_text
+from vedette.runtime.arrivals import announcement
 
 ROOT = Path(__file__).parents[2]
 LOG = "00112233445566778899aabbccddeeff"

@@ -15,9 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vedette.api import judge
-from vedette.compiler import build, cases, explain, lint, pipelines
-from vedette.compiler.plan import Plan
 from vedette.engine.match import Engine
+from vedette.plan.plan import Plan
+from vedette.rules import build, pipelines
+from vedette.rules.authoring import cases, explain, lint
 
 ROOT = Path(__file__).parents[2]
 GOOD = """\

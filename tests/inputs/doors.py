@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vedette.event import Chunk, FilePosition
-from vedette.report import Counters
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk, FilePosition
 
 
 class Bin:

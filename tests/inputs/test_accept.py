@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.inputs.doors import Bin, account, until
-from vedette.config import SyslogInput
-from vedette.event import MAX_EVENT
+from vedette.config.settings import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.accept import Gate, Place, network
 from vedette.inputs.listen import SyslogListener
-from vedette.report import Counters, Log
+from vedette.model.counters import Counters, Log
+from vedette.model.event import MAX_EVENT
 
 ATTEMPTS = int(os.environ.get("VEDETTE_FLOOD", "3000"))
 """Connections of a flood; ``VEDETTE_FLOOD=100000`` is the long form."""
@@ -283,10 +283,10 @@ def test_no_one_is_stalled_while_nothing_is_read() -> None:
 VANISH = """
 import asyncio, os, subprocess, sys
 from tests.inputs.doors import Bin, until
-from vedette.config import SyslogInput
+from vedette.config.settings import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
-from vedette.report import Counters
+from vedette.model.counters import Counters
 
 accept.KEEPALIVE = (1, 1, 2)
 

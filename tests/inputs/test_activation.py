@@ -16,9 +16,9 @@ pytestmark = pytest.mark.door
 LISTENER = """
 import asyncio, os, sys
 os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()) if sys.argv[1] == "ours" else "1", "2"
-from vedette.config import SyslogInput
+from vedette.config.settings import SyslogInput
 from vedette.inputs.listen import SyslogListener
-from vedette.report import Counters
+from vedette.model.counters import Counters
 from tests.inputs.doors import Bin, until
 
 async def main():

@@ -10,12 +10,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from vedette.event import CHUNK_BYTES
 from vedette.inputs import bursts
 from vedette.inputs.bursts import Burst, OneByOne, Receiver
 from vedette.inputs.datagrams import Datagrams
 from vedette.inputs.framing import Run
-from vedette.report import Counters
+from vedette.model.counters import Counters
+from vedette.model.event import CHUNK_BYTES
 
 KINDS = pytest.mark.parametrize("kind", [Burst, OneByOne])
 PEERS = ("127.0.0.1", "127.0.0.1", "127.0.0.7")

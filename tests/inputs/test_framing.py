@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vedette.event import MAX_EVENT, Chunk, Flag
 from vedette.inputs.framing import Lines, Run, StreamFramer, merge
+from vedette.model.event import MAX_EVENT, Chunk, Flag
 
 Events = list[tuple[bytes, bool]]
 

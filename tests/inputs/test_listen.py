@@ -15,11 +15,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.inputs.doors import Bin, account, rsyslogd, until
-from vedette.config import SyslogInput
-from vedette.event import CHUNK_BYTES, MAX_EVENT, Flag
+from vedette.config.settings import SyslogInput
 from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
-from vedette.report import Counters, Dropped, Log
+from vedette.model.counters import Counters, Dropped, Log
+from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Flag
 
 
 @asynccontextmanager

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.broker import Broker, running
-from vedette.config import MqttInput, MqttSettings, RawLogSettings
-from vedette.event import MAX_EVENT, Chunk, Flag, Frame
+from vedette.config.settings import MqttInput, MqttSettings, RawLogSettings
 from vedette.inputs.subscribe import MqttSubscription
-from vedette.mqtt import Message, MqttClient
+from vedette.model.counters import Counters
+from vedette.model.event import MAX_EVENT, Chunk, Flag, Frame
+from vedette.mqtt.client import Message, MqttClient
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
 
 pytestmark = pytest.mark.door
 QUICK = (0.05, 0.2)

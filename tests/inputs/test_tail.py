@@ -19,12 +19,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.inputs.doors import Bin, account, rsyslogd, until
-from vedette.config import FileInput
-from vedette.descriptors import OPEN_FILES
-from vedette.event import MAX_EVENT, FilePosition, Flag
+from vedette.config.settings import FileInput
 from vedette.inputs import files, tail
 from vedette.inputs.tail import FileTail
-from vedette.report import Counters, Log
+from vedette.model.counters import Counters, Log
+from vedette.model.event import MAX_EVENT, FilePosition, Flag
+from vedette.system.descriptors import OPEN_FILES
 
 POLL = 0.01
 LINGER = 0.1

@@ -18,10 +18,10 @@ from structlog.testing import capture_logs
 
 from tests.certificates import Authority
 from tests.inputs.doors import Bin, account, rsyslogd, until
-from vedette.config import SyslogInput, TlsListener
+from vedette.config.settings import SyslogInput, TlsListener
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
-from vedette.report import Counters, Log
+from vedette.model.counters import Counters, Log
 
 OSSL = glob.glob("/usr/lib*/rsyslog/lmnsd_ossl.so") + glob.glob("/usr/lib*/*/rsyslog/lmnsd_ossl.so")
 

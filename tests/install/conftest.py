@@ -27,13 +27,13 @@ from typing import NamedTuple
 
 import pytest
 
-from vedette.compiler import build as compiler
-from vedette.compiler import sigma
 from vedette.engine.artifact import Artifact
-from vedette.engine.selftest import Case
 from vedette.region.build import build
 from vedette.region.polyglot import archive, read
 from vedette.region.sign import keygen, load_key, sign
+from vedette.rules import build as compiler
+from vedette.rules import sigma
+from vedette.rules.selftest import Case
 
 ROOT = Path(__file__).parent.parent.parent
 RULE_ID = "7c6cf1a2-52a5-4f0e-9d5d-0f6f3f5d9f11"

@@ -97,7 +97,7 @@ def test_every_module_that_it_starts_as_a_child_is_found(ready: Place) -> None:
     packages of the release as the agent does: each gets as far as to refuse what it is given."""
     release = ready.vedette.resolve().parents[1]
     code = (
-        f"import subprocess, sys; sys.path.append({str(release / 'packages')!r}); from vedette import child; "
+        f"import subprocess, sys; sys.path.append({str(release / 'packages')!r}); from vedette.system import child; "
         "command = child.command(*sys.argv[1:]); "
         "done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True); "
         "sys.exit(f'{done.returncode} {done.stdout} {done.stderr}')"
@@ -108,11 +108,11 @@ def test_every_module_that_it_starts_as_a_child_is_found(ready: Place) -> None:
         return call(python, "-I", "-c", code, *command).text
 
     absent = str(ready.folder / "absent")
-    refused = said("vedette.compiler.rechoose", absent, absent)
+    refused = said("vedette.rules.rechoose", absent, absent)
     assert refused.startswith("2 "), refused
     assert "No such file" in refused
-    assert said("vedette.storecheck", absent).startswith("1 ready")
-    assert said("vedette.tryout", str(1 << 30)).startswith("2 ")
+    assert said("vedette.store.check", absent).startswith("1 ready")
+    assert said("vedette.runtime.tryout", str(1 << 30)).startswith("2 ")
 
 
 def test_killed_it_goes_on_with_its_store(ready: Place, port: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.install.conftest import ROOT, Place, Variant, call
 from tests.install.test_install import alone
-from vedette import config
+from vedette.config import settings as config
 
 pytestmark = pytest.mark.install
 

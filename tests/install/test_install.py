@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.install.conftest import ROOT, Place, Variant, call
-from vedette import __version__, config
+from vedette import __version__
+from vedette.config import settings as config
 
 pytestmark = pytest.mark.install
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from vedette.config import RawLogSettings
-from vedette.event import Chunk, Cursor, FilePosition
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk, Cursor, FilePosition
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
 
 SETTINGS = RawLogSettings()
 NOW = 1_700_000_000_000_000

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import line_chunks, lines, message_chunks, messages
-from vedette.event import Chunk
+from vedette.model.event import Chunk
 from vedette.rawlog import format
 from vedette.rawlog.format import Coder, SegmentHeader
 

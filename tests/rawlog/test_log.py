@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, noise, open_log
-from vedette.config import RawLogSettings
-from vedette.event import Chunk, FilePosition
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk, FilePosition
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
-from vedette.report import Counters
 
 SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
 
@@ -200,7 +200,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from tests.rawlog.samples import lines, noise, open_log
-from vedette.config import RawLogSettings
+from vedette.config.settings import RawLogSettings
 log = open_log(Path(sys.argv[1]), RawLogSettings(segment_bytes=200_000))
 print(log.log_id, flush=True)
 for i in range(100_000):

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, lines, messages, noise, open_log
-from vedette.config import RawLogSettings
-from vedette.event import Flag, RawRef
+from vedette.config.settings import RawLogSettings
+from vedette.model.event import Flag, RawRef
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 

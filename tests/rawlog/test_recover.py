@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, chunks_of, lines, messages, noise, open_log
-from vedette.config import RawLogSettings
-from vedette.event import Chunk, Cursor
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk, Cursor
 from vedette.rawlog import format, read
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import Located, Segment, SegmentFile, segments
-from vedette.report import Counters
 
 SMALL = RawLogSettings(max_bytes=1 << 20, segment_bytes=10_000)
 

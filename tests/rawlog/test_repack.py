@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from bench import traffic
 from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, open_log
 from tests.rawlog.test_recover import flip
-from vedette.config import RawLogSettings
-from vedette.event import Chunk, Cursor, FilePosition, RawRef
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk, Cursor, FilePosition, RawRef
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.repack import PACKED, Repack
 from vedette.rawlog.segment import SegmentFile, segments
-from vedette.report import Counters
 
 SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=100_000)
 

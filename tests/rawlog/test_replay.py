@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.rawlog.samples import lines, messages, open_log
-from vedette.event import Flag
+from vedette.model.counters import Counters, Lost
+from vedette.model.event import Flag
 from vedette.rawlog import replay
 from vedette.rawlog.segment import segments
-from vedette.report import Counters, Lost
 
 
 def test_headers_from_the_middle_of_a_frame(tmp_path: Path) -> None:

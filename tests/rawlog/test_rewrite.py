@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.rawlog.samples import NOW, chunks_of, lines, noise, open_log
-from vedette.config import RawLogSettings
-from vedette.event import Cursor
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Cursor
 from vedette.rawlog import log as module
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
-from vedette.report import Counters
 
 SMALL = RawLogSettings(max_bytes=1 << 20, segment_bytes=10_000)
 

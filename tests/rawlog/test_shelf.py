@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.rawlog.samples import NOW, chunks_of, lines, noise, open_log
-from vedette.config import RawLogSettings
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
-from vedette.report import Counters
 
 SMALL = RawLogSettings(max_bytes=80_000, segment_bytes=10_000, max_age=86400)
 

@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from tests.rawlog.samples import NOW, lines, noise, open_log
 from tests.rawlog.test_recover import SMALL, fill, flip, located
-from vedette.config import RawLogSettings
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.verify import BYTES_PER_SECOND, ROUND_SECONDS, STEP_BYTES, Verifier
-from vedette.report import Counters
 
 
 class Clock:

@@ -20,12 +20,12 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from tests.broker import Broker
-from tests.outbox.kit import alert
-from vedette.cli import main as cli
-from vedette.config import MqttSettings, parse
-from vedette.mqtt import Message, MqttClient
-from vedette.outbox.envelope import encode, pack_batch
-from vedette.outbox.receipts import unpack_receipt
+from tests.delivery.kit import alert
+from vedette.cli.main import main as cli
+from vedette.config.settings import MqttSettings, parse
+from vedette.delivery.envelope import encode, pack_batch
+from vedette.delivery.receipts import unpack_receipt
+from vedette.mqtt.client import Message, MqttClient
 from vedette.region import enroll
 from vedette.region.enroll import Region
 from vedette.region.land import Landing, LandingSettings

@@ -14,12 +14,12 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.certificates import Authority
+from tests.delivery.kit import Box, Up, read, until
 from tests.faults import proxied
-from tests.outbox.kit import Box, Up, read, until
 from tests.region.test_land import Land
-from vedette import mqtt
-from vedette.config import MqttSettings
-from vedette.outbox import landing as landing_folder
+from vedette.config.settings import MqttSettings
+from vedette.delivery import landing as landing_folder
+from vedette.mqtt import client as mqtt
 from vedette.region.land import Landing, LandingSettings
 
 pytestmark = pytest.mark.door
@@ -163,9 +163,9 @@ def test_a_certificate_that_expires_in_between(tmp_path: Path, box: Box) -> None
 ORDER = r"""
 import os, sys
 from pathlib import Path
-from vedette.outbox import landing
-from tests.outbox.kit import alert
-from vedette.outbox.envelope import decode_row, encode, landed
+from vedette.delivery import landing
+from tests.delivery.kit import alert
+from vedette.delivery.envelope import decode_row, encode, landed
 folder = landing.LandingFolder(Path(sys.argv[1]), "w")
 rows = [landed(decode_row(encode(alert(1))), received_at=0, collector_id="c", topic="t")]
 steps = []

@@ -15,11 +15,11 @@ from bench import traffic
 from bench.send import tcp
 from tests.broker import running
 from tests.e2e.agent import Agent, Process, until
-from vedette.cli import main
-from vedette.outbox.envelope import ranges, status_row
-from vedette.outbox.landing import LandingFolder
+from vedette.cli.main import main
+from vedette.delivery.envelope import ranges, status_row
+from vedette.delivery.landing import LandingFolder
 from vedette.region.gaps import Run, find, judge, merged
-from vedette.store import _OUTBOX, Store, _seq_key
+from vedette.store.store import _OUTBOX, Store, _seq_key
 
 NOW = 1_795_228_874_000_000
 MINUTE = 60_000_000

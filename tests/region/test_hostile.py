@@ -17,10 +17,10 @@ import msgpack
 import pytest
 
 from tests.broker import Broker, running
+from tests.delivery.kit import alert
 from tests.e2e.agent import ROOT, Process, landed, say, until
-from tests.outbox.kit import alert
-from vedette.outbox.envelope import BAD_PAYLOAD, encode, pack_batch
-from vedette.outbox.receipts import unpack_receipt
+from vedette.delivery.envelope import BAD_PAYLOAD, encode, pack_batch
+from vedette.delivery.receipts import unpack_receipt
 from vedette.region.land import LETTERS
 
 pytestmark = pytest.mark.door
@@ -30,7 +30,7 @@ LIMITED = (
     sys.executable,
     "-c",
     f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}));"
-    "from vedette.cli import main; main()",
+    "from vedette.cli.main import main; main()",
 )
 PEAK = 512 << 20
 """Bytes that the landing may take at most, resident: far below its limit."""

@@ -12,9 +12,9 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from tests.outbox.kit import alert
+from tests.delivery.kit import alert
 from tests.spark_jobs import kafka
-from vedette.outbox.envelope import bad_row, decode_row, encode, landed, status_row
+from vedette.delivery.envelope import bad_row, decode_row, encode, landed, status_row
 from vedette.region.kafka import MAX_MESSAGE, SMALL, KafkaLanding, cut_to
 
 confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'vedette[kafka]'")

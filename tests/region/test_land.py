@@ -14,11 +14,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
-from tests.outbox.kit import QUICK, Box, Up, alert, block, read, unblock, until
-from vedette.config import MqttSettings
-from vedette.mqtt import Message, MqttClient
-from vedette.outbox.envelope import encode, pack_batch
-from vedette.outbox.receipts import unpack_receipt
+from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, until
+from vedette.config.settings import MqttSettings
+from vedette.delivery.envelope import encode, pack_batch
+from vedette.delivery.receipts import unpack_receipt
+from vedette.mqtt.client import Message, MqttClient
 from vedette.region.land import Landing, LandingSettings, land
 
 pytestmark = pytest.mark.door

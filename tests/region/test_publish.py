@@ -12,11 +12,11 @@ import pytest
 
 from tests.broker import Broker, running
 from tests.bundle.conftest import CREATED, Author
-from tests.outbox.kit import QUICK, block, until
+from tests.delivery.kit import QUICK, block, until
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import verify
-from vedette.config import MqttSettings
-from vedette.mqtt import Message, MqttClient
+from vedette.config.settings import MqttSettings
+from vedette.mqtt.client import Message, MqttClient
 from vedette.region import publish as module
 from vedette.region.publish import publish
 

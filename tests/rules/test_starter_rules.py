@@ -18,13 +18,13 @@ collection = pytest.importorskip("sigma.collection")
 
 from sigma.validation import SigmaValidator  # noqa: E402
 
-from vedette.compiler.build import build  # noqa: E402
-from vedette.compiler.cases import load as load_cases  # noqa: E402
-from vedette.compiler.cases import sequences  # noqa: E402
-from vedette.compiler.lint import OFFLINE  # noqa: E402
-from vedette.compiler.relation import Kind  # noqa: E402
 from vedette.engine.match import Engine  # noqa: E402
-from vedette.engine.selftest import check  # noqa: E402
+from vedette.plan.relation import Kind  # noqa: E402
+from vedette.rules.authoring.cases import load as load_cases  # noqa: E402
+from vedette.rules.authoring.cases import sequences  # noqa: E402
+from vedette.rules.authoring.lint import OFFLINE  # noqa: E402
+from vedette.rules.build import build  # noqa: E402
+from vedette.rules.selftest import check  # noqa: E402
 
 FOLDER = Path(__file__).parents[2] / "rules" / "sigma"
 RULES = sorted(path for path in FOLDER.rglob("*.yml") if not path.name.endswith(".test.yml"))

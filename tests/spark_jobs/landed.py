@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vedette.outbox import columns, envelope
+from vedette.delivery import columns, envelope
 
 DAY = "2026-11-20"
 NOON = 1_795_176_000_000_000

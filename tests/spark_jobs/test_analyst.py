@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, parse, work
 from tests.spark_jobs.landed import alert, land
-from vedette.config import RawLogSettings
-from vedette.event import Chunk
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
-from vedette.report import Counters
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "analyst.md").read_text("utf-8")

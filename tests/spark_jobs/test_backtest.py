@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from bench import traffic
 from spark_jobs import backtest
 from spark_jobs.__main__ import parse, work
-from vedette.config import RawLogSettings
-from vedette.event import Chunk
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
-from vedette.report import Counters
 
 ROOT = Path(__file__).parents[2]
 NOW = 1_795_176_000_000_000

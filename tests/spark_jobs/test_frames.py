@@ -19,7 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from spark_jobs import frames, sums
 from spark_jobs.schema import LANDED_ALERT as ALERTS
 from spark_jobs.schema import LANDED_STATUS
-from vedette.report import Counters, Dropped
+from vedette.model.counters import Counters, Dropped
 
 pytestmark = pytest.mark.spark
 

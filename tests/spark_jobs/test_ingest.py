@@ -40,7 +40,7 @@ from spark_jobs.tables_parquet import ParquetTables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.landed import ALERTS as LANDED
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
-from vedette.outbox import envelope
+from vedette.delivery import envelope
 
 pytestmark = pytest.mark.spark
 

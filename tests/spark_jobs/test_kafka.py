@@ -20,7 +20,7 @@ from tests.broker import free_port
 from tests.spark_jobs import kafka, killed
 from tests.spark_jobs.conftest import JARS, LONG, content, ingest_alerts
 from tests.spark_jobs.landed import NOON, alert, land
-from vedette.outbox import envelope
+from vedette.delivery import envelope
 
 confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'vedette[kafka]'")
 

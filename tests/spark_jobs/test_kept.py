@@ -17,7 +17,7 @@ from spark_jobs.tables import Tables, Txn, open_tables
 from spark_jobs.tables_delta import DeltaTables
 from tests.spark_jobs.conftest import content
 from tests.spark_jobs.landed import HOUR, MINUTE, NOON, arrow_schema, land
-from vedette.outbox import envelope
+from vedette.delivery import envelope
 
 pytestmark = pytest.mark.spark
 

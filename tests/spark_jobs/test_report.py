@@ -31,8 +31,8 @@ from spark_jobs.text import Section, lines
 from tests.spark_jobs.browser import CHROMIUM, Browser
 from tests.spark_jobs.found import HOSTILE, campaign, covered, write, write_all
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
-from vedette.outbox import envelope
-from vedette.report import Counters
+from vedette.delivery import envelope
+from vedette.model.counters import Counters
 
 NOON_HOUR = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THE_DAY = date.fromisoformat(DAY)

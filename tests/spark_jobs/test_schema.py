@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from spark_jobs import landing, schema
 from tests.spark_jobs.landed import alert
-from vedette.outbox import columns, envelope, parquet
+from vedette.delivery import columns, envelope, parquet
 
 _SCALARS: dict[columns.Type, T.DataType] = {
     columns.STRING: T.StringType(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.state.naive import Hit
-from vedette.compiler.relation import NUMERIC, Clause, Correlation, Kind, Slot
+from vedette.plan.relation import NUMERIC, Clause, Correlation, Kind, Slot
 
 SECOND = 1_000_000
 SLOTS = tuple(Slot(f"rule-{i}", False) for i in range(3))

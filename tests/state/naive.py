@@ -1,7 +1,7 @@
 """The naive evaluator of correlations, judge of the fast one: all matches at once, every window looked at anew.
 
 No memory, no watermark, no compaction: it has the whole table, as a database in retrospect. Meanings are those of
-``compiler/relation.py`` and ``docs/decisions/0007-correlation-semantics.md``.
+``plan/relation.py`` and ``docs/decisions/0007-correlation-semantics.md``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from vedette.compiler.relation import COMPARE, NUMERIC, Clause, Correlation, Kind
+from vedette.plan.relation import COMPARE, NUMERIC, Clause, Correlation, Kind
 
 
 class Hit(NamedTuple):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.state.drawn import SECOND, SHAPES, correlations, hits
 from tests.state.naive import Fired, Hit, firings, occurrences
-from vedette.compiler.relation import Correlation, Kind
+from vedette.plan.relation import Correlation, Kind
 from vedette.state import measure, packed, slides, windows
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator

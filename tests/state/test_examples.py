@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from vedette import compile_rules, correlate, judge
-from vedette.cli import main
-from vedette.compiler import cases
+from vedette.cli.main import main
 from vedette.engine.match import Engine
-from vedette.engine.selftest import Sequence, check, from_row
+from vedette.rules.authoring import cases
+from vedette.rules.selftest import Sequence, check, from_row
 
 LOGINS = """
 title: Multiple failed logins followed by a successful login

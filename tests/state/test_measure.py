@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.state import naive
 from tests.state.drawn import made
 from tests.state.naive import Hit
-from vedette.compiler.relation import Kind
+from vedette.plan.relation import Kind
 from vedette.state import measure
 from vedette.state.windows import Window
 

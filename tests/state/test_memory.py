@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.compiler.build import from_text
-from vedette.compiler.plan import Plan
-from vedette.inputs.decode import from_mapping
+from vedette.decode.decoder import from_mapping
+from vedette.plan.plan import Plan
+from vedette.rules.build import from_text
 from vedette.state import memory as module
 from vedette.state.memory import Memory
 from vedette.state.windows import Window

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.state import naive
 from tests.state.drawn import made
 from tests.state.naive import Hit
-from vedette.compiler.relation import Clause, Correlation, Kind
+from vedette.plan.relation import Clause, Correlation, Kind
 from vedette.state import decide, measure, slides
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator

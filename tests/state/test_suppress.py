@@ -6,7 +6,7 @@ import msgpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.compiler.relation import Suppress
+from vedette.plan.relation import Suppress
 from vedette.state.clock import Clock
 from vedette.state.suppress import Fold, Source, Suppressor
 

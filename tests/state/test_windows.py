@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.state.drawn import made
-from vedette.compiler.relation import Kind
+from vedette.plan.relation import Kind
 from vedette.state.measure import longest_chain, metric, percentile
 from vedette.state.windows import Window, meta, number_of
 

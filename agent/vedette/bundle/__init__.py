@@ -1,1 +1,5 @@
-"""Rules arriving: a signed rule set is verified, staged, tried and switched to, or refused with a reason."""
+"""A signed rule set: its manifest, whom to trust, and how it is installed, switched and rolled back.
+
+Nothing in a bundle is believed before its signature is verified.
+Imports: model, system.
+"""

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vedette.bundle.seal import BundleRefused
-from vedette.durable import sync_path
+from vedette.system.durable import sync_path
 
 LIMIT = 3
 """Deaths after which a bundle is not tried any more."""

@@ -39,8 +39,8 @@ from vedette import __version__
 from vedette.bundle.attempts import Attempts
 from vedette.bundle.seal import MAX_BUNDLE, BundleRefused, public_key
 from vedette.bundle.trust import Bundle, Installed, addressed, admit, verify
-from vedette.durable import sync_path, write_whole
-from vedette.report import Log
+from vedette.model.counters import Log
+from vedette.system.durable import sync_path, write_whole
 
 log = structlog.get_logger()
 

@@ -1,1 +1,5 @@
-"""Does it match: the prefilter over chunks, and evaluation of its candidates."""
+"""Which events match which rules: the prefilter over chunks, then evaluation of its candidates.
+
+Pure: a function of frames and plan; the prefilter never misses, the cache never answers differently.
+Imports: decode, model, plan.
+"""

@@ -1,6 +1,6 @@
 """A built rule set as bytes: the plan and its serialized Hyperscan databases.
 
-What ``vedette.compiler`` builds in a process of its own, bundles carry and the agent's cache keeps. The databases fit
+What ``vedette.rules`` builds in a process of its own, bundles carry and the agent's cache keeps. The databases fit
 one exact library version only; under another one they are left aside and compiled again from the plan, and so are
 those of the prefilter under decoders of which it holds something else (``Prefilter``).
 
@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import msgpack
 
-from vedette.compiler.plan import Plan
 from vedette.engine.match import Engine
-from vedette.engine.scan import LIBRARY
+from vedette.plan.database import LIBRARY
+from vedette.plan.plan import Plan
 
 
 class Artifact(NamedTuple):

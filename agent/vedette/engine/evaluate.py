@@ -2,7 +2,7 @@
 
 All predicates of a plan are grouped by field. For one field value the answers of its whole group are one integer,
 bit *i* for the group's predicate *i* (``group.py``). A rule is an expression over those bits, compiled to a Python
-function when it is first a candidate. What a predicate means is told in ``compiler/ir.py``; ``tests/reference.py``
+function when it is first a candidate. What a predicate means is told in ``plan/ir.py``; ``tests/reference.py``
 says the same without groups, bits or Hyperscan, and property tests hold the two together.
 
 A predicate whose test ran out of time is *undecided* for the event, and so is each rule whose truth hangs on it, no
@@ -23,14 +23,14 @@ from typing import Any
 
 import msgpack
 
-from vedette.compiler.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
-from vedette.compiler.plan import Plan
+from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.cache import Cache, Hash, Part
 from vedette.engine.fallback import TIMEOUT, Watch
 from vedette.engine.group import PATTERNS, SEARCHES, Group, compare_fields
-from vedette.engine.patterns import search
-from vedette.engine.scan import Pattern, Scanner, refused
-from vedette.inputs.decode import ABSENT, Record
+from vedette.plan.database import Pattern, Scanner, refused
+from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
+from vedette.plan.patterns import search
+from vedette.plan.plan import Plan
 
 AMONG_BYTES, MEMBER_BYTES, SEARCH_BYTES = 2000, 250, 700
 """About what a set of rules takes, prepared: for itself; for each rule and each group; for each search of a part of a

@@ -15,12 +15,12 @@ from typing import Any
 
 import regex
 
-from vedette.compiler.ir import ANY, STAR, Op, Predicate, fold, leaves, text
-from vedette.engine import timepart
+from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.fallback import Undecided, Watch
-from vedette.engine.patterns import PAD, End, counts, fallback, search
-from vedette.engine.scan import Pattern, Scanner
-from vedette.inputs.decode import ABSENT, Record
+from vedette.plan import timepart
+from vedette.plan.database import Pattern, Scanner
+from vedette.plan.ir import ANY, STAR, Op, Predicate, fold, leaves, text
+from vedette.plan.patterns import PAD, End, counts, fallback, search
 
 SCAN_FROM = 8
 """Searches in a group from which one Hyperscan scan is cheaper than as many string operations."""

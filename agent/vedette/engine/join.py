@@ -1,6 +1,6 @@
 """Audit records of one event, brought together: several events of the raw log judged as one.
 
-``auditd`` writes an event as several records with one id (``inputs/formats/auditd.py``); a rule may ask for the
+``auditd`` writes an event as several records with one id (``decode/formats/auditd.py``); a rule may ask for the
 argument in one and the file in another. Records of one input, origin, host and id are one event: its text is the
 records', each on its line, its place that of the first. A hit in any record is a hit of the event, with the rules of
 all hits; it is judged once, when it is complete. Events are judged in the order in which they are complete.
@@ -34,10 +34,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from vedette.decode import syslog
+from vedette.decode.formats import auditd
 from vedette.engine.prefilter import Candidate
-from vedette.event import Chunk, Frame
-from vedette.inputs import syslog
-from vedette.inputs.formats import auditd
+from vedette.model.event import Chunk, Frame
 
 MAX_BYTES = 64 << 10
 MAX_RECORDS = 64

@@ -25,19 +25,19 @@ from datetime import tzinfo
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from vedette.compiler.ir import KEYWORDS, as_shown
-from vedette.compiler.plan import Plan
+from vedette.decode.aliases import ALIASES
+from vedette.decode.codecs import CODECS, KINDS
+from vedette.decode.decoder import Record, possible_source
+from vedette.decode.sources import of_input
+from vedette.decode.syslog import usual, without_time
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.engine.remembered import Remembered
-from vedette.event import Chunk, Frame, LogSource, Source
-from vedette.inputs.aliases import ALIASES
-from vedette.inputs.codecs import CODECS, KINDS
-from vedette.inputs.decode import Record, possible_source
-from vedette.inputs.sources import of_input
-from vedette.inputs.syslog import usual, without_time
+from vedette.model.event import Chunk, Frame, LogSource, Source
+from vedette.plan.ir import KEYWORDS, as_shown
+from vedette.plan.plan import Plan
 
 NARROW = 4
 """An input that at most one in so many rules can meet is given a scan of its own (``prepare``)."""

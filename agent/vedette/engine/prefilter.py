@@ -1,6 +1,6 @@
 """Which events of a chunk can match at all: one Hyperscan scan over the raw bytes of the whole chunk.
 
-The database holds the literals of every rule that has some (``compiler/literals.py``) and the guards. An event with
+The database holds the literals of every rule that has some (``plan/literals.py``) and the guards. An event with
 a hit is a **candidate** of the rules that the hit stands for; a rule without literals is a candidate everywhere.
 The scan never misses an event that matches; it may name too many.
 
@@ -8,7 +8,7 @@ Of a rule with literals of two kinds (``Plan.further``) an event must hold one o
 integer of two bits a rule, one per kind, and so is what each pattern says: the rules of an event are an OR per hit, one
 AND and a look-up. Records that ``engine/join.py`` may bring together are named by the first kind alone, as the other
 may be in another record. ``within`` leaves out the rules that no event of the input can meet; an event of none is not
-named. A rule without literals may be told by its log source instead (``compiler/witness.py``, ``excused``).
+named. A rule without literals may be told by its log source instead (``plan/witness.py``, ``excused``).
 
 Events that hold many literals are scanned one by one, by a second database of the same patterns that tells each hit
 once: which of the two is used is a matter of cost alone, told from the chunk before.
@@ -31,8 +31,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from vedette.compiler.ir import tests
-from vedette.compiler.literals import (
+from vedette.decode.provenance import guards as guards_of
+from vedette.engine.remembered import Remembered
+from vedette.model.event import Chunk, LogSource
+from vedette.plan.database import CASELESS, ONCE, Pattern, Scanner, literal
+from vedette.plan.ir import tests
+from vedette.plan.literals import (
     BARE_NUMBER,
     FOREIGN_GUARDS,
     GUARDS,
@@ -45,14 +49,10 @@ from vedette.compiler.literals import (
     is_numeric,
     unescaped,
 )
-from vedette.compiler.plan import Plan
-from vedette.compiler.window import rarest
-from vedette.compiler.witness import witness
-from vedette.engine.patterns import PAD
-from vedette.engine.remembered import Remembered
-from vedette.engine.scan import CASELESS, ONCE, Pattern, Scanner, literal
-from vedette.event import Chunk, LogSource
-from vedette.inputs.provenance import guards as guards_of
+from vedette.plan.patterns import PAD
+from vedette.plan.plan import Plan
+from vedette.plan.window import rarest
+from vedette.plan.witness import witness
 
 MAX_HITS = 1 << 16
 """Hits in one chunk after which all its events are candidates of every rule."""
@@ -430,7 +430,7 @@ class _Sample:
         return held.bit_count() / self._count
 
     def cut(self, literals: Collection[bytes]) -> Mapping[bytes, bytes]:
-        """By literal a part of it that no more lines hold (``compiler/window.py``)."""
+        """By literal a part of it that no more lines hold (``plan/window.py``)."""
         parts = rarest(literals, self._lines)
         self._measure(set(parts.values()) - self._held.keys())
         seen = self._held.get

@@ -1,1 +1,5 @@
-"""Logs in: pure framing, header parsing and field decoding, and the doors that own sockets, files and subscriptions."""
+"""Transport in: syslog over UDP, TCP and TLS, tailed files, MQTT subscriptions; bytes to chunks.
+
+An input acknowledges only what the raw log holds; one sender's fault harms no other.
+Imports: config, decode, model, mqtt, system.
+"""

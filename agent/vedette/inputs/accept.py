@@ -35,10 +35,10 @@ from functools import partial
 
 import structlog
 
-from vedette.descriptors import ADVICE
 from vedette.inputs.datagrams import host
-from vedette.report import Counters, Log
-from vedette.tls import Renewed, reason
+from vedette.model.counters import Counters, Log
+from vedette.mqtt.tls import Renewed, reason
+from vedette.system.descriptors import ADVICE
 
 log = structlog.get_logger()
 

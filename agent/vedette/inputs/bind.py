@@ -12,7 +12,7 @@ import asyncio
 import errno
 import socket
 
-from vedette.config import split_address
+from vedette.config.settings import split_address
 from vedette.inputs.activation import take
 
 _ADVICE = {

@@ -18,10 +18,10 @@ from array import array
 from collections.abc import Callable
 from itertools import accumulate, islice, repeat
 
-from vedette.event import CHUNK_BYTES
 from vedette.inputs.bursts import Received, Receiver, receiver
 from vedette.inputs.framing import Run
-from vedette.report import Counters, Dropped
+from vedette.model.counters import Counters, Dropped
+from vedette.model.event import CHUNK_BYTES
 
 READ_SECONDS = 0.004
 """Longest stretch of reading before the event loop gets its turn, but for the burst under way."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vedette.event import Chunk, Flag, Intake
-from vedette.report import Counters
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk, Flag, Intake
 
 
 def deliver(chunk: Chunk, intake: Intake, counters: Counters) -> int:

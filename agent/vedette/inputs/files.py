@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 from typing import NamedTuple
 
-from vedette.event import FilePosition
+from vedette.model.event import FilePosition
 
 SPAN = 1024
 """Bytes of a file that its fingerprint covers at most."""

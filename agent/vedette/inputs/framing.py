@@ -30,7 +30,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
-from vedette.event import MAX_EVENT, Flag
+from vedette.model.event import MAX_EVENT, Flag
 
 Marks = tuple[tuple[int, int], ...]
 

@@ -14,7 +14,7 @@ Promises:
 Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_MESSAGES or CHUNK_SECONDS: each an event, its topic the
 origin; a payload of several JSON events (``batches.py``) is as many, side by side under the message's identifier. An
 event above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
-and only its log tells (``mqtt.py``). Retained messages come once per session, not at every connection.
+and only its log tells (``mqtt/client.py``). Retained messages come once per session, not at every connection.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from typing import NamedTuple
 import orjson
 import structlog
 
-from vedette.config import MqttInput, codec_of
-from vedette.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
+from vedette.config.settings import MqttInput, codec_of
+from vedette.decode.codecs import KINDS, Kind
 from vedette.inputs.batches import split
-from vedette.inputs.codecs import KINDS, Kind
 from vedette.inputs.deliver import deliver
-from vedette.mqtt import BACKOFF, Message, MqttClient
-from vedette.report import Counters, Dropped, Log
+from vedette.model.counters import Counters, Dropped, Log
+from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
+from vedette.mqtt.client import BACKOFF, Message, MqttClient
 
 log = structlog.get_logger()
 
@@ -85,7 +85,7 @@ class _Seen:
     stored: the last of them, as many as were not acknowledged. Then those that are not: each has all before it stored
     or gathered, and so the stored one with its identifier is a round behind. Entries less than half a round behind are
     therefore the first copy, older ones are not looked at. That leaves half a round for what was stored and not
-    acknowledged (``receive_maximum`` does not bound it: see ``mqtt.py``), and half for what is gathered and for numbers
+    acknowledged (``receive_maximum`` does not bound it: ``mqtt/client.py``), and half for the gathered and for numbers
     that the broker gave to messages it then discarded. More than that unacknowledged are stored twice, flagged.
 
     Where the numbers do not go on, another session has begun: what was before is not looked at.

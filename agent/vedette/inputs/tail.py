@@ -36,9 +36,7 @@ from typing import TypeVar
 
 import structlog
 
-from vedette.config import FileInput
-from vedette.descriptors import OPEN_FILES, SPENT
-from vedette.event import CHUNK_BYTES, Chunk, FilePosition, Intake
+from vedette.config.settings import FileInput
 from vedette.inputs.deliver import deliver
 from vedette.inputs.files import (
     SPAN,
@@ -56,7 +54,9 @@ from vedette.inputs.files import (
     still,
 )
 from vedette.inputs.framing import Lines, Run
-from vedette.report import Counters, Log
+from vedette.model.counters import Counters, Log
+from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
+from vedette.system.descriptors import OPEN_FILES, SPENT
 
 log = structlog.get_logger()
 

@@ -42,7 +42,7 @@ from zlib import crc32
 import msgpack
 import zstandard
 
-from vedette.event import Chunk, FilePosition
+from vedette.model.event import Chunk, FilePosition
 
 MAX_RAW = 16 << 20
 """Bytes of events in one frame; also the most events in one."""

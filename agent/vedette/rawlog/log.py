@@ -31,9 +31,9 @@ from pathlib import Path
 
 import structlog
 
-from vedette.config import RawLogSettings
-from vedette.durable import sync_path
-from vedette.event import Chunk, Cursor, Frame
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters, Log
+from vedette.model.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
 from vedette.rawlog.note import Note
 from vedette.rawlog.read import Header, newest_note
@@ -44,7 +44,7 @@ from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.shelf import Kept, Shelf
 from vedette.rawlog.verify import Verifier
-from vedette.report import Counters, Log
+from vedette.system.durable import sync_path
 
 log = structlog.get_logger()
 

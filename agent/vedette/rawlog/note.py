@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgpack
 import zstandard
 
-from vedette.event import Cursor, FilePosition
+from vedette.model.event import Cursor, FilePosition
 
 MAX_POSITIONS = 10_000
 """Files whose position a note holds: those that were read last."""

@@ -25,10 +25,10 @@ from typing import NamedTuple
 
 import structlog
 
-from vedette.event import Chunk, FilePosition, Flag, Frame, RawRef
+from vedette.model.counters import UNKNOWN, Log
+from vedette.model.event import Chunk, FilePosition, Flag, Frame, RawRef
 from vedette.rawlog.note import Note, decode
 from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
-from vedette.report import UNKNOWN, Log
 
 log = structlog.get_logger()
 

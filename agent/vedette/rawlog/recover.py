@@ -25,9 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from vedette.durable import sync_path
 from vedette.rawlog.read import Mark
 from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
+from vedette.system.durable import sync_path
 
 QUARANTINE_BYTES = 64 << 20
 """What quarantine/ holds at most; also at most an eighth of the log's own budget."""

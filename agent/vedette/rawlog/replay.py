@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from vedette.event import Frame
+from vedette.model.counters import Counters, Lost
+from vedette.model.event import Frame
 from vedette.rawlog import read
 from vedette.rawlog.segment import Located, Segment, SegmentFile
-from vedette.report import Counters, Lost
 
 DAMAGED = 100
 """Places remembered at a time."""

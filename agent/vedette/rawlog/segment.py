@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from vedette.descriptors import SPARE
-from vedette.event import Chunk
+from vedette.model.event import Chunk
 from vedette.rawlog import format
+from vedette.system.descriptors import SPARE
 
 WINDOW = 4 << 10
 """Bytes read at a time while walking headers: one frame's header and metadata, as a rule."""

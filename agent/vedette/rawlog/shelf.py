@@ -21,13 +21,13 @@ from pathlib import Path
 
 import structlog
 
-from vedette.descriptors import SPENT
-from vedette.durable import sync_path
+from vedette.model.counters import Log
 from vedette.rawlog import format
 from vedette.rawlog.read import Mark
 from vedette.rawlog.repack import Done, Repack, is_small
 from vedette.rawlog.segment import Segment, SegmentFile
-from vedette.report import Log
+from vedette.system.descriptors import SPENT
+from vedette.system.durable import sync_path
 
 log = structlog.get_logger()
 

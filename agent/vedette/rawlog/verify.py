@@ -18,8 +18,8 @@ from pathlib import Path
 
 import structlog
 
+from vedette.model.counters import Log
 from vedette.rawlog.segment import Damage, Segment, SegmentFile
-from vedette.report import Log
 
 log = structlog.get_logger()
 

@@ -1,1 +1,5 @@
-"""The centre's side: build, sign and publish bundles; land alerts. Not on the edge; nothing there imports it."""
+"""The centre: build, sign and publish bundles, enrol agents, land their alerts.
+
+Not on the edge: nothing there imports it.
+Imports: bundle, config, delivery, model, mqtt, system.
+"""

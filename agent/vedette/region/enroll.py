@@ -47,10 +47,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from vedette.durable import sync_path, write_whole
-from vedette.outbox.topics import ROOT, agent_topic
+from vedette.delivery.topics import ROOT, agent_topic
 from vedette.region.authority import MAX_NAME, Authority, key_pem, new_key
 from vedette.region.sign import load_key, public_text
+from vedette.system.durable import sync_path, write_whole
 
 DAYS = 365
 RENEW_DAYS = 30

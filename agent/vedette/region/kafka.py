@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import orjson
 import structlog
 
-from vedette.outbox.envelope import MAX_VALUE, cut
-from vedette.outbox.landing import TABLES
-from vedette.report import Log
+from vedette.delivery.envelope import MAX_VALUE, cut
+from vedette.delivery.landing import TABLES
+from vedette.model.counters import Log
 
 log = structlog.get_logger()
 

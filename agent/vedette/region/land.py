@@ -3,10 +3,10 @@
 Delivery, in this order for every message:
 
 1. received, not acknowledged: the broker keeps it (shared subscription, persistent session of ``session_expiry``);
-   what is no message of an agent's, or beyond its bounds (``outbox/envelope.py``), is cut down to a row of ``bad``;
+   what is no message of an agent's, or beyond its bounds (``delivery/envelope.py``), is cut down to a row of ``bad``;
 2. decoded into rows, a batch at a time and one message of each agent in turn, so that an agent that sends much delays
    no other's; what cannot be read, or names another agent or fleet than its topic, becomes a row of ``bad``;
-3. all rows written, synced and renamed into place (``outbox/landing.py``), and if so set, confirmed by Kafka
+3. all rows written, synced and renamed into place (``delivery/landing.py``), and if so set, confirmed by Kafka
    (``region/kafka.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
 
@@ -22,7 +22,7 @@ that neither disk nor other agents pay for a flood; it has no receipt, so an ale
 An alert in ``bad`` is receipted as well where its seq can be read: it is on the region's disk, and the agent would send
 it for ever.
 
-Receipts are signed where the landing has a key (``outbox/receipts.py``).
+Receipts are signed where the landing has a key (``delivery/receipts.py``).
 
 A landing folder that cannot be written: said once, tried again with back-off, nothing acknowledged. Meanwhile up to
 ``HELD_BYTES`` of further messages are kept in memory, not decoded; beyond that they are left with the broker, and
@@ -45,15 +45,15 @@ from typing import Any, NamedTuple
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from vedette.config import MqttSettings
-from vedette.mqtt import BACKOFF, REGION_PACKET, Message, MqttClient
-from vedette.outbox.envelope import MAX_MESSAGE, bad_row, decode_row, landed, ranges, seq_of, split_batch, status_row
-from vedette.outbox.landing import TABLES, LandingFolder
-from vedette.outbox.receipts import MAX_RANGES, pack_receipt
-from vedette.outbox.topics import ROOT, agent_topic, parse
+from vedette.config.settings import MqttSettings
+from vedette.delivery.envelope import MAX_MESSAGE, bad_row, decode_row, landed, ranges, seq_of, split_batch, status_row
+from vedette.delivery.landing import TABLES, LandingFolder
+from vedette.delivery.receipts import MAX_RANGES, pack_receipt
+from vedette.delivery.topics import ROOT, agent_topic, parse
+from vedette.model.counters import Log
+from vedette.mqtt.client import BACKOFF, REGION_PACKET, Message, MqttClient
 from vedette.region.kafka import TOPICS, KafkaLanding
-from vedette.report import Log
-from vedette.wallclock import WallClock
+from vedette.system.wallclock import WallClock
 
 log = structlog.get_logger()
 

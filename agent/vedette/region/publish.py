@@ -29,10 +29,10 @@ import orjson
 from vedette import __version__
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
-from vedette.config import MqttSettings
-from vedette.durable import write_whole
-from vedette.mqtt import Message, MqttClient
-from vedette.outbox.topics import blob_topic, manifest_topic
+from vedette.config.settings import MqttSettings
+from vedette.delivery.topics import blob_topic, manifest_topic
+from vedette.mqtt.client import Message, MqttClient
+from vedette.system.durable import write_whole
 
 CONNECT_SECONDS = 15.0
 RETAINED_SECONDS = 1.0

@@ -29,12 +29,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vedette import __version__, config
+from vedette import __version__
 from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
-from vedette.durable import write_whole
+from vedette.config import settings as config
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text
+from vedette.system.durable import write_whole
 
 CONFIG_DIR = "/etc/vedette"
 """In the files; install.sh writes its own in its place."""

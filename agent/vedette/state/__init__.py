@@ -1,1 +1,5 @@
-"""Over time: event time and its watermark, windows, correlations, suppression. Pure: times and events are arguments."""
+"""Over time: watermarks, windows, correlations, suppression.
+
+Pure: times and events are arguments, state is packed and restored as bytes.
+Imports: decode, engine, plan.
+"""

@@ -6,7 +6,7 @@ and which of those is the first of a **run**: that one fires. So a correlation f
 and again only after it was false, be it at a match or because the window was empty. Correlations above see every
 occurrence.
 
-* A **prompt** correlation (``compiler/relation.py``) is decided when a match arrives. A match that comes late
+* A **prompt** correlation (``plan/relation.py``) is decided when a match arrives. A match that comes late
   may add occurrences; a run of which one has fired does not fire again, also when it is parted.
 * Any other is decided when the watermarks of all lanes (``clock.py``) that its group waits for have passed: a window
   that ends at a match after that match, one that begins at a match (``Correlation.forward``) after its end. With
@@ -31,7 +31,7 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from vedette.compiler.relation import Correlation, Kind
+from vedette.plan.relation import Correlation, Kind
 from vedette.state import packed
 from vedette.state.clock import FOREVER, MAX_LANES, Clock
 from vedette.state.decide import Occurrence, arrived, ending, passed

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vedette.compiler.relation import Clause, Correlation, Kind
+from vedette.plan.relation import Clause, Correlation, Kind
 from vedette.state.measure import chained, counted, distinct, metric
 from vedette.state.windows import HELD, Window
 

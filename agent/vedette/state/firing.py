@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from vedette.compiler.ir import as_shown
-from vedette.compiler.relation import NUMERIC, Correlation, Kind
+from vedette.plan.ir import as_shown
+from vedette.plan.relation import NUMERIC, Correlation, Kind
 from vedette.state.graph import key_of, scalar
 from vedette.state.measure import metric
 from vedette.state.windows import Window

@@ -14,9 +14,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from vedette.compiler.ir import as_shown, fold, leaves
-from vedette.compiler.relation import NUMERIC, Correlation, Kind, ordered
-from vedette.inputs.decode import ABSENT, Record
+from vedette.decode.decoder import ABSENT, Record
+from vedette.plan.ir import as_shown, fold, leaves
+from vedette.plan.relation import NUMERIC, Correlation, Kind, ordered
 from vedette.state.slides import SLIDE_BYTES, Links
 from vedette.state.windows import Window, number_of
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from vedette.compiler.relation import Correlation, Kind
+from vedette.plan.relation import Correlation, Kind
 from vedette.state.slides import (
     MIN_LINKS,
     MIN_SLIDE,

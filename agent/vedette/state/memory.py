@@ -19,9 +19,9 @@ from typing import Any
 
 import msgpack
 
-from vedette.compiler.plan import Plan
+from vedette.decode.decoder import Record
 from vedette.engine.join import Joiner
-from vedette.inputs.decode import Record
+from vedette.plan.plan import Plan
 from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing

@@ -18,7 +18,7 @@ import struct
 from array import array
 from bisect import bisect_left
 
-from vedette.compiler.relation import MAX_SLOTS
+from vedette.plan.relation import MAX_SLOTS
 from vedette.state.windows import HELD, Window, meta
 
 HEAD_BYTES, ENTRY_BYTES = 14, 16

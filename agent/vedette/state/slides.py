@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from vedette.compiler.relation import Kind
+from vedette.plan.relation import Kind
 
 if TYPE_CHECKING:
     from vedette.state.windows import Window

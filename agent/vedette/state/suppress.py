@@ -18,7 +18,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.compiler.relation import Suppress
+from vedette.plan.relation import Suppress
 from vedette.state.clock import Clock
 
 MAX_WINDOWS = 100_000

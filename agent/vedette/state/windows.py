@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vedette.compiler.relation import Correlation, Kind
+from vedette.plan.relation import Correlation, Kind
 from vedette.state.slides import MIN_SLIDE, Links, Number, Slide
 
 HELD = 1

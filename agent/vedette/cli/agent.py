@@ -1,0 +1,258 @@
+"""Commands about the agent of this host: run, check, status, alerts, logs."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from vedette.cli.console import config_option, configuration, data_folder, data_option, fail, json_line, rule_plan, safe
+
+
+@click.command()
+@config_option
+def run(config: Path) -> None:
+    """Run the agent until SIGTERM or SIGINT; SIGHUP reads configuration and rules again.
+
+    A second SIGTERM hurries the stop.
+
+    Example: vedette run -c vedette.toml
+    """
+    from vedette.runtime.app import run as run_agent
+
+    settings = configuration(config)
+    try:
+        run_agent(settings, config)
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+@click.command()
+@config_option
+def check(config: Path) -> None:
+    """Check the configuration and the rules; report all mistakes at once.
+
+    Rules that no input reaches are told as well: their log source is none of an input's, or a field is given by none.
+    Exit code 1 when a rule does not run, 2 when the configuration cannot be used.
+
+    Example: vedette check -c vedette.toml
+    """
+    from vedette.runtime import shares as shared
+    from vedette.runtime.status import SHOWN, unreached
+    from vedette.system import descriptors
+
+    settings = configuration(config)
+    click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
+    if settings.uplink.warning:
+        click.echo(f"uplink: warning: {settings.uplink.warning}", err=True)
+    shares = shared.share(descriptors.limit(), settings.input)
+    files, connections = sum(shares.files.values()), sum(shares.connections.values())
+    click.echo(
+        f"open files: {shares.limit} allowed here; {files} for files that are read, {connections} for connections"
+    )
+    for remark in shared.remarks(shares, settings.input):
+        click.echo(safe(remark), err=True)
+    if not settings.rules.paths:
+        click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
+        return
+    plan = rule_plan(settings.rules.paths, settings.rules.pipelines, settings.rules.lookups)
+    idle = unreached(settings, plan).reasons
+    for line in [*map(str, plan.refused), *idle[:SHOWN]]:
+        click.echo(safe(line), err=True)
+    if len(idle) > SHOWN:
+        click.echo(f"… and {len(idle) - SHOWN} more that no input reaches: vedette rules list -c {config}", err=True)
+    click.echo(
+        f"rules: {len(plan.rules)} and {len(plan.correlations)} correlations run ({len(plan.always)} always"
+        f" candidates), {len(plan.refused)} do not run; {len(idle)} are reached by no input"
+    )
+    sys.exit(1 if plan.refused else 0)
+
+
+@click.command()
+@config_option
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="The whole status as one JSON object.")
+def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
+    """Show the running agent's account: received, stored, judged, alerts, rules, lag.
+
+    Exit code 1 when the account does not add up or the rules could not be renewed.
+
+    Example: vedette status -c vedette.toml --json
+    """
+    from vedette.runtime.control import ask
+    from vedette.runtime.status import render
+
+    folder = data_folder(config, data_dir)
+    try:
+        answer = ask(folder / "control.sock", "status")
+    except (ConnectionError, ValueError) as error:
+        fail(error)
+    click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
+    sys.exit(1 if answer["identity_broken"] or answer["rules"]["error"] else 0)
+
+
+@click.group()
+def logs() -> None:
+    """Look into the raw log of this host.
+
+    Example: vedette logs search --since 2h 'failed password'
+    """
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """UTC microseconds from RFC 3339 or a duration back from now."""
+    if value is None:
+        return None
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    if match := re.fullmatch(r"(\d+)([smhd])", value):
+        return time.time_ns() // 1000 - int(match[1]) * units[match[2]] * 1_000_000
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError as error:
+        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h") from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+@logs.command("search")
+@config_option
+@data_option
+@click.option("--since", metavar="TIME", callback=_time,
+              help="Received then or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
+@click.option("--until", metavar="TIME", callback=_time, help="Received before then; written alike.")
+@click.option("--input", "input_name", metavar="NAME", help="Only events of this input.")
+@click.option("--limit", default=1000, show_default=True, help="Events printed at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per event, with its place in the log.")
+@click.argument("pattern")
+def logs_search(
+    config: Path, data_dir: Path | None, since: int | None, until: int | None, input_name: str | None, limit: int,
+    as_json: bool, pattern: str,
+) -> None:  # fmt: skip
+    """Print stored events that match the regular expression PATTERN (without regard to case).
+
+    The agent may be running. Exit code 1 when nothing is found. Damage that is met is logged on standard error.
+
+    Example: vedette logs search --since 2h 'failed password'
+    """
+    from vedette.rawlog.read import search
+    from vedette.runtime.logs import log_to_stderr
+
+    log_to_stderr()
+    folder = data_folder(config, data_dir) / "raw"
+    if not folder.is_dir():
+        fail(f"{folder}: no raw log here: has the agent run with this data folder?")
+    try:
+        compiled = re.compile(pattern.encode(), re.IGNORECASE)
+    except re.error as error:
+        fail(f"{pattern!r} is not a regular expression: {error}")
+    found = 0
+    for hit in search(folder, pattern=compiled, since=since, until=until, input=input_name, limit=limit):
+        found += 1
+        text = hit.raw.decode("utf-8", "replace")
+        if as_json:
+            row = {"log_id": hit.log_id, "offset": hit.offset, "length": hit.length, "input": hit.input,
+                   "received_at": hit.received_at, "raw": text}  # fmt: skip
+            click.echo(json_line(row))
+        else:
+            click.echo(f"{_stamp(hit.received_at)} {hit.input} {safe(text)}")
+    if found == limit:
+        click.echo(f"vedette: stopped after {limit} events; there may be more: --limit, --since", err=True)
+    sys.exit(0 if found else 1)
+
+
+@logs.command("show")
+@config_option
+@data_option
+@click.argument("place", metavar="LOG_ID:OFFSET+LENGTH")
+def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
+    """Print the one stored event that an alert's raw_ref names, written LOG_ID:OFFSET+LENGTH.
+
+    The agent may be running. Exit code 1 when the raw log does not hold it any more.
+
+    Example: vedette logs show 7e72c5fe35ad4d4f8ea989e9894794d1:94+102
+    """
+    from vedette.model.event import RawRef
+    from vedette.rawlog.read import event_at
+
+    folder = data_folder(config, data_dir) / "raw"
+    if not folder.is_dir():
+        fail(f"{folder}: no raw log here: has the agent run with this data folder?")
+    match = re.fullmatch(r"([0-9a-f]{32}):([0-9]{1,18})\+([0-9]{1,9})", place)
+    if match is None:
+        fail(f"{place!r} is not LOG_ID:OFFSET+LENGTH: give the three parts of an alert's raw_ref, as its report does")
+    try:
+        raw = event_at(folder, RawRef(match[1], int(match[2]), int(match[3])))
+    except LookupError as error:
+        click.echo(f"vedette: {safe(str(error))}", err=True)
+        sys.exit(1)
+    click.echo(safe(raw.decode("utf-8", "replace")))
+
+
+def _stamp(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@click.command()
+@config_option
+@data_option
+@click.option("-n", "--number", default=20, show_default=True, help="Newest alerts shown.")
+@click.option("-f", "--follow", is_flag=True, help="Go on printing alerts as they are made.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per alert, all columns.")
+def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_json: bool) -> None:
+    """Show this host's alerts: those waiting for the region, and the last 10,000 it has receipted.
+
+    A line each: sent (receipted) or here (waiting), time, level, kind, host, rule and text. The text of a detection is
+    its event; of a correlation its count, group and completing event; of a fold how many more there were.
+
+    Example: vedette alerts --follow
+    """
+    from vedette.store.store import Store
+
+    folder = data_folder(config, data_dir) / "store"
+    print_alert: Callable[[bytes, bool], None] = _alert_json if as_json else _alert_line
+    try:
+        with Store.open(folder, readonly=True) as store:
+            shown = store.tail(number)
+            last = shown[-1].seq if shown else 0
+            for alert in shown:
+                print_alert(alert.data, alert.receipted)
+            while follow:
+                time.sleep(0.2)
+                for alert in store.since(last):
+                    print_alert(alert.data, alert.receipted)
+                    last = alert.seq
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:  # the reader of our output has gone
+        raise
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+def _alert_json(data: bytes, receipted: bool) -> None:
+    from vedette.delivery.envelope import decode_row
+
+    click.echo(json_line({**decode_row(data), "receipted": receipted}))
+
+
+def _alert_line(data: bytes, receipted: bool) -> None:
+    from vedette.delivery.envelope import decode
+    from vedette.plan.relation import NUMERIC
+
+    alert = decode(data)
+    where = alert.host or alert.source
+    told = [f"{name}={value}" for name, value in (alert.group_by or {}).items()]
+    match alert.kind:
+        case "fold":
+            text = ", ".join([f"{alert.count} more", *told])
+        case "correlation":
+            metrics = [f"{kind} {alert.fields[kind]}" for kind in NUMERIC if kind in alert.fields]
+            text = f"{', '.join([f'count {alert.count}', *metrics, *told])}: {alert.raw}"
+        case _:
+            text = alert.raw
+    line = f"{_stamp(alert.event_time)} {alert.level:<13} {alert.kind:<11} {where} {alert.rule_title}: {text}"
+    click.echo(f"{'sent' if receipted else 'here'} {safe(line)[:400]}")

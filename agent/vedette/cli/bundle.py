@@ -1,0 +1,176 @@
+"""Commands about signed rule sets: bundle verify, show; where the region's package is, also those of cli/region.py."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from vedette import __version__
+from vedette.cli.console import WithRegion, config_option, configuration, fail, json_line, safe
+
+if TYPE_CHECKING:
+    from vedette.bundle.install import BundleDir
+    from vedette.bundle.trust import Bundle
+    from vedette.config.settings import Config
+
+
+ROLLBACK_SECONDS = 300.0
+"""For a rollback: that it waits for a trial of rules at work, and its own trial, each of at most 120 s."""
+
+
+@click.group(cls=WithRegion, region=("keygen", "public", "build", "sign"))
+def bundle() -> None:
+    """Signed rule sets: make a key, build, sign, verify, show; and go back to the one before.
+
+    Example: vedette bundle show starter-1.vbundle
+    """
+
+
+@bundle.command("verify")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--trusted-key", "keys", metavar="KEY", multiple=True, required=True,
+              help="Public key (ed25519:…) as agents have it; may be repeated.")  # fmt: skip
+def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
+    """Check PATH as an agent would: structure, signature, digests, and its own self-test.
+
+    Exit code 1 when an agent would refuse it.
+
+    Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
+    """
+    from vedette.bundle.install import read_bundle
+    from vedette.bundle.manifest import rfc3339
+    from vedette.bundle.seal import BundleRefused
+    from vedette.bundle.trust import verify as verify_bundle
+    from vedette.runtime.tryout import trial
+
+    try:
+        found = verify_bundle(read_bundle(path), keys, __version__)
+        engine = trial(found)
+    except OSError as error:
+        fail(error)
+    except (BundleRefused, ValueError) as error:
+        click.echo(safe(f"{path}: refused: {error}"), err=True)
+        raise SystemExit(1) from None
+    rules, related = len(engine.plan.rules), len(engine.plan.correlations)
+    click.echo(
+        f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass; {_whom(found)}"
+    )
+    if found.expired(time.time_ns() // 1000):
+        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
+        raise SystemExit(1)
+
+
+def _whom(bundle: Bundle) -> str:
+    return f"for fleet {bundle.fleet}, channel {bundle.channel}" if bundle.fleet else "for no fleet: as a file only"
+
+
+@bundle.command("show")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Manifest and rule list as JSON.")
+def bundle_show(path: Path, as_json: bool) -> None:
+    """Show what a bundle holds, without trusting it.
+
+    Example: vedette bundle show starter-1.vbundle
+    """
+    from vedette.bundle.install import read_bundle
+    from vedette.bundle.manifest import rfc3339
+    from vedette.bundle.trust import inspect
+
+    try:
+        found = inspect(read_bundle(path))
+        rules = found.rules
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+    if as_json:
+        document = {"manifest": orjson.loads(found.manifest_bytes), "digest": found.digest, "rules": rules}
+        click.echo(json_line(document, indent=True))
+        return
+    manifest = found.manifest
+    kinds = [str(rule.get("state") or rule.get("correlation", {}).get("type", "detection")) for rule in rules]
+    single, refused = kinds.count("detection"), kinds.count("refused")
+    related = len(kinds) - single - refused
+    click.echo(
+        f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
+        f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
+        f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
+        f"{_whom(found)}\n"
+        f"{single} rules, {related} correlations, {refused} refused, {len(found.tests)} self-tests"
+    )
+    for rule, kind in zip(rules, kinds, strict=True):
+        click.echo(safe(f"  {kind:<16} {rule.get('level', ''):<13} {rule.get('title', '')}"))
+
+
+@bundle.command("rollback")
+@config_option
+@click.option("--from", "version", metavar="N", type=click.IntRange(1),
+              help="Version to go back from: when that is done already, nothing is done.")  # fmt: skip
+def bundle_rollback(config: Path, version: int | None) -> None:
+    """Go back to the bundle that this agent ran before, at once.
+
+    The version gone back from, and all below it, are not taken again: the next bundle needs a higher version. Without a
+    running agent the next start begins with the earlier bundle. Exit code 2 when there is none, or it does not work:
+    then nothing has changed; or when the agent does not answer in time: run it again with --from, as it says.
+
+    Example: vedette bundle rollback -c vedette.toml
+    """
+    from vedette.bundle.install import BundleDir
+    from vedette.runtime.control import ask
+    from vedette.runtime.logs import log_to_stderr
+
+    log_to_stderr()
+    settings = configuration(config)
+    try:
+        if settings.rules.paths:
+            raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        bundles = BundleDir(
+            settings.agent.bundle_dir,
+            settings.bundles.trusted_keys,
+            fleet=settings.agent.fleet,
+            channel=settings.bundles.channel,
+        )
+        if version is None and (current := bundles.installed()) is not None:
+            version = current.version
+        try:
+            done = ask(settings.agent.control_socket, "rollback", seconds=ROLLBACK_SECONDS, version=version)
+        except ConnectionRefusedError:
+            done = _rollback_on_disk(settings, bundles, version)
+        except ConnectionError as error:
+            again = f"vedette bundle rollback -c {config} --from {version}"
+            raise ValueError(f"{error}\nit may yet go back; this does nothing if it has: {again}") from error
+    except (OSError, ValueError) as error:
+        fail(error)
+    said = f"{done['bundle']} is current; up to version {done['withdrawn']} no other bundle is taken"
+    click.echo(safe(said if done["done"] else f"nothing to do, version {version} was rolled back before: {said}"))
+
+
+def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None) -> dict[str, Any]:
+    """For an agent that does not run; raises BlockingIOError when it does, FileNotFoundError when it never has: what is
+    made here would belong to whoever runs the command, not to the agent's user."""
+    from vedette.runtime.tryout import trial
+    from vedette.store.environment import own
+
+    folder = settings.agent.store_dir
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: the agent has not run here yet: start it first, or name its own data_dir")
+    owner = own(folder)
+    try:
+        if version is not None and bundles.gone_back(version):
+            return {"bundle": f"version {_current(bundles)}", "withdrawn": bundles.withdrawn(), "done": False}
+        found, _ = bundles.rollback(trial)
+        return {
+            "bundle": f"{found.manifest.name}-{found.version}",
+            "withdrawn": bundles.withdrawn(),
+            "done": True,
+        }
+    finally:
+        os.close(owner)
+
+
+def _current(bundles: BundleDir) -> int:
+    installed = bundles.installed()
+    return installed.version if installed else 0

@@ -1,0 +1,171 @@
+"""What all commands share: how they end, what may reach a terminal, where the configuration is.
+
+Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done: usage, configuration, or the
+thing asked for is not there. Every message says what, where and what to do. Results go to standard output, the rest to
+standard error. A reader of standard output that goes away (``| head -1``) has seen enough: 0. Standard output that
+cannot be written, on a full disk say: 2.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from vedette.config.settings import Config, ConfigError, load
+from vedette.decode.decoder import CODECS
+from vedette.plan.plan import Plan
+from vedette.system.terminal import json_line as json_line
+from vedette.system.terminal import safe as safe
+
+if TYPE_CHECKING:
+    from vedette.rules.ruleset import RuleSet
+
+
+def fail(message: object) -> NoReturn:
+    """End with exit code 2 and ``message``."""
+    click.echo("\n".join(map(safe, f"vedette: {message}".split("\n"))), err=True)
+    sys.exit(2)
+
+
+def configuration(path: Path) -> Config:
+    try:
+        return load(path)
+    except ConfigError as error:
+        fail(error)
+
+
+def data_folder(config: Path, given: Path | None) -> Path:
+    """The agent's data folder: the one given, else the configuration's."""
+    return given if given is not None else configuration(config).agent.data_dir
+
+
+config_option = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/vedette/vedette.toml"),
+    show_default=True,
+    help="The agent's configuration.",
+)
+data_option = click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="The agent's data folder, instead of a configuration."
+)
+
+
+class WithRegion(click.Group):
+    """A group with further commands, named in ``region``, where the region's package is installed: not on an edge."""
+
+    def __init__(self, *args: Any, region: tuple[str, ...] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._region = region if importlib.util.find_spec("vedette.region") else ()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *self._region])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._region:
+            return super().get_command(ctx, cmd_name)
+        from vedette.cli import region as cli
+
+        command: click.Command = getattr(cli, cmd_name)
+        return command
+
+
+class Main(WithRegion):
+    """The group of all commands, which also answers for what standard output refuses."""
+
+    def make_context(self, *args: Any, **attributes: Any) -> click.Context:
+        with _printing():  # --help and mistakes in the command line
+            return super().make_context(*args, **attributes)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _printing():
+            try:
+                return super().invoke(ctx)
+            except ImportError as error:
+                if error.name != "hyperscan":  # which this processor cannot run
+                    raise
+                fail(error)
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Writes what was printed before the command ends, whatever ends it: when the interpreter does this last write, and
+    fails, it makes the exit code 120 and says so on standard error."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise SystemExit(0) from None
+    finally:
+        error = _unwritable()
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0)
+        if error is not None:
+            fail(f"standard output: {error.strerror}")
+
+
+def _unwritable() -> OSError | None:
+    """Why standard output refuses what waits for it, which is thrown away then; None when it takes it."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+            return error
+    return None
+
+
+def rule_set(
+    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()
+) -> tuple[RuleSet, Plan]:
+    """Rule files as they were read, and their plan; ends with a message when it cannot be built."""
+    try:
+        from vedette.rules import build
+        from vedette.rules.pipelines import load
+
+        found = build.load(paths, load(pipelines, lookups))
+        return found, build.from_rules(found)
+    except ModuleNotFoundError as error:
+        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
+    """The plan of rule files; ends with a message when it cannot be built."""
+    return rule_set(paths, pipelines, lookups)[1]
+
+
+def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """``--format``: the codec by which ``what`` is read; ends with a message when there is none of that name."""
+
+    def known(ctx: click.Context, param: click.Parameter, value: str) -> str:
+        if value not in CODECS:
+            fail(f"--format {value}: expects one of {', '.join(CODECS)}")
+        return value
+
+    told = f"How {what} read: {', '.join(CODECS)}."
+    return click.option(
+        "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=known, help=told
+    )
+
+
+def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``--pipeline`` and ``--lookup``, of all commands that read rule files."""
+    for option in (
+        click.option("--lookup", "lookups", type=click.Path(path_type=Path), multiple=True,
+                     help="Values of a placeholder (NAME.txt, NAME.csv), or a folder of such files; may be repeated."),
+        click.option("--pipeline", "pipelines", type=click.Path(path_type=Path), multiple=True,
+                     help="pySigma processing pipeline (YAML) that maps fields and log sources; may be repeated."),
+    ):  # fmt: skip
+        command = option(command)
+    return command

@@ -1,0 +1,49 @@
+"""The command line: ``vedette COMMAND``. The commands are listed here; each lies in the file named beside it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from vedette import __version__
+from vedette.cli.agent import alerts, check, logs, run, status
+from vedette.cli.bundle import bundle
+from vedette.cli.console import Main
+from vedette.cli.rules import rules, scan
+
+
+@click.group(
+    cls=Main,
+    region=("region",),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def main() -> None:
+    """Vedette: judge logs where they arise, forward only alerts.
+
+    Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done.
+
+    Example: vedette scan --rules rules/sigma /var/log/auth.log
+
+    Example: vedette run -c vedette.toml
+    """
+
+
+@main.command()
+def version() -> None:
+    """Print the version of the agent and of its pattern engine.
+
+    Example: vedette version
+    """
+    from vedette.plan.database import LIBRARY
+
+    click.echo(f"vedette {__version__} ({LIBRARY}, Python {sys.version.split()[0]})")
+
+
+for command in (run, check, status, alerts, logs):  # cli/agent.py
+    main.add_command(command)
+for command in (scan, rules, bundle):  # cli/rules.py, cli/bundle.py; more of bundle, and region, in cli/region.py
+    main.add_command(command)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,415 @@
+"""Commands about rules and files: scan, rules."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from vedette import __version__
+from vedette.cli.console import (
+    configuration,
+    fail,
+    format_option,
+    json_line,
+    pipeline_options,
+    rule_plan,
+    rule_set,
+    safe,
+)
+from vedette.plan.ir import Rule
+from vedette.plan.relation import Correlation, starved
+
+if TYPE_CHECKING:
+    from vedette.engine.match import Engine
+    from vedette.system.compressed import Ahead, Unpacked
+
+
+@click.command()
+@click.option("--rules", "rule_paths", type=click.Path(path_type=Path), multiple=True, required=True,
+              help="Rule file or folder, or a bundle (*.vbundle); may be repeated.")  # fmt: skip
+@click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
+              help="Public key (ed25519:…) that a bundle must be signed by; may be repeated.")  # fmt: skip
+@format_option("events are")
+@click.option("--route", is_flag=True, help="Ask a rule only about events of its log source; else about every event.")
+@click.option("--product", metavar="NAME", default="", help="With --route: the log source's product of all events.")
+@click.option("--time-field", metavar="FIELD", default="",
+              help="Field that says when an event happened, for correlations; default: as it is decoded.")  # fmt: skip
+@pipeline_options
+@click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
+def scan(
+    rule_paths: tuple[Path, ...], keys: tuple[str, ...], codec: str, route: bool, product: str, time_field: str,
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], files: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Judge files offline; one JSON object per match on standard output, a summary on standard error.
+
+    FILES hold a line per event, or one JSON array, also compressed by gzip, zstd or xz; UTF-16 needs a byte order mark.
+    "-" is standard input.
+    Correlations are judged over all FILES, by the events' times in whatever order they stand, when all are read.
+
+    Exit code 2 when no rule runs, a file could not be read, or a rule could not be decided on some event.
+
+    Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
+    """
+    from vedette.model.event import LogSource
+    from vedette.runtime.scan import Timeline, as_utf8, events, judge
+    from vedette.system.compressed import unpacked
+
+    engine = _engine_of(rule_paths, keys, pipelines, lookups, route=route)
+    for refusal in engine.plan.refused:
+        click.echo(safe(f"not run: {refusal}"), err=True)
+    if engine.plan.refused and not engine.plan.rules:
+        fail("no rule runs")
+    matches, failed, began = 0, False, time.perf_counter()
+    timeline = Timeline(engine.plan, time_field)
+
+    def say(row: dict[str, object]) -> None:
+        sys.stdout.buffer.write(json_line(row).encode() + b"\n")
+
+    for path in files:
+        file: Ahead | Unpacked | None = None
+        try:
+            with _progress(path) as opened:
+                file = unpacked(opened)
+                seen_at = time.time_ns() // 1000 if str(path) == "-" else path.stat().st_mtime_ns // 1000
+                named = Path(path.stem if path.suffix.lower() in _COMPRESSED else path.name)
+                first, chunks = events(as_utf8(file), codec, seen_at, is_json=named.suffix.lower() == ".json")
+                source, silent = LogSource(product=product), engine.plan.silent
+                for found in judge(engine, chunks, first=first, logsource=source, silent=True):
+                    timeline.add(found, str(path))
+                    if found.rule.id not in silent:
+                        matches += 1
+                        say(found.to_row(str(path)))
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as error:
+            sys.stdout.flush()  # when standard output is what failed it fails again, and not for this file
+            failed = True
+            click.echo(safe(f"vedette: {path}: {error}"), err=True)
+        if file is not None and file.damage:
+            failed = True
+            click.echo(safe(f"vedette: {path}: {file.damage}"), err=True)
+    for correlated in timeline.correlate():
+        matches += 1
+        say(correlated.to_row())
+    sys.stdout.flush()
+    seconds = time.perf_counter() - began
+    tally = engine.tally
+    click.echo(
+        f"{tally.events} events, {tally.candidates} candidates, {matches} matches of {len(engine.plan.rules)} rules"
+        f" and {len(engine.plan.correlations)} correlations in {seconds:.2f} s"
+        f" ({tally.events / max(seconds, 1e-9):,.0f} events/s)",
+        err=True,
+    )
+    for reason in timeline.unused():
+        click.echo(safe(f"not correlated: {reason}"), err=True)
+    for rule, count in tally.undecided.items():
+        failed = True
+        title, reason = engine.plan.rules[rule].title, tally.reasons[rule]
+        click.echo(safe(f"undecided: {title} on {count} events: {reason}"), err=True)
+        if rule in engine.quarantined:
+            skipped = tally.skipped.get(rule, 0)
+            click.echo(safe(f"quarantined: {title}: not asked on {skipped} more events"), err=True)
+    sys.exit(2 if failed else 0)
+
+
+_COMPRESSED = (".gz", ".zst", ".xz")
+
+
+def _engine_of(
+    paths: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...], *,
+    route: bool,
+) -> Engine:  # fmt: skip
+    """Of a bundle with the databases that it carries."""
+    from vedette.engine.match import Engine
+
+    bundles = [path for path in paths if path.suffix == ".vbundle"]
+    if not bundles:
+        return Engine(rule_plan(paths, pipelines, lookups), route=route)
+    if pipelines or lookups:
+        fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
+    if len(paths) > 1:
+        fail("--rules: one bundle, or rule files and folders")
+    from vedette.bundle.install import read_bundle
+    from vedette.bundle.seal import BundleRefused
+    from vedette.bundle.trust import verify
+    from vedette.engine.artifact import Artifact
+
+    try:
+        if not keys:
+            fail(f"{bundles[0]}: --trusted-key is needed: a bundle runs only when its signature is verified")
+        bundle = verify(read_bundle(bundles[0]), keys, __version__)
+        return Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine(route=route)
+    except (BundleRefused, OSError, ValueError) as error:
+        fail(f"{bundles[0]}: {error}")
+
+
+@contextmanager
+def _progress(path: Path) -> Iterator[BinaryIO]:
+    """The opened file, with a progress bar on a terminal."""
+    if str(path) == "-":
+        yield sys.stdin.buffer
+    elif sys.stderr.isatty() and not sys.stdout.isatty():
+        from rich.console import Console
+        from rich.progress import open as open_with_progress
+
+        with open_with_progress(path, "rb", description=path.name, console=Console(stderr=True)) as file:
+            yield file
+    else:
+        with path.open("rb") as file:
+            yield file
+
+
+@click.group()
+def rules() -> None:
+    """Work on Sigma rules: test, lint, explain, list.
+
+    Rules are given as YAML files or folders; *.test.yml beside them hold test events.
+
+    Example: vedette rules test rules/sigma
+    """
+
+
+@rules.command("test")
+@pipeline_options
+@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tuple[Path, ...]) -> None:
+    """Run the test events beside the rules (NAME.test.yml beside NAME.yml), sequences of correlations included.
+
+    Exit code 1 when a rule does not run, a test fails, or a rule has none.
+
+    Example: vedette rules test rules/sigma
+    """
+    from vedette.engine.match import Engine
+    from vedette.rules.authoring import cases
+    from vedette.rules.selftest import check as run_cases
+
+    plan = rule_plan(paths, pipelines, lookups)
+    tests, mistakes = cases.load(plan.rules)
+    timed, more = cases.sequences(plan)
+    mistakes += more
+    failures = run_cases(Engine(plan), [*tests, *timed])
+    tested = cases.tested(plan, tests, timed)
+    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
+    untested = [rule for rule in every if rule.id not in tested]
+    for line in (*plan.refused, *mistakes, *failures):
+        click.echo(safe(str(line)), err=True)
+    for rule in untested:
+        click.echo(safe(f"{rule.path}:{rule.line}: no test events beside it ({rule.title})"), err=True)
+    bad = len(plan.refused) + len(mistakes) + len(failures) + len(untested)
+    click.echo(
+        f"{len(plan.rules)} rules, {len(plan.correlations)} correlations, {len(tests)} events, {len(timed)} sequences,"
+        f" {len(failures)} failures, {bad - len(failures)} mistakes"
+    )
+    sys.exit(1 if bad else 0)
+
+
+@rules.command("lint")
+@pipeline_options
+@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: tells hot literals.")
+@click.option(
+    "--skip", metavar="NAME", multiple=True, help="Leave this check out; its name stands in brackets. May be repeated."
+)
+@click.option("--strict", is_flag=True, help="Exit code 1 for warnings, too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a finding.")
+@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+def rules_lint(
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], sample: Path | None, skip: tuple[str, ...], strict: bool,
+    as_json: bool, paths: tuple[Path, ...],
+) -> None:  # fmt: skip
+    """Say what is doubtful about rules: errors, warnings and notes, each with file, line and column.
+
+    Checks: those of pySigma that work without the network; rules that are looked at on every event, patterns for the
+    fallback engine, fields and log sources that no decoder gives, rules of the same meaning, metadata, tests.
+    A condition of Sigma 1 is shown with the correlation to write instead. Exit code 1 when a rule does not run.
+
+    Example: vedette rules lint rules/sigma
+    """
+    try:
+        from vedette.engine.prefilter import measured
+        from vedette.rules import build
+        from vedette.rules.authoring import lint
+        from vedette.rules.pipelines import load
+    except ModuleNotFoundError as error:
+        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
+    try:
+        found = build.load(paths, load(pipelines, lookups))
+        lines = sample.read_bytes() if sample is not None else b""
+        plan = build.from_rules(found, sample=lines)
+        literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
+        cost = measured(literals, lines) if lines else None
+        findings = lint.lint(paths, found, plan, cost=cost, skip=skip)
+    except (OSError, ValueError) as error:
+        fail(error)
+    for finding in findings:
+        if as_json:
+            click.echo(json_line(finding._asdict()))
+            continue
+        click.echo(safe(str(finding)))
+        for line in finding.hint.splitlines():
+            click.echo(f"    {safe(line)}")
+    counts = {kind: sum(finding.severity is kind for finding in findings) for kind in lint.Severity}
+    told = ", ".join(f"{count} {kind}s" for kind, count in counts.items())
+    related, refused = len(plan.correlations), len(plan.refused)
+    click.echo(f"{len(plan.rules)} rules, {related} correlations, {refused} refused: {told}", err=True)
+    bad = counts[lint.Severity.ERROR] + (counts[lint.Severity.WARNING] if strict else 0)
+    sys.exit(1 if bad else 0)
+
+
+@rules.command("explain")
+@pipeline_options
+@click.option(
+    "--id", "wanted", metavar="NAME", default="", help="Of a file or folder with several rules: this one's id or title."
+)
+@format_option("EVENT is")
+@click.option("--topic", metavar="TOPIC", default="", help="The event's MQTT topic (format mqtt).")
+@click.option("--with", "beside", type=click.Path(path_type=Path), multiple=True,
+              help="Rules that RULE refers to: a file or folder, loaded and not shown; may be repeated.")  # fmt: skip
+@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: what literals cost in it.")
+@click.argument("rule", type=click.Path(path_type=Path))
+@click.argument("event", required=False)
+def rules_explain(
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str,
+    beside: tuple[Path, ...], sample: Path | None, rule: Path, event: str | None,
+) -> None:  # fmt: skip
+    """Show what the rules in RULE, a file or a folder, ask; and why they fire on EVENT (a line, "-": standard input) or
+    do not.
+
+    Of a detection: its predicates with their group and bit, the prefilter's literals, what else it could search for and
+    how common that is, the filters joined to it, and the truth of every part of the condition with the values that the
+    event has. Of a correlation: its rules, groups and condition, and which of its rules match. Of a filter: the rules
+    it is joined to. Exit code 1 when one is refused.
+
+    Example: vedette rules explain rule.yml '<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user admin from 203.0.113.9'
+
+    Example: vedette rules explain --with rules/sigma my_filter.yml
+    """
+    try:
+        from vedette.rules import build
+        from vedette.rules.authoring import explain
+        from vedette.rules.pipelines import load
+    except ModuleNotFoundError as error:
+        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
+    from vedette.engine.match import Engine
+
+    codec = "mqtt" if topic and codec == "auto" else codec
+    try:
+        asked = list(build.files([rule]))
+        known = {path.resolve() for path in asked}
+        others = [path for path in build.files(beside) if path.resolve() not in known]
+        found = build.load([*asked, *others], load(pipelines, lookups))
+        lines = sample.read_bytes() if sample is not None else b""
+        engine = Engine(build.from_rules(found, sample=lines), route=False)
+        cost = build.cost_of(found, lines) if lines else None
+    except (OSError, ValueError) as error:
+        fail(error)
+    plan = engine.plan
+    here = {str(path).encode("utf-8", "replace").decode() for path in asked}
+
+    def meant(path: str, *names: str) -> bool:
+        return path in here and (not wanted or wanted in names)
+
+    refused = [one for one in plan.refused if meant(one.path, one.rule_id, one.title)]
+    numbers = [i for i, one in enumerate(plan.rules) if meant(one.path, one.id, one.title)]
+    correlations = [one for one in plan.correlations if meant(one.path, one.id, one.title)]
+    filters = [one for one in found.filters if meant(one.path, str(one.parsed.id), one.parsed.title)]
+    if not (numbers or correlations or filters or refused):
+        fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
+
+    def show(lines: Iterable[str]) -> None:
+        for line in lines:
+            click.echo(safe(line))
+
+    for refusal in refused:
+        show([f"does not run: {refusal}", *(f"    {line}" for line in refusal.hint.splitlines())])
+        if not beside and "not among the rules" in refusal.reason:
+            show(["    rules of other files are given by --with"])
+    data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
+    for number in numbers:
+        one = plan.rules[number]
+        show(explain.rule(engine, number, map(build.name_of, build.filters_of(found, one.id)), cost))
+        if event is not None:
+            show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
+    for relation in correlations:
+        show(explain.correlation(plan, relation))
+        if event is not None:
+            show(explain.correlation_on_event(engine, relation, data, codec, origin=topic))
+    for joined in filters:
+        show(explain.filter_(build.name_of(joined), [one for one in plan.rules if one.id in joined.joined]))
+    sys.exit(1 if refused else 0)
+
+
+@rules.command("list")
+@pipeline_options
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="Judge by this agent's inputs which are dead.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a rule.")
+@click.argument("paths", type=click.Path(path_type=Path), nargs=-1)
+def rules_list(
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], config: Path | None, as_json: bool, paths: tuple[Path, ...]
+) -> None:
+    """List rules and correlations: active, always (looked at on every event of its log source), or dead and why.
+
+    With a configuration a rule is dead, too, when no input has its log source or no decoder gives its field; PATHS,
+    pipelines and lookups are then the configuration's unless given. Exit code 1 when a rule is dead.
+
+    Example: vedette rules list -c vedette.toml
+    """
+    try:
+        from vedette.rules.authoring.lint import why_always
+    except ModuleNotFoundError as error:
+        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
+    from vedette.config.settings import codec_of
+    from vedette.rules.authoring.reach import dead
+
+    inputs = None
+    if config is not None:
+        settings = configuration(config)
+        inputs = [(codec_of(item), item.logsource) for item in settings.input]
+        rule_settings = settings.rules
+        paths = paths or rule_settings.paths
+        pipelines, lookups = pipelines or rule_settings.pipelines, lookups or rule_settings.lookups
+    if not paths:
+        fail("which rules? Give files or folders, or a configuration with rules.paths")
+    found, plan = rule_set(paths, pipelines, lookups)
+    rows: list[dict[str, str | int]] = []
+
+    def add(state: str, kind: str, level: str, source: str, one: Rule | Correlation, reason: str) -> None:
+        place: dict[str, str | int] = {
+            "title": one.title,
+            "id": one.id,
+            "file": one.path,
+            "line": one.line,
+            "reason": reason,
+        }
+        rows.append({"state": state, "kind": kind, "level": level, "logsource": source, **place})
+
+    for rule, literals in zip(plan.rules, plan.literals, strict=True):
+        reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
+        state = "dead" if reason else "always" if literals is None else "active"
+        if state == "always" and (why := why_always(found, plan, rule.expr)):
+            reason = f"looked at on every event of its log source: {why}"
+        add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
+    lacking = {one.id for one in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))}
+    for relation in plan.correlations:
+        reason = "rules that it needs cannot fire" if relation.id in lacking else ""
+        add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
+    for one in plan.refused:
+        rows.append({"state": "dead", "kind": "", "level": "", "logsource": "", "title": one.title, "id": one.rule_id,
+                     "file": one.path, "line": one.line, "reason": one.reason})  # fmt: skip
+    for row in rows:
+        if as_json:
+            click.echo(json_line(row))
+            continue
+        why = f": {row['file']}:{row['line']}: {row['reason']}" if row["reason"] else ""
+        head = f"{row['state']:<7} {row['kind']:<16} {row['level']:<13} {row['logsource']:<28} {row['title']}"
+        click.echo(safe(head + why))
+    states = [row["state"] for row in rows]
+    told = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
+    related = len(plan.correlations)
+    click.echo(f"{len(rows) - related} rules, {related} correlations: {told}", err=True)
+    sys.exit(1 if "dead" in states else 0)

@@ -1,1 +1,0 @@
-"""Rule text to a plan: front-ends, the intermediate form, literals, the plan."""

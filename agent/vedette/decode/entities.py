@@ -1,0 +1,177 @@
+"""Who and what an event is about: typed entities out of its fields, by one table for all taxonomies.
+
+A field's name is compared in lower case without ``_ - . @`` and blanks, so that ``src_ip``, ``SrcIp``, ``src.ip`` and
+``source.ip`` need few rows; nested objects count by their dotted names. Every value is checked for what its row says it
+is: an address must parse, a hash must be hex of a known length; a host that is an address becomes an ``ip``. What fails
+is left out, never passed on. In texts (command lines) only URLs are looked for. Entities are in the order of the
+fields, without doubles, at most ``MAX_ENTITIES``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+
+from vedette.decode.values import Value
+from vedette.model.event import Entity
+
+MAX_ENTITIES = 32
+MAX_VALUES = 1024
+"""Values of one event that are looked at."""
+MAX_KEPT = 256
+"""Characters of a name or a host up to which what it means is remembered, of the last few thousand."""
+
+_TABLE = {
+    "ip": """
+        ip ipaddr ipaddress ipaddresses src srcip source sourceip sourceaddress srcaddr srcipaddr dst dstip dest destip
+        destinationip destinationaddress dstaddr dstipaddr clientip clientaddress client clientipaddress cip sip rip lip
+        remoteip remoteaddr remoteaddress rhost hostip serverip hostaddress calleripaddress idorigh idresph
+        sourceipaddress destinationipaddress actorip xforwardedfor originip attackerip addr
+        """,
+    "user": """
+        user username userid targetuser byuser account accountname acct suser duser srcuser dstuser ruser csusername
+        targetusername subjectusername targetuserid sourceuser sourceusername sourceuserid destinationuser loginname
+        usereffectivename actor subjectuser initiatinguser useridentityusername login parentuser usr
+        """,
+    "host": """
+        host hostname hosts computer computername workstation workstationname destinationhostname dsthost desthost
+        destinationhost sourcehostname srchost sourcehost hosthostname agenthostname observername machine machinename
+        servername destinationaddressname shost dhost dvchost
+        """,
+    "hash": """
+        hash hashes md5 sha1 sha256 sha512 imphash filehash filehashmd5 filehashsha1 filehashsha256 filehashsha512
+        processhashmd5 processhashsha1 processhashsha256 processpeimphash hashmd5 hashsha1 hashsha256 dllhashsha256
+        """,
+    "domain": """
+        domain dnsdomain query queryname dnsquery dnsquestionname cshost destinationdomain urldomain rdns
+        tlsclientservername tlssni sni servernameindication requestedhost
+        """,
+    "url": "url uri curi urloriginal urlfull httprequestreferrer csreferer csreferrer referer referrer requesturl",
+    "user_agent": "useragent csuseragent cuseragent useragentoriginal httpuseragent ua",
+    "device": """
+        device deviceid devicename clientid serial serialnumber sensor sensorid sensorname imei deveui machineid
+        gatewayid gateway nodeid assetid thingname iface
+        """,
+    "text": "command commandline processcommandline parentcommandline processargs cmd cmdline argv scriptblocktext",
+}
+_KINDS = {name: kind for kind, names in _TABLE.items() for name in names.split()}
+
+_SEPARATORS = str.maketrans("", "", "_-.@ ")
+_NOTHING = frozenset({"", "-", "?", "none", "null", "unknown", "(unknown)", "n/a", "na", "(null)"})
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
+_DOMAIN = re.compile(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?\.){1,32}[A-Za-z][A-Za-z0-9-]{1,62}\.?")
+_ADDRESS = re.compile(r"[0-9A-Fa-f:.]+")
+"""All that an address may hold."""
+_HEX = re.compile(r"(?:(?:MD5|SHA-?1|SHA-?256|SHA-?384|SHA-?512|IMPHASH)[=:] ?)?([0-9A-Fa-f]{32,128})", re.I)
+_HASH_LENGTHS = frozenset({32, 40, 64, 96, 128})
+_URL = re.compile(r"(?:https?|ftp|tftp|mqtts?|wss?)://[^\s\"'<>|;`)\\]{1,2048}", re.I)
+_URL_HOST = re.compile(r"[a-z]+://(?:[^/@\s]*@)?(\[[0-9a-f:.]+\]|[^/:?#\s]+)", re.I)
+
+
+def entities(fields: Mapping[str, Value], host: str | None) -> tuple[Entity, ...]:
+    """The entities of an event with these ``fields`` (flat or nested) that happened on ``host``."""
+    found: dict[Entity, None] = {}
+    if host:
+        found.update(_of_host(host) if len(host) <= MAX_KEPT else dict.fromkeys(_host(host)))
+    for kind, value in _values(fields):
+        found.update(dict.fromkeys(_CHECKS[kind](value)))
+        if len(found) >= MAX_ENTITIES:
+            break
+    return tuple(found)[:MAX_ENTITIES]
+
+
+@lru_cache(maxsize=1024)
+def _of_host(host: str) -> dict[Entity, None]:
+    return dict.fromkeys(_host(host))
+
+
+@lru_cache(maxsize=4096)
+def _kind_of(name: str) -> str | None:
+    """By the name of a field; None: its values are not looked at."""
+    return _KINDS.get(name.lower().translate(_SEPARATORS))
+
+
+def _values(fields: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """Kind and text of every value that has a row in the table, in order; at most ``MAX_VALUES`` values are visited."""
+    stack: list[tuple[str, Value]] = list(reversed(list(fields.items())))
+    for _ in range(MAX_VALUES):
+        if not stack:
+            return
+        name, value = stack.pop()
+        if isinstance(value, dict):
+            stack.extend((f"{name}.{key}", inner) for key, inner in reversed(list(value.items())))
+        elif isinstance(value, list):
+            stack.extend((name, inner) for inner in reversed(value[:MAX_VALUES]))
+        elif isinstance(value, str | int) and not isinstance(value, bool):
+            kind = _kind_of(name) if len(name) <= MAX_KEPT else _KINDS.get(name.lower().translate(_SEPARATORS))
+            if kind is not None and (text := str(value).strip()).lower() not in _NOTHING:
+                yield kind, text
+
+
+def _ip(text: str) -> Iterator[Entity]:
+    bare = text.partition("%")[0].strip("[]")
+    if re.fullmatch(r"[\d.]{7,15}:\d{1,5}", bare):
+        bare = bare.partition(":")[0]
+    if not _ADDRESS.fullmatch(bare):
+        return  # an exception would cost ten times as much
+    try:
+        yield Entity("ip", str(ipaddress.ip_address(bare)))
+    except ValueError:
+        return
+
+
+def _host(text: str) -> Iterator[Entity]:
+    address = list(_ip(text))
+    if address:
+        yield from address
+    elif len(text) <= 253 and _HOST.fullmatch(text):
+        yield Entity("host", text.lower().removesuffix("."))
+
+
+def _user(text: str) -> Iterator[Entity]:
+    if len(text) <= 256 and text.isprintable():
+        yield Entity("user", text)
+
+
+def _hash(text: str) -> Iterator[Entity]:
+    for match in _HEX.finditer(text[:2048]):
+        if len(match[1]) in _HASH_LENGTHS:
+            yield Entity("hash", match[1].lower())
+
+
+def _domain(text: str) -> Iterator[Entity]:
+    if len(text) <= 253 and _DOMAIN.fullmatch(text):
+        yield Entity("domain", text.lower().removesuffix("."))
+    else:
+        yield from _ip(text)
+
+
+def _text(text: str) -> Iterator[Entity]:
+    for match in _URL.finditer(text[:65536]):
+        yield Entity("url", match[0])
+        if place := _URL_HOST.match(match[0]):
+            yield from _domain(place[1])
+
+
+def _user_agent(text: str) -> Iterator[Entity]:
+    yield Entity("user_agent", text[:1024])
+
+
+def _device(text: str) -> Iterator[Entity]:
+    if len(text) <= 256 and text.isprintable():
+        yield Entity("device", text)
+
+
+_CHECKS: Mapping[str, Callable[[str], Iterator[Entity]]] = {
+    "ip": _ip,
+    "user": _user,
+    "host": _host,
+    "hash": _hash,
+    "domain": _domain,
+    "url": _text,
+    "user_agent": _user_agent,
+    "device": _device,
+    "text": _text,
+}

@@ -1,0 +1,1 @@
+"""One file a format of messages; `table.py` lists them."""

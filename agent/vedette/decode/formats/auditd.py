@@ -1,0 +1,201 @@
+"""The Linux audit log: one record, or all records of one event, as fields.
+
+    [node=HOST ]type=TYPE msg=audit(SECONDS.MILLIS:SERIAL): NAME=VALUE …
+
+as auditd writes it, also behind a syslog header (audispd), from the kernel (``audit: type=1400 audit(…)``, TYPE as a
+number) and enriched (after an ASCII 29 the kernel's numbers once more as names: ``SYSCALL=execve AUID="alice"``).
+A message of user space is quoted once more (``msg='op=login acct="root" …'``); its pairs are fields like the others.
+
+Records of one event share ``SECONDS.MILLIS:SERIAL``. A text of several lines is one event: a name that occurs again
+makes a list (``type``: SYSCALL, EXECVE, PATH …). ``HEAD`` of a record, ``ends`` of its TYPE and ``engine/join.py``
+bring them together.
+
+A value that a process chose is quoted when it is plain and else written as upper-case hex. Such values (``_UNTRUSTED``,
+the arguments ``a0`` … of EXECVE, also in parts ``a1[0]``) are decoded; in ``proctitle`` the NULs between arguments
+become blanks. The event with such a value is told by a guard (``GUARDS``), because no literal finds it. ``SYSCALL``,
+where the record is not enriched, and a TYPE given as a number are looked up: see ``provenance.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import tzinfo
+from functools import lru_cache
+
+from vedette.decode.formats.base import Fields, Format, Seen, source
+
+STARTS = (
+    rb"(?:\[ *\d{1,10}\.\d{1,9}\] )?(?:audit: )?(?:node=\S{1,255} )?"
+    rb"type=[A-Z0-9_\[\]]{1,40} (?:msg=)?audit\(\d{1,12}\.\d{1,6}:\d{1,20}\)"
+)
+_RECORD = re.compile(
+    r"(?:node=(?P<node>\S{1,255}) )?type=(?P<type>[A-Z0-9_\[\]]{1,40}) "
+    r"(?:msg=)?audit\((?P<id>\d{1,12}\.\d{1,6}:\d{1,20})\):? ?(?P<body>[^\n]*)"
+)
+HEAD = re.compile(
+    rb"(?:\[ *\d{1,10}\.\d{1,9}\] )?(?:audit: )?(?:node=(\S{1,255}) )?"
+    rb"type=([A-Z0-9_\[\]]{1,40}) (?:msg=)?(audit\(\d{1,12}\.\d{1,6}:\d{1,20}\))"
+)
+"""``STARTS`` with its parts: node, TYPE, id."""
+LATER = re.compile(rb"\n(?:node=\S{1,255} )?type=([A-Z0-9_\[\]]{1,40}) (?:msg=)?audit\(")
+"""The TYPE of a record that is not the first in its text."""
+_ENDS = re.compile(
+    rb"PROCTITLE|EOE|KERNEL|USER(?:_.+)?|(?:ACCT|CRED|CRYPTO|DAEMON|GRP|RESP|ROLE|SERVICE|SYSTEM|VIRT)_.+"
+    rb"|(?:ADD|DEL)_(?:USER|GROUP)|SOFTWARE_UPDATE|1320|1327|1[12]\d\d|2\d\d\d"
+)
+_PAIR = re.compile(
+    r"""(?:^|(?<=[\s'({,\x1d]))([A-Za-z_][\w-]{0,63}(?:\[\d{1,4}\])?)=(?:"([^"\n]*+)"|([^\s'"\x1d]*+))"""
+)
+_HEX = re.compile(r"(?:[0-9A-F]{2})+")
+_ARGUMENT = re.compile(r"(a\d{1,4})(?:\[\d{1,4}\])?")
+
+_UNTRUSTED = frozenset(
+    ("proctitle", "cmd", "comm", "exe", "name", "cwd", "key", "acct", "path", "ocomm", "dir", "file", "data", "vm")
+)
+_NO_VALUE = frozenset({"", "?", "(null)", "(none)", "(unknown)", '"?"'})
+
+MAX_PAIRS = 1024
+"""Of one event; what follows is in ``message`` alone."""
+
+
+@lru_cache(256)
+def ends(kind: bytes) -> bool:
+    """Whether no record of the same event follows one of this TYPE.
+
+    The kernel writes PROCTITLE last and then, where it is logged at all, EOE. Messages of user space (1100 to 1299, and
+    from 2100 on) stand alone. Of all others (linux/audit.h) that cannot be told.
+    """
+    return _ENDS.fullmatch(kind) is not None
+
+
+def _add(fields: Fields, name: str, value: str) -> None:
+    old = fields.get(name)
+    if old is None:
+        fields[name] = value
+    elif isinstance(old, list):
+        old.append(value)
+    else:
+        fields[name] = [old, value]
+
+
+def _plain(value: str) -> str | None:
+    """The text of upper-case hex; None when it is none."""
+    if not _HEX.fullmatch(value):
+        return None
+    return bytes.fromhex(value).decode("utf-8", "replace")
+
+
+def read(message: str) -> Fields:
+    """The fields of all records in ``message``."""
+    fields: Fields = {}
+    left = MAX_PAIRS
+    for record in _RECORD.finditer(message):
+        kind = _TYPES.get(record["type"], record["type"])
+        _add(fields, "type", kind)
+        fields["audit_id"] = record["id"]
+        if record["node"]:
+            fields["node"] = record["node"]
+        left = _read_body(fields, kind, record["body"], left)
+    if "SYSCALL" not in fields and isinstance(number := fields.get("syscall"), str):
+        arch = fields.get("arch")
+        name = _SYSCALLS.get(arch, {}).get(number) if isinstance(arch, str) else None
+        if name is not None:
+            fields["SYSCALL"] = name
+    for name, generic in _GENERIC.items():
+        if isinstance(value := fields.get(name), str) and value not in _NO_VALUE:
+            fields.setdefault(generic, value)
+    return fields
+
+
+def _read_body(fields: Fields, kind: str, body: str, left: int) -> int:
+    parts: dict[str, list[tuple[str, bool]]] = {}
+    for pair in _PAIR.finditer(body):
+        if left <= 0:
+            break
+        left -= 1
+        name, quoted, bare = pair.groups()
+        argument = _ARGUMENT.fullmatch(name) if kind == "EXECVE" else None
+        if argument is not None:
+            parts.setdefault(argument[1], []).append((bare or quoted or "", quoted is None))
+            continue
+        value = bare or quoted or ""
+        if quoted is None and name in _UNTRUSTED and (text := _plain(value)) is not None:
+            value = text.replace("\0", " ") if name == "proctitle" else text
+        if name == "hostname":
+            name = "rhost"  # the peer's; ``hostname`` is where the event happened
+        elif name == "msg" and not value:
+            continue  # the quote around a message of user space
+        if not (name in ("rhost", "addr") and value in _NO_VALUE):
+            _add(fields, name, value)
+    for name, pieces in parts.items():
+        joined = "".join(text for text, _ in pieces)
+        decoded = _plain(joined) if all(bare for _, bare in pieces) else None
+        _add(fields, name, joined if decoded is None else decoded)
+    return left
+
+
+_GENERIC = {"acct": "user", "addr": "src_ip", "node": "hostname"}
+
+_EXEC = r"=(?-i:[0-9A-F]{6})"
+GUARDS: Mapping[str, bytes] = {
+    **{name: name.encode() + _EXEC.encode() for name in sorted(_UNTRUSTED)},
+    "user": rb"acct" + _EXEC.encode(),
+    "type": rb"type=(?:1[0-9]{3}|2[0-9]{3}) (?:msg=)?audit\(",
+}
+ARGUMENT_GUARD = rb" a[0-9]{1,4}(?:=(?-i:[0-9A-F]{6})|\[0)"
+KEYWORD_GUARD = rb"(?:" + b"|".join(sorted({*GUARDS.values(), ARGUMENT_GUARD})) + rb")"
+
+
+def is_argument(field: str) -> bool:
+    """Whether ``field`` is one of ``a0`` … ``a9999``."""
+    return _ARGUMENT.fullmatch(field) is not None
+
+
+def _time(fields: Seen, zone: tzinfo | None) -> int | None:
+    seconds, _, rest = str(fields.get("audit_id", "")).partition(".")
+    millis = rest.partition(":")[0]
+    return int(seconds) * 1_000_000 + int(millis[:6].ljust(6, "0")) if seconds.isdigit() and millis else None
+
+
+FORMAT = Format("auditd", STARTS, read, source("linux", services="auditd"), time_of=_time)
+
+_TYPES: Mapping[str, str] = {
+    **{"1100": "USER_AUTH", "1101": "USER_ACCT", "1103": "CRED_ACQ", "1104": "CRED_DISP", "1105": "USER_START"},
+    **{"1106": "USER_END", "1107": "USER_AVC", "1108": "USER_CHAUTHTOK", "1109": "USER_ERR", "1112": "USER_LOGIN"},
+    **{"1113": "USER_LOGOUT", "1114": "ADD_USER", "1115": "DEL_USER", "1116": "ADD_GROUP", "1117": "DEL_GROUP"},
+    **{"1123": "USER_CMD", "1124": "USER_TTY", "1130": "SERVICE_START", "1131": "SERVICE_STOP", "1300": "SYSCALL"},
+    **{"1302": "PATH", "1303": "IPC", "1304": "SOCKETCALL", "1305": "CONFIG_CHANGE", "1306": "SOCKADDR", "1307": "CWD"},
+    **{"1309": "EXECVE", "1319": "TTY", "1320": "EOE", "1323": "MMAP", "1325": "NETFILTER_CFG", "1326": "SECCOMP"},
+    **{"1327": "PROCTITLE", "1330": "KERN_MODULE", "1334": "BPF", "1400": "AVC", "1700": "ANOM_PROMISCUOUS"},
+    **{"1701": "ANOM_ABEND", "2000": "KERNEL"},
+}
+"""Record types that the kernel may print as numbers (linux/audit.h)."""
+
+
+def _numbers(text: str) -> dict[str, str]:
+    return {number: name for name, _, number in (word.partition("=") for word in text.split())}
+
+
+_SYSCALLS: Mapping[str, Mapping[str, str]] = {
+    "c000003e": _numbers(
+        "open=2 mmap=9 mprotect=10 socket=41 connect=42 accept=43 sendto=44 bind=49 listen=50 clone=56 fork=57 vfork=58"
+        " execve=59 kill=62 uname=63 truncate=76 chdir=80 rename=82 mkdir=83 rmdir=84 creat=85 link=86 unlink=87"
+        " symlink=88 chmod=90 fchmod=91 chown=92 fchown=93 lchown=94 sysinfo=99 ptrace=101 syslog=103 setuid=105"
+        " setgid=106 setreuid=113 setresuid=117 mknod=133 personality=135 chroot=161 settimeofday=164 mount=165"
+        " umount2=166 reboot=169 sethostname=170 init_module=175 delete_module=176 setxattr=188 clock_settime=227"
+        " kexec_load=246 openat=257 mkdirat=258 mknodat=259 fchownat=260 unlinkat=263 renameat=264 linkat=265"
+        " symlinkat=266 fchmodat=268 unshare=272 accept4=288 setns=308 process_vm_readv=310 process_vm_writev=311"
+        " finit_module=313 renameat2=316 memfd_create=319 kexec_file_load=320 bpf=321 execveat=322"
+    ),
+    "c00000b7": _numbers(
+        "setxattr=5 mknodat=33 mkdirat=34 unlinkat=35 symlinkat=36 linkat=37 renameat=38 umount2=39 mount=40"
+        " truncate=45 chdir=49 chroot=51 fchmod=52 fchmodat=53 fchownat=54 fchown=55 openat=56 personality=92"
+        " unshare=97 kexec_load=104 init_module=105 delete_module=106 clock_settime=112 syslog=116 ptrace=117 kill=129"
+        " reboot=142 setgid=144 setreuid=145 setuid=146 setresuid=147 uname=160 sethostname=161 settimeofday=170"
+        " sysinfo=179 socket=198 bind=200 listen=201 accept=202 connect=203 sendto=206 clone=220 execve=221 mmap=222"
+        " mprotect=226 accept4=242 setns=268 process_vm_readv=270 process_vm_writev=271 finit_module=273 renameat2=276"
+        " memfd_create=279 bpf=280 execveat=281 kexec_file_load=294"
+    ),
+}
+"""Names that rules ask for, by architecture (x86-64, aarch64) and number."""

@@ -1,0 +1,75 @@
+"""JSON that services write under names of their own: their log source, and of applications who came from where."""
+
+from __future__ import annotations
+
+from vedette.decode import peers
+from vedette.decode.formats.base import Fields, Seen, Shape, source
+
+
+def _nothing(event: Seen) -> Fields:
+    return {}
+
+
+def _is_kubernetes(event: Seen) -> bool:
+    return "auditID" in event and "verb" in event and str(event.get("apiVersion", "")).startswith("audit.k8s.io/")
+
+
+def _is_opencanary(event: Seen) -> bool:
+    return "logtype" in event and "node_id" in event and "logdata" in event
+
+
+def _is_okta(event: Seen) -> bool:
+    return "eventType" in event and "displayMessage" in event and "actor" in event
+
+
+def _is_suricata(event: Seen) -> bool:
+    return "event_type" in event and "flow_id" in event and "timestamp" in event
+
+
+def _suricata(event: Seen) -> Fields:
+    names = {"dest_ip": "dst_ip", "dest_port": "dst_port", "proto": "protocol"}
+    return {name: event[own] for own, name in names.items() if own in event}
+
+
+CLIENTS = (
+    *(
+        "remote_ip",
+        "remoteIp",
+        "remoteIP",
+        "remote_addr",
+        "remoteAddr",
+        "remote_address",
+        "remoteAddress",
+        "remote_host",
+    ),
+    *("client_ip", "clientIp", "clientIP", "ClientIP", "client_addr", "clientAddr", "client_address", "clientAddress"),
+    *("source_ip", "sourceIp", "sourceIP", "sourceIPAddress", "srcip", "rhost"),
+)
+"""Names of the peer's address in what applications log, best first."""
+_USERS = ("username", "userName", "user_name", "login", "principalName")
+
+
+def _names_a_client(event: Seen) -> bool:
+    return not _CLIENT_SET.isdisjoint(event) or ("attr" in event and "ctx" in event)
+
+
+def _client(event: Seen) -> Fields:
+    if isinstance(attributes := event.get("attr"), dict) and "ctx" in event:  # MongoDB's log
+        found = peers.endpoint(str(attributes.get("remote") or attributes.get("client") or ""))
+        event = attributes
+    else:
+        found = next(filter(None, (peers.endpoint(str(event.get(name, ""))) for name in CLIENTS)), {})
+    user = next((event[name] for name in _USERS if isinstance(event.get(name), str)), None)
+    return {**found, "user": user} if user else dict(found)
+
+
+_CLIENT_SET = frozenset(CLIENTS)
+
+SHAPES = (
+    Shape("kubernetes_audit", _is_kubernetes, _nothing, source("kubernetes", "application", "audit"),
+          times=("requestReceivedTimestamp", "stageTimestamp")),
+    Shape("opencanary", _is_opencanary, _nothing, source("opencanary", "application"), times=("utc_time",)),
+    Shape("okta", _is_okta, _nothing, source("okta", "", "okta"), times=("published",)),
+    Shape("suricata", _is_suricata, _suricata, source("suricata"), times=("timestamp",)),
+    Shape("client", _names_a_client, _client),
+)  # fmt: skip

@@ -1,0 +1,50 @@
+"""The formats of messages that are neither a program's words nor plain ``key=value``: a table, searched in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from vedette.decode.formats import auditd, cef, eventxml, fortinet, leef, services, weblog, windows, zeek
+from vedette.decode.formats.base import Format, Seen, Shape
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            *(auditd.FORMAT, cef.FORMAT, leef.FORMAT, eventxml.FORMAT),
+            *(fortinet.FORMAT, weblog.APACHE, weblog.NGINX),
+        )
+    }
+)
+"""Text, told by how a message begins."""
+
+SHAPES: Mapping[str, Shape] = MappingProxyType(
+    {row.name: row for row in (windows.SHAPE, zeek.SHAPE, *weblog.SHAPES, *services.SHAPES)}
+)
+"""JSON objects, told by the names that they hold; the first that fits."""
+
+_STARTS = re.compile(b"|".join(b"(?P<%s>%s)" % (row.name.encode(), row.starts) for row in FORMATS.values()))
+_PREFIXED = re.compile(rb"(?:\S{1,255} ){1,2}?(?:(?P<cef>%s)|(?P<leef>%s))" % (cef.STARTS, leef.STARTS))
+"""CEF and LEEF behind a date and a host that are no syslog header."""
+
+
+FIRST = frozenset(b"%c" % code for code in b"\t\n\v\f\r <CLadnt[0123456789")
+"""What a message in one of ``FORMATS`` may begin with: looked at before ``_STARTS``, as most messages are in none."""
+
+
+def format_at(raw: bytes, start: int) -> Format | None:
+    """The format of the message of ``raw`` that begins at ``start``."""
+    found = _STARTS.match(raw, start) if raw[start : start + 1] in FIRST else None
+    if found is None and raw.find(b"EF:", start, start + 520) >= 0:
+        found = _PREFIXED.match(raw, start)
+    return FORMATS[found.lastgroup] if found is not None and found.lastgroup is not None else None
+
+
+def shape_of(event: Seen) -> Shape | None:
+    """The make of a JSON object."""
+    for shape in SHAPES.values():
+        if shape.fits(event):
+            return shape
+    return None

@@ -1,0 +1,206 @@
+r"""Web servers' other logs: error logs of Apache and nginx, access logs as JSON (nginx, Caddy, Traefik).
+
+* Apache: ``[Www Mmm dd hh:mm:ss[.µs] yyyy] [[MODULE:]LEVEL] [pid P[:tid T]] [client IP[:PORT]] TEXT[, referer: R]``
+* nginx: ``yyyy/mm/dd hh:mm:ss [LEVEL] P#T: [*C ]TEXT, client: IP, server: S, request: "…", host: "…", referrer: "…"``
+* JSON: nginx as one configures it (``_NGINX``: the variables' own names), Caddy (``request`` as an object), Traefik
+  (``RequestMethod`` …).
+
+Fields have the names of Sigma's ``webserver`` category, cut out of the line as they stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Any
+
+from vedette.decode.access import CLIENT, request_fields
+from vedette.decode.formats.base import Fields, Format, Seen, Shape, source
+from vedette.decode.syslog import MONTHS, iso_time
+
+APACHE_STARTS = rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})? \d{4}\] \["
+_APACHE = re.compile(
+    r"\[(?P<timestamp>[^\]]{20,40})\] \[(?:(?P<module>[\w.-]{0,64}):)?(?P<level>[a-z0-9]{1,16})\]"
+    r"(?: \[pid (?P<pid>\d{1,10})(?::tid (?P<tid>\d{1,20}))?\])?"
+    rf"(?: \[(?:client|remote) {CLIENT}\])?"
+    r"(?: \[client [^\]\s]{1,64}\])?(?: (?P<code>AH\d{5}):)?"
+)
+_REFERER = re.compile(r", referer: (\S+)\s*$")
+_APACHE_USER = re.compile(
+    r"user (?P<user>\S{1,256}?)(?: not found| in realm .{0,256}? not found|: authentication failure)"
+)
+
+NGINX_STARTS = rb"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[[a-z]{4,6}\] \d{1,10}#\d{1,10}:"
+_NGINX_HEAD = re.compile(
+    r"(?:(?P<timestamp>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) )?\[(?P<level>[a-z]{4,6})\] (?P<pid>\d{1,10})#(?P<tid>\d{1,10}):"
+    r'(?: \*(?P<connection>\d{1,20}))?(?: user "(?P<user>[^"]{0,256})")?'
+)
+_NGINX_TAIL = re.compile(
+    r", client: (?P<src_ip>[^\s,]{1,64})(?:, server: (?P<server>[^,]{0,256}))?"
+    r'(?:, request: "(?P<request>(?:[^"\\]++|\\.)*+)")?(?:, (?:sub)?request: "[^"]*")?'
+    r'(?:, upstream: "(?P<upstream>[^"]*)")?(?:, host: "(?P<host>[^"]*)")?(?:, referrer: "(?P<referer>[^"]*)")?'
+)
+_APACHE_TIME = re.compile(r"\w{3} (\w{3}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))? (\d{4})")
+
+
+def read_apache(message: str) -> Fields:
+    """The fields of a line of Apache's error log."""
+    head = _APACHE.match(message)
+    if head is None:
+        return {}
+    fields: Fields = {name: value for name, value in head.groupdict().items() if value}
+    if "src_ip" in fields:
+        fields["c-ip"] = fields["src_ip"]
+    if referer := _REFERER.search(message, max(head.end(), len(message) - 2048)):
+        fields["cs-referer"] = referer[1]
+    if user := _APACHE_USER.search(message, head.end(), head.end() + 512):
+        fields["user"] = fields["cs-username"] = user["user"]
+    return fields
+
+
+def read_nginx(message: str) -> Fields:
+    """The fields of a line of nginx's error log."""
+    head = _NGINX_HEAD.match(message)
+    if head is None:
+        return {}
+    fields: Fields = {name: value for name, value in head.groupdict().items() if value}
+    at = message.find(", client: ", head.end())
+    if at >= 0 and (tail := _NGINX_TAIL.match(message, at)):
+        found = {name: value for name, value in tail.groupdict().items() if value}
+        fields["src_ip"] = fields["c-ip"] = found["src_ip"]
+        if "request" in found:
+            fields |= request_fields(found["request"])
+        for name, field in (("host", "cs-host"), ("referer", "cs-referer"), ("server", "s-sitename")):
+            if name in found:
+                fields[field] = found[name]
+        if "upstream" in found:
+            fields["upstream"] = found["upstream"]
+    if "user" in fields:
+        fields["cs-username"] = fields["user"]
+    return fields
+
+
+def _apache_time(fields: Seen, zone: tzinfo | None) -> int | None:
+    match = _APACHE_TIME.fullmatch(str(fields.get("timestamp", "")))
+    month = MONTHS.get(match[1].lower().encode("utf-8", "replace")) if match else None
+    if match is None or month is None:
+        return None
+    iso = f"{match[7]}-{month:02}-{int(match[2]):02} {match[3]}:{match[4]}:{match[5]}"
+    time = iso_time(iso, zone)
+    return None if time is None else time + int((match[6] or "0").ljust(6, "0"))
+
+
+def _nginx_time(fields: Seen, zone: tzinfo | None) -> int | None:
+    return iso_time(str(fields.get("timestamp", "")).replace("/", "-"), zone)
+
+
+APACHE = Format("apache_error", APACHE_STARTS, read_apache, source("", "", "apache"), None, _apache_time, False)
+NGINX = Format("nginx_error", NGINX_STARTS, read_nginx, source("", "", "nginx"), None, _nginx_time, False)
+
+# --- access logs as JSON
+
+_NGINX: Mapping[str, tuple[str, ...]] = {
+    "remote_addr": ("c-ip", "src_ip"),
+    "remote_user": ("cs-username", "user"),
+    "request_method": ("cs-method",),
+    "request_uri": ("cs-uri",),
+    "status": ("sc-status",),
+    "body_bytes_sent": ("sc-bytes",),
+    "bytes_sent": ("sc-bytes",),
+    "http_referer": ("cs-referer",),
+    "http_referrer": ("cs-referer",),
+    "http_user_agent": ("cs-user-agent",),
+    "http_host": ("cs-host",),
+    "server_protocol": ("cs-version",),
+    "http_cookie": ("cs-cookie",),
+}
+_TRAEFIK: Mapping[str, tuple[str, ...]] = {
+    "ClientHost": ("c-ip", "src_ip"),
+    "ClientUsername": ("cs-username", "user"),
+    "RequestMethod": ("cs-method",),
+    "RequestPath": ("cs-uri",),
+    "RequestHost": ("cs-host",),
+    "RequestProtocol": ("cs-version",),
+    "DownstreamStatus": ("sc-status",),
+    "DownstreamContentSize": ("sc-bytes",),
+    "request_User-Agent": ("cs-user-agent",),
+    "request_Referer": ("cs-referer",),
+}
+_CADDY: Mapping[str, tuple[str, ...]] = {
+    "remote_ip": ("c-ip", "src_ip"),
+    "client_ip": ("c-ip", "src_ip"),
+    "method": ("cs-method",),
+    "uri": ("cs-uri",),
+    "host": ("cs-host",),
+    "proto": ("cs-version",),
+}
+_CADDY_HEADERS = {"User-Agent": "cs-user-agent", "Referer": "cs-referer", "Cookie": "cs-cookie"}
+
+
+def _named(event: Mapping[str, Any], table: Mapping[str, tuple[str, ...]]) -> Fields:
+    fields: Fields = {}
+    for own, names in table.items():
+        if (value := event.get(own)) not in (None, "", "-"):
+            fields.update((name, value) for name in names)
+    return fields
+
+
+def _with_uri(fields: Fields) -> Fields:
+    uri = fields.get("cs-uri")
+    if isinstance(uri, str):
+        stem, _, query = uri.partition("?")
+        fields["cs-uri-stem"] = stem
+        if query:
+            fields["cs-uri-query"] = query
+    return fields
+
+
+def read_nginx_json(event: Seen) -> Fields:
+    """The names of nginx's variables as Sigma's."""
+    fields: Fields = {}
+    if isinstance(request := event.get("request"), str):
+        fields |= request_fields(request)
+    return _with_uri({**fields, **_named(event, _NGINX)})
+
+
+def read_traefik(event: Seen) -> Fields:
+    """Traefik's names as Sigma's."""
+    return _with_uri(_named(event, _TRAEFIK))
+
+
+def read_caddy(event: Seen) -> Fields:
+    """Caddy's names as Sigma's."""
+    request = event.get("request")
+    if not isinstance(request, dict):
+        return {}
+    fields = _named(request, _CADDY)
+    headers = request.get("headers")
+    for name, field in _CADDY_HEADERS.items():
+        if isinstance(headers, dict) and name in headers:
+            fields[field] = headers[name]
+    for own, names in (("status", ("sc-status",)), ("size", ("sc-bytes",)), ("user_id", ("cs-username", "user"))):
+        if event.get(own) not in (None, ""):
+            fields.update((name, event[own]) for name in names)
+    return _with_uri(fields)
+
+
+def _is_nginx(event: Seen) -> bool:
+    return "remote_addr" in event and "status" in event and ("request" in event or "request_uri" in event)
+
+
+def _is_caddy(event: Seen) -> bool:
+    request = event.get("request")
+    return isinstance(request, dict) and "status" in event and "method" in request and "uri" in request
+
+
+def _is_traefik(event: Seen) -> bool:
+    return "DownstreamStatus" in event and "RequestMethod" in event
+
+
+_WEB = source("", "webserver")
+SHAPES = (
+    Shape("nginx_json", _is_nginx, read_nginx_json, source("", "webserver", "nginx"), times=("time_iso8601", "msec")),
+    Shape("caddy", _is_caddy, read_caddy, _WEB),
+    Shape("traefik", _is_traefik, read_traefik, _WEB, times=("StartUTC",)),
+)

@@ -1,0 +1,75 @@
+r"""A daemon's own log file: each line a time, then the daemon's words; no host, no name of a program.
+
+``TIME MESSAGE``, the time one of these, perhaps in brackets, perhaps with a colon behind it:
+
+* seconds since 1970, as mosquitto writes unless told otherwise: ``1763672400: New connection from …``
+* ISO: ``2025-11-20 20:00:00,123``, with ``T``, a fraction, an offset where there is one
+* ``[Thu ]Nov 20 20:00:00[ 2025]``, the year inferred as in a syslog header where it is missing
+* ``20-Nov-2025 20:00:00.123[ +0100]``
+
+Who wrote a line is what the input's ``format`` says; ``program_of`` tells it from the line itself, where the words are
+one daemon's alone. All that follows the time is message: words that look like a host and a ``TAG[PID]:`` may be a
+client's name, which its sender chose. A line without a time (``header`` gives None) is message from its start.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import tzinfo
+
+from vedette.decode.syslog import MONTHS, Header, bsd_time, iso_time
+
+_ISO = rb"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?"
+_CLOCK = rb"\d\d:\d\d:\d\d(?:\.\d+)?"
+_TIME = re.compile(
+    rb"\[?(?:(?P<epoch>\d{10})(?:\.\d+)?|(?P<iso>" + _ISO + rb")"
+    rb"|(?:[A-Z][a-z]{2} )?(?P<stamp>[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb")(?: (?P<year>(?:19|20)\d\d)(?=[\]: ]))?"
+    rb"|(?P<date>\d\d-[A-Z][a-z]{2}-\d{4} " + _CLOCK + rb")(?: (?P<zone>[+-]\d{4}))?"
+    rb")\]?:?(?: +|\r?\n?\Z)"
+)
+
+BY_WORDS = {
+    "mosquitto": re.compile(
+        rb"(?:\d{10}|" + _ISO + rb"): (?:New (?:connection|client connected) from \S{1,256}:\d{1,5} (?:on port|as) "
+        rb"|Client .{1,512}? (?:disconnected|closed its connection|already connected, closing|has exceeded timeout)"
+        rb"|Denied (?:PUBLISH|SUBSCRIBE) from |(?:Socket error|Bad socket read/write) on client "
+        rb"|mosquitto version \S{1,64} (?:starting|running|terminating))"
+    )
+}
+"""Programs (keys of ``PROGRAMS``) whose lines are told by their words."""
+
+
+def program_of(raw: bytes) -> str:
+    """The program whose own log ``raw`` is a line of, as its words tell; empty for none."""
+    return next((name for name, words in BY_WORDS.items() if words.match(raw)), "")
+
+
+def header(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Header | None:
+    """The time of ``raw`` and where its message begins; None when it begins with no time.
+
+    ``received_at`` and ``zone`` as for ``syslog.parse``.
+    """
+    found = _TIME.match(raw)
+    if found is None:
+        return None
+    return Header(None, _time(found, received_at, zone), None, None, None, found.end())
+
+
+def _time(found: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int | None:
+    epoch, iso, stamp, year, date, offset = found.group("epoch", "iso", "stamp", "year", "date", "zone")
+    if epoch is not None:
+        return int(epoch) * 1_000_000
+    if iso is not None:
+        return iso_time(iso.decode(), zone)
+    if date is not None:
+        day, month, rest = date.split(b"-", 2)
+        year, _, clock = rest.partition(b" ")
+    else:
+        month, day, clock = stamp[:3], stamp[4:6], stamp[7:]
+    number = MONTHS.get(month.lower())
+    if number is None:
+        return None
+    if year is None:
+        return bsd_time(b"%s %2d %s" % (month, int(day), clock[:8]), received_at, zone)
+    text = b"%s-%02d-%02dT%s%s" % (year, number, int(day), clock, offset or b"")
+    return iso_time(text.decode(), zone)

@@ -1,0 +1,202 @@
+"""What well-known programs say: the patterns of their messages, by program.
+
+Each is matched where the message begins; its named groups are fields, cut out as they stand. ``user`` acts (or tries to
+log in), ``target_user`` is acted on, ``src_ip``/``src_port`` is the peer, ``command`` what is run.
+
+Every pattern is linear in the message: a run that may be long ends at a literal or is atomic. Where a sender chooses
+part of a text (the user name of a failed login), the pattern reads what follows it from the end, so that a crafted
+name cannot pose as the peer.
+"""
+
+from __future__ import annotations
+
+from vedette.decode.access import CLIENT
+
+_IP = r"(?P<src_ip>[0-9A-Fa-f:.%\w-]{1,255})"
+_ADDRESS = r"(?P<src_ip>(?=[0-9A-Fa-f]*[.:])[0-9A-Fa-f:.]{2,45}(?<!:))"
+_FROM = rf"from {_IP}(?: port (?P<src_port>\d+))?"
+_INVALID = r"(?:invalid user |illegal user )?"
+
+_PAM_HEAD = r"pam_\w+\((?P<pam_service>[^:)]*):(?P<pam_type>\w+)\): "
+_PAM_FAILURE = (
+    r"(?:PAM )?(?:(?P<failures>\d+) more )?authentication failures?; logname=(?P<logname>\S*) uid=(?P<uid>\d*)"
+    r"(?: euid=(?P<euid>\d*))? tty=(?P<tty>\S*) ruser=(?P<ruser>\S*) rhost=(?P<rhost>(?P<src_ip>\S+)?)"
+    r"(?: +user=(?P<user>\S(?:.*\S)?))?"
+)
+_BY = r"(?: by (?P<by_user>[^\s(]*)\(uid=(?P<by_uid>\d+)\))?"
+PAM = (
+    _PAM_HEAD + r"session (?P<action>opened|closed) for user (?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?" + _BY,
+    rf"(?:{_PAM_HEAD})?{_PAM_FAILURE}",
+    _PAM_HEAD + r"auth could not identify password for \[(?P<user>[^\]]*)\]",
+    _PAM_HEAD + r"Consecutive login failures for user (?P<user>\S+) account temporarily locked",
+    _PAM_HEAD + r"password changed for (?P<user>\S+)",
+    _PAM_HEAD + r"(?P<action>account|password) (?:expired|has expired) for user (?P<user>\S+)",
+    _PAM_HEAD,
+    r"session (?P<action>opened|closed) for user (?P<user>\S+)" + _BY,
+)
+_NOTE = r"(?:kernel:\[ *\d+\.\d+\]: )?(?:error: |fatal: |\[ID \d+ \S+\] )?"
+SSHD = (
+    # The oldest servers end in the remote user's name, which its sender chose: the address before it is the peer's.
+    rf"{_NOTE}(?:Failed|Accepted) (?P<auth_method>[^\s/]+)\S* for {_INVALID}(?P<user>\S*) {_FROM} ssh1: ruser ",
+    rf"{_NOTE}(?:Failed|Accepted|Postponed|Partial) (?P<auth_method>[^\s/]+)\S* for {_INVALID}(?P<user>.*) {_FROM}"
+    r"(?: ssh\d?(?:: (?P<key_type>\S+) (?P<key_fingerprint>\S+))?)?",
+    rf"{_NOTE}(?:Invalid|Illegal) user (?P<user>.*) {_FROM}",
+    rf"{_NOTE}(?:Connection (?:closed|reset) by|Disconnected from|Disconnecting)"
+    rf"(?: (?:authenticating |invalid )?user (?P<user>.*?))? {_ADDRESS} port (?P<src_port>\d+)",
+    rf"{_NOTE}Connection (?:closed|reset) by {_ADDRESS}",
+    rf"{_NOTE}maximum authentication attempts exceeded for {_INVALID}(?P<user>.*) {_FROM}",
+    rf"{_NOTE}User (?P<user>.*) from {_IP} not allowed because (?P<reason>.*)",
+    rf"{_NOTE}(?P<user>ROOT) LOGIN REFUSED FROM {_ADDRESS}(?: port (?P<src_port>\d+))?",
+    rf"{_NOTE}PAM: (?>(?P<reason>.*?) for ){_INVALID}(?P<user>.*) from {_IP}",
+    rf"{_NOTE}Unable to negotiate with {_ADDRESS} port (?P<src_port>\d+): (?P<reason>.*)",
+    rf"{_NOTE}Bad protocol version identification '(?P<identification>.*)' {_FROM}",
+    rf"{_NOTE}kex_exchange_identification: (?P<reason>.*)",
+    rf"{_NOTE}(?:banner exchange|ssh_dispatch_run_fatal): Connection from {_ADDRESS} port (?P<src_port>\d+): "
+    r"(?P<reason>.*)",
+    rf"{_NOTE}(?:Did not receive identification string|Received disconnect|Connection) "
+    rf"from {_ADDRESS}(?: port (?P<src_port>\d+))?",
+    rf"{_NOTE}Timeout before authentication for (?:connection from )?{_ADDRESS}(?: port (?P<src_port>\d+))?",
+    rf"{_NOTE}refused connect from (?:.*[@ ])?\(?{_ADDRESS}\)?",
+    rf"{_NOTE}reverse mapping checking getaddrinfo for (?P<src_host>\S+) \[(?P<src_ip>[^\]]+)\]",
+    rf"{_NOTE}Authentication refused: (?P<reason>bad ownership or modes for \w+ (?P<path>.*))",
+)
+
+SUDO = (
+    r"\s*(?P<user>[^\s:]+) : (?:TTY=|(?>(?P<reason>.*?) ; TTY=))(?P<tty>\S+) ; "
+    r"(?>PWD=(?P<pwd>.*?) ; USER=)(?P<target_user>\S+) ;(?>.*? COMMAND=)(?P<command>.*)",
+    *PAM,
+)
+
+SU = (
+    r"(?P<result>Successful|FAILED|pam_authenticate\S*) su for (?P<target_user>\S+) by (?P<user>\S+)",
+    r"(?P<result>FAILED SU )?\(to (?P<target_user>\S+)\) (?P<user>\S+) on (?P<tty>\S+)",
+    r"(?P<result>[+-]) (?P<tty>\S+) (?P<user>[^\s:]+)[:-](?P<target_user>\S+)",
+    r"'su (?P<target_user>[^']*)' (?P<result>failed) for (?P<user>\S+) on (?P<tty>\S+)",
+    r"BAD SU (?P<user>\S+) to (?P<target_user>\S+) on (?P<tty>\S+)",
+    *PAM,
+)
+
+CRON = (
+    r"\((?P<user>[^)]{1,256})\) (?P<action>CMD|CMDOUT|CMDEND) \((?P<command>.*)\)\s*$",
+    r"\((?P<user>[^)]{1,256})\) (?P<action>[A-Za-z ]{1,40}) \((?P<detail>.*)\)\s*$",
+    *PAM,
+)
+
+ACCOUNTS = (
+    r"new user: name=(?P<user>[^,]*), UID=(?P<uid>\d+), GID=(?P<gid>\d+), "
+    r"home=(?P<home>[^,]*), shell=(?P<shell>[^,\s]*)",
+    r"(?:new group|group added to \S+): name=(?P<group>[^,\s]*)",
+    r"(?P<action>add|delete) '(?P<user>[^']*)' (?:to|from) (?:shadow )?group '(?P<group>[^']*)'",
+    r"user (?P<user>\S+) (?P<action>added|removed) by (?P<by_user>\S+) (?:to|from) group (?P<group>\S+)",
+    r"(?P<action>change|lock|unlock) user '(?P<user>[^']*)' (?P<attribute>\w+)"
+    r"(?: from '(?P<old>[^']*)' to '(?P<new>[^']*)')?",
+    r"(?P<action>delete) user '(?P<user>[^']*)'",
+    r"(?P<action>delete|remove)d? group '(?P<group>[^']*)'",
+    r"change group '(?P<group>[^']*)'",
+    r"password for '?(?P<user>[^\s']+)'? changed by '?(?P<by_user>[^\s']+)'?",
+    *PAM,
+)
+
+_STAMP = r"(?:\[ *\d+\.\d+\] )?"
+KERNEL = (
+    _STAMP + r"(?P<process>[^\s\[]{1,64})\[(?P<process_id>\d+)\]:? (?P<fault>segfault|trap \S+|general protection)",
+    _STAMP + r"(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process (?P<process_id>\d+) \((?P<process>[^)]*)\)",
+    _STAMP + r"device (?P<device>\S+) (?P<action>entered|left) promiscuous mode",
+    _STAMP + r"(?P<device>[^\s:]{1,64}): (?P<action>entered|left) promiscuous mode",
+    _STAMP + r"(?P<module>[^\s:]{1,64}): (?:loading out-of-tree module taints kernel|module verification failed)",
+    _STAMP + r"usb (?P<device>[\d.-]+): (?P<action>New USB device found|USB disconnect)",
+)
+NETFILTER = {"SRC": "src_ip", "DST": "dst_ip", "SPT": "src_port", "DPT": "dst_port", "PROTO": "protocol"}
+
+LOGIN = (
+    r"FAILED LOGIN (?:SESSION|\(?\d+\)?) (?:on '?(?P<tty>[^\s']+)'? )?(?:FROM '?(?P<src_ip>[^\s']+)'? )?"
+    r"FOR '?(?P<user>[^',]*)'?, (?P<reason>.*)",
+    r"(?P<user>ROOT) LOGIN +ON '?(?P<tty>[^\s']+)'?(?: FROM '?(?P<src_ip>[^\s']+)'?)?",
+    *PAM,
+)
+LOGIND = (r"(?P<action>New|Removed) session (?P<session>\S+?)(?: of user (?P<user>.*?))?\.?$", *PAM)
+
+_TIME = r"(?:\d{10}: )?"
+MOSQUITTO = (
+    _TIME + r"New client connected from (?P<src_ip>\S+):(?P<src_port>\d+) as "
+    r"(?>(?P<client_id>.*) \(p)\d, c\d, k\d+(?:, u'(?P<user>.*)')?\)",
+    _TIME + r"New connection from (?P<src_ip>\S+):(?P<src_port>\d+) on port (?P<dst_port>\d+)",
+    _TIME + r"Denied (?P<action>PUBLISH|SUBSCRIBE) from (?>(?P<client_id>.*) \(d)\d, q\d, r\d, m\d+, '(?P<topic>.*)',",
+    _TIME + r"Client (?>(?P<client_id>.*?)(?: \[(?P<src_ip>[^\]\s]+):(?P<src_port>\d+)\])? disconnected)"
+    r"(?:, (?P<reason>.*))?",
+    _TIME + r"(?:Socket error on client|Bad socket read/write on client) (?P<client_id>[^\s,:]+)",
+    _TIME + r"Client (?P<client_id>.*) "
+    r"(?:already connected, closing old connection|closed its connection|has exceeded timeout)",
+)
+DNSMASQ = (r"(?:\d+ \S+ )?query\[(?P<record_type>\w+)\] (?P<query>\S+) from (?P<src_ip>\S+)",)
+VSFTPD = (
+    r"(?:\[pid \d+\] )?\[(?P<user>[^\]]*)\] (?P<result>OK|FAIL) (?P<action>[A-Z ]+): Client \"(?P<src_ip>[^\"]*)\"",
+    r"(?:\[pid \d+\] )?CONNECT: Client \"(?P<src_ip>[^\"]*)\"",
+)
+NGINX = (r"(?:[\d/]{10} [\d:]{8} )?\[(?P<level>\w+)\] \d+#\d+: (?>.*?, client: )(?P<src_ip>[^,\s]+)",)
+APACHE = (rf"(?>.*?\[(?:client|remote) ){CLIENT}\]",)
+NAMED = (
+    r"(?:[\w-]{1,32}: )?(?:\w{1,16}: )?client (?:@\S+ )?(?P<src_ip>[^\s#]+)#(?P<src_port>\d+)"
+    r"(?: \((?P<query>[^)]*)\))?: ",
+)
+_DROPBEAR_PEER = r"from <?\[?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]?:(?P<src_port>\d{1,5})"
+DROPBEAR = (
+    rf"Exit before auth {_DROPBEAR_PEER}>: (?:\(user '(?P<user>.*)', \d+ fails\): )?(?P<reason>.*)",
+    rf"(?P<reason>[Ll]ogin attempt (?:for nonexistent|with wrong|for disallowed) user)(?: '?(?P<user>.*?)'?)? "
+    rf"{_DROPBEAR_PEER}\s*$",
+    rf"(?:[Bb]ad (?:PAM )?password attempt|(?:PAM )?[Pp]assword auth succeeded) for '(?P<user>.*)' {_DROPBEAR_PEER}",
+    rf"Pubkey auth succeeded for '(?P<user>.*)' with (?P<key_type>\S+) key (?P<key_fingerprint>\S+) {_DROPBEAR_PEER}",
+    rf"(?:Child connection|Exit \((?P<user>.*)\)) {_DROPBEAR_PEER}",
+)
+
+_FTP_PEER = r"(?:\S{1,255} proftpd\[\d{1,10}\] )?\S{1,255} \([^\[()]{0,255}\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]\)"
+PROFTPD = (
+    _FTP_PEER + r"(?: -|:) USER (?P<user>.*?)(?: \(Login failed\)|: no such user found|: Login successful)",
+    _FTP_PEER + r"(?: -|:) (?P<reason>SECURITY VIOLATION|Maximum login attempts)",
+    _FTP_PEER,
+)
+POSTFIX = (
+    r"warning: hostname (?P<src_host>\S{1,255}) does not resolve to address (?P<src_ip>[0-9A-Fa-f.:]{2,45}?)(?:: |$)",
+    r"warning: (?P<src_ip>[0-9A-Fa-f.:]{2,45}): (?:hostname (?P<src_host>\S{1,255}) |address not listed)",
+    r"(?:warning: |\w{5,20}: client=|[A-Z ]{3,24} )?(?:[^\[\]<>\"']{0,80}? (?:from|for) )?"
+    r"(?P<src_host>[^\s\[]{1,255})?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\](?::\d+)?(?:: SASL (?P<auth_method>\S+) "
+    r"authentication failed)?(?:.{0,512}?, sasl_username=(?P<user>\S{1,256}))?",
+)
+SENDMAIL = (
+    r"\w{6,20}: to=(?>.*?relay=)[^\s,\[]{0,255} ?\[(?:IPv6:)?(?P<dst_ip>[0-9A-Fa-f.:]{2,45})\]",
+    r"\w{6,20}: to=",
+    r"(?>.*?relay=)(?P<src_host>[^\s,\[]{0,255}) ?\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
+    r"(?>[^\[]{0,512})\[(?:IPv6:)?(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
+)
+DOVECOT = (
+    # DATABASE(USER,IP[,<SESSION>]): behind the names of processes
+    r"(?:(?:conn |Info|Error|Warning|[a-z][\w:-]{0,32})(?: ?\([^()]{0,128}\))?(?:<[^>]{0,64}>)?(?:: | )){0,6}"
+    r"(?:pam|sql|ldap|passwd-file|passwd|shadow|static|lua|oauth2|checkpassword|bsdauth|dict|imap|policy|passdb|userdb)"
+    r"\((?P<user>[^,()]{1,256}),(?P<src_ip>[0-9A-Fa-f.:]{2,45})(?:,[^)]{0,128})?\)",
+)
+COURIER = (
+    r"LOGIN FAILED, (?:method=\S+, )?user=(?P<user>.*), ip=\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\]",
+    r"error,relay=(?P<src_ip>[0-9A-Fa-f.:]{2,45}),",
+)
+_FAILED = r"(?:[Ii]nvalid|[Nn]on-existent|[Ff]ailed) login (?:as|for) (?P<user>.*) from (?P<src_ip>[0-9A-Fa-f.:]{2,45})"
+WEBMIN = (_FAILED,)
+ROUNDCUBE = (
+    r"(?:<\w+> )?(?:IMAP Error: )?(?:Login failed|Failed login|FAILED login) for (?P<user>.*?) from "
+    r"(?P<src_ip>[0-9A-Fa-f:.]{2,45}(?<!\.))(?=\(X-|\. [A-Z]| in session|\s*$)",
+)
+FAIL2BAN = (
+    r"(?:fail2ban\.\S+ +(?:\[\d+\])?: )?(?:[A-Z]{4,8} +)?\[(?P<jail>[^\]]{1,64})\] "
+    r"(?P<action>Ban|Unban|Found|Restore Ban) (?P<src_ip>\S{2,45})",
+)
+OPENVPN = (r"(?:us=\d{1,6} )?(?:TLS: )?(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5}) ",)
+HAPROXY = (r"(?P<src_ip>[0-9A-Fa-f.:]{2,45}):(?P<src_port>\d{1,5}) \[",)
+ASTERISK = (
+    r"(?:[A-Z]{3,8}\[\d+\](?:\[C-\w+\])?:? )?(?>.*? failed for )'(?P<src_ip>[0-9.]{7,15})(?::(?P<src_port>\d{1,5}))?'",
+)
+SLAPD = (r"conn=\d+ fd=\d+ ACCEPT from IP=(?P<src_ip>[0-9.]{7,15}|\[[0-9A-Fa-f:]{2,45}\]):(?P<src_port>\d{1,5})",)
+SUHOSIN = (r"ALERT - (?P<reason>.*) \(attacker '(?P<src_ip>[^']{2,45})'",)
+SOGO = (r"(?:SOGoRootPage )?Login from '(?P<src_ip>[^',]{2,45})[^']{0,255}' for user '(?P<user>[^']{0,256})'",)
+CYRUS = (
+    r"(?:badlogin|login): (?P<src_host>[^\s\[]{0,255}) ?\[(?P<src_ip>[0-9A-Fa-f.:]{2,45})\] (?P<auth_method>\S{1,32})",
+)
+DANTE = (r"info: \w+\(\d+\): tcp/accept \]: (?P<src_ip>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})\.(?P<src_port>\d{1,5}) ",)

@@ -1,0 +1,231 @@
+"""Well-known programs: from a syslog program's name to its log sources and the fields of its messages.
+
+A table: one row per program. ``patterns`` (``phrases.py``) are tried in order at the start of the message; the named
+groups of the first that fits become fields. A row with ``pairs`` gives the message's ``key=value`` pairs as well;
+``names`` adds a generic name to a pair.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from vedette.decode import access, cisco, peers
+from vedette.decode.phrases import (
+    ACCOUNTS,
+    APACHE,
+    ASTERISK,
+    COURIER,
+    CRON,
+    CYRUS,
+    DANTE,
+    DNSMASQ,
+    DOVECOT,
+    DROPBEAR,
+    FAIL2BAN,
+    HAPROXY,
+    KERNEL,
+    LOGIN,
+    LOGIND,
+    MOSQUITTO,
+    NAMED,
+    NETFILTER,
+    NGINX,
+    OPENVPN,
+    PAM,
+    POSTFIX,
+    PROFTPD,
+    ROUNDCUBE,
+    SENDMAIL,
+    SLAPD,
+    SOGO,
+    SSHD,
+    SU,
+    SUDO,
+    SUHOSIN,
+    VSFTPD,
+    WEBMIN,
+)
+from vedette.decode.syslog import add
+from vedette.model.event import Source
+
+Fields = dict[str, str | list[str]]
+
+
+_PAM_NAMES = {"rhost": "src_ip"}
+
+
+class Program(NamedTuple):
+    """One row: where a program's messages belong, and how they are read."""
+
+    source: Source = Source()
+    """What log sources its messages belong to."""
+    patterns: tuple[re.Pattern[str], ...] = ()
+    pairs: bool = True
+    names: Mapping[str, str] = _PAM_NAMES
+    reader: Callable[[str], dict[str, str]] | None = None
+    remote: bool = True
+    """Who and from where may be looked for in messages that no pattern fits (``peers.py``)."""
+
+    def read(self, message: str) -> tuple[Fields, bool]:
+        """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""
+        fields: Fields = {}
+        unread = False
+        if self.pairs and "=" in message:
+            fields = key_values(message)
+            for pair, name in self.names.items():
+                if isinstance(fields.get(pair), str) and fields[pair]:  # two say nothing
+                    fields[name] = fields[pair]
+        for pattern in self.patterns:
+            if match := pattern.match(message):
+                fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
+                break
+        else:
+            unread = self.remote and "src_ip" not in fields
+        if self.reader is not None:
+            fields.update(self.reader(message))
+        for name in _BARE.keys() & fields.keys():
+            value = fields[name]
+            if isinstance(value, str):
+                fields[name] = _BARE[name](value)
+        return fields, unread
+
+
+NO_PROGRAM = Program()
+PAIRS = Program(remote=False)
+"""Of codecs that read one format alone."""
+
+_BARE: Mapping[str, Callable[[str], str]] = {
+    "src_ip": peers.plain,
+    "user": lambda user: user[1:-1] if user[:1] == "<" and user[-1:] == ">" else user,
+}
+"""What is taken off a value."""
+
+_MAX_PAIRS = 256
+_PAIR = re.compile(
+    r"""(?:^|(?<=[\s,;|(\[{<&?]))([A-Za-z_][\w.-]{0,63})=("(?:[^"\\]++|\\.)*+"|'[^']*+'|[^\s,;|)\]]*+)""", re.S
+)
+
+
+def key_values(message: str) -> Fields:
+    """``key=value`` pairs, at most the first 256; values may be quoted (the quotes are not part of the value)."""
+    fields: Fields = {}
+    for i, match in enumerate(_PAIR.finditer(message)):
+        if i == _MAX_PAIRS:
+            break
+        name, value = match.groups()
+        if len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]:
+            value = value[1:-1]
+        add(fields, name, value)
+    return fields
+
+
+def starts_with_pair(message: str) -> bool:
+    """Whether ``message`` is pairs from its start, as devices write, and not words with pairs among them."""
+    return message.find("=", 1, 65) > 0 and _PAIR.match(message) is not None
+
+
+@lru_cache(maxsize=4096)
+def program_name(app: str) -> str:
+    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``."""
+    if app.startswith("%"):
+        return cisco.program_key(app)
+    name = app.partition("(")[0].rpartition("/")[2].lower()
+    return name[1:-1] if name.startswith("[") and name.endswith("]") else name
+
+
+def _row(
+    services: str,
+    *patterns: str,
+    product: str = "",
+    categories: str = "",
+    pairs: bool = True,
+    names: Mapping[str, str] | None = None,
+    reader: Callable[[str], dict[str, str]] | None = None,
+    remote: bool = True,
+) -> Program:
+    compiled = tuple(re.compile(pattern, re.S) for pattern in patterns)
+    source = Source(frozenset({product} - {""}), frozenset(categories.split()), frozenset(services.split()))
+    return Program(source, compiled, pairs, names or _PAM_NAMES, reader, remote)
+
+
+def _linux(
+    services: str,
+    *patterns: str,
+    pairs: bool = True,
+    names: Mapping[str, str] | None = None,
+    remote: bool = True,
+) -> Program:
+    return _row(services, *patterns, product="linux", pairs=pairs, names=names, remote=remote)
+
+
+_SSHD_ROW = _linux("sshd auth", *SSHD, *PAM)
+_CRON_ROW = _linux("cron", *CRON, pairs=False, remote=False)
+_ACCOUNT_ROW = _linux("auth", *ACCOUNTS, remote=False)
+_AUDIT_ROW = _linux("auditd", names={"addr": "src_ip", "acct": "user"}, remote=False)
+_DOVECOT_ROW = _row("dovecot mail", *DOVECOT, names={"rip": "src_ip"})
+_MAIL_ROW = _row("mail", *DOVECOT, names={"rip": "src_ip"})
+
+PROGRAMS: Mapping[str, Program] = {
+    "sshd": _SSHD_ROW,
+    "sshd-session": _SSHD_ROW,
+    "sshd-auth": _SSHD_ROW,
+    "dropbear": _linux("sshd auth", *DROPBEAR),
+    "sudo": _linux("sudo auth", *SUDO, pairs=False, remote=False),
+    "su": _linux("su auth", *SU, remote=False),
+    "login": _linux("login auth", *LOGIN),
+    "systemd-logind": _linux("auth", *LOGIND),
+    "polkitd": _linux("auth"),
+    **dict.fromkeys(("cron", "crond", "anacron", "crontab"), _CRON_ROW),
+    **dict.fromkeys(
+        ("useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "gpasswd", "passwd", "chpasswd", "chage"),
+        _ACCOUNT_ROW,
+    ),
+    "kernel": _linux("kernel", *KERNEL, names=NETFILTER, remote=False),
+    **dict.fromkeys(("audit", "auditd", "audispd"), _AUDIT_ROW),
+    "sysmon": _linux("sysmon", remote=False),
+    "rsyslogd": _linux("rsyslog", remote=False),
+    "systemd": _linux("systemd", remote=False),
+    "clamd": _linux("clamav", remote=False),
+    "freshclam": _linux("clamav", remote=False),
+    "guacd": _linux("guacamole"),
+    **dict.fromkeys(
+        ("fail2ban", "fail2ban-server", "fail2ban.actions", "fail2ban.filter"), _linux("fail2ban", *FAIL2BAN)
+    ),
+    "mosquitto": _row("mosquitto", *MOSQUITTO, categories="iot", remote=False),
+    "dnsmasq": _row("dnsmasq", *DNSMASQ, categories="dns", remote=False),
+    "named": _row("named", *NAMED, categories="dns"),
+    "vsftpd": _linux("vsftpd", *VSFTPD),
+    "proftpd": _row("proftpd", *PROFTPD),
+    "dovecot": _DOVECOT_ROW,
+    **dict.fromkeys(("imap-login", "pop3-login", "auth-worker"), _MAIL_ROW),
+    **dict.fromkeys(("smtpd", "postscreen", "submission", "smtps"), _row("postfix mail", *POSTFIX)),
+    **dict.fromkeys(("sendmail", "sm-mta", "sm-acceptingconnections"), _row("sendmail mail", *SENDMAIL)),
+    **dict.fromkeys(
+        ("imapd", "imapd-ssl", "pop3d", "pop3d-ssl", "courieresmtpd", "courierpop3login", "imaplogin"),
+        _row("courier mail", *COURIER),
+    ),
+    **dict.fromkeys(("timsieved", "sieve", "imap", "imaps", "pop3", "pop3s", "nntp"), _row("cyrus mail", *CYRUS)),
+    "roundcube": _row("roundcube mail", *ROUNDCUBE),
+    "sogod": _row("sogo mail", *SOGO),
+    "webmin": _row("webmin auth", *WEBMIN),
+    **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *OPENVPN, pairs=False)),
+    "haproxy": _row("haproxy", *HAPROXY, categories="webserver", pairs=False),
+    "asterisk": _row("asterisk", *ASTERISK),
+    "slapd": _row("slapd", *SLAPD, remote=False),
+    "suhosin": _row("suhosin", *SUHOSIN, categories="webserver"),
+    "danted": _row("dante", *DANTE),
+    "nginx": _row("nginx", *NGINX, categories="webserver", pairs=False, reader=access.read),
+    **dict.fromkeys(
+        ("apache", "apache2", "httpd"),
+        _row("apache", *APACHE, categories="webserver", pairs=False, reader=access.read),
+    ),
+    "%asa": _row("asa", *cisco.ASA, product="cisco", categories="firewall", pairs=False),
+    "%aaa": _row("aaa", *cisco.IOS, product="cisco", pairs=False),
+    "%bgp": _row("bgp", *cisco.IOS, product="cisco", pairs=False),
+    "%ldp": _row("ldp", *cisco.IOS, product="cisco", pairs=False),
+    "%cisco": _row("", *cisco.IOS, product="cisco", pairs=False),
+}
+"""Keys are what ``program_name`` gives."""

@@ -1,0 +1,164 @@
+"""The uplink that needs no broker: alerts land in a local directory, in the layout of the region's landing.
+
+Delivery: an alert leaves the outbox after the Parquet file that holds it is on disk. A crash between the two writes it
+a second time under the same ``alert_id``. A folder that cannot be written is said once and tried again with back-off;
+the alerts stay in the outbox meanwhile, and what went into one table is not written again because the other failed.
+An alert that this version cannot read goes to the ``bad`` table, as in the region.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from vedette.config.settings import AgentSettings, UplinkSettings
+from vedette.delivery.envelope import bad_row, decode_row, landed, ranges, status_row
+from vedette.delivery.landing import LandingFolder
+from vedette.delivery.queue import Outbox
+from vedette.model.counters import Counters, Log
+
+log = structlog.get_logger()
+
+GATHER_SECONDS = 1.0
+"""From the first alert to the file that holds it."""
+BATCH_ALERTS = 1000
+"""In one file."""
+LEAST_SECONDS = 0.1
+"""Shortest heartbeat."""
+BACKOFF = (1.0, 30.0)
+
+
+class DirectoryUplink:
+    """Writes into ``settings.path``, or ``data_dir/alerts-landing``; ``status`` gives the heartbeat's JSON."""
+
+    def __init__(
+        self,
+        settings: UplinkSettings,
+        agent: AgentSettings,
+        outbox: Outbox,
+        counters: Counters,
+        status: Callable[[], bytes],
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        gather: float = GATHER_SECONDS,
+        backoff: tuple[float, float] = BACKOFF,
+    ) -> None:
+        self.folder = settings.path or agent.data_dir / "alerts-landing"
+        self._agent = agent
+        self._outbox = outbox
+        self._counters = counters
+        self._status = status
+        self._heartbeat = max(settings.heartbeat, LEAST_SECONDS)
+        self._clock = clock
+        self._gather = gather
+        self._backoff = backoff
+        self._collector = f"local:{agent.id}"
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._running = False
+        self._written: set[int] = set()
+        """Seqs that are in the landing, and in the outbox still."""
+
+    async def run(self) -> None:
+        """Land what the outbox holds and gets, until ``stop`` or cancelled. Raises OSError of the store."""
+        self._running = True
+        try:
+            folder = await asyncio.to_thread(LandingFolder, self.folder, f"local-{self._agent.id}")
+            due, delay, failing = time.monotonic(), self._backoff[0], False
+            while True:
+                last = self._stopping.is_set()
+                try:
+                    if last or time.monotonic() >= due:
+                        await self._beat(folder)
+                        due = time.monotonic() + self._heartbeat
+                    while await self._land(folder):
+                        pass
+                    delay, failing = self._backoff[0], False
+                except _Unwritable as error:
+                    if not failing:
+                        action = "alerts stay in the outbox; make the folder writable"
+                        log.error(Log.UPLINK_FAILED, folder=str(self.folder), reason=str(error), action=action)
+                    failing = True
+                if last:
+                    return
+                if failing:
+                    await self._sleep(delay)
+                    delay = min(delay * 2, self._backoff[1])
+                elif await self._outbox.more(max(0.0, due - time.monotonic())):
+                    await self._sleep(self._gather)
+        finally:
+            self._ended.set()
+
+    async def stop(self, deadline: float) -> None:
+        """Land what is in the outbox now, at most ``deadline`` seconds; ``run`` then returns."""
+        self._stopping.set()
+        self._outbox.wake()
+        if self._running:
+            with suppress(TimeoutError):  # the alerts are in the outbox
+                async with asyncio.timeout(deadline):
+                    await self._ended.wait()
+
+    async def _sleep(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _land(self, folder: LandingFolder) -> bool:
+        """Land up to BATCH_ALERTS and take them off the outbox; False when there are none."""
+        pending = self._outbox.pending(0, BATCH_ALERTS)
+        if not pending:
+            return False
+        now = self._clock()
+        await asyncio.to_thread(self._write, folder, pending, now)
+        self._counters.totals["alerts_sent"] += len(pending)
+        self._counters.totals["bytes_sent"] += sum(len(data) for _, data in pending)
+        await self._outbox.receipt(ranges([seq for seq, _ in pending]))
+        self._written.clear()
+        return True
+
+    def _write(self, folder: LandingFolder, pending: list[tuple[int, bytes]], now: int) -> None:
+        """Write what is not in the landing yet; raises _Unwritable."""
+        alerts: dict[int, dict[str, Any]] = {}
+        bad: dict[int, dict[str, Any]] = {}
+        for seq, data in pending:
+            if seq in self._written:
+                continue
+            try:
+                alerts[seq] = landed(decode_row(data), received_at=now, collector_id=self._collector, topic="")
+            except ValueError as error:
+                bad[seq] = bad_row(data, topic="", reason=str(error), received_at=now)
+        _write_table(folder, "bad", list(bad.values()), now)
+        self._written.update(bad)
+        for seq, row in bad.items():
+            log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, reason=row["reason"], action="kept in the table bad")
+        _write_table(folder, "alerts", list(alerts.values()), now)
+        self._written.update(alerts)
+
+    async def _beat(self, folder: LandingFolder) -> None:
+        now = self._clock()
+        row = status_row(
+            self._status(),
+            fleet=self._agent.fleet,
+            agent_id=self._agent.id,
+            received_at=now,
+            collector_id=self._collector,
+            topic="",
+        )
+        await asyncio.to_thread(_write_table, folder, "status", [row], now)
+
+
+class _Unwritable(OSError):
+    """The landing folder (not the store) failed."""
+
+
+def _write_table(folder: LandingFolder, table: str, rows: list[dict[str, Any]], now: int) -> None:
+    if rows:
+        try:
+            folder.write(table, rows, now)
+        except OSError as error:
+            raise _Unwritable(str(error)) from error

@@ -1,0 +1,437 @@
+"""The alert's one schema: its columns, its bytes on the wire and in the outbox, and the tables of the landing.
+
+* An alert is a **msgpack map** from column name to value (structs are maps, times are integers). Every column of
+  ``ALERT`` is written, null ones too. A reader leaves out keys it does not know and takes an absent nullable one for
+  null, so columns may be added under one ``schema_version``; a version above this reader's is refused.
+* A **batch** is a msgpack map ``{"v": 1, "log_id": str, "alerts": [bin, ...]}``: what the uplink publishes. Each
+  alert is kept as its own bytes, so that one that cannot be read does not take the others with it: ``split_batch``,
+  then ``decode_row`` for each.
+  ``log_id`` is ``Outbox.log_id``: it names the numbering that ``seq`` belongs to, here and in receipts.
+* The **landing** has four tables: ``LANDED_ALERT`` (``ALERT`` and who received it when), ``STATUS``, ``BAD``, ``SEQS``.
+
+Bounds hold when an alert is encoded: ``raw`` 2 KiB, any other text 1 KiB, 64 fields, 32 entities, 20 contributing
+events; text is cut at a character, and what UTF-8 cannot encode becomes ``?``.
+
+**A reader believes no bound**: it enforces each of them, and those of size and number before anything is allocated
+for it (msgpack's own limits). What is beyond is refused like any other mistake. A column that is added under this
+``schema_version`` keeps to these bounds, or older readers refuse the alert.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b, sha256
+from typing import Any
+
+import msgpack
+import orjson
+
+from vedette.delivery.columns import (
+    BINARY,
+    INT32,
+    INT64,
+    MAP,
+    MAX_TEXT,
+    STRING,
+    TIMESTAMP,
+    Column,
+    List,
+    Schema,
+    Struct,
+    fit,
+)
+from vedette.model.event import Alert, Contribution, Entity, LogSource, RawRef
+
+SCHEMA_VERSION = 1
+
+MAX_RAW = 2048
+MAX_VALUE = MAX_TEXT
+"""Bytes of UTF-8."""
+MAX_FIELDS = 64
+"""And tags, and flags."""
+MAX_ENTITIES = 32
+MAX_CONTRIBUTING = 20
+MAX_COUNT = 1 << 40
+"""Matches that one alert stands for, so that sums of them fit 64 bits."""
+MAX_ALERT = 512 << 10
+"""Bytes of one encoded alert; with every other bound spent it has less."""
+BATCH_BYTES = 128 << 10
+"""A batch ends with the alert that reaches this."""
+MAX_BATCH = 1000
+"""Alerts in one batch."""
+MAX_MESSAGE = 1 << 20
+"""Bytes of one message from an agent: a batch, a heartbeat. A larger one is not parsed."""
+BAD_PAYLOAD = 64 << 10
+"""Bytes of a message or an alert that are kept when it cannot be read."""
+
+KINDS = ("detection", "correlation", "fold")
+
+_RAW_REF = Struct((Column("log_id", STRING, True), Column("offset", INT64, True), Column("length", INT32, True)))
+_LOGSOURCE = Struct((Column("product", STRING), Column("category", STRING), Column("service", STRING)))
+_ENTITY = Struct((Column("kind", STRING, True), Column("value", STRING, True)))
+_CONTRIBUTION = Struct(
+    (Column("rule_id", STRING, True), Column("event_time", TIMESTAMP, True), Column("raw_ref", _RAW_REF, True))
+)
+
+ALERT: Schema = (
+    Column("schema_version", INT32, True),
+    Column("alert_id", STRING, True),
+    Column("parent_id", STRING),
+    Column("seq", INT64, True),
+    Column("kind", STRING, True),
+    Column("rule_id", STRING, True),
+    Column("rule_title", STRING, True),
+    Column("rule_digest", STRING, True),
+    Column("level", STRING, True),
+    Column("tags", List(STRING), True, MAX_FIELDS),
+    Column("agent_id", STRING, True),
+    Column("site", STRING, True),
+    Column("fleet", STRING, True),
+    Column("host", STRING),
+    Column("event_time", TIMESTAMP, True),
+    Column("detected_at", TIMESTAMP, True),
+    Column("received_date", STRING, True),
+    Column("source", STRING, True),
+    Column("logsource", _LOGSOURCE),
+    Column("fields", MAP, True, MAX_FIELDS),
+    Column("entities", List(_ENTITY), True, MAX_ENTITIES),
+    Column("raw", STRING, True, MAX_RAW),
+    Column("raw_ref", _RAW_REF, True),
+    Column("contributing", List(_CONTRIBUTION), True, MAX_CONTRIBUTING),
+    Column("group_by", MAP, True, MAX_FIELDS),
+    Column("count", INT64, True),
+    Column("first_time", TIMESTAMP),
+    Column("last_time", TIMESTAMP),
+    Column("bundle", STRING),
+    Column("flags", List(STRING), True, MAX_FIELDS),
+)
+"""What leaves the host; ``received_date`` is the UTC date of the event's receipt on the edge, ``YYYY-MM-DD``."""
+
+_LANDED: Schema = (
+    Column("received_at", TIMESTAMP, True),
+    Column("ingest", Struct((Column("collector_id", STRING, True), Column("topic", STRING, True))), True),
+)
+
+LANDED_ALERT: Schema = (*ALERT, *_LANDED)
+
+STATUS: Schema = (
+    Column("agent_id", STRING, True),
+    Column("fleet", STRING, True),
+    Column("site", STRING),
+    Column("state", STRING),
+    Column("version", STRING),
+    Column("bundle", STRING),
+    Column("plan_digest", STRING),
+    Column("seq_high", INT64),
+    Column("payload", STRING, True, MAX_MESSAGE),
+    *_LANDED,
+)
+"""One heartbeat or last will: ``payload`` is its whole JSON text, the columns before it what most questions ask."""
+
+BAD: Schema = (
+    Column("topic", STRING, True),
+    Column("reason", STRING, True),
+    Column("payload", BINARY, True),
+    Column("received_at", TIMESTAMP, True),
+)
+"""What came in and could not be read, and why: at most ``BAD_PAYLOAD`` bytes of it, then the reason has size and digest
+of the whole."""
+
+SEQS: Schema = (
+    Column("agent_id", STRING, True),
+    Column("fleet", STRING, True),
+    Column("log_id", STRING, True),
+    Column("first", INT64, True),
+    Column("last", INT64, True),
+    Column("received_at", TIMESTAMP, True),
+)
+"""A run of seqs that are on the region's disk, in ``alerts`` or ``bad``: what is in no run is missing. ``log_id`` is
+the numbering's (``Outbox.log_id``)."""
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86_400_000_000
+
+
+def alert_id(agent_id: str, log_id: str, rule_id: str, offset: int, group_key: str = "") -> str:
+    """The alert's id, 32 hex digits: the same event, rule and group give the same id in every replay.
+
+    ``offset`` is that of the completing event. BLAKE2b-128 (RFC 7693) over the parts, each with its length before it.
+    """
+    digest = blake2b(digest_size=16)
+    for part in (agent_id, log_id, rule_id, str(offset), group_key):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(4, "big") + data)
+    return digest.hexdigest()
+
+
+def cut(text: str, limit: int) -> str:
+    """The longest beginning of ``text`` that is at most ``limit`` bytes of UTF-8 and splits no character."""
+    if len(text) <= limit and text.isascii():
+        return text
+    data = text[:limit].encode("utf-8", "replace")
+    return data[:limit].decode("utf-8", "ignore")
+
+
+def received_date(received_at: int) -> str:
+    """UTC date of ``received_at`` (UTC microseconds), ``YYYY-MM-DD``."""
+    return _date(received_at // _DAY)
+
+
+@lru_cache(maxsize=64)
+def _date(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).strftime("%Y-%m-%d")
+
+
+def to_row(alert: Alert) -> dict[str, Any]:
+    """``alert`` as a row of ``ALERT``, with every bound kept."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "alert_id": alert.alert_id,
+        "parent_id": alert.parent_id,
+        "seq": alert.seq,
+        "kind": alert.kind,
+        "rule_id": cut(alert.rule_id, MAX_VALUE),
+        "rule_title": cut(alert.rule_title, MAX_VALUE),
+        "rule_digest": alert.rule_digest,
+        "level": alert.level,
+        "tags": [cut(tag, MAX_VALUE) for tag in alert.tags[:MAX_FIELDS]],
+        "agent_id": alert.agent_id,
+        "site": alert.site,
+        "fleet": alert.fleet,
+        "host": None if alert.host is None else cut(alert.host, MAX_VALUE),
+        "event_time": alert.event_time,
+        "detected_at": alert.detected_at,
+        "received_date": alert.received_date,
+        "source": alert.source,
+        "logsource": {part: cut(value, MAX_VALUE) or None for part, value in alert.logsource._asdict().items()},
+        "fields": _bounded(alert.fields),
+        "entities": [{"kind": kind, "value": cut(value, MAX_VALUE)} for kind, value in alert.entities[:MAX_ENTITIES]],
+        "raw": cut(alert.raw, MAX_RAW),
+        "raw_ref": alert.raw_ref._asdict(),
+        "contributing": [
+            {"rule_id": cut(rule_id, MAX_VALUE), "event_time": event_time, "raw_ref": raw_ref._asdict()}
+            for rule_id, event_time, raw_ref in alert.contributing[:MAX_CONTRIBUTING]
+        ],
+        "group_by": _bounded(alert.group_by),
+        "count": min(alert.count, MAX_COUNT),
+        "first_time": alert.first_time,
+        "last_time": alert.last_time,
+        "bundle": alert.bundle,
+        "flags": list(alert.flags[:MAX_FIELDS]),
+    }
+
+
+def _bounded(texts: Mapping[str, str]) -> dict[str, str]:
+    return {cut(k, MAX_VALUE): cut(v, MAX_VALUE) for k, v in list(texts.items())[:MAX_FIELDS]}
+
+
+def encode(alert: Alert) -> bytes:
+    """``alert`` as it lies in the outbox and travels."""
+    data: bytes = msgpack.packb(to_row(alert))
+    return data
+
+
+def decode_row(data: bytes) -> dict[str, Any]:
+    """The row of ``ALERT`` in ``data``; raises ValueError saying which key is missing, wrong or beyond its bound."""
+    if len(data) > MAX_ALERT:
+        raise ValueError(f"{len(data)} bytes, at most {MAX_ALERT}")
+    document = unpack(data, items=MAX_FIELDS, text=MAX_RAW, binary=MAX_RAW)
+    version = document.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise ValueError(f"schema_version: {version} is newer than {SCHEMA_VERSION}, which this reader knows")
+    row = fit(ALERT, document)
+    if row["kind"] not in KINDS:
+        raise ValueError(f"kind: expects one of {', '.join(KINDS)}, not {row['kind'][:80]!r}")
+    if not row["alert_id"] or not row["agent_id"]:
+        raise ValueError("alert_id, agent_id: must not be empty")
+    if row["seq"] < 0:
+        raise ValueError(f"seq: {row['seq']} is below 0")
+    if not 0 < row["count"] <= MAX_COUNT:
+        raise ValueError(f"count: expects 1 to {MAX_COUNT}, not {row['count']}")
+    if not _is_date(row["received_date"]):
+        raise ValueError(f"received_date: expects YYYY-MM-DD, not {row['received_date'][:80]!r}")
+    return row
+
+
+@lru_cache(maxsize=64)
+def _is_date(text: str) -> bool:
+    try:
+        return _DATE.fullmatch(text) is not None and date.fromisoformat(text) is not None
+    except ValueError:
+        return False
+
+
+def seq_of(data: bytes) -> int | None:
+    """The seq of an alert that cannot be read otherwise; None when not even that can be. Other keys are skipped,
+    nothing is allocated for them."""
+    try:
+        unpacker = _flat(data)
+        for _ in range(min(unpacker.read_map_header(), MAX_FIELDS)):
+            if unpacker.unpack() == "seq":
+                seq = unpacker.unpack()
+                return seq if type(seq) is int and 0 <= seq < 1 << 63 else None
+            unpacker.skip()
+    except (ValueError, msgpack.UnpackException):
+        pass
+    return None
+
+
+def _flat(data: bytes) -> Any:
+    """A reader of ``data`` part by part, whose ``unpack`` takes no list and no map with anything in it."""
+    unpacker = msgpack.Unpacker(
+        max_buffer_size=MAX_MESSAGE,
+        max_str_len=MAX_VALUE,
+        max_bin_len=MAX_ALERT,
+        max_array_len=0,
+        max_map_len=0,
+        max_ext_len=0,
+    )
+    unpacker.feed(data)
+    return unpacker
+
+
+def decode(data: bytes) -> Alert:
+    """The alert in ``data``; raises ValueError as ``decode_row`` does."""
+    row = decode_row(data)
+    del row["schema_version"]
+    logsource = row["logsource"] or {}
+    return Alert(
+        **{
+            **row,
+            "tags": tuple(row["tags"]),
+            "logsource": LogSource(**{part: value or "" for part, value in logsource.items()}),
+            "entities": tuple(Entity(**entity) for entity in row["entities"]),
+            "raw_ref": RawRef(**row["raw_ref"]),
+            "contributing": tuple(
+                Contribution(c["rule_id"], c["event_time"], RawRef(**c["raw_ref"])) for c in row["contributing"]
+            ),
+            "flags": tuple(row["flags"]),
+        }
+    )
+
+
+def pack_batch(log_id: str, alerts: Sequence[bytes]) -> bytes:
+    """Encoded alerts as one message; ``log_id`` names their numbering."""
+    data: bytes = msgpack.packb({"v": SCHEMA_VERSION, "log_id": log_id, "alerts": list(alerts)})
+    return data
+
+
+def split_batch(data: bytes) -> tuple[str, list[bytes]]:
+    """``log_id`` and the encoded alerts of a batch, not yet read; raises ValueError."""
+    if len(data) > MAX_MESSAGE:
+        raise ValueError(f"{len(data)} bytes, at most {MAX_MESSAGE}")
+    log_id: object = None
+    alerts: list[bytes] | None = None
+    try:
+        unpacker = _flat(data)
+        for _ in range(min(unpacker.read_map_header(), MAX_FIELDS)):
+            match unpacker.unpack():
+                case "log_id":
+                    log_id = unpacker.unpack()
+                case "alerts":
+                    alerts = list(_binaries(unpacker))
+                case _:
+                    unpacker.skip()
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"is not a batch in msgpack: {str(error) or type(error).__name__}") from error
+    if unpacker.tell() != len(data):
+        raise ValueError(f"{len(data)} bytes, of which the batch has only {unpacker.tell()}")
+    if not isinstance(log_id, str) or not log_id:
+        raise ValueError("log_id: missing, empty or not a string")
+    if alerts is None:
+        raise ValueError("alerts: missing")
+    return log_id, alerts
+
+
+def _binaries(unpacker: Any) -> Iterator[bytes]:
+    count = unpacker.read_array_header()
+    if count > MAX_BATCH:
+        raise ValueError(f"alerts: {count} in one batch, at most {MAX_BATCH}")
+    for _ in range(count):
+        data = unpacker.unpack()
+        if type(data) is not bytes:
+            raise ValueError("alerts: not a list of binaries")
+        yield data
+
+
+def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """``seqs`` (any order, doubles allowed) as ascending ``(first, last)`` runs without gaps."""
+    runs: list[tuple[int, int]] = []
+    for seq in sorted(set(seqs)):
+        if runs and runs[-1][1] == seq - 1:
+            runs[-1] = (runs[-1][0], seq)
+        else:
+            runs.append((seq, seq))
+    return runs
+
+
+def landed(row: Mapping[str, Any], *, received_at: int, collector_id: str, topic: str) -> dict[str, Any]:
+    """A row of ``ALERT`` as a row of ``LANDED_ALERT``."""
+    return {**row, "received_at": received_at, "ingest": {"collector_id": collector_id, "topic": topic}}
+
+
+def status_row(
+    payload: bytes, *, fleet: str, agent_id: str, received_at: int, collector_id: str, topic: str
+) -> dict[str, Any]:
+    """A row of ``STATUS``; ``fleet`` and ``agent_id`` are the topic's.
+
+    Raises ValueError when ``payload`` is longer than ``MAX_MESSAGE``, is not a JSON object or names another agent or
+    fleet. A key of an unexpected type leaves its column null: the payload is kept whole.
+    """
+    if len(payload) > MAX_MESSAGE:
+        raise ValueError(f"{len(payload)} bytes, at most {MAX_MESSAGE}")
+    try:
+        document = orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ValueError(f"expects a JSON object, not {type(document).__name__}")
+    for key, named in (("agent_id", agent_id), ("fleet", fleet)):
+        if (claimed := document.get(key, named)) != named:
+            shown = repr(claimed[:80]) if isinstance(claimed, str) else type(claimed).__name__
+            raise ValueError(f"{key}: {shown} is not the topic's {named!r}")
+    row: dict[str, Any] = {"agent_id": agent_id, "fleet": fleet}
+    for key in ("site", "state", "version", "bundle", "plan_digest"):
+        value = document.get(key)
+        row[key] = cut(value, MAX_VALUE) if isinstance(value, str) else None
+    seq_high = document.get("seq_high")
+    row["seq_high"] = seq_high if type(seq_high) is int and 0 <= seq_high < 1 << 63 else None
+    row["payload"] = payload.decode("utf-8", "replace")
+    return landed(row, received_at=received_at, collector_id=collector_id, topic=topic)
+
+
+def bad_row(payload: bytes, *, topic: str, reason: str, received_at: int) -> dict[str, Any]:
+    """A row of ``BAD``: of more than ``BAD_PAYLOAD`` bytes the beginning, with size and digest in the reason."""
+    reason = cut(reason, MAX_VALUE - 128)
+    if len(payload) > BAD_PAYLOAD:
+        reason = f"{reason} (cut: {len(payload)} bytes in all, SHA-256 {sha256(payload).hexdigest()})"
+    return {
+        "topic": cut(topic, MAX_VALUE),
+        "reason": reason,
+        "payload": payload[:BAD_PAYLOAD],
+        "received_at": received_at,
+    }
+
+
+def unpack(data: bytes, *, items: int, text: int, binary: int) -> dict[str, Any]:
+    """The msgpack map in ``data``, in which no list or map has more than ``items``, no string more than ``text`` bytes,
+    no binary more than ``binary``, and nothing is an extension; raises ValueError."""
+    try:
+        document = msgpack.unpackb(
+            data,
+            strict_map_key=True,
+            max_array_len=items,
+            max_map_len=items,
+            max_str_len=text,
+            max_bin_len=binary,
+            max_ext_len=0,
+        )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise ValueError(f"is not msgpack: {str(error) or type(error).__name__}") from error
+    if not isinstance(document, dict):
+        raise ValueError(f"expects a msgpack map, not {type(document).__name__}")
+    return document

@@ -1,0 +1,77 @@
+"""Receipts: the region's word that alerts are on its disk, on which an agent deletes them.
+
+* A **receipt** is a msgpack map ``{"log_id": str, "ranges": [[first seq, last seq], ...], "signature": bin}``, both
+  ends included; without a signing key it has no ``signature``. ``log_id`` names the numbering (``Outbox.log_id``).
+* The **signature** is Ed25519 (RFC 8032) of the msgpack array ``["vedette receipt 1", topic, log_id, ranges]`` with
+  every number and length in its shortest form. ``topic`` is the one it is published on, so a receipt is good for one
+  agent and one numbering. Replayed, it names alerts that are gone already: a ``seq`` is given once in a numbering.
+* One message has at most ``MAX_RANGES`` ranges and ``MAX_RECEIPT`` bytes; a longer one is not parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgpack
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from vedette.delivery.envelope import MAX_VALUE, unpack
+
+MAX_RECEIPT = 64 << 10
+MAX_RANGES = 1000
+_SIGNATURE = 64
+"""Bytes."""
+
+
+def pack_receipt(
+    log_id: str, ranges: Sequence[tuple[int, int]], topic: str = "", key: Ed25519PrivateKey | None = None
+) -> bytes:
+    """The message for ``topic`` that says alerts ``first..last`` of each range are on the region's disk."""
+    document: dict[str, object] = {"log_id": log_id, "ranges": [list(pair) for pair in ranges]}
+    if key is not None:
+        document["signature"] = key.sign(_signed(topic, log_id, ranges))
+    data: bytes = msgpack.packb(document)
+    return data
+
+
+def unpack_receipt(
+    data: bytes, topic: str = "", keys: Sequence[Ed25519PublicKey] = ()
+) -> tuple[str, list[tuple[int, int]]]:
+    """``log_id`` and the ranges of a receipt that came on ``topic``.
+
+    Raises ValueError when it is none, or when ``keys`` are given and none of them signed it.
+    """
+    if len(data) > MAX_RECEIPT:
+        raise ValueError(f"{len(data)} bytes, at most {MAX_RECEIPT}")
+    document = unpack(data, items=MAX_RANGES, text=MAX_VALUE, binary=_SIGNATURE)
+    log_id, ranges = document.get("log_id"), document.get("ranges")
+    if not isinstance(log_id, str):
+        raise ValueError("log_id: missing or not a string")
+    if not isinstance(ranges, list):
+        raise ValueError("ranges: missing or not a list")
+    pairs = []
+    for pair in ranges:
+        match pair:
+            case [int(first), int(last)] if 0 <= first <= last < 1 << 63:
+                pairs.append((first, last))
+            case _:
+                raise ValueError("ranges: expects [first, last] with 0 <= first <= last < 2**63")
+    if keys:
+        _verify(document.get("signature"), _signed(topic, log_id, pairs), keys)
+    return log_id, pairs
+
+
+def _signed(topic: str, log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes:
+    data: bytes = msgpack.packb(["vedette receipt 1", topic, log_id, ranges])
+    return data
+
+
+def _verify(signature: object, signed: bytes, keys: Sequence[Ed25519PublicKey]) -> None:
+    if not isinstance(signature, bytes):
+        raise ValueError("it is not signed, and uplink.receipt_keys asks for it: run landings with --receipt-key")
+    for key in keys:
+        with suppress(InvalidSignature):
+            return key.verify(signature, signed)
+    raise ValueError("none of uplink.receipt_keys signed it")

@@ -1,0 +1,303 @@
+"""The uplink over MQTT: alerts out, receipts in, heartbeats, and whatever else the region sends down.
+
+Delivery: PUBACK is not delivery, since a broker may lose what it acknowledged. An alert leaves the outbox only on the
+landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are under way. What goes again:
+
+* a batch that the connection took with it, or that the broker had no subscriber for: as soon as it can be sent;
+* what the broker acknowledged and no receipt came for within ``resend_after``;
+* everything without a receipt after a restart of the agent, and after the broker lost our session (it then lost
+  more than that).
+
+It goes again under the same ``alert_id``, and the region drops doubles.
+
+A receipt makes the agent delete alerts, so it is believed only as far as it can be true: for this outbox's numbering,
+and for alerts that were sent. With ``receipt_keys`` one of them must have signed it (``delivery/receipts.py``); else it
+is as good as the broker's access list over TLS, and without TLS anybody's. Receipts wait in the broker's session while
+the agent is away: those for alerts sent before its start are believed where receipts are authenticated, and else
+ignored, since the alerts are sent again anyway.
+
+The status topic is retained: a heartbeat at every connection and every ``heartbeat`` seconds, and as last will
+``{"state": "lost"}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+import orjson
+import structlog
+
+from vedette.bundle.seal import public_key
+from vedette.config.settings import UNAUTHENTICATED, AgentSettings, UplinkSettings
+from vedette.delivery.envelope import BATCH_BYTES, pack_batch
+from vedette.delivery.queue import Outbox
+from vedette.delivery.receipts import unpack_receipt
+from vedette.delivery.topics import agent_topic
+from vedette.model.counters import Counters, Log
+from vedette.mqtt.client import BACKOFF, REGION_PACKET, Message, MqttClient, topic_matches
+
+log = structlog.get_logger()
+
+BATCH_ALERTS = 200
+SESSION_EXPIRY = 7 * 86400
+"""Seconds for which the broker keeps receipts for an agent that is away."""
+IDLE_SECONDS = 1.0
+"""Longest wait before looking for alerts whose receipt is overdue."""
+LEAST_SECONDS = 0.1
+"""Shortest ``resend_after`` and ``heartbeat``."""
+MERGE = 100
+"""Sent runs of seqs are remembered in steps of ``resend_after / MERGE``: so many of them at most, besides gaps."""
+
+Handler = Callable[[Message], None]
+
+
+class _Run(NamedTuple):
+    """Alerts ``first`` to ``last`` were acknowledged by the broker at ``at`` (monotonic seconds)."""
+
+    at: float
+    first: int
+    last: int
+
+
+class MqttUplink:
+    """``[uplink] type = "mqtt"``; see the module's text.
+
+    ``status`` gives the heartbeat's JSON object. ``routes`` are further subscriptions on the same connection: their
+    handler is called in the event loop for every message, which is acknowledged when it returns; what it raises ends
+    ``run``.
+    """
+
+    def __init__(
+        self,
+        settings: UplinkSettings,
+        agent: AgentSettings,
+        outbox: Outbox,
+        counters: Counters,
+        status: Callable[[], bytes],
+        *,
+        routes: Mapping[str, Handler] | None = None,
+        backoff: tuple[float, float] = BACKOFF,
+    ) -> None:
+        self._settings = settings
+        self._resend_after = max(settings.resend_after, LEAST_SECONDS)
+        self._interval = max(settings.heartbeat, LEAST_SECONDS)
+        self._outbox = outbox
+        self._counters = counters
+        self._status = status
+        self._backoff = backoff
+        self._alerts, self._receipts, self._status_topic = (
+            agent_topic(agent.fleet, agent.id, leaf) for leaf in ("alerts", "receipts", "status")
+        )
+        self._routes: dict[str, Handler] = {self._receipts: self._receipt, **(routes or {})}
+        self._keys = [public_key(text) for text in settings.receipt_keys]
+        self._former = outbox.account().next_seq - 1 if settings.receipts != UNAUTHENTICATED else 0
+        """The highest seq that may have been sent before this life, where its receipt is believed."""
+        self._after = 0
+        """The highest seq taken from the outbox in this life."""
+        self._again: deque[tuple[int, int]] = deque()
+        """Runs of seqs to send again, first of all."""
+        self._sent: deque[_Run] = deque()
+        """Acknowledged by the broker, oldest first; whether a receipt came is seen in the outbox."""
+        self._flying: set[asyncio.Task[None]] = set()
+        self._trouble = False
+        """The last batch was refused."""
+        self._delay = backoff[0]
+        self._beat = asyncio.Event()
+        self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
+        self._had_session = False
+        will = orjson.dumps({"agent_id": agent.id, "fleet": agent.fleet, "site": agent.site, "state": "lost"})
+        self.client = MqttClient(
+            settings,
+            f"vedette-{agent.fleet}-{agent.id}",
+            subscriptions=list(self._routes),
+            on_message=self._message,
+            on_session=self._session,
+            will=(self._status_topic, will),
+            session_expiry=SESSION_EXPIRY,
+            max_packet=REGION_PACKET,
+            max_inflight=settings.max_inflight,
+            backoff=backoff,
+        )
+
+    async def run(self) -> None:
+        """Send and receive until ``stop`` or cancelled. Raises OSError of the store, and what a handler raised."""
+        await self.client.run_with(self._send(), self._heartbeat(), self._settle())
+
+    async def stop(self, deadline: float) -> None:
+        """Send what the outbox holds unsent and wait for PUBACKs, at most ``deadline`` seconds; a last heartbeat, and
+        ``run`` returns. What is not sent, or has no receipt yet, stays in the outbox."""
+        until = time.monotonic() + deadline
+        self._outbox.wake()
+        while self.client.connected.is_set() and time.monotonic() < until and not self._trouble:
+            if not (self._flying or self._again or self._outbox.pending(self._after, 1)):
+                break
+            await asyncio.sleep(0.01)
+        with suppress(OSError):  # the last will stands
+            async with asyncio.timeout(max(0.1, until - time.monotonic())):
+                await self.client.publish(self._status_topic, self._status(), retain=True)
+        await self.client.close()
+
+    def subscribe(self, topic_filter: str, handler: Handler) -> None:
+        """Add a route, now and on every further connection; retained messages come at each."""
+        self._routes[topic_filter] = handler
+        self.client.subscribe(topic_filter)
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        """Withdraw a route."""
+        if self._routes.pop(topic_filter, None) is not None:
+            self.client.unsubscribe(topic_filter)
+
+    def _session(self, present: bool) -> None:
+        if not present and self._had_session:
+            self._again.extend((run.first, run.last) for run in self._sent)
+            self._sent.clear()
+        self._had_session = True
+        self._beat.set()
+
+    def _message(self, message: Message) -> None:
+        for topic_filter, handler in self._routes.items():
+            if topic_matches(topic_filter, message.topic):
+                handler(message)
+                if handler == self._receipt:
+                    return  # acknowledged when the outbox has it on disk
+                break
+        self.client.ack(message)
+
+    def _receipt(self, message: Message) -> None:
+        self._received.put_nowait(message)
+
+    async def _settle(self) -> None:
+        """Receipts to the outbox, those that came together in one transaction."""
+        while True:
+            messages = [await self._received.get()]
+            while not self._received.empty():
+                messages.append(self._received.get_nowait())
+            by_log: dict[str, list[tuple[int, int]]] = {}
+            for message in messages:
+                try:
+                    log_id, pairs = unpack_receipt(message.payload, message.topic, self._keys)
+                    by_log.setdefault(log_id, []).extend(self._sent_ones(message, pairs))
+                except ValueError as error:
+                    self._disbelieve(message, str(error))
+            for log_id, pairs in by_log.items():
+                await self._outbox.receipt(pairs, log_id)
+            for message in messages:
+                self.client.ack(message)
+
+    def _sent_ones(self, message: Message, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """``pairs`` as far as these alerts were sent."""
+        sent, highest = max(self._after, self._former), max((last for _, last in pairs), default=0)
+        if highest <= sent:
+            return pairs
+        self._disbelieve(message, f"it is for alerts up to seq {highest}, and none above {sent} was sent")
+        return [(first, min(last, sent)) for first, last in pairs if first <= sent]
+
+    def _disbelieve(self, message: Message, reason: str) -> None:
+        self._counters.totals["receipts_refused"] += 1
+        log.warning(Log.RECEIPT_INVALID, topic=message.topic, reason=reason, action="ignored")
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await self.client.connected.wait()
+            self._beat.clear()
+            try:
+                await self.client.publish(self._status_topic, self._status(), retain=True)
+                async with asyncio.timeout(self._interval):
+                    await self._beat.wait()
+            except PermissionError as error:
+                self._say(str(error))
+                await asyncio.sleep(self._backoff[1])
+            except TimeoutError:
+                pass  # time for the next
+            except ConnectionError:
+                await asyncio.sleep(self._backoff[0])
+
+    async def _send(self) -> None:
+        while True:
+            await self.client.connected.wait()
+            if self._trouble:
+                await asyncio.sleep(self._delay)
+                self._delay = min(self._delay * 2, self._backoff[1])
+            batch = self._next()
+            if not batch:
+                await self._outbox.more(min(IDLE_SECONDS, self._resend_after / 4))
+                continue
+            task = asyncio.create_task(self._publish(batch))
+            self._flying.add(task)
+            task.add_done_callback(self._flying.discard)
+            limit = 1 if self._trouble else self._settings.max_inflight  # one batch shows whether it is over
+            while len(self._flying) >= limit:
+                await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+
+    def _next(self) -> list[tuple[int, bytes]]:
+        """The next batch, of what goes again or of what is new; empty when there is none."""
+        now = time.monotonic()
+        while self._sent and self._sent[0].at + self._resend_after <= now:
+            _, first, last = self._sent.popleft()
+            self._again.append((first, last))
+        while self._again:
+            first, last = self._again.popleft()
+            batch = [entry for entry in self._take(first - 1) if entry[0] <= last]
+            if batch:
+                if batch[-1][0] < last:
+                    self._again.appendleft((batch[-1][0] + 1, last))
+                return batch
+        batch = self._take(self._after)
+        if batch:
+            self._after = batch[-1][0]
+        return batch
+
+    def _take(self, after: int) -> list[tuple[int, bytes]]:
+        pending = self._outbox.pending(after, BATCH_ALERTS)
+        size = 0
+        for i, (_, data) in enumerate(pending):
+            size += len(data)
+            if size >= BATCH_BYTES:
+                return pending[: i + 1]
+        return pending
+
+    async def _publish(self, batch: list[tuple[int, bytes]]) -> None:
+        first, last = batch[0][0], batch[-1][0]
+        payload = pack_batch(self._outbox.log_id, [data for _, data in batch])
+        try:
+            taken = await self.client.publish(self._alerts, payload)
+        except ConnectionError:
+            self._again.append((first, last))  # the client says what is wrong
+            return
+        except OSError as error:
+            self._fail(str(error), first, last)
+            return
+        self._counters.totals["alerts_sent"] += len(batch)
+        self._counters.totals["bytes_sent"] += len(payload)
+        if not taken:
+            self._fail("the broker has no subscriber for alerts: has `vedette region land` ever run?", first, last)
+            return
+        self._trouble, self._delay = False, self._backoff[0]
+        now = time.monotonic()
+        if self._sent and self._sent[-1].last + 1 == first:
+            newest = self._sent[-1]
+            if now - newest.at < self._resend_after / MERGE:
+                self._sent[-1] = newest._replace(last=last)
+                return
+        self._sent.append(_Run(now, first, last))
+
+    def _fail(self, reason: str, first: int, last: int) -> None:
+        """What the broker refuses goes again after a while; said once until something gets through."""
+        self._again.appendleft((first, last))
+        self._say(reason)
+        self._trouble = True
+
+    def _say(self, reason: str) -> None:
+        if not self._trouble:
+            log.error(
+                Log.UPLINK_FAILED,
+                broker=self._settings.url,
+                topic=self._alerts,
+                reason=reason,
+                action="alerts stay in the outbox; retrying",
+            )

@@ -1,1 +1,0 @@
-"""The formats of messages that are neither a program's words nor plain ``key=value``."""

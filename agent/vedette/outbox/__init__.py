@@ -1,1 +1,0 @@
-"""Alerts out, once and durable: the envelope, the queue, the uplinks."""

@@ -1,0 +1,233 @@
+"""The plan: a rule set compiled to shared predicates, rule expressions and prefilter literals.
+
+A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and to agents without a rule compiler.
+``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
+digest give the same matches, however they search.
+
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import msgpack
+
+from vedette.decode import names
+from vedette.model.event import LogSource
+from vedette.plan import limits, relation
+from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
+from vedette.plan.literals import Choice, Cost, Measured, choose, guess
+from vedette.plan.relation import Correlation, suppress_of
+
+FORMAT = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``literals[i]`` and ``further[i]`` belong to ``rules[i]``: an event is a candidate when it holds one of the first
+    and, where there are further, one of these. ``literals[i]`` None: the rule is always a candidate.
+
+    ``further`` may be empty: then no rule has any.
+    """
+
+    predicates: tuple[Predicate, ...]
+    rules: tuple[Rule, ...]
+    literals: tuple[frozenset[bytes] | None, ...]
+    refused: tuple[Refusal, ...] = ()
+    correlations: tuple[Correlation, ...] = ()
+    further: tuple[frozenset[bytes] | None, ...] = ()
+    names: str = ""
+    """What the decoders for which literals were chosen say of its fields (``_names``); ``fitted``: for others."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex digest of the meaning: rule ids, levels and texts that reach alerts, and each rule's own digest."""
+        described: list[list[Any]] = sorted(
+            [r.id, r.title, r.level, list(r.tags), list(r.fields), r.digest, *_suppressed(r)] for r in self.rules
+        )
+        described += sorted(
+            [c.id, c.title, c.level, list(c.tags), c.digest, c.generate, *_suppressed(c)] for c in self.correlations
+        )
+        return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
+
+    @cached_property
+    def silent(self) -> frozenset[str]:
+        """The ids of rules and correlations that make no alerts: all that refer to them look at them for themselves."""
+        shown = {slot.rule_id for c in self.correlations if c.generate for slot in c.slots}
+        return frozenset(slot.rule_id for c in self.correlations for slot in c.slots) - shown
+
+    @cached_property
+    def literal_digest(self) -> str:
+        chosen: list[list[Any]] = sorted(
+            [r.id, sorted(x) if x else None] for r, x in zip(self.rules, self.literals, strict=True)
+        )
+        if self.further:
+            chosen.append([sorted(x) if x else None for x in self.further])
+        return hashlib.blake2b(msgpack.packb(chosen), digest_size=16).hexdigest()
+
+    @cached_property
+    def fields_of(self) -> tuple[tuple[str, ...], ...]:
+        """Per rule the fields its predicates test, and those its author wants shown; what an alert carries."""
+        return tuple(
+            tuple(dict.fromkeys([*(self.predicates[i].field for i in tests(r.expr)), *r.fields])) for r in self.rules
+        )
+
+    @property
+    def always(self) -> list[Rule]:
+        """The rules that are candidates at every event of their log source."""
+        return [rule for rule, chosen in zip(self.rules, self.literals, strict=True) if chosen is None]
+
+    def to_bytes(self) -> bytes:
+        return bytes(
+            msgpack.packb(
+                [
+                    FORMAT,
+                    [[p.field, p.op.value, p.value, p.cased, p.option] for p in self.predicates],
+                    [_rule_row(rule) for rule in self.rules],
+                    [sorted(x) if x is not None else None for x in self.literals],
+                    [list(x) for x in self.refused],
+                    [relation.to_row(c) for c in self.correlations],
+                    [sorted(x) if x is not None else None for x in self.further],
+                    self.names,
+                ]
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Plan:
+        """Raises ValueError when ``data`` is not a plan of this format."""
+        try:
+            form, *parts = msgpack.unpackb(data, use_list=True, strict_map_key=True)
+            if form != FORMAT:
+                raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
+            predicates, rules, literals, refused, correlations, further, made_for = parts
+            _all(str, [made_for])
+            if len(rules) + len(correlations) > limits.MAX_RULES:
+                raise ValueError(f"more than {limits.MAX_RULES} rules")
+            plan = cls(
+                tuple(_predicate(row) for row in predicates),
+                tuple(_rule(row) for row in rules),
+                tuple(frozenset(_all(bytes, x)) if x is not None else None for x in literals),
+                tuple(Refusal(*x) for x in refused),
+                tuple(relation.from_row(row) for row in correlations),
+                tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
+                made_for,
+            )
+            relation.ordered(plan.correlations)
+            limits.check(plan.predicates)
+        except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
+            raise ValueError(f"not a plan that this version can run: {error}") from error
+        bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
+        ids = {rule.id for rule in plan.rules}
+        bad += [c.id for c in plan.correlations if any(not s.correlation and s.rule_id not in ids for s in c.slots)]
+        if bad or len(plan.literals) != len(plan.rules) or len(plan.further) not in (0, len(plan.rules)):
+            raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
+        return plan
+
+    def fitted(self) -> Plan:
+        """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
+        if self.names == _names(self.predicates):
+            return self
+        return build(self.rules, self.predicates, self.refused, guess, self.correlations)
+
+
+def build(
+    rules: Iterable[Rule],
+    predicates: Iterable[Predicate],
+    refused: Iterable[Refusal] = (),
+    cost: Cost | Measured = guess,
+    correlations: Iterable[Correlation] = (),
+) -> Plan:
+    """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
+    rules, predicates = tuple(rules), tuple(predicates)
+    chosen = [choose(rule.expr, predicates, cost) for rule in rules]
+    if (cut := getattr(cost, "cut", None)) is not None:
+        short = cut({literal for one in chosen for clause in one for literal in clause or ()})
+        chosen = [Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in one)) for one in chosen]
+    literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
+    further = further if any(further) else ()
+    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates))
+
+
+def _names(predicates: Iterable[Predicate]) -> str:
+    pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
+    return names.digest(chain.from_iterable(pairs))
+
+
+def _suppressed(rule: Rule | Correlation) -> list[Any]:
+    return [] if rule.suppress is None else rule.suppress.to_row()
+
+
+def _rule_row(r: Rule) -> list[Any]:
+    expr: Any = dump(r.expr)
+    return [
+        r.id,
+        r.title,
+        r.level,
+        r.tags,
+        list(r.logsource),
+        r.fields,
+        expr,
+        r.digest,
+        r.path,
+        r.line,
+        *_suppressed(r),
+    ]
+
+
+def _rule(row: list[Any]) -> Rule:
+    rule_id, title, level, tags, source, fields, expr, digest, path, line, *suppress = row
+    parsed: Expr = load(expr)
+    _all(str, [rule_id, title, level, digest, path, *tags, *source, *fields])
+    _all(int, [line])
+    return Rule(
+        rule_id,
+        title,
+        level,
+        tuple(tags),
+        LogSource(*source),
+        tuple(fields),
+        parsed,
+        digest,
+        path,
+        line,
+        suppress_of(suppress or None),
+    )
+
+
+def _predicate(row: list[Any]) -> Predicate:
+    name, op, value, cased, option = row
+    predicate = Predicate(name, Op(op), tuple(value) if isinstance(value, list) else value, cased, option)
+    _all(str, [name, option])
+    _all(bool, [cased])
+    match predicate.op:
+        case Op.NULL | Op.EXISTS:
+            fits = value is None
+        case Op.NUMBER | Op.LT | Op.LTE | Op.GT | Op.GTE | Op.TIME_PART:
+            fits = type(value) in (int, float)
+        case Op.GLOB:
+            fits = isinstance(value, list) and bool(_all(str, value))
+        case Op.REGEX:
+            fits = isinstance(value, str) and set(option) <= set("ims")
+        case Op.CIDR:
+            fits = isinstance(value, str) and bool(ipaddress.ip_network(value))
+        case _:
+            fits = isinstance(value, str)
+    if not fits:
+        raise ValueError(f"{value!r:.80} is no value for {op}")
+    return predicate
+
+
+def _all(kind: type, values: list[Any]) -> list[Any]:
+    """``values``; raises ValueError when one is not of ``kind``."""
+    wrong = next((value for value in values if type(value) is not kind), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r:.80} is not of type {kind.__name__}")
+    return values

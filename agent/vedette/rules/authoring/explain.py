@@ -1,0 +1,268 @@
+"""Why a rule fires on an event or does not: its predicates, its literals, the truth of every part of its condition."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from vedette.decode.decoder import ABSENT, Record, record
+from vedette.engine.join import may_hold_records
+from vedette.engine.match import Engine
+from vedette.model.event import Chunk, LogSource
+from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, Rule, as_shown, tests
+from vedette.plan.literals import Measured, Names, clauses, guess
+from vedette.plan.plan import Plan
+from vedette.plan.relation import Correlation, Kind
+from vedette.plan.witness import witness
+
+MAX_SHOWN = 200
+"""Characters of a value."""
+MAX_LISTED = 20
+"""Rules that a filter is joined to."""
+
+_WORDS = {
+    Op.EXACT: "is",
+    Op.PREFIX: "begins with",
+    Op.SUFFIX: "ends with",
+    Op.CONTAINS: "contains",
+    Op.GLOB: "is like",
+    Op.REGEX: "matches",
+    Op.CIDR: "is in",
+    Op.NUMBER: "is the number",
+    Op.LT: "<",
+    Op.LTE: "<=",
+    Op.GT: ">",
+    Op.GTE: ">=",
+    Op.NULL: "is null or absent",
+    Op.EXISTS: "is there",
+    Op.FIELD_EXACT: "is the field",
+    Op.FIELD_PREFIX: "begins with the field",
+    Op.FIELD_SUFFIX: "ends with the field",
+    Op.FIELD_CONTAINS: "contains the field",
+}
+_COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "is", "neq": "is not"}
+_NO_NAMES: Mapping[Expr, str] = {}
+_TRUTH = {True: "true ", False: "false", None: "open "}
+
+
+def described(p: Predicate) -> str:
+    """A predicate in words: ``CommandLine ends with 'x.exe'``."""
+    name = p.field if p.field != KEYWORDS else "any text"
+    if p.op in (Op.NULL, Op.EXISTS):
+        return f"{name} {_WORDS[p.op]}"
+    if p.op is Op.TIME_PART:
+        return f"the {p.option} of {name} is {p.value}"
+    if p.op is Op.GLOB and isinstance(p.value, tuple):
+        value = repr("".join("*" if v == STAR else "?" if v == ANY else v for v in p.value))
+    elif p.op is Op.REGEX:
+        value = f"/{p.value}/{p.option}"
+    elif isinstance(p.value, str) and not p.op.value.startswith("field") and p.op is not Op.CIDR:
+        value = repr(p.value)
+    else:
+        value = str(p.value)
+    return f"{name} {_WORDS[p.op]} {value}" + (" (case matters)" if p.cased and p.op is not Op.REGEX else "")
+
+
+def rule(engine: Engine, number: int, filters: Iterable[str] = (), cost: Measured | None = None) -> Iterator[str]:
+    """What a rule is made of: its predicates with group and bit, the ``filters`` joined to it (a name each), the
+    prefilter's literals with what it could search for (``cost``: see ``choice``), and the correlations that look at it.
+    """
+    plan = engine.plan
+    one, chosen = plan.rules[number], plan.literals[number]
+    yield f"{one.title} ({one.id}), level {one.level}"
+    yield f"  {one.path}:{one.line}, log source {'/'.join(one.logsource)}, meaning {one.digest[:12]}"
+    for joined in filters:
+        yield f"  joined to it: {joined}"
+    slow = set(engine.evaluator.fallback)
+    for index in dict.fromkeys(tests(one.expr)):
+        predicate, place = plan.predicates[index], engine.evaluator.place(index)
+        where = "compares two fields" if place is None else f"group {place[0]} bit {place[1]}"
+        by = "; on the fallback engine, in bounded time" if predicate in slow else ""
+        yield f"  predicate {index}: {described(predicate)} [{where}{by}]"
+    if chosen is None:
+        yield "  literals: none can be proved, so it is looked at on every event of its log source"
+        if (found := witness(one.logsource)) is not None:
+            part = one.logsource._fields[found.part]
+            told = _several(found.literals)
+            yield f"  where an input does not say its {part}, an event of it holds one of: {told}"
+    else:
+        yield f"  literals, one of which is in every event it matches: {_several(chosen)}"
+    if plan.further and (second := plan.further[number]) is not None:
+        yield f"  and one of these, as those are common: {_several(second)}"
+    yield from choice(plan, number, cost)
+    yield from _looked_at(plan, one.id)
+
+
+def choice(plan: Plan, number: int, cost: Measured | None = None) -> Iterator[str]:
+    """What the prefilter could search for, the cheapest first, and in what share of events that is.
+
+    ``cost``: of a sample; None: guessed.
+    """
+    chosen = (plan.literals[number], plan.further[number] if plan.further else None)
+    for clause in clauses(plan.rules[number].expr, plan.predicates, cost or guess):
+        if cost is not None:
+            share = f"in {cost.share([clause]):.2%} of the sample"
+        elif isinstance(clause, Names):
+            share = "a field's name"
+        else:
+            share = f"guessed in {min(1.0, sum(map(guess, clause))):.2%} of events"
+        mark = "searched" if clause in chosen else "not used"
+        yield f"    {mark}, {share}: {_several(clause)}"
+
+
+def filter_(name: str, rules: Sequence[Rule]) -> Iterator[str]:
+    """What a filter works on: the ``rules`` that it is joined to."""
+    yield name
+    yield from (f"  joined to {one.title} ({one.path}:{one.line})" for one in rules[:MAX_LISTED])
+    if len(rules) > MAX_LISTED:
+        yield f"  … and to {len(rules) - MAX_LISTED} more"
+    if not rules:
+        yield "  joined to no rule: none that it names is there and of its log source"
+
+
+def _looked_at(plan: Plan, rule_id: str) -> Iterator[str]:
+    for one in plan.correlations:
+        if any(slot.rule_id == rule_id for slot in one.slots):
+            yield f"  looked at by the correlation {one.title} ({one.id})"
+    if rule_id in plan.silent:
+        yield "  makes no alerts: only correlations look at it (generate: true would change that)"
+
+
+def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
+    """What a correlation is made of, and when it is decided."""
+    titles = {rule.id: rule.title for rule in plan.rules} | {one.id: one.title for one in plan.correlations}
+    yield f"{c.title} ({c.id}), level {c.level}"
+    yield f"  {c.path}:{c.line}, {c.kind} within {c.span // 1_000_000} s, meaning {c.digest[:12]}"
+    for i, slot in enumerate(c.slots):
+        aliases = "".join(f", {alias} is its {field}" for alias, field in slot.names)
+        yield f"  rule {i}: {titles[slot.rule_id]} ({slot.rule_id}){aliases}"
+    yield (
+        f"  for each {', '.join(c.group_by)}; an event without one is in no group" if c.group_by else "  of all events"
+    )
+    if c.clauses:
+        for clause in c.clauses:
+            without = f" and none of rule {', '.join(map(str, clause.forbidden))}" if clause.forbidden else ""
+            yield f"  when there is rule {' and rule '.join(map(str, clause.wanted))}{without}"
+    else:
+        of = f" {c.percentile:g} of" if c.kind is Kind.VALUE_PERCENTILE else " of" if c.field else ""
+        metric = f"{c.kind}{of} {', '.join(c.field)}".rstrip()
+        yield f"  when {metric} {' and '.join(f'{_COMPARE[name]} {number}' for name, number in c.bounds)}"
+    if c.prompt:
+        yield "  decided when an event arrives"
+    else:
+        yield "  decided when its window is over and state.max_lateness has passed"
+    yield from _looked_at(plan, c.id)
+
+
+def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str, *, origin: str = "") -> Iterator[str]:
+    """Which of a correlation's rules match one event, in which group it counts, and what it adds."""
+    event = record(raw, codec, origin=origin)
+    numbers = {rule.id: number for number, rule in enumerate(engine.plan.rules)}
+    below = {one.id: one for one in engine.plan.correlations}
+    yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
+    for i, slot in enumerate(c.slots):
+        if slot.correlation:
+            yield f"  rule {i}: {below[slot.rule_id].title} is a correlation: one event does not tell"
+            continue
+        number = numbers[slot.rule_id]
+        truth = _truth(engine, engine.plan.rules[number].expr, event)
+        verdict = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}[truth]
+        yield f"  rule {i}: {engine.plan.rules[number].title}: {verdict}"
+        if truth:
+            for what, fields in (("in the group", c.group_by), ("adds", c.field)):
+                told = ", ".join(_shown(slot.field(name), event) for name in fields)
+                if told:
+                    yield f"    {what} {told}"
+            lacking = [slot.field(name) for name in c.group_by if event.get(slot.field(name)) in (ABSENT, None)]
+            if lacking:
+                yield f"    so it is in no group and does not count: {', '.join(lacking)}"
+
+
+def on_event(
+    engine: Engine, number: int, raw: bytes, codec: str, *, origin: str = "", names: Mapping[Expr, str] = _NO_NAMES
+) -> Iterator[str]:
+    """How the rule came to its answer on one event; ``names``: what its author calls parts of its condition."""
+    one = engine.plan.rules[number]
+    event = record(raw, codec, origin=origin)
+    chunk = Chunk("explain", codec, 0, raw, array("I", [len(raw)]), (origin,) if origin else ())
+    truth = _truth(engine, one.expr, event)
+    verdict = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}[truth]
+    yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
+    yield f"  {verdict}"
+    fits = one.logsource.fits(event.source)
+    found = [f"{kind} {', '.join(sorted(values))}" for kind, values in event.source._asdict().items() if values]
+    of = "; ".join(found) or "none that is known"
+    yield f"  log source: {'fits' if fits else 'does not fit'}; the event is of {of}"
+    if not fits and one.logsource.product and LogSource("", *one.logsource[1:]).fits(event.source):
+        yield f"  an input with logsource.product = {one.logsource.product!r} would make it fit"
+    if engine.plan.literals[number] is not None:
+        hit = any(
+            number in candidate.rules for candidate in engine.prefilter.hits(chunk, apart=may_hold_records(chunk))
+        )
+        told = "a literal is in the event" if hit else "no literal is in the event: it is not looked at"
+        yield f"  prefilter: {told}"
+    yield from _tree(engine, one.expr, event, names, "  ")
+
+
+def _tree(engine: Engine, expr: Expr, event: Record, names: Mapping[Expr, str], indent: str) -> Iterator[str]:
+    head = f"{indent}{_TRUTH[_truth(engine, expr, event)]} "
+    name = f"{names[expr]}: " if expr in names else ""
+    match expr:
+        case Leaf(number):
+            predicate = engine.plan.predicates[number]
+            yield f"{head}{name}{described(predicate)} [{_value(predicate, event)}]"
+            return
+        case Not(arg):
+            yield f"{head}{name}not"
+            args: tuple[Expr, ...] = (arg,)
+        case And(args):
+            yield f"{head}{name}all of"
+        case Or(args):
+            yield f"{head}{name}one of"
+    for arg in args:
+        yield from _tree(engine, arg, event, names, indent + "  ")
+
+
+def _truth(engine: Engine, expr: Expr, event: Record) -> bool | None:
+    """Kleene's logic, as the evaluator's own."""
+    match expr:
+        case Leaf(number):
+            return engine.evaluator.holds(number, event)
+        case Not(arg):
+            truth = _truth(engine, arg, event)
+            return None if truth is None else not truth
+        case And(args) | Or(args):
+            truths = {_truth(engine, arg, event) for arg in args}
+            settled = isinstance(expr, Or)
+            return settled if settled in truths else None if None in truths else not settled
+
+
+def _value(p: Predicate, event: Record) -> str:
+    """What the event has where the predicate looks."""
+    if p.field == KEYWORDS:
+        return f"{sum(1 for _ in event.keywords())} texts"
+    names = [p.field, str(p.value)] if p.op.value.startswith("field") else [p.field]
+    return ", ".join(_shown(name, event) for name in names)
+
+
+def _shown(name: str, event: Record) -> str:
+    value = event.get(name)
+    if value is ABSENT:
+        return f"{name} is absent"
+    if value is None:
+        return f"{name} is null"
+    text = as_shown(value)
+    return f"{name} is an object" if text is None else f"{name} = {text[:MAX_SHOWN]!r}"
+
+
+def _quoted(item: bytes) -> str:
+    return repr(item.decode("utf-8", "backslashreplace"))
+
+
+MAX_LISTED = 24
+"""Literals of one clause."""
+
+
+def _several(literals: frozenset[bytes]) -> str:
+    told = ", ".join(map(_quoted, sorted(literals)[:MAX_LISTED]))
+    return told if len(literals) <= MAX_LISTED else f"{told} and {len(literals) - MAX_LISTED} more"

@@ -1,0 +1,386 @@
+"""What is doubtful about rules: pySigma's validators that work without the network, and what only this engine knows.
+
+A finding is an **error** (the rule does not run), a **warning** (it likely does not do what its author meant, or it is
+dear) or a **note** (style, metadata). The checks are the rows of ``CHECKS``; pySigma's have its own names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from sigma.correlations import SigmaCorrelationRule
+from sigma.exceptions import SigmaError, SigmaRuleLocation
+from sigma.rule import SigmaRule
+from sigma.rule.attributes import SigmaRelatedType, SigmaStatus
+from sigma.validation import SigmaValidator
+from sigma.validators.base import SigmaValidationIssue, SigmaValidationIssueSeverity
+from sigma.validators.core import validators
+
+from vedette.engine.evaluate import Evaluator
+from vedette.plan.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
+from vedette.plan.literals import MAX_LITERALS, Cost, required
+from vedette.plan.plan import Plan
+from vedette.plan.relation import Correlation
+from vedette.rules.authoring import cases, reach
+from vedette.rules.authoring.explain import described
+from vedette.rules.build import files
+from vedette.rules.documents import child, collected, construct, read
+from vedette.rules.faults import MAX_TRIED, items
+from vedette.rules.modifiers import doubts
+from vedette.rules.pipelines import POLICY
+from vedette.rules.ruleset import RuleSet
+
+HOT = 0.05
+"""Share of events from which on a literal is called hot."""
+
+OFFLINE = {name: kind for name, kind in validators.items() if name not in ("attacktag", "d3_fendtag", "d3fendtag")}
+"""Without those that load MITRE's lists from the Internet; see ``ATTACK``."""
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Finding(NamedTuple):
+    """``check``: the name it is known and left out by (``--skip``); ``hint``: lines to write instead."""
+
+    severity: Severity
+    check: str
+    path: str
+    line: int
+    column: int
+    title: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}" + (f":{self.column}" if self.column else "")
+        return f"{place}: {self.severity}: {self.message} [{self.check}]" + (f" ({self.title})" if self.title else "")
+
+
+class Written(NamedTuple):
+    """A document as it stands in its file; ``node``: its YAML, for places."""
+
+    path: str
+    node: Any
+    document: dict[str, Any]
+    rule: Rule | None
+    """What it was compiled to; None when it was not, or is no detection."""
+    correlation: Correlation | None = None
+    """What it was compiled to; None when it was not, or is no correlation."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.node.start_mark.line + 1, self.node.start_mark.column + 1
+
+    def at(self, *keys: str) -> tuple[int, int]:
+        """The place of a key (of a key …), or of the document."""
+        node, place = self.node, self.place
+        for key in keys:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            found = next((item for item, _ in pairs if item.value == key), None)
+            if found is None:
+                break
+            place = found.start_mark.line + 1, found.start_mark.column + 1
+            node = child(node, key)
+        return place
+
+
+class Set(NamedTuple):
+    """All that a check may look at."""
+
+    rules: RuleSet
+    plan: Plan
+    written: list[Written]
+    cost: Cost | None
+    evaluator: Evaluator
+    tested: set[str]
+    by_digest: dict[str, list[Rule | Correlation]]
+
+
+Found = Iterator[tuple[Severity, tuple[int, int], str]]
+
+
+def lint(
+    paths: Iterable[Path], rules: RuleSet, plan: Plan, *, cost: Cost | None = None, skip: Iterable[str] = ()
+) -> list[Finding]:
+    """All findings about the rules at ``paths``, which were loaded as ``rules`` and built as ``plan``.
+
+    ``cost``: how often literals occur (``prefilter.measured`` of a sample); without it none is called hot.
+    ``skip``: names of checks to leave out.
+    """
+    paths = list(paths)
+    written = list(_read(paths, plan))
+    tests, mistakes = cases.load(plan.rules)
+    timed, more = cases.sequences(plan)
+    by_digest: dict[str, list[Rule | Correlation]] = {}
+    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
+    for rule in every:
+        by_digest.setdefault(rule.digest, []).append(rule)
+    tested = cases.tested(plan, tests, timed)
+    everything = Set(rules, plan, written, cost, Evaluator(plan), tested, by_digest)
+    findings = [
+        Finding(Severity.ERROR, "refused", r.path, r.line, r.column, r.title, r.reason, r.hint) for r in plan.refused
+    ]
+    findings += [Finding(Severity.ERROR, "tests", *_split(mistake)) for mistake in (*mistakes, *more)]
+    for one in written:
+        for name, check in CHECKS.items():
+            for severity, (line, column), message in check(everything, one):
+                title = str(one.document.get("title", ""))
+                findings.append(Finding(severity, name, one.path, line, column, title, message))
+    findings += _validated(written)
+    left_out = set(skip)
+    found = [finding for finding in dict.fromkeys(findings) if finding.check not in left_out]
+    return sorted(found, key=lambda finding: (finding.path, finding.line, finding.column, finding.check))
+
+
+def _split(mistake: str) -> tuple[str, int, int, str, str]:
+    """A mistake of a test file as path, line, column, title and message."""
+    found = re.match(r"(?s)(.*?\.ya?ml):(?:(\d+):)? ?(.*)", mistake)
+    path, line, message = found.groups() if found is not None else (mistake, None, mistake)
+    return path, int(line or 1), 0, "", message
+
+
+def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
+    """The documents that are YAML mappings; others are refused already."""
+    compiled = {(rule.path, rule.line): rule for rule in plan.rules}
+    related = {(one.path, one.line): one for one in plan.correlations}
+    for path in files(paths):
+        name = str(path).encode("utf-8", "replace").decode()
+        try:
+            nodes, _ = read(path.read_bytes())
+        except OSError:
+            continue
+        for node, _ in collected(nodes):
+            try:
+                document = construct(node)
+            except (yaml.YAMLError, ValueError):
+                continue
+            if isinstance(document, dict):
+                place = (name, node.start_mark.line + 1)
+                yield Written(name, node, document, compiled.get(place), related.get(place))
+
+
+def _validated(written: Iterable[Written]) -> Iterator[Finding]:
+    """pySigma's findings, at the parts of the rules that they are about."""
+    validator = SigmaValidator(OFFLINE.values())
+    parsed_rules: list[tuple[SigmaRule | SigmaCorrelationRule, Written]] = []
+    issues: list[SigmaValidationIssue] = []
+    for one in written:
+        location = SigmaRuleLocation(Path(one.path), one.place[0])
+        parsed: SigmaRule | SigmaCorrelationRule
+        if one.correlation is not None:
+            parsed = SigmaCorrelationRule.from_dict(one.document, collect_errors=True, source=location)
+        elif one.rule is not None:
+            parsed = SigmaRule.from_dict(one.document, collect_errors=True, source=location, policy=POLICY)
+        else:
+            continue
+        for error in parsed.errors:  # of what is no meaning: else the rule would not have been compiled
+            key = type(error).__name__.removeprefix("Sigma").removesuffix("Error").lower()
+            title, message = str(one.document.get("title", "")), str(error.args[0] if error.args else error)
+            yield Finding(Severity.WARNING, "metadata", one.path, *one.at(key), title, message)
+        parsed_rules.append((parsed, one))
+        try:
+            issues += validator.validate_rule(parsed)  # type: ignore[arg-type]  # its validators take both
+        except (SigmaError, AttributeError, TypeError, ValueError) as error:
+            yield Finding(Severity.NOTE, "validator", one.path, *one.place, "", f"pySigma's validators fail: {error}")
+    issues += validator.finalize()
+    places = {id(parsed): one for parsed, one in parsed_rules}
+    for issue in issues:
+        for rule in issue.rules:
+            if (found := places.get(id(rule))) is not None:
+                yield _finding(issue, found)
+
+
+_SEVERITIES = {
+    SigmaValidationIssueSeverity.HIGH: Severity.WARNING,
+    SigmaValidationIssueSeverity.MEDIUM: Severity.WARNING,
+    SigmaValidationIssueSeverity.LOW: Severity.NOTE,
+}
+
+
+def _finding(issue: SigmaValidationIssue, one: Written) -> Finding:
+    details = {k: v for k, v in vars(issue).items() if k not in ("rules", "severity", "description") and v}
+    keys = {"tag": "tags", "reference": "references", "identifier": "id", "title": "title"}
+    key = next(
+        (keys[name] for name in details if name in keys), "detection" if "detection" in issue.description else ""
+    )
+    told = ", ".join(f"{name} {getattr(value, 'field', None) or value}" for name, value in details.items())
+    check = type(issue).__name__.removesuffix("Issue")
+    message = issue.description + (f": {told[:200]}" if told else "")
+    title = str(one.document.get("title", ""))
+    place = one.at("detection", str(details["detection_name"])) if "detection_name" in details else one.at(key)
+    return Finding(_SEVERITIES[issue.severity], check, one.path, *place, title, message)
+
+
+# --- ours
+
+
+def _metadata(all: Set, one: Written) -> Found:
+    if "detection" not in one.document and "correlation" not in one.document:
+        return
+    for key in ("id", "status", "level", "falsepositives", "description"):
+        if not one.document.get(key):
+            yield Severity.NOTE, one.place, f"{key} is missing"
+
+
+def _tests(all: Set, one: Written) -> Found:
+    made = one.rule or one.correlation
+    if made is not None and made.id not in all.tested:
+        what = "no test events" if one.correlation is None else "no sequence of test events"
+        yield Severity.NOTE, one.place, f"{what} beside it (NAME.test.yml)"
+
+
+def _attack(all: Set, one: Written) -> Found:
+    tags = one.document.get("tags")
+    for tag in tags if isinstance(tags, list) else []:
+        text = str(tag)
+        if text.startswith("attack.") and not re.fullmatch(r"attack\.(t\d{4}(\.\d{3})?|[gs]\d{4}|[a-z][a-z_-]+)", text):
+            yield Severity.WARNING, one.at("tags"), f"{text!r} is no tactic, technique, group or software of ATT&CK"
+
+
+def _retired(all: Set, one: Written) -> Found:
+    if one.document.get("status") == SigmaStatus.DEPRECATED.name.lower():
+        yield Severity.WARNING, one.at("status"), "it is deprecated and runs all the same"
+    related = one.document.get("related")
+    for item in related if isinstance(related, list) else []:
+        if isinstance(item, dict) and str(item.get("type")).lower() in _OBSOLETE and item.get("id") in all.rules.ids:
+            yield Severity.WARNING, one.at("related"), f"the rule {item['id']}, which it makes obsolete, runs as well"
+
+
+_OBSOLETE = (SigmaRelatedType.OBSOLETE.name.lower(), "obsoletes", SigmaRelatedType.RENAMED.name.lower())
+
+
+def _cost(all: Set, one: Written) -> Found:
+    if one.rule is None:
+        return
+    chosen = all.plan.literals[all.plan.rules.index(one.rule)]
+    if chosen is None:
+        why = why_always(all.rules, all.plan, one.rule.expr)
+        yield Severity.WARNING, one.at("detection"), f"no literal can be proved: looked at on every event ({why})"
+        return
+    for literal in sorted(chosen):
+        if all.cost is not None and (share := all.cost(literal)) >= HOT:
+            shown = literal.decode("ascii", "backslashreplace")
+            yield Severity.NOTE, one.at("detection"), f"its literal {shown!r} is hot: in about {share:.0%} of events"
+
+
+def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
+    """The first part of an expression that has no literal."""
+    match expr:
+        case Leaf(number):
+            return described(plan.predicates[number])
+        case Not(arg):
+            return f"not: {why_always(rules, plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
+        case And(args) | Or(args):
+            if expr in rules.vast:
+                return f"{rules.vast[expr]}, more than the {MAX_LITERALS:,} that are searched for"
+            lacking = [arg for arg in args if required(arg, plan.predicates) is None]
+            if not lacking and isinstance(expr, Or) and len(args) > MAX_LITERALS:
+                return f"a choice of {len(args):,} values, more than the {MAX_LITERALS:,} that are searched for"
+            return why_always(rules, plan, (lacking or args)[0])
+
+
+def _values(all: Set, one: Written) -> Found:
+    for part in ("detection", "filter"):
+        searches, node = one.document.get(part), child(one.node, part)
+        for key, value in node.value if isinstance(searches, dict) and isinstance(node, yaml.MappingNode) else ():
+            if searches is None or key.value in ("condition", "rules") or key.value not in searches:
+                continue
+            for item, item_node in islice(items(searches[key.value], key, value), MAX_TRIED):
+                for told in doubts(item):
+                    yield Severity.WARNING, (item_node.start_mark.line + 1, item_node.start_mark.column + 1), told
+
+
+def _unknown_keys(all: Set, one: Written) -> Found:
+    source = one.document.get("logsource")
+    for key in source if isinstance(source, dict) else ():
+        if key not in ("product", "category", "service", "definition"):
+            yield Severity.WARNING, one.at("logsource"), f"{key!r} is no part of a log source, and asks for nothing"
+    for key in one.document:
+        near = get_close_matches(str(key), _ATTRIBUTES, 1, 0.8)
+        if key not in _ATTRIBUTES and near and near[0] not in one.document:
+            yield Severity.WARNING, one.at(str(key)), f"{key!r} has no meaning: did you mean {near[0]!r}?"
+
+
+_ATTRIBUTES = (
+    *("title", "id", "name", "taxonomy", "related", "status", "description", "license", "references", "author", "date"),
+    *("modified", "tags", "fields", "falsepositives", "level", "scope", "logsource", "detection", "correlation"),
+    *("filter", "suppress", "generate", "action"),
+)
+"""What a document has on top."""
+
+
+def _fallback(all: Set, one: Written) -> Found:
+    slow = set(all.evaluator.fallback)
+    for number in tests(one.rule.expr) if one.rule is not None else ():
+        p = all.plan.predicates[number]
+        if p in slow:
+            kind = "glob" if p.op is Op.GLOB else "regular expression"
+            yield (
+                Severity.WARNING,
+                one.at("detection"),
+                f"{described(p)}: Hyperscan does not take this {kind}; it runs on the fallback engine, in bounded time",
+            )
+
+
+def _fields(all: Set, one: Written) -> Found:
+    for name in reach.unusual_fields(all.plan, one.rule) if one.rule is not None else ():
+        service = one.rule.logsource.service if one.rule is not None else ""
+        yield (
+            Severity.WARNING,
+            one.at("detection"),
+            f"no decoder of {service} gives the field {name!r}: only events in JSON or with {name}=… have it",
+        )
+
+
+def _source(all: Set, one: Written) -> Found:
+    if one.rule is not None and (part := reach.unknown_source(one.rule.logsource)) is not None:
+        yield Severity.NOTE, one.at("logsource"), f"no decoder finds out {part}: an input must say so (its logsource)"
+
+
+def _duplicate(all: Set, one: Written) -> Found:
+    made = one.rule or one.correlation
+    if made is not None:
+        for other in all.by_digest[made.digest]:
+            if other.id != made.id:
+                yield (
+                    Severity.WARNING,
+                    one.at("detection" if one.correlation is None else "correlation"),
+                    f"same meaning as {other.path}:{other.line} ({other.title})",
+                )
+
+
+def _filter(all: Set, one: Written) -> Found:
+    body = one.document.get("filter")
+    if isinstance(body, dict) and "not" not in str(body.get("condition", "")).split():
+        yield (
+            Severity.WARNING,
+            one.at("filter", "condition"),
+            "the condition has no 'not': it is joined by AND, so its rules match only what the filter describes",
+        )
+
+
+CHECKS: dict[str, Callable[[Set, Written], Found]] = {
+    "metadata": _metadata,
+    "tests": _tests,
+    "attack": _attack,
+    "retired": _retired,
+    "cost": _cost,
+    "values": _values,
+    "keys": _unknown_keys,
+    "fallback": _fallback,
+    "fields": _fields,
+    "logsource": _source,
+    "duplicate": _duplicate,
+    "filter": _filter,
+}

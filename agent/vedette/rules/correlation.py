@@ -1,0 +1,410 @@
+"""Sigma's ``correlation`` documents to ``relation.Correlation``. pySigma parses; the meaning is ours.
+
+They are compiled when all files are read (``finish``), because they refer to rules of any of them: by id, or by name,
+where a rule of the same file goes before others. One that refers to what is not there or does not run is refused with
+that reason, and so are those above it; a cycle is refused. The others run.
+
+Sigma specification 2.1, "Sigma Correlation Rules"; extended conditions as pySigma 2 has them.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from sigma.correlations import (
+    CorrelationConditionAND,
+    CorrelationConditionItem,
+    CorrelationConditionNOT,
+    SigmaCorrelationCondition,
+    SigmaCorrelationRule,
+    SigmaExtendedCorrelationCondition,
+    SigmaRuleReference,
+)
+from sigma.exceptions import SigmaError, SigmaRuleLocation
+from sigma.rule.attributes import SigmaStatus
+
+from vedette.plan.ir import Refusal
+from vedette.plan.relation import (
+    COMPARE,
+    MAX_CHAIN,
+    MAX_SLOTS,
+    MAX_SPAN,
+    NUMERIC,
+    Clause,
+    Correlation,
+    Kind,
+    Slot,
+    meaning_digest,
+)
+from vedette.rules.documents import child
+from vedette.rules.faults import text
+from vedette.rules.modifiers import condition_advice
+from vedette.rules.pipelines import POLICY
+from vedette.rules.ruleset import RuleSet, Unsupported
+from vedette.rules.sigma import DESCRIPTIVE, derived_id, suppress_of
+
+MAX_CLAUSES = 64
+"""Alternatives that an extended condition may come to."""
+
+
+_KEYS = ("type", "rules", "group-by", "timespan", "condition", "aliases", "generate")
+_MEANT = {
+    **dict.fromkeys(("window", "timeframe", "time-window", "within", "interval", "period", "duration"), "timespan"),
+    **dict.fromkeys(("groupby", "group_by", "group", "by"), "group-by"),
+    "field": "condition: {field: NAME}",
+}
+"""What people write in the place of a correlation's keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A correlation as pySigma reads it, before its references are looked up."""
+
+    parsed: SigmaCorrelationRule
+    bounds: tuple[tuple[str, int | float], ...]
+    id: str
+
+
+def finish(rules: RuleSet) -> None:
+    """Compile the correlations of ``rules``, whose other rules are all there; may be called again with more."""
+    rules.refused[:] = [one for one in rules.refused if one not in rules.correlations_refused]
+    rules.correlations.clear()
+    rules.correlations_refused.clear()
+    Compiler(rules).run()
+    rules.refused += rules.correlations_refused
+
+
+class Compiler:
+    """One pass over the correlations of a rule set."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules
+        self._digests = {rule.id: rule.digest for rule in rules.rules}
+        self._read: dict[int, _Read] = {}
+        self._reasons: dict[int, str] = {}
+        self._made: dict[int, Correlation] = {}
+        self._known: dict[str, list[tuple[str, int | str]]] = {}
+        """By id and name: (file, number of the correlation or id of the rule)."""
+
+    def run(self) -> None:
+        rules = self._rules
+        for rule in rules.rules:
+            for name in {rule.id, rules.written[rule.id].name or rule.id}:
+                self._known.setdefault(name, []).append((rule.path, rule.id))
+        taken = set(self._digests)
+        for number, one in enumerate(rules.documents):
+            try:
+                read = self._parse(one.document, one.path, one.line)
+                if read.id in taken:
+                    raise Unsupported(f"id {read.id} is used by an earlier rule", "id")
+                taken.add(read.id)
+                self._read[number] = read
+                for name in {read.id, read.parsed.name or read.id}:
+                    self._known.setdefault(name, []).append((one.path, number))
+            except Exception as error:
+                self._refuse(number, error)
+        for number in range(len(rules.documents)):
+            try:
+                self._make(number, ())
+            except Exception as error:
+                self._refuse(number, error)
+        rules.correlations += self._made.values()
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        if number in self._reasons:
+            return
+        one = self._rules.documents[number]
+        reason = str(error.args[0] if error.args else error)
+        if not isinstance(error, SigmaError | Unsupported):
+            reason = f"not a valid Sigma correlation: {type(error).__name__}: {reason}"[:300]
+        part = error.part if isinstance(error, Unsupported) else _part_of(reason)
+        body = child(one.node, "correlation")
+        found = _key(body, part) or _key(one.node, part) or _key(one.node, "correlation")
+        line, column = (found.line + 1, found.column + 1) if found is not None else (one.line, one.column)
+        asked = one.document["correlation"]
+        if isinstance(error, SigmaError) and isinstance(asked, dict) and isinstance(asked.get("condition"), str):
+            named = asked.get("rules")
+            advice = condition_advice(asked["condition"], named if isinstance(named, list) else ())
+            reason += f": {advice}" if advice else ""
+        self._reasons[number] = reason
+        known = one.document
+        self._rules.correlations_refused.append(
+            Refusal(one.path, line, text(known.get("id")), text(known.get("title")), reason, column)
+        )
+
+    def _parse(self, document: dict[str, Any], path: str, line: int) -> _Read:
+        body = document["correlation"]
+        if "detection" in document:
+            raise Unsupported("a document is a detection or a correlation, not both", "detection")
+        if not isinstance(body, dict):
+            raise Unsupported(f"'correlation' expects a mapping with type, rules and timespan, not {body!r:.40}")
+        if (unknown := next((key for key in body if key not in _KEYS), None)) is not None:
+            near = _MEANT.get(str(unknown)) or next(iter(get_close_matches(str(unknown), _KEYS, 1)), "")
+            meant = f"did you mean {near!r}?" if near else f"it has {', '.join(_KEYS)}"
+            raise Unsupported(f"{unknown!r:.60} is no key of a correlation: {meant}", str(unknown))
+        meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
+        bounds: tuple[tuple[str, int | float], ...] = ()
+        if isinstance(condition := body.get("condition"), dict):
+            bounds = _bounds(condition)
+            # pySigma takes one operator; a range has two.
+            rest = {key: value for key, value in condition.items() if key not in COMPARE}
+            meaning["correlation"] = {**body, "condition": {**rest, bounds[0][0]: bounds[0][1]}}
+        if body.get("rules") is None and isinstance(body.get("condition"), str):
+            meaning["correlation"] = {key: value for key, value in body.items() if key != "rules"}
+        parsed = SigmaCorrelationRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
+        if not parsed.title:
+            raise Unsupported("title is missing", "title")
+        if parsed.status is SigmaStatus.UNSUPPORTED:
+            raise Unsupported("its status is 'unsupported': by its author's word it cannot be used as it is", "status")
+        return _Read(parsed, bounds, str(parsed.id) if parsed.id else derived_id(document))
+
+    def _make(self, number: int, above: tuple[int, ...]) -> Correlation:
+        """Compile correlation ``number`` and those below it; raises Unsupported and notes the reason."""
+        if number in above:
+            raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
+        if number in self._made:
+            return self._made[number]
+        if number in self._reasons:
+            raise Unsupported(self._reasons[number])
+        if len(above) >= MAX_CHAIN:
+            raise Unsupported(f"correlations are chained deeper than {MAX_CHAIN}", "rules")
+        try:
+            self._made[number] = made = self._compile(number, (*above, number))
+        except Exception as error:
+            self._refuse(number, error)
+            raise
+        return made
+
+    def _compile(self, number: int, above: tuple[int, ...]) -> Correlation:
+        one, read = self._rules.documents[number], self._read[number]
+        parsed = read.parsed
+        kind = Kind(parsed.type.name.lower())
+        references = self._references(parsed, kind)
+        targets = [self._target(reference.reference, one.path, above) for reference in references]
+        for reference, (rule_id, below) in zip(references, targets, strict=True):
+            reference.rule = self._rules.written[rule_id] if below is None else self._parsed(rule_id)
+        parsed.referenced_rules = references
+        self._rules.pipelines.apply(parsed)  # type: ignore[arg-type]
+        slots = self._slots(parsed, references, targets)
+        field = parsed.condition.fieldref if isinstance(parsed.condition, SigmaCorrelationCondition) else None
+        bounds, clauses = read.bounds, tuple[Clause, ...]()
+        if isinstance(parsed.condition, SigmaExtendedCorrelationCondition):
+            clauses = _clauses(parsed.condition, [reference.reference for reference in references])
+        elif not bounds:
+            bounds = (("gte", len(slots)),)
+        fields = tuple(field) if isinstance(field, list) else (field,) if field is not None else ()
+        made = Correlation(
+            id=read.id,
+            title=parsed.title,
+            level=parsed.level.name.lower() if parsed.level else "medium",
+            tags=tuple(str(tag) for tag in parsed.tags),
+            kind=kind,
+            slots=slots,
+            group_by=tuple(dict.fromkeys(parsed.group_by or ())),
+            span=parsed.timespan.seconds * 1_000_000,
+            bounds=bounds,
+            field=fields,
+            percentile=_percentile(parsed.condition, kind),
+            clauses=clauses,
+            generate=bool(parsed.generate or one.document.get("generate") is True),
+            path=one.path,
+            line=one.line,
+            suppress=suppress_of(parsed.custom_attributes),
+        )
+        _check(made)
+        digests = [self._digests[rule_id] if below is None else below.digest for rule_id, below in targets]
+        return replace(made, digest=meaning_digest(made, digests))
+
+    def _parsed(self, correlation_id: str) -> SigmaCorrelationRule:
+        return next(read.parsed for read in self._read.values() if read.id == correlation_id)
+
+    @staticmethod
+    def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleReference]:
+        if parsed.rules is not None:
+            references = list(parsed.rules)
+        else:
+            assert isinstance(parsed.condition, SigmaExtendedCorrelationCondition)
+            references = [SigmaRuleReference(name) for name in parsed.condition.get_referenced_rules()]
+        if not references:
+            raise Unsupported("it names no rules", "rules")
+        if len(references) > MAX_SLOTS:
+            raise Unsupported(f"it names {len(references)} rules, more than {MAX_SLOTS}", "rules")
+        wrong = next((one.reference for one in references if not isinstance(one.reference, str)), None)
+        if wrong is not None:
+            raise Unsupported(f"a rule is named by its id or name, not {wrong!r:.40}", "rules")
+        names = [reference.reference for reference in references]
+        if kind is not Kind.TEMPORAL_ORDERED and len(set(names)) < len(names):
+            raise Unsupported("it names a rule twice", "rules")
+        return references
+
+    def _target(self, reference: str, path: str, above: tuple[int, ...]) -> tuple[str, Correlation | None]:
+        """The rule's id, or the correlation, that ``reference`` names."""
+        found = self._known.get(reference) or self._known.get(_canonical(reference)) or []
+        found = [one for one in found if one[0] == path] or found
+        if len(found) > 1:
+            places = " and ".join(sorted({path for path, _ in found})) or path
+            raise Unsupported(f"{reference!r} is the name of several rules ({places}): refer to one by its id", "rules")
+        if not found:
+            refused = next((r for r in self._rules.refused if r.rule_id and reference in (r.rule_id, r.title)), None)
+            why = f"is refused: {refused.reason}" if refused else "is not among the rules, or is refused"
+            raise Unsupported(f"it refers to {reference!r}, which {why}", "rules")
+        target = found[0][1]
+        if isinstance(target, str):
+            return target, None
+        if target in above:
+            raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
+        try:
+            return self._read[target].id, self._make(target, above)
+        except Exception as error:
+            raise Unsupported(f"it refers to {reference!r}, which is refused: {error}", "rules") from error
+
+    @staticmethod
+    def _slots(
+        parsed: SigmaCorrelationRule,
+        references: list[SigmaRuleReference],
+        targets: list[tuple[str, Correlation | None]],
+    ) -> tuple[Slot, ...]:
+        used: set[str] = set()
+        slots = []
+        for reference, (rule_id, below) in zip(references, targets, strict=True):
+            called = {reference.reference, rule_id, reference.rule.name}
+            names = []
+            for alias in parsed.aliases:
+                for target, field in alias.mapping.items():
+                    if target.reference in called:
+                        names.append((alias.alias, str(field)))
+                        used.add(target.reference)
+            slots.append(Slot(rule_id, below is not None, tuple(names)))
+        for alias in parsed.aliases:
+            for target in alias.mapping:
+                if target.reference not in used:
+                    raise Unsupported(
+                        f"the alias {alias.alias!r} is for {target.reference!r}, which is none of its rules", "aliases"
+                    )
+        return tuple(slots)
+
+
+def _bounds(condition: dict[str, Any]) -> tuple[tuple[str, int | float], ...]:
+    found = []
+    for name, value in condition.items():
+        if name in COMPARE:
+            if isinstance(value, bool):
+                raise Unsupported(f"{name} expects a number, not {str(value).lower()}", "condition")
+            number = SigmaCorrelationCondition.from_dict({name: value}).count
+            if isinstance(number, int) and not -(1 << 63) < number < 1 << 63:
+                number = float(number)
+            found.append((str(name), number))
+    if not found:
+        raise Unsupported(f"the condition has no comparison: expects one of {', '.join(COMPARE)}", "condition")
+    return tuple(sorted(found))
+
+
+def _percentile(condition: Any, kind: Kind) -> float:
+    """pySigma takes a whole percentile; the specification shows none, and what its example means cannot be told."""
+    if kind is not Kind.VALUE_PERCENTILE:
+        if getattr(condition, "percentile", None) is not None:
+            raise Unsupported(f"'percentile' is for value_percentile, not {kind}", "condition")
+        return 50.0
+    percent = condition.percentile
+    if percent is None:
+        raise Unsupported("value_percentile needs 'percentile' (0 to 100) in its condition: of which one?", "condition")
+    if not 0 <= percent <= 100:
+        raise Unsupported(f"a percentile is from 0 to 100, not {percent}", "condition")
+    return float(percent)
+
+
+def _check(c: Correlation) -> None:
+    """Refuse what can be told never to be true, or to mean nothing."""
+    valued = c.kind is Kind.VALUE_COUNT or c.kind in NUMERIC
+    if c.field and not valued:
+        raise Unsupported(f"{c.kind} counts matches: 'field' is for value_count and the like", "condition")
+    if len(c.field) > 1 and c.kind is not Kind.VALUE_COUNT:
+        raise Unsupported(f"{c.kind} measures one field, not {len(c.field)}", "condition")
+    if any(not isinstance(name, str) or not name for name in (*c.field, *c.group_by)) or (valued and not c.field):
+        raise Unsupported("a field is named by a text", "condition")
+    if c.span > MAX_SPAN:
+        raise Unsupported("the timespan is longer than 366 days", "timespan")
+    if not c.bounds:
+        return
+    numbers = sorted(number for _, number in c.bounds)
+    if c.kind in NUMERIC:
+        tried: Iterable[float] = [
+            *numbers, numbers[0] - 1, numbers[-1] + 1, *((a + b) / 2 for a in numbers for b in numbers)
+        ]  # fmt: skip
+    else:
+        least = 0 if c.kind is Kind.VALUE_COUNT else 1
+        most = len(c.slots) if c.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED) else math.inf
+        near = {least, *(math.floor(number) + d for number in numbers for d in (-1, 0, 1))}
+        tried = [number for number in near if least <= number <= most]
+    if not any(c.holds(number) for number in tried):
+        raise Unsupported(
+            "the condition can never be true: a window holds the match that it is looked at for"
+            + (f", and at most {len(c.slots)} rules" if c.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED) else ""),
+            "condition",
+        )
+
+
+def _clauses(condition: SigmaExtendedCorrelationCondition, names: list[str]) -> tuple[Clause, ...]:
+    """The condition's alternatives: rules that match together with rules that do not."""
+    found = []
+    for wanted, forbidden in _terms(condition.parsed, False):
+        if not wanted:
+            raise Unsupported(
+                "the condition can be true where none of its rules matches: what does not happen is seen only beside"
+                " something that does; join it by 'and' with a rule",
+                "condition",
+            )
+        clause = Clause(tuple(sorted(map(names.index, wanted))), tuple(sorted(map(names.index, forbidden))))
+        if clause not in found:
+            found.append(clause)
+    if not found:
+        raise Unsupported("the condition can never be true: a rule cannot match and not match", "condition")
+    return tuple(found)
+
+
+def _terms(node: CorrelationConditionItem | SigmaRuleReference, negative: bool) -> list[tuple[set[str], set[str]]]:
+    """``node`` as alternatives of (rules that match, rules that do not)."""
+    if isinstance(node, SigmaRuleReference):
+        return [(set(), {node.reference})] if negative else [({node.reference}, set())]
+    if isinstance(node, CorrelationConditionNOT):
+        return _terms(node.args[0], not negative)
+    parts = [_terms(arg, negative) for arg in node.args]
+    if isinstance(node, CorrelationConditionAND) == negative:
+        found = [term for part in parts for term in part]
+    else:
+        found = [(set(), set())]
+        for part in parts:
+            found = [
+                (a | c, b | d) for a, b in found for c, d in part if not (a | c) & (b | d)
+            ]  # fmt: skip
+            if len(found) > MAX_CLAUSES:
+                break
+    if len(found) > MAX_CLAUSES:
+        raise Unsupported(f"the condition comes to more than {MAX_CLAUSES} alternatives", "condition")
+    return found
+
+
+def _canonical(reference: str) -> str:
+    """A UUID as rules spell theirs; any other text as it is."""
+    try:
+        return str(uuid.UUID(reference))
+    except ValueError:
+        return reference
+
+
+def _part_of(reason: str) -> str:
+    """The key that a complaint of pySigma's is about."""
+    words = {"timespan": "timespan", "condition": "condition", "group": "group-by", "alias": "aliases", "type": "type"}
+    return next((key for word, key in words.items() if word in reason.lower()), "rules")
+
+
+def _key(node: Any, name: str) -> Any:
+    """Where the key ``name`` of a mapping stands, or None."""
+    pairs = node.value if node is not None and isinstance(node.value, list) else []
+    return next((pair[0].start_mark for pair in pairs if isinstance(pair, tuple) and pair[0].value == name), None)

@@ -1,0 +1,168 @@
+"""Processing pipelines and lookups: what is put between a rule as it is written and a rule as it is compiled.
+
+A **pipeline** is pySigma's YAML: it maps fields and log sources, adds conditions, gives placeholders their values.
+Several run in the order of their ``priority``, then as they are given. What works on the text of a query
+(``postprocessing``, ``finalizers``) has nothing to work on here and is refused.
+
+A **lookup** gives a placeholder its values: ``Administrators.txt`` is ``%Administrators%``. Text files hold a value a
+line; of CSV files the first column counts, and a first row that says ``value`` or the placeholder's name is a heading.
+Empty lines and lines that begin with ``#`` are none. A value is a Sigma pattern: ``srv*`` stands for all that begin so.
+Where a pipeline gives the same placeholder, the pipeline's values hold.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import yaml
+from sigma.policy import SigmaPolicy
+from sigma.policy.regex_engine import RegexEngine
+from sigma.processing.pipeline import ProcessingPipeline
+from sigma.rule import SigmaRule
+
+from vedette.plan.database import Pattern, Scanner
+from vedette.plan.ir import Refusal
+from vedette.plan.limits import check_regex
+from vedette.plan.patterns import fallback
+from vedette.rules.documents import check_shape, child
+
+MAX_VALUES = 10_000
+"""Values of one lookup."""
+
+
+class _Runnable(RegexEngine):
+    """pySigma's check of a regular expression: one of the two engines that judge must take it."""
+
+    def compile(self, pattern: str, flags: int = 0) -> Any:
+        check_regex(pattern)
+        try:
+            return fallback(pattern, "")
+        except ValueError:
+            try:
+                return Scanner.compile([Pattern(pattern.encode())])
+            except ValueError:
+                pass
+            raise
+
+    @property
+    def error(self) -> type[Exception]:
+        return ValueError
+
+
+POLICY = SigmaPolicy(regex_engine=_Runnable())
+"""What pySigma is told: regular expressions are PCRE's; pipelines reach neither files nor commands nor the network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """``lookups``: placeholder to values; ``faults``: placeholder to why its lookup gives none."""
+
+    pipeline: ProcessingPipeline | None = None
+    lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    faults: Mapping[str, Refusal] = field(default_factory=dict)
+
+    def apply(self, rule: SigmaRule) -> None:
+        """Change ``rule`` as the pipelines say; raises SigmaError when one refuses it."""
+        if self.pipeline is not None:
+            self.pipeline.apply(rule)
+
+
+NONE = Pipelines()
+
+
+def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipelines:
+    """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt`` and ``*.csv`` in them).
+
+    A lookup that cannot be used is one of ``faults``: it stops the rules that ask for it and no others. Raises OSError,
+    or ValueError with file and reason for a pipeline.
+    """
+    read = [_pipeline(path) for path in pipeline_files(pipelines)]
+    read.sort(key=lambda pipeline: pipeline.priority)
+    values: dict[str, tuple[str, ...]] = {}
+    faults: dict[str, Refusal] = {}
+    for path in lookup_files(lookups):
+        try:
+            if path.stem in values:
+                raise ValueError(f"another lookup gives %{path.stem}% already")
+            values[path.stem] = _lookup(path)
+        except ValueError as error:
+            values.pop(path.stem, None)
+            name = str(path).encode("utf-8", "replace").decode()
+            faults[path.stem] = Refusal(name, 1, "", f"%{path.stem}%", str(error))
+    return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values, faults)
+
+
+def pipeline_files(paths: Iterable[Path]) -> Iterator[Path]:
+    return _files(paths, (".yml", ".yaml"))
+
+
+def lookup_files(paths: Iterable[Path]) -> Iterator[Path]:
+    return _files(paths, (".txt", ".csv"))
+
+
+def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(found for found in path.iterdir() if found.suffix in suffixes)
+        else:
+            yield path
+
+
+def _pipeline(path: Path) -> ProcessingPipeline:
+    content = path.read_bytes()
+    try:
+        check_shape(content)
+        document = yaml.safe_load(content)
+        if not isinstance(document, dict):
+            raise ValueError("expects a mapping with name, priority and transformations")
+        for key in ("postprocessing", "finalizers"):
+            if document.get(key):
+                raise ValueError(f"'{key}' works on the text of a query, which there is none of here: take it out")
+        return ProcessingPipeline.from_dict(document, policy=POLICY)
+    except Exception as error:  # whatever pySigma and YAML's parser raise
+        line = _line_at_fault(content)
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark is not None else f"{path}:{line}"
+        reason = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise ValueError(f"{where}: not a processing pipeline: {reason}") from error
+
+
+def _line_at_fault(content: bytes) -> int:
+    """The line of the first transformation that is wrong by itself; else 1."""
+    with suppress(Exception):
+        check_shape(content)
+        steps = child(yaml.compose(content), "transformations")
+        for step, node in zip(yaml.safe_load(content)["transformations"], steps.value, strict=True):
+            try:
+                ProcessingPipeline.from_dict({"transformations": [step]}, policy=POLICY)
+            except Exception:
+                return int(node.start_mark.line) + 1
+    return 1
+
+
+def _lookup(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a lookup is UTF-8 text: {error.reason} at byte {error.start}") from error
+    lines = [line for line in lines if line.strip() and not line.startswith("#")]
+    if path.suffix == ".csv":
+        try:
+            rows = [row[0] for row in csv.reader(lines) if row]
+        except csv.Error as error:
+            raise ValueError(f"not CSV: {error}") from error
+        values = rows[1:] if rows and rows[0].strip().lower() in ("value", path.stem.lower()) else rows
+    else:
+        values = lines
+    values = list(dict.fromkeys(value.strip() for value in values))
+    if not values:
+        raise ValueError("the lookup holds no value")
+    if len(values) > MAX_VALUES:
+        raise ValueError(f"the lookup holds {len(values):,} values, more than {MAX_VALUES:,}: split it")
+    return tuple(values)

@@ -1,0 +1,101 @@
+"""Bundles that the region publishes: an announcement on the channel's manifest topic, then the blob it names.
+
+A manifest (retained JSON: ``sha256``, ``version``, ``size``) is compared with what runs; what is lacking is fetched
+from its own topic and handed to ``install``. Whether it is taken is for ``bundle/trust.py`` to say: nothing that comes
+from a broker is believed. A refusal changes nothing and is told (``bundle_refused``) and shown in the status.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+
+import orjson
+import structlog
+
+from vedette.bundle.seal import MAX_BUNDLE
+from vedette.config.settings import Config
+from vedette.delivery.topics import blob_topic, manifest_topic
+from vedette.delivery.uplink import MqttUplink
+from vedette.model.counters import Log
+from vedette.mqtt.client import Message
+from vedette.runtime.rules import Rules
+
+log = structlog.get_logger()
+
+MAX_ANNOUNCEMENT = 64 << 10
+"""Bytes of an announcement; a longer one is not parsed."""
+
+
+def announcement(payload: bytes) -> tuple[str, int]:
+    """SHA-256 (64 lower-case hex digits) and version that a manifest message names; raises ValueError."""
+    if len(payload) > MAX_ANNOUNCEMENT:
+        raise ValueError(f"{len(payload)} bytes, at most {MAX_ANNOUNCEMENT}")
+    document = orjson.loads(payload)
+    if not isinstance(document, dict):
+        raise ValueError(f"expects a JSON object, not {type(document).__name__}")
+    sha256, version, size = (document.get(key) for key in ("sha256", "version", "size"))
+    if not isinstance(sha256, str) or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError("sha256: expects 64 lower-case hex digits")
+    if type(version) is not int or type(size) is not int:
+        raise ValueError("version and size: expect integers")
+    if size > MAX_BUNDLE:
+        raise ValueError(f"size: {size} is more than {MAX_BUNDLE}")
+    return sha256, version
+
+
+class Arrivals:
+    """One uplink's subscriptions to bundles; made anew with each uplink."""
+
+    def __init__(
+        self, config: Config, uplink: MqttUplink, rules: Rules, running: Callable[[], str | None],
+        install: Callable[[bytes], None],
+    ) -> None:  # fmt: skip
+        """``running`` gives the digest of the bundle that runs; ``install`` takes the bytes of one, in the
+        background."""
+        self._config, self._uplink, self._rules = config, uplink, rules
+        self._running, self._install = running, install
+        self._fetching: str | None = None
+        uplink.subscribe(manifest_topic(config.agent.fleet, config.bundles.channel), self._manifest)
+
+    def _manifest(self, message: Message) -> None:
+        """A bundle is announced: fetch it, unless it runs already."""
+        if not message.payload:
+            return
+        try:
+            sha256, version = announcement(message.payload)
+        except ValueError as error:
+            self._refuse(message, f"not an announcement of a bundle: {error}")
+            return
+        if sha256 == self._running():
+            self._rules.error = self._rules.bundles.refused = None  # what the region wants runs
+            return
+        installed = self._rules.bundles.installed()
+        if installed is not None and version < installed.version:
+            self._refuse(message, f"version {version} is older than the installed version {installed.version}")
+            return
+        same = installed is not None and version == installed.version
+        if version <= (withdrawn := self._rules.bundles.withdrawn()) and not same:
+            self._refuse(message, f"version {withdrawn} was rolled back on this agent: publish a higher one")
+            return
+        topic = blob_topic(self._config.agent.fleet, self._config.bundles.channel, sha256)
+        if self._fetching is not None:
+            self._uplink.unsubscribe(self._fetching)
+        self._fetching = topic
+        self._uplink.subscribe(topic, self._blob)
+
+    def _blob(self, message: Message) -> None:
+        """A bundle's bytes: install them."""
+        if not message.payload or message.topic != self._fetching:
+            return
+        self._uplink.unsubscribe(message.topic)
+        self._fetching = None
+        if hashlib.sha256(message.payload).hexdigest() != message.topic.rpartition("/")[2]:
+            self._refuse(message, "the blob is not what its topic's digest says")
+            return
+        self._install(message.payload)
+
+    def _refuse(self, message: Message, reason: str) -> None:
+        self._rules.error = f"{message.topic}: {reason}"
+        log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=reason)

@@ -1,0 +1,170 @@
+"""The inputs that are open: each a door of its own kind, and a task for as long as it is open.
+
+Opened at start, changed by a reload, closed together at the stop. An input that is closed leaves its context: events of
+it may still wait to be judged. One that is opened again goes on where its events end in the raw log, judged or not:
+files by ``Pipeline.positions``, MQTT by the log's newest messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from vedette.config.settings import FileInput, Input, MqttInput, SyslogInput
+from vedette.engine.match import Context
+from vedette.inputs.listen import SyslogListener
+from vedette.inputs.subscribe import MqttSubscription
+from vedette.inputs.tail import FileTail
+from vedette.model.counters import Counters, Log
+from vedette.rawlog import read
+from vedette.runtime import shares
+from vedette.runtime.pipeline import Pipeline
+from vedette.system import descriptors
+from vedette.system.descriptors import OPEN_FILES
+
+log = structlog.get_logger()
+
+
+class Source(Protocol):
+    """An input's door, as it is stopped."""
+
+    async def stop(self) -> None: ...
+
+
+class Doors:
+    """See the module's text."""
+
+    def __init__(
+        self, pipeline: Pipeline, counters: Counters, clock: Callable[[], int], contexts: dict[str, Context],
+        group: asyncio.TaskGroup, agent_id: str, raw_dir: Path,
+    ) -> None:  # fmt: skip
+        """``contexts`` is the pipeline's, and is kept as the inputs are; their tasks run in ``group``."""
+        self._pipeline, self._counters, self._clock, self._contexts = pipeline, counters, clock, contexts
+        self._group, self._agent_id, self._raw_dir = group, agent_id, raw_dir
+        self._open: dict[str, tuple[Source, asyncio.Task[None]]] = {}
+        self._shares = shares.share(descriptors.limit(), ())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def share(self, inputs: tuple[Input, ...]) -> None:
+        """Give each of ``inputs`` its part of the descriptors, those that are open among them."""
+        self._shares = shares.share(descriptors.limit(), inputs)
+        if remarks := shares.remarks(self._shares, inputs):
+            log.warning(Log.DESCRIPTORS_FEW, limit=self._shares.limit, reason="; ".join(remarks))
+        for name, (source, _) in self._open.items():
+            if isinstance(source, SyslogListener) and name in self._shares.connections:
+                source.bound(self._shares.connections[name])
+
+    async def open(self, settings: Input) -> None:
+        """Raises OSError when it cannot be opened."""
+        source: Source
+        work: Callable[[], Coroutine[Any, Any, None]]
+        intake, counters, clock = self._pipeline.storing, self._counters, self._clock
+        its_context = context(settings)
+        match settings:
+            case SyslogInput():
+                source = listener = SyslogListener(settings, intake, counters, clock)
+                listener.bound(self._shares.connections.get(settings.name, settings.max_connections))
+                await listener.start()
+                work = listener.wait
+            case FileInput():
+                positions = self._pipeline.progress.positions.values()
+                open_files = self._shares.files.get(settings.name, OPEN_FILES)
+                source = tail = FileTail(settings, intake, counters, positions, clock, open_files=open_files)
+                work = tail.run
+            case MqttInput():
+                recent = await asyncio.to_thread(lambda: list(read.recent_messages(self._raw_dir, settings.name)))
+                source = subscription = MqttSubscription(
+                    settings, intake, counters, agent_id=self._agent_id, recent=recent, clock=clock
+                )
+                work = subscription.run
+        self._contexts[settings.name] = its_context
+        self._open[settings.name] = source, self._group.create_task(work())
+
+    async def close(self, name: str) -> None:
+        source, task = self._open.pop(name)
+        await source.stop()
+        await asyncio.wait({task})
+
+    async def close_all(self) -> None:
+        await asyncio.gather(*(source.stop() for source, _ in self._open.values()))
+
+    async def adopt(self, before: tuple[Input, ...], after: tuple[Input, ...]) -> tuple[tuple[Input, ...], list[str]]:
+        """Close what is gone or changed, open what is new or changed; what cannot be opened is as it was.
+
+        Returns the inputs that are open now, and why others are not. Raises OSError when an input that was open cannot
+        be opened again.
+        """
+        old, new = ({item.name: item for item in items} for items in (before, after))
+        changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+        refused: list[str] = []
+        now = dict(new)
+        self.share(after)
+        for name in changed:
+            if name in old:
+                await self.close(name)
+        for name in changed:
+            if name not in new:
+                continue
+            try:
+                await self._open_in_time(new[name])
+            except OSError as error:
+                refused.append(str(error))
+                del now[name]
+                if name in old:
+                    await self._open_in_time(old[name])
+                    now[name] = old[name]
+        if refused:
+            self.share(tuple(now.values()))
+        return tuple(now.values()), refused
+
+    async def _open_in_time(self, settings: Input) -> None:
+        """``open``, which while there is no descriptor for it is tried again: an input is not given up for that."""
+        said = False
+        while True:
+            try:
+                await self.open(settings)
+                return
+            except OSError as error:
+                if error.errno not in descriptors.SPENT:
+                    raise
+                if not said:
+                    said = True
+                    action = f"tried again; {descriptors.ADVICE}"
+                    log.error(Log.DESCRIPTORS_SPENT, input=settings.name, reason=str(error), action=action)
+                await asyncio.sleep(descriptors.RETRY_SECONDS)
+
+
+def contexts(inputs: tuple[Input, ...]) -> dict[str, Context]:
+    """By input."""
+    return {item.name: context(item) for item in inputs}
+
+
+def context(item: Input) -> Context:
+    """What an input's settings say about its events."""
+    return Context(
+        ZoneInfo(item.timezone) if item.timezone else host_zone(),
+        item.logsource,
+        socket.gethostname() if isinstance(item, FileInput) else None,
+    )
+
+
+def host_zone() -> tzinfo | None:
+    """The host's time zone, of times that name none; None is UTC. Raises OSError when no descriptor is left."""
+    try:
+        with open("/etc/localtime", "rb") as file:
+            return ZoneInfo.from_file(file)
+    except ValueError:
+        return None
+    except OSError as error:
+        if error.errno in descriptors.SPENT:  # UTC instead would be wrong, and nobody would know
+            raise
+        return None

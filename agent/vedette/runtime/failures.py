@@ -1,0 +1,146 @@
+"""What goes wrong while judging, and who pays for it: one event, one rule or one correlation, never the agent.
+
+* An event that a decoder, the prefilter or the joining of audit records raises on is **poisoned**: not judged, counted
+  (``totals.poisoned``), told (``event_poisoned``), kept aside. The events around it are judged.
+* An alert that cannot be made as it should is made **bare**: the event as text, without fields and entities, flag
+  ``partial`` (``alerts.py``); the event is poisoned as well. One that cannot even be encoded is not sent.
+* A rule that comes to no answer (its pattern takes too long, it raises) on ``quarantine_after`` events, or a
+  correlation that raises as often, goes into **quarantine**: it is asked no more, the others run on.
+
+The list of the quarantined outlives a restart and a switch of plans. It goes by the rule's id and the digest of its
+meaning, not by the digest of the plan: a rule that was changed is asked again, one that only has new neighbours is not.
+``release`` (on SIGHUP) gives all of them another chance.
+
+Of one kind of failure ``KEPT`` events are kept aside per start; the raw log has the others, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import structlog
+
+from vedette.engine.match import Aside, Engine
+from vedette.model.counters import Counters, Log
+from vedette.model.event import Frame
+from vedette.plan.ir import Rule
+from vedette.plan.relation import Correlation
+from vedette.runtime.quarantine import Quarantine
+from vedette.state.correlate import Failure
+
+log = structlog.get_logger()
+
+KEPT = 100
+KINDS = 1000
+"""Kinds of failure that are told apart."""
+MAX_QUARANTINED = 10_000
+"""Rules listed; those beyond are in quarantine until the next start only."""
+
+Row = dict[str, Any]
+
+
+def key(rule: Rule | Correlation) -> str:
+    """What tells a rule from others, and from itself before it was changed."""
+    return f"{rule.id} {rule.digest}"
+
+
+class Failures:
+    """See the module's text. ``quarantined``: by ``key``, ``rule_id title digest kind events reason since``."""
+
+    def __init__(self, counters: Counters, quarantine: Quarantine | None, log_id: str, known: Any = None) -> None:
+        """``known``: the list as it was last stored."""
+        self._counters, self._folder, self._log_id = counters, quarantine, log_id
+        self._kept: dict[str, int] = {}
+        self.quarantined: dict[str, Row] = dict(known) if isinstance(known, dict) else {}
+        self.changed = False
+        """Whether the list is to be stored."""
+
+    def event(self, frame: Frame, start: int, end: int, error: Exception, about: str = "") -> None:
+        """The event ``frame.chunk.data[start:end]`` cannot be judged, or, with ``about``, an alert of that rule is not
+        as it should be."""
+        reason = f"{type(error).__name__}: {error}"[:500]
+        self._counters.totals["poisoned"] += 1
+        log.error(
+            Log.EVENT_POISONED,
+            input=frame.chunk.input,
+            log_id=self._log_id,
+            offset=frame.offset + start,
+            length=end - start,
+            rule=about or None,
+            reason=reason,
+            action="it is in the raw log and in quarantine/; please report it",
+        )
+        self._keep(None, reason, frame, start, end, f"{type(error).__name__} {about}")
+
+    def step(self, what: str, error: Exception) -> None:
+        """A step that no single event stands for went wrong; ``what`` was left out."""
+        reason = f"{type(error).__name__}: {error}"[:500]
+        self._counters.totals["poisoned"] += 1
+        log.error(Log.JUDGING_FAILED, what=what, reason=reason, action="the agent goes on; please report it")
+
+    def undecided(self, engine: Engine, frame: Frame, aside: list[Aside], now: int) -> None:
+        """Rules of ``engine`` came to no answer; those that did so too often are in its quarantine already."""
+        self._counters.totals["undecided"] += len(aside)
+        rules = engine.plan.rules
+        for number, start, end, reason in aside:
+            self._keep(rules[number], reason, frame, start, end, rules[number].id)
+        for number in sorted({one.rule for one in aside} & engine.quarantined):
+            tally = engine.tally
+            self._put(rules[number], "rule", tally.undecided[number], tally.reasons[number], now)
+
+    def correlations(self, failed: Iterable[Failure], now: int) -> None:
+        """Correlations raised; those that did so too often are muted already."""
+        for one in failed:
+            self._counters.totals["poisoned"] += 1
+            about = one.correlation
+            log.error(Log.JUDGING_FAILED, what=f"correlation {about.title}", rule=about.id, reason=one.reason)
+            if one.muted:
+                self._put(about, "correlation", one.times, one.reason, now)
+
+    def keep_in(self, quarantine: Quarantine) -> None:
+        """Keep events there from now on."""
+        self._folder = quarantine
+
+    def digests(self) -> set[str]:
+        """Of the rules in quarantine."""
+        return {row["digest"] for row in self.quarantined.values() if row["kind"] == "rule"}
+
+    def muted(self, correlations: Iterable[Correlation]) -> set[str]:
+        """Of ``correlations`` the ids of those in quarantine."""
+        return {one.id for one in correlations if key(one) in self.quarantined}
+
+    def release(self) -> int:
+        """Nothing is in quarantine any more; returns how many were."""
+        released = len(self.quarantined)
+        self.changed = self.changed or bool(released)
+        self.quarantined.clear()
+        return released
+
+    def _put(self, rule: Rule | Correlation, kind: str, events: int, reason: str, now: int) -> None:
+        if key(rule) in self.quarantined:
+            return
+        if len(self.quarantined) < MAX_QUARANTINED:
+            row = {
+                "rule_id": rule.id,
+                "title": rule.title,
+                "digest": rule.digest,
+                "kind": kind,
+                "events": events,
+                "reason": reason,
+                "since": now,
+            }
+            self.quarantined[key(rule)] = row
+            self.changed = True
+        log.error(
+            Log.RULE_QUARANTINED, rule=rule.id, title=rule.title, events=events, reason=reason,
+            action="it is asked no more; change it, or release it with SIGHUP",
+        )  # fmt: skip
+
+    def _keep(self, rule: Rule | None, reason: str, frame: Frame, start: int, end: int, kind: str) -> None:
+        if self._folder is None:
+            return
+        kept = self._kept.get(kind, 0)
+        if kept < KEPT and (kept or len(self._kept) < KINDS):
+            self._kept[kind] = kept + 1
+            self._folder.put(rule, reason, frame, self._log_id, start, end)

@@ -1,0 +1,74 @@
+"""What a new configuration changes while the agent runs, and what has to wait for a restart.
+
+``merge`` takes the running configuration and the new one and gives a third: the new one, but with the running value of
+every setting that cannot change under way (``NEEDS_RESTART``). A configuration that is not valid changes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from vedette.config.settings import Config
+
+NEEDS_RESTART = (
+    "agent.id", "agent.site", "agent.fleet", "agent.data_dir",  # they are in every id, topic and path
+    "raw_log", "state",  # they size what is open
+    "uplink.max_bytes",  # the size of the store's map
+)  # fmt: skip
+"""Settings, or whole tables, that are read at start only."""
+
+
+class Merged(NamedTuple):
+    """``config`` is what is in force from now on; ``live`` changes with it, ``later`` at the next start.
+
+    Both name settings as ``table.key``, inputs as ``input NAME``.
+    """
+
+    config: Config
+    live: tuple[str, ...]
+    later: tuple[str, ...]
+
+
+def merge(running: Config, new: Config) -> Merged:
+    """See the module's text."""
+    live: list[str] = []
+    later: list[str] = []
+    tables: dict[str, Any] = {}
+    for table in dataclasses.fields(Config):
+        before, after = getattr(running, table.name), getattr(new, table.name)
+        if before == after:
+            continue
+        if table.name == "input":
+            old, fresh = ({item.name: item for item in items} for items in (before, after))
+            live += [f"input {name}" for name in {**old, **fresh} if old.get(name) != fresh.get(name)]
+            continue
+        if table.name == "suppress":
+            live.append("suppress")
+            continue
+        kept = {}
+        for setting in dataclasses.fields(before):
+            value = getattr(before, setting.name)
+            if value != getattr(after, setting.name):
+                key = f"{table.name}.{setting.name}"
+                if key in NEEDS_RESTART or table.name in NEEDS_RESTART:
+                    kept[setting.name] = value
+                    later.append(key)
+                else:
+                    live.append(key)
+        tables[table.name] = dataclasses.replace(after, **kept)
+    return Merged(dataclasses.replace(new, **tables), tuple(live), tuple(later))
+
+
+@dataclasses.dataclass(slots=True)
+class Reloads:
+    """What reloads came to, for the status."""
+
+    error: str | None = None
+    """Why the configuration was refused that was found at the last SIGHUP; None after a success."""
+    needs_restart: tuple[str, ...] = ()
+    count: int = 0
+    """Reloads that were taken."""
+
+    def status(self) -> dict[str, Any]:
+        return {"error": self.error, "needs_restart": list(self.needs_restart), "reloads": self.count}

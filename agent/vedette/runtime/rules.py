@@ -1,0 +1,456 @@
+"""Which rules run: a directory of Sigma files, or the installed bundle; how they are replaced while the agent runs.
+
+* **Directory** (``[rules] paths``): built in a process of its own (``python -m vedette.rules``) and kept in the
+  cache under the digest of its sources, so that an unchanged directory loads at once. A set that cannot be built
+  leaves the running one in place and says why (``error``); at start the last one that could be built is taken.
+* **Bundle** (otherwise): the current one of ``bundles/``, the one in ``[bundles] file``, and what the region publishes.
+  ``bundle/trust.py`` decides, ``tryout.py`` compiles and self-tests before the switch, first in a process of its own.
+
+* **Literals** (either way): when many events are candidates, the prefilter's literals are chosen anew by the newest
+  traffic, in a process of its own, beside the rules that run (``due``, ``choose``). What was chosen is kept in the
+  cache: for a directory in the place of what was built, for a bundle under its digest, beside it.
+
+Both give a ``Loaded``: an engine ready to judge. Nothing here touches the pipeline; the app switches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from vedette import __version__
+from vedette.bundle.install import BundleDir, read_bundle
+from vedette.bundle.seal import BundleRefused
+from vedette.bundle.trust import Bundle
+from vedette.config.settings import Config, Input, codec_of
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.model.counters import Log
+from vedette.model.event import LogSource
+from vedette.plan.database import LIBRARY
+from vedette.plan.plan import Plan
+from vedette.rules.rechoose import NO_GAIN, same_meaning
+from vedette.runtime.tryout import in_child, trial
+from vedette.system.child import command
+from vedette.system.descriptors import SPENT
+
+log = structlog.get_logger()
+
+BUILD_SECONDS = 600.0
+BUILD_BYTES = 4 << 30
+"""Bounds of the rule compiler's process: time, and address space (thousands of rules take about 300 MiB)."""
+
+MIN_SAMPLE = 64 << 10
+"""Bytes of traffic from which literals are chosen by it, not guessed."""
+
+AGAIN_SECONDS = 10.0
+"""Between two tries for the same rules: a build takes seconds of a core."""
+KEEP = 3
+"""Built rule sets kept in the cache."""
+
+CHOOSE_SECONDS = 3600.0
+"""Between two looks at whether literals should be chosen anew."""
+CHOOSE_EVENTS = 10_000
+"""Events judged since the last look, for it to say something."""
+CHOOSE_SHARE = 0.05
+"""Share of candidates among them above which it is tried."""
+
+
+class Loaded(NamedTuple):
+    """An engine and where its rules came from."""
+
+    engine: Engine
+    origin: str
+    bundle: str | None
+    sha256: str | None = None
+    """Of the bundle's file."""
+
+
+def _kinds(inputs: Iterable[Input]) -> tuple[tuple[str, LogSource], ...]:
+    """Codec and log source of each: what rules can meet there follows from these."""
+    return tuple(dict.fromkeys((codec_of(item), item.logsource) for item in inputs))
+
+
+_Signature = tuple[tuple[str, int, int], ...]
+
+
+class Rules:
+    """The agent's rule set; one caller at a time."""
+
+    def __init__(self, config: Config, sample: Callable[[], bytes]) -> None:
+        """``sample`` gives recent traffic (lines) for choosing literals. Raises ValueError for a bad trusted key."""
+        self._paths = tuple(config.rules.paths)
+        self._pipelines, self._lookups = tuple(config.rules.pipelines), tuple(config.rules.lookups)
+        self._cache = config.agent.cache_dir
+        self._file = config.bundles.file
+        self._sample = sample
+        self.bundles = BundleDir(
+            config.agent.bundle_dir,
+            config.bundles.trusted_keys,
+            fleet=config.agent.fleet,
+            channel=config.bundles.channel,
+            careful=in_child,
+        )
+        self.error: str | None = None
+        """Why the last change was not taken; None after a success."""
+        self._seen: _Signature | None = None
+        """Of the files on which there is a verdict."""
+        self._tried: tuple[_Signature | None, float] = None, 0.0
+        """What ``changed`` said last, and when."""
+        self._unfinished: Callable[[], tuple[Bundle, Engine] | None] | None = None
+        """Takes a bundle that the disk did not; None: there is none."""
+        self._inputs = _kinds(config.input)
+        self._out: Path | None = None
+        """Where what runs was built, of a directory."""
+        self._watched: tuple[Engine, float, int, int] | None = None
+        """The engine last looked at, when, and its events and candidates then."""
+
+    @property
+    def directory(self) -> bool:
+        """True when rules come from files here, so bundles are not used."""
+        return bool(self._paths)
+
+    async def start(self) -> Loaded:
+        """The rules to begin with. Raises ValueError or OSError when there are none that work."""
+        return await self._ready(await self._start())
+
+    async def _start(self) -> Loaded:
+        if self.directory:
+            try:
+                return await self._build()
+            except (ValueError, OSError) as error:
+                self._refuse(str(error))
+                last = max(self._built(), key=lambda path: path.stat().st_mtime_ns, default=None)
+                if last is None:
+                    raise
+                engine = await asyncio.to_thread(_load, last)
+                return Loaded(engine, "the last rules that could be built", None)
+        loaded = await asyncio.to_thread(self.bundles.load, trial)
+        if self._file is not None:
+            offered = await asyncio.to_thread(self._offer_file, loaded[0] if loaded else None)
+            loaded = offered or loaded
+        if loaded is None:
+            return Loaded(Engine(Plan((), (), ())), "no rules yet: waiting for a bundle", None)
+        bundle, engine = loaded
+        return _of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine))
+
+    async def _ready(self, loaded: Loaded) -> Loaded:
+        """``loaded`` with scans for the agent's inputs."""
+        await asyncio.to_thread(loaded.engine.prepare, self._inputs)
+        return loaded
+
+    async def adopt(self, inputs: Iterable[Input], running: Engine) -> None:
+        """Scans for these inputs from now on, also of the engine that runs."""
+        self._inputs = _kinds(inputs)
+        await asyncio.to_thread(running.prepare, self._inputs)
+
+    def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
+        """Install ``[bundles] file``; one that is older than the current bundle is passed over, as it is at every start
+        of an agent that a newer one was pushed to."""
+        assert self._file is not None
+        try:
+            data = read_bundle(self._file)
+            if current is not None and hashlib.sha256(data).hexdigest() == current.sha256:
+                return None
+            version = self.bundles.verified(data).version
+            if (current is not None and version < current.version) or version <= self.bundles.withdrawn():
+                return None
+            return self._install(data, of_host=True)
+        except (OSError, BundleRefused) as error:
+            self._refuse(f"{self._file}: {error}")
+            self._unfinished = self._offer_newer if isinstance(error, OSError) else None
+            return None
+
+    def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
+        return self.bundles.install(data, lambda bundle: (bundle, trial(bundle)), of_host=of_host)
+
+    async def install(self, data: bytes) -> Loaded:
+        """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""
+        try:
+            loaded = await asyncio.to_thread(self._install, data)
+        except (BundleRefused, OSError) as error:
+            self._refuse(str(error))
+            self._unfinished = partial(self._install, data) if isinstance(error, OSError) else None
+            raise
+        self.error = self._unfinished = None
+        return await self._ready(_of_bundle(*loaded))
+
+    async def rollback(self, version: int | None = None) -> Loaded | None:
+        """The bundle before the current one, which is current from now on; raises ValueError or OSError, with the
+        current one untouched. ``version``: the one to go back from; None when it was gone back from before."""
+        if self.directory:
+            raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+        if version is not None and await asyncio.to_thread(self.bundles.gone_back, version):
+            return None
+        bundle, engine = await asyncio.to_thread(self.bundles.rollback, trial)
+        self.error = None
+        return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
+
+    async def again(self) -> Loaded | None:
+        """At the operator's word: the rule directory, built anew, or a newer ``[bundles] file``; None when there is
+        none.
+
+        Raises ValueError or OSError as ``reload`` does.
+        """
+        if self.directory:
+            return await self.reload(anew=True)
+        offered = await asyncio.to_thread(self._offer_newer)
+        return None if offered is None else await self._ready(_of_bundle(*offered))
+
+    def _offer_newer(self) -> tuple[Bundle, Engine] | None:
+        """Install ``[bundles] file`` when its version is above the installed one's."""
+        if self._file is None:
+            return None
+        installed = self.bundles.installed()
+        try:
+            data = read_bundle(self._file)
+            least = max(self.bundles.withdrawn(), 0 if installed is None else installed.version)
+            if self.bundles.verified(data).version <= least:
+                return None
+            made = self._install(data, of_host=True)
+        except (OSError, BundleRefused) as error:
+            self._refuse(f"{self._file}: {error}")
+            self._unfinished = self._offer_newer if isinstance(error, OSError) else None
+            return None
+        self.error = self._unfinished = None
+        return made
+
+    def changed(self) -> bool:
+        """True when ``reload`` is worth a try: a file of the rule directory came, went or changed since the last
+        verdict on it, or a bundle could not be written.
+
+        So what failed for another reason than the rules (a full disk, a killed child) is tried again, the same not more
+        often than every AGAIN_SECONDS.
+        """
+        try:
+            signature = self._signature() if self.directory else None
+        except OSError:  # a folder went while it was listed: the next look tells
+            return False
+        if (signature == self._seen) if self.directory else (self._unfinished is None):
+            return False
+        if signature == self._tried[0] and time.monotonic() < self._tried[1] + AGAIN_SECONDS:
+            return False
+        self._tried = signature, time.monotonic()
+        return True
+
+    async def reload(self, *, anew: bool = False) -> Loaded | None:
+        """Build the rule directory as it is now; ``anew``: even when the cache has it, with the newest sample. Of
+        bundles the one that could not be written; None when it is not needed any more.
+
+        Raises ValueError or OSError, with ``error`` set, when it cannot be built.
+        """
+        try:
+            if self.directory:
+                return await self._ready(await self._build(anew=anew))
+            took = await asyncio.to_thread(self._finish)
+            return None if took is None else await self._ready(_of_bundle(*took))
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError):
+                self._seen = None  # no verdict on the rules: it is tried again
+            self._refuse(str(error))
+            raise
+
+    def _finish(self) -> tuple[Bundle, Engine] | None:
+        take, self._unfinished = self._unfinished, None
+        try:
+            took = None if take is None else take()
+        except BundleRefused as error:
+            raise ValueError(str(error)) from error
+        except OSError:
+            self._unfinished = take
+            raise
+        if took is not None:
+            self.error = None
+        return took
+
+    def due(self, engine: Engine, now: float) -> bool:
+        """Whether so many events were candidates of late that ``choose`` is worth a try; ``now``: monotonic seconds."""
+        events, candidates = engine.tally.events, engine.tally.candidates
+        watched, self._watched = self._watched, (engine, now, events, candidates)
+        if watched is None or watched[0] is not engine:
+            return False
+        _, since, before, candidates_before = watched
+        if now - since < CHOOSE_SECONDS or events - before < CHOOSE_EVENTS:
+            self._watched = watched
+            return False
+        return candidates - candidates_before > CHOOSE_SHARE * (events - before)
+
+    async def choose(self, loaded: Loaded) -> Loaded | None:
+        """``loaded`` with literals chosen by the newest traffic; None when that would not spare half of the work.
+
+        A failure is told in the log: what runs goes on.
+        """
+        plan = loaded.engine.plan
+        try:
+            sample = self._sample()
+        except OSError as error:
+            log.warning(Log.LITERALS_KEPT, reason=str(error), action="the literals stay as they are")
+            return None
+        out = self._out if loaded.sha256 is None else self._chosen(loaded.sha256)
+        if len(sample) < MIN_SAMPLE or out is None or not plan.rules:
+            return None
+        given = self._cache / "running.plan"
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            await asyncio.to_thread(given.write_bytes, plan.to_bytes())
+            code, told = await _child(["vedette.rules.rechoose", str(given), str(out)], sample)
+            if code == NO_GAIN:
+                return None
+            if code != 0:
+                raise OSError(told)
+            engine = await asyncio.to_thread(_load, out)
+            if not same_meaning(engine.plan, plan):
+                raise ValueError(f"{out} is not the plan that runs")
+            for old in self._cache.glob("chosen-*.vplan"):
+                if old != out:
+                    old.unlink()
+        except (ValueError, OSError) as error:
+            log.warning(Log.LITERALS_KEPT, reason=str(error), action="the literals stay as they are")
+            return None
+        return await self._ready(loaded._replace(engine=engine))
+
+    def _chosen(self, sha256: str) -> Path:
+        return self._cache / f"chosen-{sha256[:32]}.vplan"
+
+    def _as_chosen(self, bundle: Bundle, engine: Engine) -> Engine:
+        """The bundle's engine with the literals last chosen on this agent, if any; ``engine`` when there are none."""
+        try:
+            artifact = Artifact.from_bytes(self._chosen(bundle.sha256).read_bytes())
+            chosen = artifact.engine() if artifact.library == LIBRARY else engine
+        except (ValueError, OSError):
+            return engine
+        return chosen if same_meaning(chosen.plan, engine.plan) else engine
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self.error:
+            log.error(Log.RULES_REFUSED, reason=reason, action="the rules that run go on")
+        self.error = reason
+
+    def _files(self) -> Iterator[Path]:
+        """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
+        for path in (*self._paths, *self._pipelines, *self._lookups):
+            if path.is_dir():
+                found = [Path(folder, name) for folder, _, names in os.walk(path, onerror=_spent) for name in names]
+                yield from sorted(p for p in found if p.suffix in (".yml", ".yaml", ".txt", ".csv"))
+            else:
+                yield path
+
+    def _signature(self) -> _Signature:
+        found = []
+        for path in self._files():
+            try:
+                stat = path.stat()
+                found.append((str(path), stat.st_mtime_ns, stat.st_size))
+            except OSError:
+                found.append((str(path), -1, -1))
+        return tuple(found)
+
+    def _built(self) -> list[Path]:
+        return list(self._cache.glob("rules-*.vplan"))
+
+    async def _build(self, *, anew: bool = False) -> Loaded:
+        seen = await asyncio.to_thread(self._signature)
+        try:
+            digest = await asyncio.to_thread(self._digest)
+        except OSError as error:
+            raise OSError(f"a rule file cannot be read: {error}") from error
+        self._cache.mkdir(parents=True, exist_ok=True)
+        # A set whose literals were chosen without a sample gives way as soon as there is one.
+        sample = self._sample()
+        out = self._cache / f"rules-{digest}-{'sampled' if len(sample) >= MIN_SAMPLE else 'guessed'}.vplan"
+        engine: Engine | None = None
+        if out.exists() and not anew:
+            try:
+                engine = await asyncio.to_thread(_load, out)
+                out.touch()
+            except ValueError:
+                out.unlink()
+        if engine is None:
+            try:
+                await self._compile(out, sample)
+            except ValueError:
+                self._seen = seen
+                raise
+            engine = await asyncio.to_thread(_load, out)
+        self._seen, self._out = seen, out.with_name(f"rules-{digest}-sampled.vplan")
+        for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
+            old.unlink()
+        self.error = None
+        for refusal in engine.plan.refused:
+            log.warning(Log.RULE_UNSUPPORTED, file=f"{refusal.path}:{refusal.line}", reason=refusal.reason)
+        return Loaded(engine, ", ".join(map(str, self._paths)), None)
+
+    def _digest(self) -> str:
+        """Of all that a build depends on but the sample."""
+        roles = [list(map(str, paths)) for paths in (self._paths, self._pipelines, self._lookups)]
+        digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}\0".encode("utf-8", "surrogateescape"))
+        for path in self._files():
+            digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+        return digest.hexdigest()[:32]
+
+    async def _compile(self, out: Path, sample: bytes) -> None:
+        """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
+        if importlib.util.find_spec("sigma") is None:
+            raise ValueError("rules.paths needs the rule compiler, pip install 'vedette[rules]'; or run a bundle")
+        arguments = [
+            "vedette.rules",
+            str(out),
+            *map(str, self._paths),
+            *(f"--pipeline={path}" for path in self._pipelines),
+            *(f"--lookup={path}" for path in self._lookups),
+        ]
+        code, told = await _child(arguments, sample)
+        if code == 2:
+            raise ValueError(told or "the rule compiler refused the rules and gave no reason")
+        if code != 0:
+            raise OSError(f"the rule compiler ended with code {code}: {told or 'no reason'}")
+
+
+async def _child(module_and_arguments: list[str], sample: bytes) -> tuple[int | None, str]:
+    """Run a module of the rule compiler in a process of its own; its exit code and the last line of its complaint.
+
+    Raises OSError when it takes too long.
+    """
+    child = await asyncio.create_subprocess_exec(
+        *command(*module_and_arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        resource.prlimit(child.pid, resource.RLIMIT_AS, (BUILD_BYTES, BUILD_BYTES))
+        async with asyncio.timeout(BUILD_SECONDS):
+            _, complaint = await child.communicate(sample)
+    except TimeoutError as error:
+        raise OSError(f"the rule compiler took longer than {BUILD_SECONDS:.0f} s and was stopped") from error
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    lines = complaint.decode("utf-8", "replace").strip().splitlines()
+    return child.returncode, lines[-1] if lines else ""
+
+
+def _spent(error: OSError) -> None:
+    if error.errno in SPENT:
+        raise error
+
+
+def _load(path: Path) -> Engine:
+    """Raises ValueError when the file is damaged or from another version."""
+    return Artifact.from_bytes(path.read_bytes()).engine()
+
+
+def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:
+    name = f"{bundle.manifest.name}-{bundle.version}"
+    return Loaded(engine, f"bundle {name}", name, bundle.sha256)

@@ -1,0 +1,228 @@
+"""Log first: the agent's ``Intake``. A chunk is in the raw log before anything else is done with it.
+
+``store`` appends it; that is all that stands between an input and the disk. ``frames`` gives what is stored in order,
+from memory while it is little (``MEMORY``), else from the log: a burst is stored at once and judged when there is time.
+``durable`` waits for the disk; those that wait together share one fsync.
+
+A disk that is full, read-only or failing does not stop the agent (``trouble.py``): inputs wait, what they had read
+already is held in memory (``HELD_BYTES``) and appended first when the raw log takes it, and nothing is acknowledged.
+
+What waits for the disk runs in the ``writer`` thread; everything else belongs to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import suppress
+from functools import partial
+
+from vedette.model.event import Chunk, Frame
+from vedette.rawlog.log import RawLog
+from vedette.runtime.progress import Progress
+from vedette.system.trouble import RAW_LOG, REPLAY, RETENTION, RETRY_SECONDS, SYNC, Trouble
+
+MEMORY = 8 << 20
+"""Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
+HELD_BYTES = 96 << 20
+"""Of chunks that the raw log does not take at the moment: what inputs had read when it stopped."""
+STALLED_SECONDS = 0.05
+"""Before asking again for a sync that brought nothing, because what it is to cover is still held."""
+
+
+class Storing:
+    """See the module's text."""
+
+    def __init__(
+        self, log: RawLog, progress: Progress, trouble: Trouble, writer: Executor, age_clock: Callable[[], int], *,
+        fsync_interval: float,
+    ) -> None:  # fmt: skip
+        """``age_clock`` tells what is too old to keep; ``fsync_interval``: see ``syncs``."""
+        self._log, self._progress, self._trouble, self._writer = log, progress, trouble, writer
+        self._age_clock, self.fsync_interval = age_clock, fsync_interval
+        self.memory = MEMORY
+        """Bytes of frames kept for the judge."""
+        self.arrived = asyncio.Event()
+        """Set when something is stored."""
+        self.unreadable = False
+        self.held_bytes = 0
+        self.held: defaultdict[str, int] = defaultdict(int)
+        """Events in memory because the raw log does not take them, per input."""
+        self._held: deque[Chunk] = deque()
+        self._stuck = asyncio.Event()
+        self._recent: deque[Frame] = deque()
+        self._recent_bytes = 0
+        self._unsynced = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._syncing: asyncio.Task[None] | None = None
+
+    # --- in
+
+    def store(self, chunk: Chunk) -> int:
+        """See ``event.Intake``. What the raw log does not take is held in memory; raises OSError beyond HELD_BYTES."""
+        if not self._held:
+            try:
+                return self._append(chunk)
+            except OSError as error:
+                self._trouble.failed(RAW_LOG, error)
+        if self.held_bytes + len(chunk.data) > HELD_BYTES:
+            raise OSError(errno.ENOSPC, f"more than {HELD_BYTES} bytes wait for the raw log, which takes nothing")
+        self._held.append(chunk)
+        self.held_bytes += len(chunk.data)
+        self.held[chunk.input] += len(chunk)
+        self._room.clear()
+        self._stuck.set()
+        return self._log.end + self.held_bytes
+
+    def _append(self, chunk: Chunk) -> int:
+        frame, progress = self._log.append(chunk), self._progress
+        if progress.judged >= frame.offset:
+            progress.waiting_since = chunk.received_at
+        if chunk.file is not None:
+            progress.positions[chunk.file.file] = chunk.file
+        progress.backlog[chunk.input] += len(chunk)
+        if self._recent_bytes < self.memory and (not self._recent or self._recent[-1].end == frame.offset):
+            self._recent.append(frame)
+            self._recent_bytes += len(chunk.data)
+        self.arrived.set()
+        self._unsynced.set()
+        if self._log.full():
+            self._room.clear()
+        return frame.end
+
+    def append_held(self) -> bool:
+        """What inputs had read, in its order, as far as the raw log takes it; whether that is all of it."""
+        while self._held:
+            try:
+                self._append(self._held[0])
+            except OSError as error:
+                self._trouble.failed(RAW_LOG, error)
+                return False
+            chunk = self._held.popleft()
+            self.held_bytes -= len(chunk.data)
+            self.held[chunk.input] -= len(chunk)
+        self._trouble.well(RAW_LOG)
+        self._stuck.clear()
+        self.look_for_room()
+        return True
+
+    async def append_again(self) -> None:
+        """While something is held, try, until cancelled."""
+        while True:
+            await self._stuck.wait()
+            await asyncio.sleep(RETRY_SECONDS)
+            await self.make_disk_room()
+            self.append_held()
+
+    # --- room
+
+    def accepting(self) -> bool:
+        """See ``event.Intake``."""
+        return self._room.is_set()
+
+    async def ready(self) -> None:
+        """See ``event.Intake``."""
+        await self._room.wait()
+
+    def look_for_room(self) -> None:
+        """Let inputs go on, or make them wait."""
+        wait = self._log.full() or self._held or SYNC in self._trouble
+        (self._room.clear if wait else self._room.set)()
+
+    async def make_disk_room(self) -> None:
+        """On a full disk the oldest judged segment goes, although the budget would hold it."""
+        if self._trouble.full():
+            with suppress(OSError):
+                room = partial(self._log.tidy, self._progress.committed, self._age_clock(), make_room=True)
+                await asyncio.get_running_loop().run_in_executor(self._writer, room)
+
+    async def tidy(self) -> None:
+        """Delete what the budget no longer holds, pack what is sealed, verify, and look for room."""
+        try:
+            tidy = partial(self._log.tidy, self._progress.committed, self._age_clock())
+            await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
+            self._trouble.well(RETENTION)
+            if self._progress.caught_up and not self._trouble:
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify)
+        except OSError as error:
+            self._trouble.failed(RETENTION, error)
+        if SYNC in self._trouble:  # a commit may have synced since
+            await self._sync()
+        self.look_for_room()
+
+    # --- to the disk
+
+    async def durable(self, offset: int) -> None:
+        """See ``event.Intake``."""
+        while (before := self._log.durable) < offset:
+            await self._sync()
+            if self._log.durable == before:
+                await asyncio.sleep(STALLED_SECONDS)
+
+    async def syncs(self) -> None:
+        """Sync what came in, by the policy, until cancelled: every ``fsync_interval`` seconds; at once (0); not for its
+        own sake (infinite)."""
+        while math.isfinite(self.fsync_interval):
+            if self.fsync_interval:
+                await asyncio.sleep(self.fsync_interval)
+            else:
+                await self._unsynced.wait()
+                self._unsynced.clear()
+            if self._log.end > self._log.durable:
+                await self._sync()
+
+    async def _sync(self) -> None:
+        if self._syncing is None:
+            self._syncing = asyncio.create_task(self._sync_once())
+        await asyncio.shield(self._syncing)
+
+    async def _sync_once(self) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._log.sync)
+        except OSError as error:
+            self._trouble.failed(SYNC, error)
+            self._room.clear()
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            if SYNC in self._trouble:
+                self._trouble.well(SYNC)
+                self.look_for_room()
+        finally:
+            self._syncing = None
+
+    # --- out
+
+    def frames(self) -> Iterator[Frame]:
+        """The frames from where judging is to the log's end now; damaged stretches are passed over. Ends before that,
+        with ``unreadable`` set, when the log cannot be read just now."""
+        try:
+            yield from self._frames()
+            self.unreadable = False
+            self._trouble.well(REPLAY)
+        except OSError as error:
+            self.unreadable = True
+            self._trouble.failed(REPLAY, error)
+
+    def _frames(self) -> Iterator[Frame]:
+        progress = self._progress
+        while progress.judged < self._log.end:
+            while self._recent and self._recent[0].offset < progress.judged:
+                self._recent_bytes -= len(self._recent.popleft().chunk.data)
+            if self._recent and self._recent[0].offset == progress.judged:
+                frame = self._recent.popleft()
+                self._recent_bytes -= len(frame.chunk.data)
+                yield frame
+            else:
+                before = progress.judged
+                for frame in self._log.frames(progress.judged):
+                    if self._recent and self._recent[0].offset <= frame.offset:
+                        break
+                    progress.skip(frame.offset)
+                    yield frame
+                if progress.judged == before:
+                    progress.skip(self._recent[0].offset if self._recent else self._log.end)

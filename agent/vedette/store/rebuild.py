@@ -1,0 +1,162 @@
+"""The agent's store at start: checked, and where it is damaged set aside and made again from the raw log.
+
+So is one that is older than what is known of it, by what was shown (``shown.py``) or by a note: an old copy would give
+numbers again that alerts have had.
+
+What a rebuilt store holds comes from the note of the newest raw log segment that has a good one (``rawlog/note.py``),
+and where there is none, judging begins at the oldest frame that is kept:
+
+* restored: the cursor, as far as every alert before it has its receipt; counters as of it; positions of tailed files.
+* made again by judging from there: every alert without a receipt, under the id it had, as long as the raw log still
+  holds its event; alerts that had one are made again, too, and the region drops them.
+* lost: what correlations and suppression remembered at the cursor, so a correlation whose events lie on both sides of
+  it may fire otherwise; the local ring of receipted alerts; the numbering of the outbox, which begins a new ``log_id``
+  with ``seq`` above all that is known to have been used.
+* counted: ``judged`` goes back to the cursor's; what was stored after it and cannot be read any more is lost, as
+  MISSING or DAMAGED; alerts that are made again count again.
+
+Where the check itself could not run, the store is opened unchecked and the log says so; checksums still hold at work.
+The damaged store is renamed to ``store.damaged-TIME``; the newest KEPT of these stay.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from vedette.model.counters import Log
+from vedette.rawlog.note import Note
+from vedette.rawlog.read import newest_note
+from vedette.rawlog.segment import segments
+from vedette.store.check import Finding, examine
+from vedette.store.environment import own
+from vedette.store.store import Store
+from vedette.system.durable import sync_path
+
+log = structlog.get_logger()
+
+KEPT = 2
+DAMAGED = ".damaged-"
+NEW = ".new"
+_UNCERTAIN = "uncertain"
+
+
+class Opened(NamedTuple):
+    """``anew``: the store was made again and the raw log was not opened since, so how far it was used is not known for
+    certain; to be ended by ``settled``."""
+
+    store: Store
+    anew: bool
+
+
+def open_store(
+    folder: Path, raw: Path, *, map_bytes: int, clock: Callable[[], int], shown: Mapping[str, Any] | None = None
+) -> Opened:
+    """The store in ``folder``, whose agent's raw log is in ``raw``; see the module's text. ``shown``: ``Shown.last``.
+
+    Raises BlockingIOError when another agent has it, OSError when the disk cannot be used.
+    """
+    owner = own(folder)
+    gone = not (folder / "data.mdb").exists() and raw.is_dir() and bool(segments(raw))
+    found = Finding("it is gone, and the raw log is there", 0) if gone else examine(folder)
+    if found.unchecked:
+        log.error(
+            Log.STORE_UNCHECKED,
+            folder=str(folder),
+            reason=found.unchecked,
+            action="it is used unchecked but for its checksums: remove the cause, free memory or repair the"
+            " installation, and restart the agent",
+        )
+    if not found.reason:
+        try:
+            with ExitStack() as undo:
+                store = undo.enter_context(Store.open(folder, map_bytes=map_bytes, owner=owner))
+                if not (older := _older(store, newest_note(raw), shown)):
+                    opened = Opened(store, store.get(_UNCERTAIN) is not None)
+                    undo.pop_all()
+                    return opened
+                found = found._replace(reason=older, next_seq=store.next_seq())
+        except ValueError as error:
+            found = found._replace(reason=str(error))
+        owner = own(folder)
+    aside = None
+    if gone:
+        shutil.rmtree(folder)
+    else:
+        aside = str(_set_aside(folder, clock()))
+    os.close(owner)
+    log.error(
+        Log.STORE_DAMAGED,
+        folder=str(folder),
+        reason=found.reason,
+        set_aside=aside,
+        action="it is made again from the raw log",
+    )
+    return Opened(_rebuild(folder, raw, found, aside, map_bytes, clock(), shown), True)
+
+
+def settled(store: Store) -> None:
+    """The raw log is opened and continues above all that may have been used of it."""
+    with suppress(OSError):  # it leaves out some more at the next start
+        store.put(_UNCERTAIN, None)
+
+
+def _older(store: Store, told: Note, shown: Mapping[str, Any] | None) -> str:
+    """Why ``store`` is not the one that was last in use but an older copy; empty when nothing says so."""
+    saved, account = store.load(), store.account()
+    if shown is not None and shown["store"] == account.log_id and shown["commits"] > account.commits:
+        return f"it is an old copy: it had {shown['commits']} commits, and has {account.commits}"
+    if saved.cursor is None or told.cursor is None or told.cursor.log_id != saved.cursor.log_id:
+        return ""
+    cursor, least = saved.cursor.offset, told.cursor.offset
+    return f"it is an old copy: its cursor is {cursor}, below {least} of the raw log" if cursor < least else ""
+
+
+def _set_aside(folder: Path, now: int) -> Path:
+    """Renames ``folder`` and deletes the oldest that were renamed before."""
+    stamp = datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    aside = folder.with_name(f"{folder.name}{DAMAGED}{stamp}")
+    folder.rename(aside)
+    sync_path(folder.parent)
+    for old in sorted(folder.parent.glob(f"{folder.name}{DAMAGED}*"))[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return aside
+
+
+def _rebuild(
+    folder: Path,
+    raw: Path,
+    found: Finding,
+    aside: str | None,
+    map_bytes: int,
+    now: int,
+    shown: Mapping[str, Any] | None,
+) -> Store:
+    """Under another name, so that a kill leaves all of it or nothing."""
+    told, made = newest_note(raw), folder.with_name(folder.name + NEW)
+    shutil.rmtree(made, ignore_errors=True)
+    next_seq = max(told.next_seq, found.next_seq)
+    begin = None if told.cursor is None else told.cursor.offset
+    alerts = 0 if shown is None else shown["totals"].get("alerts_made", 0)
+    with Store.open(made, map_bytes=map_bytes) as store:
+        store.restart(told.cursor, told.counters, told.positions, next_seq, alerts)
+        store.put(_UNCERTAIN, True)
+        store.put("rebuilt", {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin})
+    made.rename(folder)
+    sync_path(folder.parent)
+    log.warning(
+        Log.STORE_REBUILT,
+        folder=str(folder),
+        judged_from="the oldest frame kept" if begin is None else begin,
+        next_seq=next_seq,
+        files=len(told.positions),
+        lost="what correlations and suppression remembered; the list of receipted alerts",
+    )
+    return Store.open(folder, map_bytes=map_bytes)

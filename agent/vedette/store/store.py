@@ -1,0 +1,399 @@
+"""The agent's store: what must change together changes in one transaction.
+
+Five tables of one LMDB environment (``environment.py``: checksums, errors, one writer):
+
+=========  ============================  ==================================================================
+table      key                           content
+=========  ============================  ==================================================================
+``meta``   name                          msgpack: ``cursor``, ``counters``, ``outbox`` (its account), and
+                                         ``value:NAME`` for what ``put`` keeps
+``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
+``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
+``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
+``state``  number, 8 bytes big-endian    what judging remembers, in the order to be read (``state/memory.py``)
+=========  ============================  ==================================================================
+
+* ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment
+  leaves the store as after the last transaction that ended. There is nothing to recover.
+* ``seq`` rises over the store's whole life, also when the raw log gets a new ``log_id``. ``Account.log_id`` names this
+  numbering: random, made with the store; a receipt for the numbering of a deleted store is thus told apart.
+* ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so ``made = receipted + entries``
+  holds in each; ``account.py`` sees to it.
+* Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), ``files`` the ``MAX_FILES`` positions that
+  changed last, the environment ``map_bytes``: beyond that a commit raises OSError and changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgpack
+
+from vedette.model.event import Cursor, FilePosition
+from vedette.store.environment import Environment, Transaction, own
+from vedette.system.durable import sync_path
+
+RING_ALERTS = 10_000
+RING_BYTES = 64 << 20
+MAX_FILES = 100_000
+MAX_SEQ = (1 << 64) - 1
+STATE_BYTES = 8 << 20
+"""Of deltas of the state, from which on all of it is to be written again; or as many as it took the last time."""
+_META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
+TABLES = (_META, _FILES, _OUTBOX, _RING, _STATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The outbox in figures. ``made`` counts alerts ever committed; sizes are bytes of encoded alerts."""
+
+    log_id: str
+    next_seq: int = 1
+    made: int = 0
+    receipted: int = 0
+    bytes: int = 0
+    ring_bytes: int = 0
+    commits: int = 0
+    entries: int = 0
+    """Alerts that the outbox's table holds: counted when the account is asked for, and not kept with it."""
+
+    @property
+    def depth(self) -> int:
+        """Alerts without a receipt, by the counts: as many as ``entries``, or the account is broken."""
+        return self.made - self.receipted
+
+
+class Saved(NamedTuple):
+    """What a starting agent goes on from."""
+
+    cursor: Cursor | None
+    counters: dict[str, Any] | None
+    positions: list[FilePosition]
+    next_seq: int
+    bundle_version: int
+    log_id: str
+
+
+class StoredAlert(NamedTuple):
+    """An encoded alert and whether the region has receipted it."""
+
+    seq: int
+    data: bytes
+    receipted: bool
+
+
+class Store:
+    """See the module's text. Methods raise OSError when the disk or the map is full or cannot be read, and
+    ValueError, naming table and key, when a value fails its checksum."""
+
+    def __init__(self, env: Environment, folder: Path, owner: int | None) -> None:
+        self._env, self._folder, self._owner = env, folder, owner
+        self._state_bytes = self._whole_bytes = 0
+        """Of the state since it was last written as a whole; what that took."""
+        self._old_state = (b"", 0)
+        """The last part before the state began to be written again, and ``_state_bytes`` then."""
+        self.outbox_bytes = 0
+        """Of the alerts without a receipt, as of the last commit; 0 while readonly."""
+
+    @classmethod
+    def open(cls, folder: Path, *, readonly: bool = False, map_bytes: int = 1 << 30, owner: int | None = None) -> Store:
+        """The store in ``folder``, made when it is not there. ``owner``: what ``own`` gave; the store's from here on.
+
+        Raises FileNotFoundError for a readonly store that is not there, BlockingIOError when another agent has it
+        open, OSError or ValueError when it cannot be used.
+        """
+        if readonly and not (folder / "data.mdb").exists():
+            raise FileNotFoundError(errno.ENOENT, "no store here: has the agent run with this data_dir?", str(folder))
+        with ExitStack() as undo:
+            if not readonly:
+                owner = own(folder) if owner is None else owner
+                undo.callback(os.close, owner)
+            env = Environment(folder, TABLES, map_bytes, readonly=readonly)
+            undo.callback(env.close)
+            store = cls(env, folder, owner)
+            if not readonly:
+                store._found()
+                store.outbox_bytes = store.account().bytes
+            undo.pop_all()
+        return store
+
+    def _found(self) -> None:
+        with self._env.write() as txn:
+            if txn.get(_META, b"outbox") is None:
+                self._put_account(txn, Account(secrets.token_hex(16)))
+        sync_path(self._folder)
+
+    def next_seq(self) -> int:
+        """The lowest seq that no alert has."""
+        with self._env.read() as txn:
+            return self._account(txn).next_seq
+
+    def verify(self) -> None:
+        """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
+        damaged store may as well kill the process, or keep it for ever."""
+        with self._env.read() as txn:
+            for name in TABLES:
+                entries, found = txn.count(name), 0
+                for key, value in txn.values(name):
+                    txn.content(name, key, value)
+                    found += 1
+                if found != entries:
+                    raise ValueError(f"{self._folder}: {name.decode()} has {found} entries, not {entries}")
+        self.account()
+        self._env.copy_to_nowhere()
+
+    def restart(
+        self,
+        cursor: Cursor | None,
+        counters: Mapping[str, Any] | None,
+        positions: Iterable[FilePosition],
+        next_seq: int,
+        made: int = 0,
+    ) -> None:
+        """Make a new store go on where a lost one is known to have been, all its alerts, at least ``made``,
+        receipted."""
+        counters = counters or {"inputs": {}, "totals": {}}
+        made = max(made, int(counters["totals"].get("alerts_made", 0)))
+        counters = {**counters, "totals": {**counters["totals"], "alerts_made": made}}
+        with self._env.write() as txn:
+            txn.put(_META, b"counters", msgpack.packb(counters))
+            if cursor is not None:
+                txn.put(_META, b"cursor", msgpack.packb(tuple(cursor)))
+            for position in positions:
+                self._put_position(txn, position, 0)
+            self._put_account(txn, replace(self._account(txn), next_seq=next_seq, made=made, receipted=made))
+
+    def load(self) -> Saved:
+        """What the last commit left."""
+        with self._env.read() as txn:
+            cursor = txn.get(_META, b"cursor")
+            counters = txn.get(_META, b"counters")
+            account = self._account(txn)
+            positions = [position for _, _, position in sorted(self._positions(txn))]
+            version = txn.get(_META, b"value:bundle_version")
+        return Saved(
+            Cursor(*msgpack.unpackb(cursor)) if cursor is not None else None,
+            msgpack.unpackb(counters) if counters is not None else None,
+            positions,
+            account.next_seq,
+            int(msgpack.unpackb(version)) if version is not None else 0,
+            account.log_id,
+        )
+
+    def commit(
+        self,
+        cursor: Cursor,
+        counters: Mapping[str, Any],
+        positions: Iterable[FilePosition],
+        alerts: Sequence[tuple[int, bytes]],
+        state: bytes = b"",
+        whole: bool = False,
+    ) -> None:
+        """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
+        ``state``: what changed in what judging remembers; ``whole``: since ``state_begins`` all of it is written, so
+        what is older goes.
+
+        All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
+        (ValueError).
+        """
+        with self._env.write() as txn:
+            account = self._account(txn)
+            next_seq, size, waiting = account.next_seq, 0, account.bytes
+            for seq, data in alerts:
+                if seq < next_seq:
+                    raise ValueError(f"{self._folder}: alert seq {seq} is below {next_seq}, the next free one")
+                txn.put(_OUTBOX, _seq_key(seq), data)
+                next_seq, size = seq + 1, size + len(data)
+            txn.put(_META, b"cursor", msgpack.packb(tuple(cursor)))
+            txn.put(_META, b"counters", msgpack.packb(dict(counters)))
+            for position in positions:
+                self._put_position(txn, position, account.commits)
+            self._trim_files(txn)
+            if state:
+                self._append_state(txn, state)
+            if whole:
+                txn.drop_to(_STATE, self._old_state[0])
+            self._put_account(
+                txn,
+                replace(
+                    account,
+                    next_seq=next_seq,
+                    made=account.made + len(alerts),
+                    bytes=waiting + size,
+                    commits=account.commits + 1,
+                ),
+            )
+        self.outbox_bytes = waiting + size
+        self._state_bytes += len(state)
+        if whole:
+            self._whole_bytes, self._state_bytes = self._state_bytes - self._old_state[1], 0
+
+    def state(self) -> Iterator[bytes]:
+        """What judging remembered at the last commit: parts, in their order, one at a time. While readers read no
+        commit may come."""
+        after = self._state_bytes = 0
+        while True:
+            with self._env.read() as txn:
+                found = next(txn.values(_STATE, _seq_key(after)), None)
+                if found is None:
+                    return
+                part = txn.content(_STATE, *found)
+            after = _seq(found[0]) + 1
+            self._state_bytes += len(part)
+            yield part
+
+    def state_is_long(self) -> bool:
+        """Whether the state is to be written again, so that older parts can go."""
+        return self._state_bytes > max(STATE_BYTES, self._whole_bytes)
+
+    def state_begins(self) -> None:
+        """With the next commit the state begins to be written again."""
+        with self._env.read() as txn:
+            self._old_state = txn.last(_STATE) or b"", self._state_bytes
+
+    def _append_state(self, txn: Transaction, part: bytes) -> None:
+        last = txn.last(_STATE)
+        number = 1 if last is None else _seq(last) + 1
+        txn.put(_STATE, _seq_key(number), part)
+
+    def pending(self, after_seq: int = 0, limit: int = 1000) -> tuple[list[tuple[int, bytes]], list[int]]:
+        """The first ``limit`` alerts above ``after_seq`` without a receipt; then the seqs of damaged ones there."""
+        whole: list[tuple[int, bytes]] = []
+        damaged: list[int] = []
+        with self._env.read() as txn:
+            for key, value in islice(txn.values(_OUTBOX, _seq_key(after_seq + 1)), limit):
+                try:
+                    whole.append((_seq(key), txn.content(_OUTBOX, key, value)))
+                except ValueError:
+                    damaged.append(_seq(key))
+        return whole, damaged
+
+    def receipt(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """Moves the alerts of ``ranges`` (first and last seq) from the outbox to the ring; returns how many."""
+        with self._env.write() as txn:
+            account = self._account(txn)
+            moved = size = 0
+            for first, last in ranges:
+                if last >= max(first, 0):
+                    upto = _seq_key(min(last, MAX_SEQ))
+                    count, taken = txn.take(_OUTBOX, _seq_key(max(first, 0)), upto, _RING)
+                    moved, size = moved + count, size + taken
+            if moved:
+                account = replace(
+                    account,
+                    receipted=account.receipted + moved,
+                    bytes=account.bytes - size,
+                    ring_bytes=account.ring_bytes + size,
+                )
+                self._put_account(txn, self._trim_ring(txn, account))
+        self.outbox_bytes = account.bytes
+        return moved
+
+    def account(self) -> Account:
+        """The outbox in figures, all of one moment."""
+        with self._env.read() as txn:
+            return replace(self._account(txn), entries=txn.count(_OUTBOX))
+
+    def tail(self, n: int) -> list[StoredAlert]:
+        """The newest ``n`` alerts of outbox and ring, ascending by seq; damaged ones are left out."""
+        with self._env.read() as txn:
+            found = [alert for table in (_OUTBOX, _RING) for alert in _stored(txn, table, txn.newest(table, n))]
+        return sorted(found)[-n:] if n else []
+
+    def since(self, after_seq: int, limit: int = 1000) -> list[StoredAlert]:
+        """The first ``limit`` alerts of outbox and ring above ``after_seq``, ascending; damaged ones are left out."""
+        found: list[StoredAlert] = []
+        with self._env.read() as txn:
+            for table in (_OUTBOX, _RING):
+                found += _stored(txn, table, islice(txn.values(table, _seq_key(after_seq + 1)), limit))
+        return sorted(found)[:limit]
+
+    def get(self, name: str) -> Any:
+        """The value ``put`` under ``name``, or None."""
+        with self._env.read() as txn:
+            data = txn.get(_META, b"value:" + name.encode())
+        return None if data is None else msgpack.unpackb(data)
+
+    def put(self, name: str, value: Any) -> None:
+        """Keeps a small value that msgpack can carry; None forgets it. A write transaction of its own."""
+        key = b"value:" + name.encode()
+        with self._env.write() as txn:
+            if value is None:
+                txn.delete(_META, key)
+            else:
+                txn.put(_META, key, msgpack.packb(value))
+
+    def close(self) -> None:
+        self._env.close()
+        if self._owner is not None:
+            os.close(self._owner)
+            self._owner = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _account(self, txn: Transaction) -> Account:
+        data = txn.get(_META, b"outbox")
+        if data is None:
+            raise ValueError(f"{self._folder}: meta b'outbox' is missing: this is not an agent's store")
+        return Account(**msgpack.unpackb(data))
+
+    def _put_account(self, txn: Transaction, account: Account) -> None:
+        figures = {name: getattr(account, name) for name in Account.__slots__ if name != "entries"}
+        txn.put(_META, b"outbox", msgpack.packb(figures))
+
+    def _positions(self, txn: Transaction) -> Iterator[tuple[int, bytes, FilePosition]]:
+        """Commit number, key and position of every file."""
+        for key, value in txn.values(_FILES):
+            path, inode, fingerprint, position, commit = msgpack.unpackb(txn.content(_FILES, key, value))
+            yield commit, key, FilePosition(os.fsdecode(path), inode, fingerprint, position)
+
+    def _put_position(self, txn: Transaction, position: FilePosition, commit: int) -> None:
+        path = os.fsencode(position.path)
+        record = (path, position.inode, position.fingerprint, position.position, commit)
+        txn.put(_FILES, _file_key(path, position.inode), msgpack.packb(record))
+
+    def _trim_files(self, txn: Transaction) -> None:
+        excess = txn.count(_FILES) - MAX_FILES
+        if excess > 0:
+            for _, key, _ in sorted(self._positions(txn))[: excess + MAX_FILES // 10]:
+                txn.delete(_FILES, key)
+
+    def _trim_ring(self, txn: Transaction, account: Account) -> Account:
+        entries, size = txn.count(_RING), account.ring_bytes
+        while entries and (entries > RING_ALERTS or size > RING_BYTES):
+            entries, size = entries - 1, size - txn.drop_first(_RING)
+        return replace(account, ring_bytes=size)
+
+
+def _stored(txn: Transaction, table: bytes, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[StoredAlert]:
+    for key, value in entries:
+        with suppress(ValueError):
+            yield StoredAlert(_seq(key), txn.content(table, key, value), table == _RING)
+
+
+def _seq(key: bytes) -> int:
+    return int.from_bytes(key, "big")
+
+
+def _seq_key(seq: int) -> bytes:
+    return seq.to_bytes(8, "big")
+
+
+def _file_key(path: bytes, inode: int) -> bytes:
+    return blake2b(path + b"\0%d" % inode, digest_size=16).digest()

@@ -1,0 +1,279 @@
+"""Who and from where, in what daemons say: made-up lines in each one's layout, and lines that say neither."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vedette.decode import names, peers
+from vedette.decode.decoder import ABSENT, record
+from vedette.decode.provenance import Provenance, provenance
+
+NOW = 1_795_600_000_000_000
+IP, V6, OURS = "203.0.113.9", "2001:db8::9", "198.51.100.1"
+HEAD = "Nov 20 10:00:00 web1 "
+ISO = "2026-11-20 10:00:00"
+
+
+def read(line: str) -> tuple[Any, Any]:
+    r = record(line.encode(), "auto", received_at=NOW)
+    return r.get("src_ip"), r.get("user")
+
+
+LINES = [
+    # mail
+    (HEAD + f"dovecot: auth-worker(7): sql(eve,{IP},<aB+/c>): unknown user", IP, "eve"),
+    (HEAD + f"dovecot: auth: pam(eve,::ffff:{IP}): pam_authenticate() failed: Authentication failure", IP, "eve"),
+    (HEAD + f"dovecot: auth: Info: passwd-file(eve@example.org,{V6},<s>): Password mismatch", V6, "eve@example.org"),
+    (HEAD + f"dovecot: imap-login: Disconnected (auth failed, 1 attempts in 2 secs): user=<eve>, method=PLAIN, "
+     f"rip={IP}, lip={OURS}, TLS, session=<x>", IP, "eve"),
+    (HEAD + f"dovecot: pop3-login: Login: user=<bob>, method=PLAIN, rip={V6}, lip={OURS}, mpid=7", V6, "bob"),
+    (HEAD + f"postfix/smtpd[7]: warning: unknown[{IP}]: SASL LOGIN authentication failed: UGFzc3dvcmQ6", IP, ABSENT),
+    (HEAD + f"postfix/submission/smtpd[7]: lost connection after AUTH from h.example[{IP}]", IP, ABSENT),
+    (HEAD + f"postfix/smtpd[7]: too many errors after AUTH from unknown[{V6}]", V6, ABSENT),
+    (HEAD + f"postfix/smtpd[7]: improper command pipelining after EHLO from unknown[{IP}]: QUIT", IP, ABSENT),
+    (HEAD + f"postfix/postscreen[7]: PREGREET 11 after 0.1 from [{IP}]:5566: EHLO x", IP, ABSENT),
+    (HEAD + f"postfix/smtps/smtpd[7]: NOQUEUE: reject: RCPT from unknown[{IP}]: 554 5.7.1 <x@[{OURS}]>: denied", IP,
+     ABSENT),
+    (f"{ISO} dovecot_login authenticator failed for (User) [{IP}]:53215 I=[{OURS}]:25: 535 Incorrect authentication "
+     "data (set_id=eve)", IP, "eve"),
+    (f"{ISO} login authenticator failed for h.example ([{OURS}]) [{IP}]: 535 Incorrect data", IP, ABSENT),
+    (f"{ISO} H=h.example (x) [{IP}]:555 I=[{OURS}]:25 F=<a@b.example> rejected RCPT <c@d.example>: relay not permitted",
+     IP, ABSENT),
+    (f"{ISO} SMTP call from h.example [{IP}] dropped: too many nonmail commands", IP, ABSENT),
+    (HEAD + f"sm-mta[7]: uAK9: AUTH failure (LOGIN): user not found (-20) SASL(-13): x, user=eve, relay=[{IP}]", IP,
+     "eve"),
+    (HEAD + f"sm-mta[7]: uAK9: possible SMTP attack: command=AUTH, count=5, relay=h.example [IPv6:{V6}]", V6, ABSENT),
+    (HEAD + f"cyrus/imap[7]: badlogin: h.example [{IP}] plaintext eve SASL(-13): authentication failure", IP, ABSENT),
+    (HEAD + f"imapd-ssl: LOGIN FAILED, method=PLAIN, ip=[::ffff:{IP}]", IP, ABSENT),
+    (HEAD + f"imapd[7]: Login failed user=eve auth=eve host=h.example [{IP}]", IP, "eve"),
+    (HEAD + f"solid-pop3d[7]: authentication failed: no such user: eve - {IP}", IP, "eve"),
+    (f"[20/Nov/2026 10:00:00] IMAP: Invalid password for user eve. Attempt from IP address {IP}.", IP, ABSENT),
+    (f"[20/Nov/2026 10:00:00] Failed SMTP login from {IP} with SASL method LOGIN.", IP, ABSENT),
+    (f'<co ts="2026-11-20T10:00:00.1" sc="tcp_submit" tr="TCP|{OURS}|465|{IP}|60766" mi="Bad password" us="eve"/>', IP,
+     ABSENT),
+    (HEAD + f"horde[7]: [imp] FAILED LOGIN for eve [{IP}] to {{mail.example:143}}", IP, ABSENT),
+    (f"11/20/2026 10:00:00 [LOGIN_ERROR] eve (example.org) from {IP}: Unknown user or password incorrect.", IP, ABSENT),
+    (f"Fri Nov 20 10:00:00 2026 - [{IP}] (eve) login error - no such user - loginname=eve", IP, ABSENT),
+    (f"03-07-2026 10:00:00   SMTP Server: Authentication failed for user eve ; connecting host {IP}", IP, ABSENT),
+    (f"Nov-20-26 10:00:00 Blocking {IP} - too much AUTH errors (8);", IP, ABSENT),
+    (f"{ISO},100 WARN [ImapServer-7] [ip={OURS};oip={IP};] security - cmd=Auth; account=eve; error=authentication "
+     "failed for [eve];", IP, "eve"),
+    # file transfer, shells, remote desktops
+    (HEAD + f"pure-ftpd: (?@{IP}) [WARNING] Authentication failed for user [eve]", IP, ABSENT),
+    (HEAD + f"pure-ftpd: (eve@{V6}) [INFO] eve is now logged in", V6, "eve"),
+    (HEAD + f"vsftpd[7]: [eve] FAIL LOGIN: Client \"::ffff:{IP}\"", IP, "eve"),
+    (HEAD + f"ftpd[7]: FTP LOGIN FAILED FROM h.example [{IP}], eve", IP, ABSENT),
+    (HEAD + f"wu-ftpd[7]: failed login from h.example [{IP}]", IP, ABSENT),
+    (HEAD + f"gssftpd[7]: repeated login failures from {IP} (h.example)", IP, ABSENT),
+    (HEAD + f"proftpd[7]: web1 (h.example[{IP}]) - USER eve: no such user found from {IP} to {OURS}:21", IP, "eve"),
+    (HEAD + f"xrdp-sesman[7]: [INFO ] AUTHFAIL: user=eve ip=::ffff:{IP} time=1795168800", IP, "eve"),
+    (HEAD + f"screensharingd[7]: Authentication: FAILED :: User Name: eve :: Viewer Address: {IP} :: Type: DH", IP,
+     "eve"),
+    (HEAD + f"Xvnc[7]: Connections: blacklisted: {IP}::5900", IP, ABSENT),
+    (HEAD + f"in.telnetd[7]: refused connect from {IP}", IP, ABSENT),
+    (HEAD + f"xinetd[7]: FAIL: telnet address from={IP}", IP, ABSENT),
+    (HEAD + f"sshd-session[7]: Failed password for invalid user eve from {V6} port 5 ssh2", V6, "eve"),
+    # web and applications
+    (f"[Fri Nov 20 10:00:00 2026] [error] [client {IP}] user eve not found: /x", IP, "eve"),
+    (f"[{ISO}] [error] [client {IP}:555] script '/x.php' not found: access denied", IP, ABSENT),
+    (f"{ISO}: (mod_auth.c.855) password doesn't match for /x username: eve IP: {IP}", IP, "eve"),
+    (f"{ISO}: (http_auth.c.875) digest: auth failed for eve : wrong password, IP: {IP}", IP, ABSENT),
+    (f't=2026-11-20T10:00:00+0100 lvl=eror msg="Invalid username or password" logger=context uname= remote_addr={IP}',
+     IP, ABSENT),
+    (f"2026/11/20 10:00:00 [W] Failed authentication attempt for eve from {IP}:4000", IP, "eve"),
+    (f"[2026-11-20][vaultwarden::api::identity][ERROR] Username or password is incorrect. Try again. IP: {IP}. "
+     "Username: eve@example.org.", IP, "eve@example.org"),
+    (f"{ISO}.048 +08:00 [WRN] Failed login attempt, 2FA invalid. {IP}", IP, ABSENT),
+    (f"{ISO} WARNING (MainThread) [homeassistant.components.http.ban] Login attempt or request with invalid "
+     f"authentication from h.example ({IP}). Requested URL: '/auth'", IP, ABSENT),
+    (f"10:00:00.123 [http-8080-7] WARN  o.a.g.r.auth.AuthenticationService - Authentication attempt from {IP} for "
+     'user "eve" failed.', IP, "eve"),
+    (f"[{ISO}]LOGIN FAILED for user: \"eve\" from IP: {IP}", IP, "eve"),
+    (HEAD + f"phpMyAdmin[7]: user denied: eve (mysql-denied) from {IP}", IP, ABSENT),
+    (HEAD + f"drupal: https://s.example|1795168800|user|{IP}|https://s.example/u|https://s.example/||0||Login attempt "
+     "failed for eve.", IP, ABSENT),
+    (HEAD + f"wordpress(s.example)[7]: Authentication failure for eve from {IP}", IP, "eve"),
+    (HEAD + f"Froxlor: [Login Action {IP}] Unknown user 'eve' tried to login.", IP, "eve"),
+    (f"'{IP}' 2 failed login attempts. Account 'eve'", IP, "eve"),
+    (f"{ISO}|-1|0|0|[WEB] [{IP}] [eve] Authentication failed for 'eve' : password mismatch", IP, "eve"),
+    (f"78017 00cff -- none -- - 2026-11-20T10:00:00+00:00 WARN (4): Tinebase::login::1 Login with username eve "
+     f"from {IP} failed (-1)!", IP, "eve"),
+    (HEAD + f"pvedaemon[7]: authentication failure; rhost=::ffff:{IP} user=eve@pve msg=no such user", IP, "eve@pve"),
+    (HEAD + f"webmin[7]: Non-existent login as eve from {IP}", IP, "eve"),
+    (HEAD + f"luci: failed login on /admin for eve from {IP}", IP, "eve"),
+    (f"{ISO} [{IP}] error: HttpRequest: access denied -- client [{IP}]: wrong password for user 'eve'", IP, "eve"),
+    (HEAD + f"monit[7]: Warning: Client '{IP}' supplied unknown user 'eve' accessing monit httpd", IP, "eve"),
+    # databases, directories
+    (f"{ISO} 7 [Note] Access denied for user 'eve'@'{IP}' (using password: YES)", IP, "eve"),
+    (HEAD + f"mysqld[7]: 2026-11-20T10:00:00.1Z 7 [Note] [MY-010926] [Server] Access denied for user 'eve'@'{IP}' (x)",
+     IP, "eve"),
+    (HEAD + f'postgres[7]: [1-1] FATAL:  no pg_hba.conf entry for host "{IP}", user "eve", database "d", no encryption',
+     ABSENT, ABSENT),
+    (HEAD + 'postgres[7]: [1-1] FATAL:  password authentication failed for user "eve"', ABSENT, "eve"),
+    (f"2026-11-20T10:00:00.1+0000 I ACCESS [conn7] SCRAM-SHA-1 authentication failed for eve on admin from client "
+     f"{IP}:45602 ; UserNotFound", IP, ABSENT),
+    (f"{ISO}.00 Logon       Login failed for user 'eve'. Reason: no such login. [CLIENT: {IP}]", IP, "eve"),
+    # telephony, games, chat
+    (HEAD + f"asterisk[7]: NOTICE[8]: chan_sip.c:9 in x: Registration from '\"eve\" <sip:eve@{OURS}>' failed for "
+     f"'{IP}:5060' - Wrong password", IP, ABSENT),
+    (f'[{ISO}] SECURITY[7] res_security_log.c: SecurityEvent="InvalidPassword",Service="PJSIP",AccountID="eve",'
+     f'LocalAddress="IPV4/UDP/{OURS}/5060",RemoteAddress="IPV4/UDP/{IP}/5061",Challenge="x"', IP, ABSENT),
+    (f"{ISO}.1 [WARNING] sofia_reg.c:1 SIP auth failure (REGISTER) on sofia profile 'internal' for [eve@{OURS}] from "
+     f"ip {IP}", IP, f"eve@{OURS}"),
+    (f"L 11/20/2026 - 10:00:00: Bad Rcon: \"rcon 1 x\" from \"{IP}:57370\"", IP, ABSENT),
+    (f"<W>{ISO}.1 1 => <7:eve(-1)> Rejected connection from {IP}:29530: Invalid server password", IP, ABSENT),
+    (f"{ISO}.1 [info] <0.7.0> Failed c2s PLAIN authentication for eve@example.org from {IP}: Invalid username", IP,
+     "eve@example.org"),
+    (f"[{ISO}] [eve] failed to login from {IP}:65001", IP, ABSENT),
+    # networks: proxies, VPN, guards, appliances
+    (f"1795168800.123     4 {IP} TCP_DENIED/403 4099 GET http://{OURS}/x - HIER_NONE/- text/html", IP, ABSENT),
+    (f"20-11-2026 10:00:00 SOCK5.1080 00004 eve {IP}:28783 {OURS}:443 0 0 0 CONNECT", IP, "eve"),
+    (HEAD + f"nsd[7]: refused query from {IP}", IP, ABSENT),
+    (HEAD + f"nsd[7]: axfr for example.org. from client {IP} refused, no acl matches", IP, ABSENT),
+    (HEAD + f"nrpe[7]: Host {IP} is not allowed to talk to us!", IP, ABSENT),
+    (HEAD + f"portsentry[7]: attackalert: Host: {IP}/{IP} is already blocked Ignoring", IP, ABSENT),
+    (HEAD + f"scanlogd: {IP} to {OURS} ports 80, 81, 83, ..., fSrpauxy, TOS 00 @10:00:00", IP, ABSENT),
+    (HEAD + f"scanlogd: {IP}:7 to {OURS} ports 1, 2, ..., fSrpauxy, TOS 00 @10:00:00", IP, ABSENT),
+    (f"[1795168800] nsd[7]: info: ratelimit block example.org. type any target {IP}/24 query {IP} ANY", IP, ABSENT),
+    (f"[20/Nov/2026 10:00:00] Client with IP address {IP} has no reverse DNS entry, connection rejected", IP, ABSENT),
+    (f"[{ISO} +0100] [error] [client {IP}] File does not exist: /x.php", IP, ABSENT),
+    (HEAD + f"postfix/postscreen[7]: DNSBL rank 4 for [{IP}]:5", IP, ABSENT),
+    (HEAD + f"tinyproxy[7]: Unauthorized connection from \"{IP}\".", IP, ABSENT),
+    (HEAD + f"snmpd[7]: Connection from UDP: [{IP}]:5->[{OURS}]:161 REFUSED", IP, ABSENT),
+    (HEAD + f"rsyncd[7]: auth failed on module m from h.example ({IP}) for eve: unauthorized user", IP, ABSENT),
+    (HEAD + f"httpd[7]: AUDIT - user eve - RAW: httpd(mod_auth_pam): user=eve(eve) tty=(unknown) host={IP} attempts=1",
+     IP, "eve"),
+    (HEAD + f"stunnel[7]: LOG3[8]: SSL_accept from {IP}:33454 : peer did not return a certificate", IP, ABSENT),
+    (HEAD + f"ovpn-server[7]: TLS Error: cannot locate HMAC in incoming packet from [AF_INET]{IP}:55340", IP, ABSENT),
+    (HEAD + f"perdition[7]: Auth: {IP}:2274->{OURS}:993 authentication_id=\"eve\" status=\"failed: x\"", IP, ABSENT),
+    (HEAD + f"gw.local system,error,critical login failure for user eve from {IP} via ssh", IP, "eve"),
+    (HEAD + f"sshd[7]: SSHD_LOGIN_FAILED: Login failed for user 'eve' from host '{IP}'", IP, "eve"),
+    (HEAD + f"Connection: User [eve] from [{IP}] failed to log in via [DSM] due to authorization failure.", IP, "eve"),
+    (HEAD + f"qlogd[7]: conn log: Users: eve, Source IP: {IP}, Computer name: x, Action: Login Fail", IP, ABSENT),
+    (HEAD + f"smbd[7]: Auth: [SMB2,(null)] user [CORP]\\[eve] at [x] with [NTLMv2] status [NT_STATUS_WRONG_PASSWORD] "
+     f"workstation [WS1] remote host [ipv4:{IP}:51234] local host [ipv4:{OURS}:445]", IP, "eve"),
+    (HEAD + f"fail2ban.filter[7]: INFO [sshd] Found {IP} - {ISO}", IP, ABSENT),
+    # neither: our own address, servers, versions, networks, names that a client chose
+    (HEAD + f"sshd[7]: Server listening on {OURS} port 22.", ABSENT, ABSENT),
+    (HEAD + f"app[7]: Connection to {OURS}:5432 failed: password authentication failed", ABSENT, ABSENT),
+    (HEAD + f"app[7]: LDAP server {OURS} rejected the login", ABSENT, ABSENT),
+    (HEAD + f"app[7]: could not connect to host {OURS}: access denied", ABSENT, ABSENT),
+    (HEAD + f"postfix/smtp[7]: A1: host mx.example[{OURS}] said: 550 5.7.1 blocked: connection from [{IP}] denied",
+     ABSENT, ABSENT),
+    (HEAD + f"postfix/smtp[7]: connect to mx.example[{OURS}]:25: Connection refused", ABSENT, ABSENT),
+    (HEAD + f"sm-mta[7]: uAK9abc01: to=<a@b.example>, mailer=esmtp, relay=mx.example. [{OURS}], stat=Sent", ABSENT,
+     ABSENT),
+    (HEAD + f"dhclient[7]: DHCPACK of {IP} from {OURS}", ABSENT, ABSENT),
+    (HEAD + f"ntpd[7]: Listen normally on 3 eth0 {OURS}:123", ABSENT, ABSENT),
+    (HEAD + "app[7]: login module version 10.2.3.4 failed to load", ABSENT, ABSENT),
+    (HEAD + "app[7]: access denied for network 198.51.100.0/24", ABSENT, ABSENT),
+    (HEAD + f"app[7]: failed to fetch http://{OURS}/login: access denied", ABSENT, ABSENT),
+    (HEAD + f"app[7]: login failed for eve@{OURS}", ABSENT, ABSENT),
+    (HEAD + f"app[7]: Failed login for x from {OURS} from {IP}", ABSENT, ABSENT),
+    (HEAD + f"app[7]: Failed login for x from {OURS} from h.example.org", ABSENT, ABSENT),
+    (HEAD + f"app[7]: login of client {OURS} denied for {IP}", ABSENT, ABSENT),
+    (HEAD + f"app[7]: authentication of {IP} and {OURS} failed", ABSENT, ABSENT),
+    (HEAD + "app[7]: login failed at 10:11:12, module Foo::Bar, mac 00:11:22:33:44:55", ABSENT, ABSENT),
+    (HEAD + f"sudo:  bob : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/bin/echo login failed from {IP}", ABSENT, "bob"),
+    (HEAD + f"CRON[7]: (root) CMD (echo login failed from {IP})", ABSENT, "root"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "ip", "user"), LINES)
+def test_lines(line: str, ip: str, user: Any) -> None:
+    """The peer's address, or none; the user where the layout gives him."""
+    found = read(line)
+    assert found == (ip, user)
+
+
+@pytest.mark.parametrize(
+    ("event", "ip", "user"),
+    [
+        (f'{{"remoteAddr":"{IP}","user":"--","message":"Login failed: eve"}}', IP, "--"),
+        (f'{{"remote_ip":"::ffff:{IP}","username":"eve","ok":false}}', IP, "eve"),
+        (f'{{"clientIP":"[{V6}]:443","userName":"eve"}}', V6, "eve"),
+        (f'{{"client_ip":"{IP}:55","src_ip":"{OURS}"}}', OURS, ABSENT),
+        ('{"remote_host":"h.example"}', ABSENT, ABSENT),
+        (f'{{"remote_addr":["{IP}"],"username":7}}', ABSENT, ABSENT),
+        (f'{{"c":"ACCESS","ctx":"conn7","msg":"x","attr":{{"remote":"{IP}:4","principalName":"eve"}}}}', IP, "eve"),
+    ],
+)
+def test_json(event: str, ip: Any, user: Any) -> None:
+    """Applications' names of the peer's address; the event's own ``src_ip`` and ``user`` go before them."""
+    assert read(event) == read(f"{HEAD}app[7]: {event}") == (ip, user)
+
+
+def test_fields_are_declared() -> None:
+    """Rows of programs name the same fields, so that the prefilter takes none of these names for the event's own."""
+    assert all(names.stands_as(field) is None for field in peers.FIELDS)
+    assert all(set(form.groupindex) <= set(peers.FIELDS) for _, form in peers.FORMS)
+    assert all(provenance(field) is not Provenance.SYNTHETIC for field in peers.FIELDS)
+
+
+_PARTS = st.sampled_from(
+    [
+        *(
+            "login ",
+            "failed ",
+            "from ",
+            "for ",
+            "user ",
+            "'eve' ",
+            "user=<eve> ",
+            "client ",
+            "to ",
+            "host ",
+            "IP: ",
+            "ip=",
+        ),
+        *(
+            IP,
+            V6,
+            OURS,
+            f"::ffff:{IP}",
+            f"[{IP}]",
+            f"({V6}):22",
+            f"{IP}:5060",
+            f"{OURS}/24",
+            "h.example ",
+            ", ",
+            " ",
+            "'",
+        ),
+        *('"', " H=", "[", "]", "|user|", "TCP_DENIED/403 ", "'@'", " failed for '", "\ufffd", "é"),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_PARTS, max_size=14), st.text(max_size=6))
+def test_any_message(parts: list[str], noise: str) -> None:
+    """Whatever is said: no exception, no field but the declared ones, all cut out of the message, the address one."""
+    message = "".join(parts) + noise
+    found = peers.read(message)
+    assert found.keys() <= set(peers.FIELDS)
+    assert all(value in message for value in found.values())
+    assert "src_ip" not in found or peers._is_address(found["src_ip"])
+    assert "user" not in peers.read(message, user_known=True) or any(needle in message for needle, _ in peers.FORMS)
+
+
+_HOSTILE = [
+    *(line for line, _, _ in LINES[::4]),
+    *("1.1.1.1 ", "1.", "::1 ", "a:", ":" * 9, "login failed for user ", "user '", "user [", " from a.", "from "),
+    *("H=(", "H=a [1", "' failed for '", "'a'@'", "(eve,", "auth: ", "|user|", "->", "user=<", "1.1.1.1/24 "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", _HOSTILE, ids=range(len(_HOSTILE)))
+def test_linear(part: str) -> None:
+    """64 KiB of any phrase, behind a failed login and by itself, are read in a small part of a second."""
+    text = part * (65_536 // len(part))
+    for message in (text, "login failed from 192.0.2.1 ::1 " + text, text + " login failed from 192.0.2.1"):
+        began = time.process_time()
+        peers.read(message)
+        assert time.process_time() - began < 0.5

@@ -1,0 +1,73 @@
+"""Receipts: what is signed comes back, whatever else is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgpack
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.e2e.agent import say
+from vedette.delivery.receipts import MAX_RANGES, MAX_RECEIPT, pack_receipt, unpack_receipt
+
+LOG = "ab" * 16
+TOPIC = "vedette/v1/f1/a1/receipts"
+LONGEST = [((1 << 62) + 2 * n, (1 << 62) + 2 * n) for n in range(MAX_RANGES)]
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+@pytest.mark.parametrize("ranges", [[(1, 5), (7, 7)], LONGEST])
+def test_a_signed_receipt_comes_back(ranges: list[tuple[int, int]]) -> None:
+    """Also by a reader that asks for no signature, and when another key is tried first."""
+    data = pack_receipt(LOG, ranges, TOPIC, KEY)
+    assert len(data) <= MAX_RECEIPT
+    keys = [Ed25519PrivateKey.generate().public_key(), KEY.public_key()]
+    assert unpack_receipt(data, TOPIC, keys) == unpack_receipt(data) == (LOG, ranges)
+
+
+def test_the_signature_is_fixed() -> None:
+    """The bytes that are signed do not change between versions: landings and agents are upgraded one by one."""
+    signature = msgpack.unpackb(pack_receipt(LOG, [(1, 5), (7, 1 << 40)], TOPIC, KEY))["signature"]
+    signed = msgpack.packb(["vedette receipt 1", TOPIC, LOG, [[1, 5], [7, 1 << 40]]])
+    KEY.public_key().verify(signature, signed)
+
+
+@pytest.mark.parametrize(
+    ("change", "topic", "says"),
+    [
+        ({}, TOPIC.replace("a1", "a2"), "none of uplink.receipt_keys"),
+        ({"log_id": "cd" * 16}, TOPIC, "none of uplink.receipt_keys"),
+        ({"ranges": [[1, 6]]}, TOPIC, "none of uplink.receipt_keys"),
+        ({"signature": bytes(64)}, TOPIC, "none of uplink.receipt_keys"),
+        ({"signature": b""}, TOPIC, "none of uplink.receipt_keys"),
+        ({"signature": None}, TOPIC, "not signed"),
+        ({"signature": bytes(65)}, TOPIC, "max_bin_len"),
+        ({"ranges": [[0, 0]] * 1001}, TOPIC, "max_array_len"),
+        ({"ranges": [[1, [[]] * 900]]}, TOPIC, r"ranges: expects \[first, last\]"),
+    ],
+)
+def test_what_was_not_signed(change: dict[str, Any], topic: str, says: str) -> None:
+    """A receipt that was changed, or is for another agent, is refused with the reason."""
+    document = msgpack.unpackb(pack_receipt(LOG, [(1, 5)], TOPIC, KEY))
+    with pytest.raises(ValueError, match=says):
+        unpack_receipt(msgpack.packb({**document, **change}), topic, [KEY.public_key()])
+
+
+def test_what_a_signature_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Signing and verifying, printed for docs/decisions/0011."""
+    told = []
+    for ranges in ([(1, 200)], LONGEST):
+        data = pack_receipt(LOG, ranges, TOPIC, KEY)
+        for name, work in (
+            ("sign", lambda ranges=ranges: pack_receipt(LOG, ranges, TOPIC, KEY)),
+            ("unsigned", lambda ranges=ranges: pack_receipt(LOG, ranges)),
+            ("verify", lambda data=data: unpack_receipt(data, TOPIC, [KEY.public_key()])),
+            ("unverified", lambda data=data: unpack_receipt(data)),
+        ):
+            began = time.process_time()
+            for _ in range(100):
+                work()  # type: ignore[no-untyped-call]
+            told.append(f"{name} {(time.process_time() - began) * 1e4:.0f} µs")
+    say(capsys, f"a receipt of 1 range, then {MAX_RANGES}: {', '.join(told)}")

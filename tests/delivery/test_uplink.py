@@ -1,0 +1,515 @@
+"""The two uplinks over a real outbox: MQTT against a real mosquitto, and the local directory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from structlog.testing import capture_logs
+
+from tests.broker import Broker, running
+from tests.delivery.kit import AGENT, DOWN, NOW, QUICK, Box, Up, alert, block, heartbeat, read, unblock, until
+from vedette.bundle.seal import key_text
+from vedette.config.settings import MqttSettings, UplinkSettings
+from vedette.delivery.directory import DirectoryUplink
+from vedette.delivery.envelope import decode_row, encode, split_batch
+from vedette.delivery.landing import LandingFolder, partition, ulid
+from vedette.delivery.receipts import pack_receipt
+from vedette.mqtt.client import Message, MqttClient
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(tmp_path / "broker") as started:
+        yield started
+
+
+class Region:
+    """Stands for the landing: collects batches; sends receipts when told to."""
+
+    def __init__(self, url: str, key: Ed25519PrivateKey | None = None) -> None:
+        self.key = key
+        self.seqs: list[int] = []
+        self.status: list[dict[str, Any]] = []
+        self.log_id = ""
+        self.landing = False
+        self.client = MqttClient(
+            MqttSettings(url=url),
+            "region",
+            subscriptions=["vedette/v1/+/+/alerts", "vedette/v1/+/+/status"],
+            on_message=self._take,
+            session_expiry=60,
+            backoff=QUICK,
+        )
+        self.tasks: set[asyncio.Task[Any]] = set()
+
+    def _take(self, message: Message) -> None:
+        if message.topic.endswith("/alerts"):
+            self.log_id, alerts = split_batch(message.payload)
+            seqs = [decode_row(data)["seq"] for data in alerts]
+            self.seqs += seqs
+            if self.landing:
+                self.receipt(seqs[0], seqs[-1])
+        else:
+            self.status.append(json.loads(message.payload))
+        self.client.ack(message)
+
+    def receipt(self, first: int, last: int, log_id: str | None = None) -> None:
+        self.send(pack_receipt(log_id or self.log_id, [(first, last)], DOWN, self.key))
+
+    def send(self, payload: bytes) -> None:
+        task = asyncio.create_task(self.client.publish(DOWN, payload))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+@asynccontextmanager
+async def region(url: str, key: Ed25519PrivateKey | None = None) -> AsyncIterator[Region]:
+    made = Region(url, key)
+    task = asyncio.create_task(made.client.run())
+    try:
+        await asyncio.wait_for(made.client.connected.wait(), 10)
+        yield made
+    finally:
+        with suppress(ConnectionError):
+            await asyncio.gather(*made.tasks)
+        await made.client.close()
+        await asyncio.wait_for(task, 5)
+
+
+@pytest.mark.door
+def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box) -> None:
+    """Alerts arrive in order; PUBACK leaves them in the outbox, receipts take them off, foreign ones do nothing."""
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            box.put(1000)
+            up = await Up(broker.url, box).connected()
+            await until(lambda: len(centre.seqs) == 1000)
+            assert centre.seqs == list(range(1, 1001))
+            assert centre.log_id == box.outbox.log_id
+            assert box.outbox.depth == 1000
+            centre.receipt(1, 400)
+            centre.receipt(501, 1000)
+            await until(lambda: box.outbox.depth == 100)
+            with capture_logs() as logs:
+                centre.receipt(401, 500, log_id="another")
+                centre.send(b"\xc1 not msgpack")
+                centre.send(msgpack.packb({"log_id": centre.log_id, "ranges": [[5, 1]]}))
+                await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 3)
+            assert [seq for seq, _ in box.outbox.pending()] == list(range(401, 501))
+            assert box.counters.totals["alerts_receipted"] == 900
+            assert box.counters.totals["alerts_sent"] == 1000
+            assert box.counters.totals["bytes_sent"] > 1000 * 300
+            box.put(1)
+            await until(lambda: centre.seqs[-1] == 1001, 2)  # woken: not after a poll
+            await up.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.door
+def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
+    """What has no receipt after ``resend_after`` goes again, and only that, until the receipt comes."""
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            box.put(500)
+            up = await Up(broker.url, box, resend_after=0.4).connected()
+            await until(lambda: len(centre.seqs) == 500)
+            centre.receipt(1, 450)
+            await until(lambda: len(centre.seqs) >= 550)
+            assert centre.seqs[500:550] == list(range(451, 501))
+            centre.receipt(451, 500)
+            await until(lambda: box.outbox.depth == 0)
+            await asyncio.sleep(0.1)
+            count = len(centre.seqs)
+            await asyncio.sleep(0.6)
+            assert len(centre.seqs) == count
+            await up.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.door
+def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker, tmp_path: Path) -> None:
+    """A killed agent sends again what lacks a receipt; a signed receipt that came while it was away is waiting."""
+    key = Ed25519PrivateKey.generate()
+    signed = {"receipt_keys": (key_text(key.public_key()),)}
+
+    async def main() -> None:
+        async with region(broker.url, key) as centre:
+            box = Box(tmp_path / "s")
+            box.put(300)
+            up = await Up(broker.url, box, **signed).connected()
+            await until(lambda: len(centre.seqs) == 300)
+            await up.kill()
+            box.close()
+            centre.receipt(1, 100)
+            await asyncio.sleep(0.1)
+            centre.seqs.clear()
+            box = Box(tmp_path / "s")
+            up = await Up(broker.url, box, **signed).connected()
+            await until(lambda: box.outbox.depth == 200)
+            await until(lambda: set(centre.seqs) >= set(range(101, 301)))
+            centre.receipt(101, 300)
+            await until(lambda: box.outbox.depth == 0)
+            await up.stop()
+            box.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.door
+def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: Box) -> None:
+    """A forged receipt for everything takes nothing that was not sent: neither what is made later, nor what waits while
+    the agent starts; what is wrong is counted and logged."""
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            box.put(300)
+            centre.log_id = box.outbox.log_id
+            up = await Up(broker.url, box, max_inflight=1).connected()
+            await until(lambda: len(centre.seqs) == 300)
+            await up.kill()
+            centre.receipt(0, 1 << 62)  # waits in the agent's session
+            await asyncio.gather(*centre.tasks)
+            up = Up(broker.url, box)
+            up.uplink._take = lambda after: []  # type: ignore[method-assign]
+            await until(lambda: box.counters.totals["receipts_refused"] == 1)
+            await until(lambda: "Received PUBACK from vedette-f1-a1" in broker.log())  # it does not come again
+            assert box.outbox.depth == 300
+            await up.kill()
+            up = await Up(broker.url, box).connected()
+            await until(lambda: len(centre.seqs) == 600)
+            centre.receipt(1, 100)
+            await until(lambda: box.outbox.depth == 200)
+            assert box.counters.totals["receipts_refused"] == 1
+            await up.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    (refused,) = [entry for entry in logs if entry["event"] == "receipt_invalid"]
+    assert refused["reason"] == f"it is for alerts up to seq {1 << 62}, and none above 0 was sent"
+
+
+@pytest.mark.door
+def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> None:
+    """With ``receipt_keys`` a receipt without signature, by another key, for another agent, changed after signing or
+    replayed takes nothing off the outbox; the region's do, by each of its landings' keys."""
+    one, two, forger = (Ed25519PrivateKey.generate() for _ in range(3))
+    keys = tuple(key_text(key.public_key()) for key in (one, two))
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            box.put(400)
+            up = await Up(broker.url, box, receipt_keys=keys).connected()
+            await until(lambda: len(centre.seqs) == 400)
+            everything, number = [(0, 400)], box.outbox.log_id
+            changed = msgpack.unpackb(pack_receipt(number, [(1, 1)], DOWN, one))
+            for payload in (
+                pack_receipt(number, everything),
+                pack_receipt(number, everything, DOWN, forger),
+                pack_receipt(number, everything, DOWN.replace("a1", "a2"), one),
+                pack_receipt("another", everything, DOWN, one),
+                msgpack.packb({**changed, "ranges": everything}),
+                msgpack.packb({**changed, "signature": "x" * 64}),
+                bytes(100_000),
+            ):
+                centre.send(payload)
+            await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 7)
+            assert box.outbox.depth == 400
+            first = pack_receipt(number, [(1, 100)], DOWN, one)
+            centre.send(first)
+            await until(lambda: box.outbox.depth == 300)
+            centre.send(pack_receipt(number, [(101, 150), (201, 250)], DOWN, two))
+            await until(lambda: box.outbox.depth == 200)
+            centre.send(first)  # replayed
+            box.put(1)
+            await until(lambda: len(centre.seqs) == 401)
+            centre.send(pack_receipt(number, [(401, 401)], DOWN, two))
+            await until(lambda: box.outbox.depth == 200)
+            assert [seq for seq, _ in box.outbox.pending()] == [*range(151, 201), *range(251, 401)]
+            await up.stop()
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    reasons = [e["reason"] for e in logs if e["event"] == "receipt_invalid"]
+    assert len([reason for reason in reasons if "not signed" in reason]) == 2
+    assert len([reason for reason in reasons if "none of uplink.receipt_keys" in reason]) == 3
+    assert box.counters.totals["receipts_refused"] == 6
+
+
+@pytest.mark.door
+def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_path: Path, box: Box) -> None:
+    """A broker killed with all it had acknowledged loses no alert: all are sent again and receipted in the end."""
+    broker = Broker(tmp_path / "broker")
+
+    async def main() -> list[int]:
+        box.put(200)
+        up = Up(broker.url, box, resend_after=1.0)
+        await asyncio.sleep(0.2)
+        broker.start()
+        async with region(broker.url) as centre:
+            await until(lambda: len(centre.seqs) == 200)
+        # The region is away with a session; the broker acknowledges for it, and dies.
+        box.put(300)
+        await until(lambda: box.counters.totals["alerts_sent"] >= 500)
+        broker.kill()
+        box.put(100)
+        await asyncio.sleep(0.3)
+        broker.start()
+        await up.connected()
+        async with region(broker.url) as centre:
+            centre.landing = True
+            await until(lambda: box.outbox.depth == 0, 15)
+            seqs = centre.seqs
+        await up.stop()
+        return seqs
+
+    try:
+        with capture_logs() as logs:
+            seqs = asyncio.run(main())
+    finally:
+        broker.kill()
+    assert set(seqs) == set(range(1, 601))
+    assert box.counters.totals["alerts_receipted"] == 600
+    away = [e for e in logs if e["event"] == "broker_away" and e["client_id"] == "vedette-f1-a1"]
+    assert len(away) == 2
+
+
+@pytest.mark.door
+def test_without_a_subscriber_alerts_wait(broker: Broker, box: Box) -> None:
+    """While no landing has ever subscribed, the uplink says so once, keeps trying, and delivers when one comes."""
+
+    async def main() -> None:
+        box.put(700)
+        with capture_logs() as logs:
+            up = await Up(broker.url, box).connected()
+            await asyncio.sleep(0.5)
+            failed = [e for e in logs if e["event"] == "uplink_failed"]
+            assert len(failed) == 1
+            assert "region land" in failed[0]["reason"]
+            async with region(broker.url) as centre:
+                centre.landing = True
+                await until(lambda: box.outbox.depth == 0)
+                assert set(centre.seqs) == set(range(1, 701))
+                await up.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.door
+def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
+    """The status topic holds a heartbeat at connect and every interval; after a crash it holds the last will."""
+
+    async def main() -> None:
+        async with region(broker.url) as centre:
+            up = await Up(broker.url, box, heartbeat=0.1).connected()
+            await until(lambda: len(centre.status) >= 3)
+            assert centre.status[0]["state"] == "running"
+            await up.kill()
+            await until(lambda: centre.status[-1]["state"] == "lost")
+            assert centre.status[-1] == {"agent_id": "a1", "fleet": "f1", "site": "s1", "state": "lost"}
+            up = await Up(broker.url, box, heartbeat=60).connected()
+            await until(lambda: centre.status[-1]["state"] == "running")
+            count = len(centre.status)
+            await up.stop()
+            await until(lambda: len(centre.status) == count + 1)
+            assert centre.status[-1]["state"] == "running"
+
+    asyncio.run(main())
+
+
+@pytest.mark.door
+def test_routes(broker: Broker, box: Box) -> None:
+    """Further subscriptions share the connection, get retained messages, and can be added and withdrawn."""
+
+    async def main() -> None:
+        got: list[tuple[str, bytes]] = []
+
+        def take(message: Message) -> None:
+            got.append((message.topic, message.payload))
+
+        async with region(broker.url) as centre:
+            await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m", retain=True)
+            await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"blob", retain=True)
+            up = await Up(broker.url, box, {"vedette/v1/f1/bundles/stable/manifest": take}).connected()
+            await until(lambda: len(got) == 1)
+            up.uplink.subscribe("vedette/v1/f1/bundles/stable/blobs/aa", take)
+            await until(lambda: len(got) == 2)
+            up.uplink.unsubscribe("vedette/v1/f1/bundles/stable/blobs/aa")
+            await asyncio.sleep(0.1)
+            await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"")
+            await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m2")
+            await until(lambda: len(got) == 3)
+            await up.stop()
+        assert [payload for _, payload in got] == [b"m", b"blob", b"m2"]
+
+    asyncio.run(main())
+
+
+# --- the directory -------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def directory(box: Box, folder: Path, **settings: Any) -> AsyncIterator[DirectoryUplink]:
+    made = DirectoryUplink(
+        UplinkSettings(path=folder, **settings),
+        AGENT,
+        box.outbox,
+        box.counters,
+        heartbeat,
+        clock=lambda: NOW,
+        gather=0.02,
+        backoff=(0.02, 0.05),
+    )
+    task = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        await made.stop(5)
+        await asyncio.wait_for(task, 5)
+
+
+def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
+    """Alerts and heartbeats appear as Parquet in the landing's layout, each alert once, and leave the outbox."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        box.put(2500)
+        async with directory(box, folder):
+            await until(lambda: box.outbox.depth == 0)
+            box.put(3)
+        assert box.outbox.depth == 0  # stop lands what was there
+
+    asyncio.run(main())
+    rows = read(folder, "alerts")
+    assert sorted(row["seq"] for row in rows) == list(range(1, 2504))
+    assert rows[0]["ingest"] == {"collector_id": "local:a1", "topic": ""}
+    assert {path.parent.relative_to(folder) for path in folder.rglob("*.parquet")} == {
+        Path("alerts") / partition(NOW),
+        Path("status") / partition(NOW),
+    }
+    statuses = read(folder, "status")
+    assert [s["state"] for s in statuses] == ["running"] * 2
+    assert statuses[0]["seq_high"] == 7
+    assert not list((folder / ".tmp").iterdir())
+    assert box.counters.totals["alerts_receipted"] == 2503
+
+
+def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> None:
+    """An alert of a newer schema goes to ``bad`` with its bytes; its neighbours land."""
+    folder = tmp_path / "landing"
+    newer = msgpack.packb({"schema_version": 99})
+
+    async def main() -> None:
+        box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
+        async with directory(box, folder):
+            await until(lambda: box.outbox.depth == 0)
+
+    asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3]
+    (bad,) = read(folder, "bad")
+    assert bad["payload"] == newer
+    assert "99" in bad["reason"]
+
+
+def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
+    """A read-only landing directory is said once with its path; alerts stay in the outbox and land later."""
+    folder = tmp_path / "landing"
+    block(folder)
+
+    async def main() -> None:
+        box.put(10)
+        async with directory(box, folder):
+            await asyncio.sleep(0.3)
+            assert box.outbox.depth == 10
+            unblock(folder)
+            await until(lambda: box.outbox.depth == 0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
+    assert len(read(folder, "alerts")) == 10
+
+
+def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
+    """While ``alerts`` cannot be written, ``bad`` is written and told once, not at each attempt; what comes meanwhile
+    lands once as well."""
+    folder = tmp_path / "landing"
+    block(folder / "alerts")
+
+    def newer(version: int) -> bytes:
+        data: bytes = msgpack.packb({"schema_version": version})
+        return data
+
+    async def main() -> None:
+        box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
+        async with directory(box, folder):
+            await asyncio.sleep(0.4)
+            box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
+            await asyncio.sleep(0.4)
+            unblock(folder / "alerts")
+            await until(lambda: box.outbox.depth == 0)
+            box.put_bytes([(5, newer(97))])
+            await until(lambda: box.outbox.depth == 0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
+    assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
+    assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]
+
+
+def test_landing_folder_files_appear_whole(tmp_path: Path) -> None:
+    """A writer removes what it left when killed, never another's, and its files carry the time of writing."""
+    folder = tmp_path / "landing"
+    (folder / ".tmp").mkdir(parents=True)
+    mine, other = folder / ".tmp" / f"me-{ulid(NOW)}", folder / ".tmp" / f"me-too-{ulid(NOW)}"
+    mine.write_bytes(b"PAR1")
+    other.write_bytes(b"PAR1")
+    row = {"topic": "t", "reason": "r", "payload": b"\x00", "received_at": 0}
+    path = LandingFolder(folder, "me").write("bad", [row], NOW)
+    assert not mine.exists()
+    assert other.exists()
+    assert path.parent == folder / "bad" / "dt=2026-11-21" / "hh=02"
+    assert len(path.stem) == 26
+    table = pq.read_table(path, partitioning=None)
+    assert table.column("received_at").cast(pa.int64()).to_pylist() == [NOW]
+
+
+def test_a_landing_is_not_for_everybody(tmp_path: Path) -> None:
+    """Files hold raw events: whatever the umask leaves open, others than owner and group read no file or folder."""
+    before = os.umask(0o022)
+    try:
+        folder = tmp_path / "landing"
+        LandingFolder(folder, "me").write("bad", [{"topic": "t", "reason": "r", "payload": b""}], NOW)
+    finally:
+        os.umask(before)
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (folder, *folder.rglob("*"))}
+    assert modes == {(True, 0o750), (False, 0o640)}
+
+
+def test_ulids_sort_by_time() -> None:
+    """Names of later milliseconds sort after earlier ones."""
+    names = [ulid(NOW + i * 1000) for i in range(100)]
+    assert names == sorted(names)
+    assert len(set(names)) == 100

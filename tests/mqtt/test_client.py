@@ -1,0 +1,447 @@
+"""``vedette.mqtt.client`` against a real mosquitto."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.broker import Broker, running
+from tests.certificates import Authority
+from vedette.config.settings import MqttSettings
+from vedette.mqtt.client import MAX_PACKET, REGION_PACKET, Message, MqttClient
+
+pytestmark = pytest.mark.door
+QUICK = (0.05, 0.2)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(tmp_path / "broker") as started:
+        yield started
+
+
+@asynccontextmanager
+async def client(url: str, name: str, **options: object) -> AsyncIterator[MqttClient]:
+    """A connected client that is closed at the end."""
+    settings = options.pop("settings", None) or MqttSettings(url=url)
+    made = MqttClient(settings, name, backoff=QUICK, **options)  # type: ignore[arg-type]
+    task = asyncio.create_task(made.run())
+    try:
+        await asyncio.wait_for(made.connected.wait(), 10)
+        yield made
+    finally:
+        await made.close()
+        await asyncio.wait_for(task, 5)
+
+
+async def until(condition: object, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.01)
+
+
+def test_published_messages_arrive_in_order(broker: Broker) -> None:
+    """Everything published with QoS 1 arrives once, in order, with topic and bytes unchanged."""
+
+    async def main() -> list[Message]:
+        got: list[Message] = []
+        async with (
+            client(broker.url, "reader", subscriptions=["t/#"], on_message=got.append) as reader,
+            client(broker.url, "writer") as writer,
+        ):
+            await asyncio.gather(*(writer.publish(f"t/{i % 3}", b"\x00\xff%d" % i) for i in range(500)))
+            await until(lambda: len(got) == 500)
+            for message in got:
+                reader.ack(message)
+        return got
+
+    got = asyncio.run(main())
+    assert [(m.topic, m.payload) for m in got] == [(f"t/{i % 3}", b"\x00\xff%d" % i) for i in range(500)]
+    assert all(m.qos == 1 and not m.dup and not m.retain for m in got)
+
+
+def test_what_is_not_acknowledged_comes_again(broker: Broker) -> None:
+    """After a reconnect the broker resends exactly the unacknowledged messages, marked dup, under the same id."""
+
+    async def main() -> tuple[list[Message], list[Message], list[bool]]:
+        got: list[Message] = []
+        sessions: list[bool] = []
+        async with client(
+            broker.url, "r", subscriptions=["t"], on_message=got.append, on_session=sessions.append, session_expiry=60
+        ) as reader:
+            async with client(broker.url, "w") as writer:
+                for i in range(4):
+                    await writer.publish("t", b"%d" % i)
+            await until(lambda: len(got) == 4)
+            first = got.copy()
+            reader.ack(first[0])
+            reader.ack(first[1])
+            await asyncio.sleep(0.05)
+            got.clear()
+            reader.reconnect()
+            await until(lambda: len(got) == 2)
+            for stale in first:
+                reader.ack(stale)  # of the connection before: must do nothing
+            again = got.copy()
+            got.clear()
+            reader.reconnect()
+            await until(lambda: len(got) == 2)
+            return first, again, sessions
+
+    first, again, sessions = asyncio.run(main())
+    assert [(m.payload, m.message_id) for m in again] == [(m.payload, m.message_id) for m in first[2:]]
+    assert all(m.dup for m in again)
+    assert sessions == [False, True, True]
+
+
+def test_receive_maximum_holds_the_broker_back(broker: Broker) -> None:
+    """No more than ``receive_maximum`` unacknowledged messages are under way; an ack brings the next one."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        async with (
+            client(broker.url, "r", subscriptions=["t"], on_message=got.append, receive_maximum=5) as reader,
+            client(broker.url, "w") as writer,
+        ):
+            for i in range(12):
+                await writer.publish("t", b"%d" % i)
+            await until(lambda: len(got) == 5)
+            await asyncio.sleep(0.1)
+            assert len(got) == 5
+            for n in range(12):
+                await until(lambda n=n: len(got) > n)  # type: ignore[misc]
+                reader.ack(got[n])
+            assert [m.payload for m in got] == [b"%d" % i for i in range(12)]
+
+    asyncio.run(main())
+
+
+def test_broker_away_at_start_and_later(tmp_path: Path) -> None:
+    """A client started before its broker connects when it comes, survives a kill, and says each outage once."""
+    broker = Broker(tmp_path / "broker")
+
+    async def main() -> None:
+        got: list[Message] = []
+        made = MqttClient(
+            MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=got.append, backoff=(0.02, 0.05)
+        )
+        task = asyncio.create_task(made.run())
+        await asyncio.sleep(0.4)
+        assert not made.connected.is_set()
+        with pytest.raises(ConnectionError, match="not connected"):
+            await made.publish("t", b"lost")
+        broker.start()
+        await asyncio.wait_for(made.connected.wait(), 5)
+        broker.kill()
+        await until(lambda: not made.connected.is_set())
+        await asyncio.sleep(0.3)
+        broker.start()
+        await asyncio.wait_for(made.connected.wait(), 5)
+        await made.publish("t", b"back")
+        await until(lambda: [m.payload for m in got] == [b"back"])
+        await made.close()
+        await asyncio.wait_for(task, 5)
+
+    try:
+        with capture_logs() as logs:
+            asyncio.run(main())
+    finally:
+        broker.kill()
+    assert [entry["event"] for entry in logs] == ["broker_away", "broker_connected"] * 2
+    assert all(entry["reason"] and entry["broker"] == broker.url for entry in logs[::2])
+
+
+def test_publish_fails_when_the_connection_ends(broker: Broker) -> None:
+    """A publication without PUBACK raises ConnectionError when the broker dies; it never hangs."""
+
+    async def main() -> None:
+        made = MqttClient(MqttSettings(url=broker.url), "w", backoff=QUICK)
+        task = asyncio.create_task(made.run())
+        await asyncio.wait_for(made.connected.wait(), 5)
+        assert broker.process is not None
+        broker.process.send_signal(19)  # SIGSTOP: it takes bytes and answers nothing
+        waiting = [asyncio.create_task(made.publish("t", b"x")) for _ in range(50)]
+        await asyncio.sleep(0.1)
+        assert not any(w.done() for w in waiting)
+        broker.kill()
+        results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+        assert all(isinstance(r, ConnectionError) for r in results)
+        await made.close()
+        await asyncio.wait_for(task, 5)
+
+    asyncio.run(main())
+
+
+def test_will_is_sent_on_death_and_not_on_close(broker: Broker) -> None:
+    """A client that vanishes leaves its retained last will; one that closes does not."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        async with client(broker.url, "watch", subscriptions=["w/#"], on_message=got.append) as watch:
+            async with client(broker.url, "tidy", will=("w/tidy", b"lost")):
+                pass
+            gone = MqttClient(MqttSettings(url=broker.url), "gone", will=("w/gone", b"lost"))
+            task = asyncio.create_task(gone.run())
+            await asyncio.wait_for(gone.connected.wait(), 5)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await until(lambda: got)
+            await asyncio.sleep(0.05)
+            assert [(m.topic, m.payload) for m in got] == [("w/gone", b"lost")]
+            watch.ack(got[0])
+
+    asyncio.run(main())
+
+
+def test_subscriptions_come_and_go(broker: Broker) -> None:
+    """``subscribe`` brings retained messages at once, and again after a reconnect; ``unsubscribe`` ends it."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        async with (
+            client(broker.url, "w") as writer,
+            client(broker.url, "r", on_message=got.append, session_expiry=60) as reader,
+        ):
+            await writer.publish("m/manifest", b"v1", retain=True)
+            reader.subscribe("m/manifest")
+            await until(lambda: len(got) == 1)
+            assert got[0].retain
+            reader.ack(got[0])
+            await asyncio.sleep(0.05)
+            reader.reconnect()
+            await until(lambda: len(got) == 2)
+            reader.unsubscribe("m/manifest")
+            await asyncio.sleep(0.05)
+            await writer.publish("m/manifest", b"v2")
+            await asyncio.sleep(0.1)
+            assert len(got) == 2
+
+    asyncio.run(main())
+
+
+def test_retained_once(broker: Broker) -> None:
+    """With ``retained_once`` a known subscription does not bring retained messages a second time."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        options = {"subscriptions": ["m"], "on_message": got.append, "session_expiry": 60, "retained_once": True}
+        async with client(broker.url, "w") as writer:
+            await writer.publish("m", b"v1", retain=True)
+            async with client(broker.url, "r", **options) as reader:
+                await until(lambda: len(got) == 1)
+                reader.ack(got[0])
+                await asyncio.sleep(0.05)
+            async with client(broker.url, "r", **options):
+                await writer.publish("m", b"v2")
+                await until(lambda: len(got) == 2)
+        assert [m.payload for m in got] == [b"v1", b"v2"]
+
+    asyncio.run(main())
+
+
+def test_refusals_say_why(tmp_path: Path) -> None:
+    """Wrong credentials, a forbidden subscription and a forbidden publication are each told with the reason."""
+    secret = tmp_path / "secret"
+    secret.write_text("wrong\n")
+    acl = tmp_path / "acl"
+    acl.write_text("topic readwrite open/#\n")
+    passwords = tmp_path / "passwords"
+    passwords.write_text("")
+    with running(tmp_path / "open", extra=[f"acl_file {acl}"]) as broker:
+
+        async def forbidden() -> None:
+            async with client(broker.url, "a", subscriptions=["shut/x", "open/x"]) as made:
+                with pytest.raises(PermissionError, match="shut/y"):
+                    await made.publish("shut/y", b"x")
+                await asyncio.sleep(0.05)  # mosquitto 2.0.11 ends the connection after a refusal
+                await asyncio.wait_for(made.connected.wait(), 5)
+                await made.publish("open/y", b"x")
+
+        with capture_logs() as logs:
+            asyncio.run(forbidden())
+        refused = [entry for entry in logs if entry["event"] == "broker_refused"]
+        assert [entry["topic"] for entry in refused] in (["shut/x"], [])  # 2.0.11 grants any subscription
+    with running(tmp_path / "shut", extra=["allow_anonymous false", f"password_file {passwords}"]) as broker:
+
+        async def stranger() -> None:
+            settings = MqttSettings(url=broker.url, username="x", password_file=secret)
+            made = MqttClient(settings, "b", backoff=(0.02, 0.05))
+            task = asyncio.create_task(made.run())
+            await asyncio.sleep(0.5)
+            await made.close()
+            await asyncio.wait_for(task, 5)
+
+        with capture_logs() as logs:
+            asyncio.run(stranger())
+        assert [entry["event"] for entry in logs] == ["broker_refused"]
+        assert "authori" in logs[0]["reason"].lower()
+
+
+def test_missing_credentials_are_an_outage_with_a_reason(broker: Broker, tmp_path: Path) -> None:
+    """A password file that is not there yet is told with its path, and used when it comes."""
+    secret = tmp_path / "later"
+
+    async def main() -> None:
+        settings = MqttSettings(url=broker.url, username="x", password_file=secret)
+        made = MqttClient(settings, "b", backoff=(0.02, 0.05))
+        task = asyncio.create_task(made.run())
+        await asyncio.sleep(0.2)
+        secret.write_text("word")
+        await asyncio.wait_for(made.connected.wait(), 5)
+        await made.close()
+        await asyncio.wait_for(task, 5)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert [entry["event"] for entry in logs] == ["broker_away", "broker_connected"]
+    assert str(secret) in logs[0]["reason"]
+
+
+def test_an_exception_of_on_message_ends_run(broker: Broker) -> None:
+    """A raw log that cannot be written is not hidden: ``run`` raises what ``on_message`` raised."""
+
+    def unwritable(_: Message) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def main() -> None:
+        made = MqttClient(MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=unwritable)
+        task = asyncio.create_task(made.run())
+        await asyncio.wait_for(made.connected.wait(), 5)
+        await made.publish("t", b"x", qos=0)
+        with pytest.raises(OSError, match="No space left"):
+            await asyncio.wait_for(task, 5)
+
+    asyncio.run(main())
+
+
+def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
+    """A message of 10 MiB, where ``max_packet`` lets it, and a burst of QoS 0 messages both arrive whole."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        big = bytes(range(256)) * (40 << 10)
+        async with (
+            client(broker.url, "r", subscriptions=["t"], on_message=got.append, max_packet=REGION_PACKET),
+            client(broker.url, "w") as writer,
+        ):
+            await writer.publish("t", big)
+            for i in range(1000):
+                await writer.publish("t", b"%d" % i, qos=0)
+            await until(lambda: len(got) == 1001)
+        assert got[0].payload == big
+        assert [m.payload for m in got[1:]] == [b"%d" % i for i in range(1000)]
+
+    asyncio.run(main())
+
+
+def test_a_message_above_the_packet_bound(broker: Broker) -> None:
+    """The broker discards a message above ``max_packet`` without a word to either side; both stay connected, and
+    the next one comes. One that just fits comes, too."""
+
+    async def main() -> None:
+        got: list[Message] = []
+        async with (
+            client(broker.url, "r", subscriptions=["t"], on_message=got.append) as reader,
+            client(broker.url, "w") as writer,
+        ):
+            await writer.publish("t", bytes(MAX_PACKET))
+            await writer.publish("t", bytes(MAX_PACKET - 100))
+            await writer.publish("t", b"next")
+            await until(lambda: len(got) == 2)
+            assert (reader.outage, writer.outage) == ("", "")
+        assert [len(m.payload) for m in got] == [MAX_PACKET - 100, 4]
+        assert "Dropping too large outgoing PUBLISH for r " in broker.log()
+
+    asyncio.run(main())
+
+
+def test_tls(tmp_path: Path) -> None:
+    """mqtts:// carries messages when the authority signed the broker's certificate, and refuses it otherwise."""
+    authority = Authority(tmp_path)
+    ca, (cert, key) = authority.ca, authority.issue("broker")
+    with running(tmp_path / "broker", tls=(ca, cert, key)) as broker:
+
+        async def main() -> None:
+            got: list[Message] = []
+            settings = MqttSettings(url=broker.url, ca_file=ca, cert_file=cert, key_file=key)
+            options = {"settings": settings, "subscriptions": ["t"], "on_message": got.append}
+            async with client(broker.url, "a", **options) as made:
+                await asyncio.gather(*(made.publish("t", bytes(300_000)) for _ in range(30)))
+                await until(lambda: len(got) == 30)
+            stranger = MqttClient(MqttSettings(url=broker.url), "b", backoff=(0.05, 0.1))
+            task = asyncio.create_task(stranger.run())
+            await asyncio.sleep(0.4)
+            assert not stranger.connected.is_set()
+            await stranger.close()
+            await asyncio.wait_for(task, 5)
+
+        with capture_logs() as logs:
+            asyncio.run(main())
+    assert "certificate verify failed" in logs[-1]["reason"]
+
+
+def test_a_bad_address_is_refused() -> None:
+    """An address that is no broker's is an error at once, with the address in the text."""
+    with pytest.raises(ValueError, match="http://x"):
+        MqttClient(MqttSettings(url="http://x"), "a")
+
+
+def test_the_sample_configuration(tmp_path: Path) -> None:
+    """packaging/mosquitto.conf with its access list: an agent reaches the landing, and only under its own name."""
+    packaging = Path(__file__).parents[2] / "packaging"
+    authority = Authority(tmp_path)
+    cert, key = authority.issue("broker")
+    broker = Broker(tmp_path / "broker", tls=(authority.ca, cert, key))
+    text = (packaging / "mosquitto.conf").read_text()
+    for sample, here in (
+        ("listener 8883", f"listener {broker.port} 127.0.0.1"),
+        ("/etc/mosquitto/certs/region-ca.pem", str(authority.ca)),
+        ("/etc/mosquitto/certs/broker.pem", str(cert)),
+        ("/etc/mosquitto/certs/broker.key", str(key)),
+        ("/etc/mosquitto/mosquitto.acl", str(packaging / "mosquitto.acl")),
+        ("/var/lib/mosquitto/", f"{broker.folder}/"),
+    ):
+        assert f" {sample}" in text or f"\n{sample}" in text
+        text = text.replace(sample, here)
+    broker.config.write_text(f"user {getpass.getuser()}\n{text}")
+    broker.start()
+
+    def settings(name: str) -> MqttSettings:
+        cert, key = authority.issue(name)
+        return MqttSettings(url=broker.url, ca_file=authority.ca, cert_file=cert, key_file=key)
+
+    async def main() -> None:
+        landed: list[Message] = []
+        got: list[Message] = []
+        share = ["$share/landing/vedette/v1/+/+/alerts"]
+        async with (
+            client(
+                "", "l", settings=settings("vedette-landing"), subscriptions=share, on_message=landed.append
+            ) as land,
+            client("", "p", settings=settings("vedette-publisher")) as publisher,
+            client("", "a", settings=settings("a1"), subscriptions=["vedette/v1/#"], on_message=got.append) as agent,
+        ):
+            await agent.publish("vedette/v1/default/a1/alerts", b"mine")
+            await until(lambda: [m.payload for m in landed] == [b"mine"])
+            await land.publish("vedette/v1/default/a2/receipts", b"another's")
+            await land.publish("vedette/v1/default/a1/receipts", b"receipt")
+            await publisher.publish("vedette/v1/default/bundles/stable/manifest", b"manifest", retain=True)
+            await until(lambda: [m.payload for m in got] == [b"receipt", b"manifest"])
+            for topic in ("default/a2/alerts", "other/a1/alerts", "default/bundles/stable/manifest"):
+                await asyncio.wait_for(agent.connected.wait(), 5)
+                with pytest.raises(PermissionError):
+                    await agent.publish(f"vedette/v1/{topic}", b"not mine")
+                await asyncio.sleep(0.05)
+            assert len(landed) == 1
+
+    try:
+        asyncio.run(main())
+    finally:
+        broker.kill()

@@ -1,0 +1,89 @@
+"""Literals of log sources: which there are, when they hold, and that every shape's names are told."""
+
+from __future__ import annotations
+
+import pytest
+
+from vedette.decode.formats.table import SHAPES
+from vedette.model.event import LogSource
+from vedette.plan.witness import SHAPE_NAMES, witness
+
+
+def literals(product: str = "", category: str = "", service: str = "") -> set[bytes] | None:
+    found = witness(LogSource(product, category, service))
+    return None if found is None else set(found.literals)
+
+
+def test_sources_that_an_event_tells() -> None:
+    """A program's name, how a format begins, a name in a JSON object; of several parts the rarest."""
+    windows = literals("windows")
+    assert windows == {b"event"} | {b'"' + name.lower().encode() + b'"' for name in SHAPE_NAMES["windows"]}
+    assert literals(service="sudo") == {b"sudo"}
+    assert literals(service="okta") == {b'"displaymessage"'}
+    assert literals("okta", service="okta") == {b'"displaymessage"'}
+    assert literals(service="ldp") == {b"%ldp-", b"-ldp-"}  # %LDP-5-NBRCHG and %MPLS-LDP-5-NBRCHG
+
+
+@pytest.mark.parametrize("part", [{"service": "syslog"}, {"category": "webserver"}, {"service": "auth"}, {},
+                                  {"service": "mosquitto"}])  # fmt: skip
+def test_sources_that_nothing_tells(part: dict[str, str]) -> None:
+    """What the outermost layer or a facility gives has no text."""
+    assert literals(**part) is None
+
+
+def test_when_it_holds() -> None:
+    """Not where the input's own log source gives the part, nor where its codec takes every object for the shape's."""
+    wanted = LogSource("windows", "process_creation")
+    found = witness(wanted)
+    assert found is not None
+    own = LogSource(**{LogSource._fields[found.part]: wanted[found.part]})
+    assert found.excuses(wanted, "auto", LogSource())
+    assert found.excuses(wanted, "syslog", LogSource("linux", "x", "y"))
+    assert not found.excuses(wanted, "auto", own)
+    assert not found.excuses(wanted, "windows", LogSource())
+    named = LogSource(service="named")
+    found = witness(named)
+    assert found is not None
+    assert found.excuses(named, "auto", LogSource())
+    assert not found.excuses(named, "named", LogSource())  # a daemon's own log does not name it
+
+
+def test_every_shape_is_told() -> None:
+    """A new shape says by which names it is known, or has none on purpose."""
+    assert set(SHAPE_NAMES) == set(SHAPES)
+
+
+EXAMPLES = {
+    "windows": [{"winlog": {}}, {"EventID": 1}, {"event_data": {}}, {"Event": {"System": {}}},
+                {"System": {}, "EventData": {}}, {"winlog.event_id": 1}, {"winlog.channel": "x"},
+                {"event": {"code": "1", "provider": "Microsoft-Windows-Sysmon"}},
+                {"event": {"code": "1"}, "host.os.type": "windows"}, {"event.code": "1", "event.module": "sysmon"},
+                {"Image": "x", "CommandLine": "x"}, {"NewProcessName": "x"}, {"ScriptBlockText": "x"},
+                {"SourceImage": "x", "CallTrace": "x"}],
+    "zeek": [{"ts": 1, "id.orig_h": "x", "uid": "C"}, {"ts": 1, "_path": "dns"}, {"ts": 1, "fuid": "F"}],
+    "nginx_json": [{"remote_addr": "x", "status": 1, "request": "x"}],
+    "caddy": [{"request": {"method": "GET", "uri": "/"}, "status": 1}],
+    "traefik": [{"DownstreamStatus": 1, "RequestMethod": "GET"}],
+    "kubernetes_audit": [{"auditID": "x", "verb": "x", "apiVersion": "audit.k8s.io/v1"}],
+    "opencanary": [{"logtype": 1, "node_id": "x", "logdata": {}}],
+    "okta": [{"eventType": "x", "displayMessage": "x", "actor": {}}],
+    "suricata": [{"event_type": "x", "flow_id": 1, "timestamp": "x"}],
+    "client": [{"remote_ip": "x", "srcip": "x"}, {"attr": {"remote": "x"}, "ctx": "conn1"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", sorted(EXAMPLES))
+def test_a_shape_fits_nothing_without_its_names(shape: str) -> None:
+    """An object that fits does so no longer when its telling names are taken away."""
+    for example in EXAMPLES[shape]:
+        assert SHAPES[shape].fits(example)
+        assert not SHAPES[shape].fits(_without(example, SHAPE_NAMES[shape]))
+
+
+def _without(value: object, names: tuple[str, ...]) -> dict[str, object]:
+    assert isinstance(value, dict)
+    return {
+        key: _without(inner, names) if isinstance(inner, dict) else inner
+        for key, inner in value.items()
+        if key not in names
+    }

@@ -1,0 +1,303 @@
+"""Correlation documents: what they come to, and what is refused with which reason and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.differential.material import SHARED
+from vedette.api import compile_rules
+from vedette.plan.plan import Plan
+from vedette.plan.relation import Clause, Correlation, Kind, Slot, Suppress
+from vedette.rules import build, sigma
+from vedette.rules.ruleset import RuleSet
+
+A = """
+title: A
+id: 11111111-1111-4111-8111-111111111111
+name: rule_a
+logsource: {product: x}
+detection: {selection: {f: aaaa}, condition: selection}
+---
+title: B
+name: rule_b
+logsource: {product: x}
+detection: {selection: {f: bbbb}, condition: selection}
+---
+"""
+A_ID = "11111111-1111-4111-8111-111111111111"
+
+
+def plan(body: str, head: str = "title: C", more: str = "") -> Plan:
+    """The plan of rules A and B and one correlation; ``body``: YAML of its inside."""
+    lines = "\n".join(f"  {line}" for line in body.strip().splitlines())
+    return build.from_text(f"{A}{head}\ncorrelation:\n{lines}\n{more}")
+
+
+def compiled(body: str, **kwargs: str) -> Correlation:
+    made = plan(body, **kwargs)
+    assert made.refused == ()
+    (one,) = made.correlations
+    assert Plan.from_bytes(made.to_bytes()) == made
+    return one
+
+
+def refused(body: str, **kwargs: str) -> tuple[str, int]:
+    """Reason, and line counted from the correlation's own first."""
+    made = plan(body, **kwargs)
+    assert made.correlations == ()
+    (one,) = made.refused
+    return one.reason, one.line - A.count("\n")
+
+
+def test_event_count() -> None:
+    """Kind, rules by name and id, group, span and condition, with defaults for the rest."""
+    made = compiled("type: event_count\nrules: [rule_a]\ngroup-by: [u, v]\ntimespan: 90m\ncondition: {gte: 100}")
+    assert made.kind is Kind.EVENT_COUNT
+    assert made.slots == (Slot(A_ID, False),)
+    assert made.group_by == ("u", "v")
+    assert made.span == 5_400_000_000
+    assert made.bounds == (("gte", 100),)
+    assert (made.level, made.generate, made.prompt) == ("medium", False, True)
+    by_id = compiled(
+        f"type: event_count\nrules: [{A_ID.upper()}]\ngroup-by: [u, v]\ntimespan: 5400s\ncondition: {{gte: 100}}"
+    )
+    assert by_id.digest == made.digest
+
+
+def test_range() -> None:
+    """Two operators are a range, and can only be decided when no further event can come."""
+    made = compiled("type: event_count\nrules: [rule_a]\ntimespan: 1h\ncondition: {gt: 100, lte: 200}")
+    assert made.bounds == (("gt", 100), ("lte", 200))
+    assert not made.prompt
+    assert [made.holds(n) for n in (100, 101, 200, 201)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("body", "bounds"),
+    [
+        ("type: temporal\nrules: [rule_a, rule_b]\ntimespan: 5m", (("gte", 2),)),
+        ("type: temporal_ordered\nrules: [rule_a, rule_b, rule_a]\ntimespan: 5m", (("gte", 3),)),
+        ("type: temporal\nrules: [rule_a, rule_b]\ntimespan: 5m\ncondition: {gte: 1}", (("gte", 1),)),
+    ],
+)
+def test_temporal(body: str, bounds: Any) -> None:
+    """Without a condition every rule must match."""
+    assert compiled(body).bounds == bounds
+
+
+def test_values() -> None:
+    """Field, several fields, percentile."""
+    one = compiled("type: value_count\nrules: [rule_a]\ntimespan: 1d\ncondition: {gte: 3, field: [User, Domain]}")
+    assert one.field == ("User", "Domain")
+    one = compiled("type: value_sum\nrules: [rule_a]\ntimespan: 1d\ncondition: {gt: 1.5, field: n}")
+    assert (one.bounds, one.prompt) == ((("gt", 1.5),), True)
+    one = compiled(
+        "type: value_percentile\nrules: [rule_a]\ntimespan: 1d\ncondition: {gt: 1, field: n, percentile: 95}"
+    )
+    assert (one.percentile, one.prompt) == (95.0, False)
+    one = compiled("type: value_median\nrules: [rule_a]\ntimespan: 1d\ncondition: {gt: 1, field: n}")
+    assert one.percentile == 50.0
+
+
+def test_aliases() -> None:
+    """An alias is another field in each rule; a rule that it does not name has the field itself."""
+    body = """
+type: temporal
+rules: [rule_a, rule_b]
+group-by: [ip, user]
+timespan: 10s
+aliases:
+  ip: {rule_a: source.ip, rule_b: destination.ip}
+  user: {rule_b: account}
+"""
+    one = compiled(body)
+    assert [[slot.field(name) for name in one.group_by] for slot in one.slots] == [
+        ["source.ip", "user"],
+        ["destination.ip", "account"],
+    ]
+    assert one.digest != compiled(body.replace("account", "other")).digest
+
+
+@pytest.mark.parametrize(
+    ("condition", "clauses"),
+    [
+        ("rule_a and rule_b", (Clause((0, 1)),)),
+        ("rule_a or rule_b", (Clause((0,)), Clause((1,)))),
+        ("rule_a and not rule_b", (Clause((0,), (1,)),)),
+        ("not (not rule_a or rule_b)", (Clause((0,), (1,)),)),
+    ],
+)
+def test_extended_conditions(condition: str, clauses: Any) -> None:
+    """A condition that names rules, with its rules listed or not; with 'not' its windows begin at a match."""
+    one = compiled(f"type: temporal\ncondition: {condition}\ntimespan: 5m")
+    assert one.clauses == clauses
+    assert one.forward == any(clause.forbidden for clause in clauses)
+    listed = compiled(f"type: temporal\nrules: [rule_a, rule_b]\ncondition: {condition}\ntimespan: 5m")
+    assert listed.clauses == clauses
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "line"),
+    [
+        ("type: temporal\nrules: [rule_a, rule_x]\ntimespan: 5m", "it refers to 'rule_x', which is not among", 4),
+        ("type: nonsense\nrules: [rule_a]\ntimespan: 5m", "'nonsense' is no valid Sigma correlation type", 3),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5\ncondition: {gte: 1}", "Timespan '5' is invalid", 5),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 9999d\ncondition: {gte: 1}", "longer than 366 days", 5),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {lt: 1}", "can never be true", 6),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gt: 5, lt: 6}", "can never be true", 6),
+        ("type: temporal\nrules: [rule_a, rule_b]\ntimespan: 5m\ncondition: {gte: 3}", "at most 2 rules", 6),
+        ("type: value_sum\nrules: [rule_a]\ntimespan: 5m\ncondition: {gt: 5, lt: 5, field: n}", "never be true", 6),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gte: true}", "gte expects a number", 6),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {field: x}", "has no comparison", 6),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gte: 1, field: x}", "'field' is for value", 6),
+        ("type: value_percentile\nrules: [rule_a]\ntimespan: 1d\ncondition: {lte: 1, field: i}", "of which one?", 6),
+        ("type: event_count\nrules: [rule_a, rule_a]\ntimespan: 5m\ncondition: {gte: 1}", "names a rule twice", 4),
+        ("type: temporal\ncondition: not rule_a\ntimespan: 5m", "none of its rules matches", 4),
+        ("type: temporal\ncondition: rule_a and not rule_a\ntimespan: 5m", "can never be true", 4),
+        (
+            "type: temporal\nrules: [rule_a]\ntimespan: 5m\naliases: {ip: {rule_b: x}}",
+            "the alias 'ip' is for 'rule_b', which is none of its rules",
+            6,
+        ),
+    ],
+)
+def test_refusals(body: str, reason: str, line: int) -> None:
+    """What cannot run is refused by name, at the line of the part that is at fault."""
+    said, at = refused(body)
+    assert reason in said
+    assert at == line
+
+
+def test_chain_and_cycle() -> None:
+    """A correlation of a correlation; one that comes back to itself is refused, and so is what is above it."""
+    more = """---
+title: D
+name: d
+correlation: {type: temporal, rules: [c, rule_b], timespan: 1h}
+---
+title: E
+name: e
+correlation: {type: temporal, rules: [f, rule_b], timespan: 1h}
+---
+title: F
+name: f
+correlation: {type: temporal, rules: [e, rule_b], timespan: 1h}
+"""
+    body = "type: event_count\nrules: [rule_a]\ntimespan: 1m\ncondition: {gte: 2}"
+    made = plan(body, head="title: C\nname: c", more=more)
+    assert [(c.title, c.slots[0].correlation) for c in made.correlations] == [("C", False), ("D", True)]
+    assert {r.title for r in made.refused} == {"E", "F"}
+    assert all("cycle" in r.reason for r in made.refused)
+    assert made.silent == {A_ID, *(c.id for c in made.correlations if c.title == "C"), made.rules[1].id}
+    changed = plan(body.replace("gte: 2", "gte: 3"), head="title: C\nname: c", more=more)
+    assert changed.correlations[1].digest != made.correlations[1].digest
+
+
+def test_generate() -> None:
+    """Rules that a correlation refers to are silent, unless one says 'generate'."""
+    body = "type: temporal\nrules: [rule_a, rule_b]\ntimespan: 5m"
+    assert len(plan(body).silent) == 2
+    assert plan(body + "\ngenerate: true").silent == frozenset()
+    assert plan(body, more="generate: true").silent == frozenset()
+
+
+def test_across_files(tmp_path: Path) -> None:
+    """Rules of other files are found, in whatever order; of the same name, the one in the same file goes before."""
+    rule = A.split("---")[0].replace(f"id: {A_ID}\n", "")
+    correlation = (
+        "title: {}\ncorrelation: {{type: event_count, rules: [rule_a], timespan: 1m, condition: {{gte: 2}}}}\n"
+    )
+    (tmp_path / "1.yml").write_text(correlation.format("first"))
+    (tmp_path / "2.yml").write_text(rule)
+    assert [c.slots[0].rule_id for c in build.build([tmp_path]).correlations] == [build.build([tmp_path]).rules[0].id]
+    (tmp_path / "3.yml").write_text(rule.replace("title: A", "title: A3") + "---\n" + correlation.format("third"))
+    made = build.build([tmp_path])
+    assert [c.title for c in made.correlations] == ["third"]
+    assert made.correlations[0].slots[0].rule_id == made.rules[1].id
+    (ambiguous,) = made.refused
+    assert "is the name of several rules" in ambiguous.reason
+
+
+def test_of_a_rule_that_is_refused() -> None:
+    """It is refused with that rule's reason."""
+    text = A.replace("{f: aaaa}", "{f|nonsense: aaaa}") + (
+        f"title: C\ncorrelation: {{type: event_count, rules: [{A_ID}], timespan: 1m, condition: {{gte: 2}}}}\n"
+    )
+    made = build.from_text(text)
+    assert made.correlations == ()
+    assert any("is refused: Unknown modifier" in r.reason for r in made.refused)
+
+
+def test_finish_again() -> None:
+    """More files may be added after a first plan: what was lacking is then there."""
+    rules = RuleSet()
+    sigma.add(rules, "title: C\ncorrelation: {type: event_count, rules: [rule_a], timespan: 1m, condition: {gte: 2}}\n")
+    assert len(build.from_rules(rules).refused) == 1
+    sigma.add(rules, A)
+    made = build.from_rules(rules)
+    assert (len(made.correlations), made.refused) == (1, ())
+
+
+def test_suppress() -> None:
+    """A rule and a correlation may say how their alerts are folded; what cannot be read is refused."""
+    body = "type: temporal\nrules: [rule_a]\ntimespan: 5m"
+    assert compiled(body, more="suppress: {by: [src_ip, user], for: 10m}").suppress == Suppress(("src_ip", "user"), 600)
+    made = build.from_text(A.replace("title: A", "suppress: {for: 1h}\ntitle: A", 1))
+    assert made.rules[0].suppress == Suppress((), 3600.0)
+    assert Plan.from_bytes(made.to_bytes()) == made
+    for wrong in ("10m", "{by: [a]}", "{for: 10}", "{for: 0s}", "{by: 1, for: 1m}", "{for: 1m, when: 2}"):
+        assert "suppress expects" in refused(body, more=f"suppress: {wrong}")[0]
+
+
+def test_suppress_in_a_pipeline(tmp_path: Path) -> None:
+    """A pipeline sets the attribute for the rules that its conditions name."""
+    (tmp_path / "p.yml").write_text(
+        "name: p\ntransformations:\n- id: s\n  type: set_custom_attribute\n  attribute: suppress\n"
+        "  value: {by: [u], for: 10m}\n  rule_conditions: [{type: is_sigma_correlation_rule}]\n"
+    )
+    (tmp_path / "r.yml").write_text(f"{A}title: C\ncorrelation: {{type: temporal, rules: [rule_a], timespan: 5m}}\n")
+    made = compile_rules(tmp_path / "r.yml", pipelines=[tmp_path / "p.yml"])
+    assert [rule.suppress for rule in made.rules] == [None, None]
+    assert [c.suppress for c in made.correlations] == [Suppress(("u",), 600)]
+
+
+def test_digest_covers_the_meaning() -> None:
+    """Title and level do not change the digest; rules, fields and numbers do."""
+    body = "type: value_count\nrules: [rule_a]\ngroup-by: [u]\ntimespan: 1d\ncondition: {gte: 3, field: f}"
+    same = compiled(body, head="title: Other\nid: 22222222-2222-4222-8222-222222222222", more="level: high")
+    assert same.digest == compiled(body).digest
+    changes = [("[rule_a]", "[rule_b]"), ("[u]", "[w]"), ("1d", "2d"), ("gte: 3", "gte: 4"), ("field: f", "field: g")]
+    assert len({compiled(body).digest, *(compiled(body.replace(*change)).digest for change in changes)}) == 6
+
+
+def test_a_damaged_plan_is_refused() -> None:
+    """Bytes whose correlations refer to nothing do not load."""
+    made = plan("type: temporal\nrules: [rule_a, rule_b]\ntimespan: 5m")
+    broken = Plan(made.predicates, made.rules[1:], made.literals[1:], (), made.correlations)
+    with pytest.raises(ValueError, match="do not fit together"):
+        Plan.from_bytes(broken.to_bytes())
+
+
+def test_examples_of_the_specification() -> None:
+    """The correlation rules of the specification's own tests run once the rules that they name are there, but for the
+    percentile that does not say which."""
+    folder = SHARED / "data" / "sigma-specification" / "tests" / "schema" / "correlation"
+    if not folder.exists():
+        pytest.skip(f"{folder} is not there")
+    found = {}
+    for path in sorted(folder.glob("*.yml")):
+        rules = RuleSet()
+        sigma.add(rules, path.read_bytes(), str(path))
+        body = rules.documents[0].document["correlation"]
+        for name in body["rules"]:
+            by = f"id: {name}" if name.count("-") == 4 else f"name: {name}"
+            sigma.add(rules, A.split("---")[0].replace(f"id: {A_ID}\nname: rule_a", by).replace("aaaa", name))
+        made = build.from_rules(rules)
+        found[path.stem] = made.refused[0].reason if made.refused else made.correlations[0].kind.value
+    assert found.pop("value_percentile").startswith("value_percentile needs 'percentile'")
+    assert found.pop("event_count_ecs") == "event_count"
+    assert found == {name: name for name in found}
+    assert len(found) == 6

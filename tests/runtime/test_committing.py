@@ -1,0 +1,250 @@
+"""One transaction per batch over a real store: whole, never past the disk, tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from tests.life import Life, engine, lines
+from vedette.delivery import envelope
+from vedette.model.counters import Dropped
+from vedette.rawlog import note
+from vedette.runtime import committing
+
+
+def test_nothing_is_committed_past_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit syncs the log that far first."""
+    life = begin(engine("evil"))
+    order: list[str] = []
+    sync, commit = life.log.sync, life.store.commit
+
+    def spy(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any) -> Any:
+            order.append(f"{name} {life.log.durable}")
+            return call(*arguments)
+
+        return called
+
+    monkeypatch.setattr(life.log, "sync", spy("sync", sync))
+    monkeypatch.setattr(life.store, "commit", spy("commit", commit))
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+    life.live()
+    assert order[0] == "sync 0"
+    assert f"commit {life.log.end}" in order
+    assert "commit 0" not in order
+
+
+def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
+    """With the outbox at its budget events are stored on and wait; receipts let judging go on, and none is missing."""
+    life = begin(engine("evil"), outbox_bytes=2000)
+
+    async def work() -> None:
+        for i in range(50):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i))
+            await asyncio.sleep(0.005)
+        assert life.pipeline.backlog["in"] > 20
+        assert life.counters.stored["in"] == 50
+        seen: set[str] = set()
+        async with asyncio.timeout(20):
+            while len(seen) < 50:
+                pending = life.outbox.pending(0, 1000)
+                seen |= {envelope.decode(data).raw for _, data in pending}
+                await life.outbox.receipt([(seq, seq) for seq, _ in pending])
+                await asyncio.sleep(0.05)
+
+    life.live(work)
+    assert life.outbox.account().receipted == 50
+
+
+def test_a_store_that_fails_is_tried_again(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that fails is tried again until it is taken: told once as trouble, each alert is committed once."""
+    monkeypatch.setattr(committing, "RETRY_SECONDS", 0.02)
+    life = begin(engine("evil"))
+    commit, tries = life.store.commit, []
+
+    def fail(*arguments: Any) -> None:
+        tries.append(life.pipeline.trouble.status())
+        if len(tries) <= 3:
+            raise OSError(28, "no space left", "store")
+        commit(*arguments)
+
+    monkeypatch.setattr(life.store, "commit", fail)
+
+    async def work() -> None:
+        for text in (b"one", b"two"):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
+        while len(tries) < 4:
+            await asyncio.sleep(0.01)
+
+    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
+    assert tries[0] == {}
+    assert "no space left" in tries[3]["store"]["reason"]
+    assert not life.pipeline.trouble
+
+
+def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no matter of trying again ends ``run`` with its error, and nothing of the batch counts as committed."""
+    life = begin(engine("evil"))
+
+    def fail(*_: Any) -> None:
+        raise ValueError("the store is damaged")
+
+    monkeypatch.setattr(life.store, "commit", fail)
+
+    async def main() -> None:
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+        await asyncio.wait_for(life.pipeline.run(), 5)
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(main())
+    assert caught.group_contains(ValueError, match="is damaged")
+    assert life.store.load().cursor is None
+
+
+def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end, when there is no time to try again, no later commit moves the cursor past the alerts of one that
+    failed; the next life makes them all."""
+    life = begin(engine("evil"))
+    life.pipeline.committing.patient = False
+    commit, failed = life.store.commit, []
+
+    def fail_once(*arguments: Any) -> None:
+        if not failed:
+            failed.append(True)
+            raise OSError(28, "no space left", "store")
+        commit(*arguments)
+
+    monkeypatch.setattr(life.store, "commit", fail_once)
+
+    async def main() -> None:
+        for text in (b"one", b"two"):
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
+            for frame in life.pipeline.storing.frames():
+                await life.pipeline.judging.frame(frame)
+            with pytest.raises(OSError, match="no space left"):
+                await life.pipeline.committing.commit()
+
+    asyncio.run(main())
+    assert life.store.load().cursor is None
+    monkeypatch.undo()
+    assert [text[-3:] for _, text in begin(engine("evil")).live().found()] == ["one", "two"]
+
+
+def test_a_frame_of_many_alerts_is_committed_in_parts(
+    begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One frame whose alerts are far over the outbox's budget: judged in parts as receipts make room, also after a
+    crash in the middle of the frame; each alert once, and the account adds up all the way."""
+    monkeypatch.setattr("vedette.runtime.committing.COMMIT_BYTES", 4000)
+    words = [f"evil{i}" for i in range(10)]
+    events = [f"<13>Nov 21 02:40:00 web1 app: {i} {' '.join(words)}".encode() for i in range(200)]
+    life = begin(engine(*words), outbox_bytes=20_000)
+    seen: list[tuple[str, str]] = []
+
+    async def crash() -> None:
+        life.give(lines(*events))
+        task = asyncio.create_task(life.pipeline.run())
+        async with asyncio.timeout(20):
+            while life.outbox.bytes < 20_000:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert life.outbox.bytes < 40_000
+        assert life.counters.identity(life.pipeline.backlog) == []
+        assert 0 < life.pipeline.backlog["in"] < 200
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(crash())
+    life = begin(engine(*words), outbox_bytes=20_000)
+    assert life.counters.identity(life.pipeline.backlog) == []
+    assert 0 < life.pipeline.backlog["in"] < 200
+
+    async def receipt() -> None:
+        async with asyncio.timeout(20):
+            while len(seen) < 2000:
+                pending = life.outbox.pending(0, 1000)
+                seen.extend((alert.rule_id, alert.raw) for alert in map(envelope.decode, dict(pending).values()))
+                await life.outbox.receipt([(seq, seq) for seq, _ in pending])
+                await asyncio.sleep(0.01)
+
+    life.live(receipt)
+    assert len(seen) == len(set(seen)) == 2000
+    assert life.counters.judged["in"] == 200
+
+
+def test_counters_alone_are_committed_too(begin: Callable[..., Life]) -> None:
+    """A drop, which leaves nothing in the log, survives a stop and a start."""
+    life = begin(engine("evil"))
+    life.counters.drop("in", Dropped.FRAMING)
+    life.live()
+    assert begin(engine("evil")).counters.dropped["in", Dropped.FRAMING] == 1
+
+
+def test_alerts_that_wait_over_a_start_are_not_settled(begin: Callable[..., Life]) -> None:
+    """A life that begins with alerts without a receipt notes no place after them, until they have one."""
+    first = begin(engine("evil"))
+    first.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil"))
+    first.live()
+    (waiting,) = first.alerts()
+    for receipted in (False, True):
+        life = begin(engine("evil"))
+
+        async def work(life: Life = life, receipted: bool = receipted) -> None:
+            if receipted:
+                await life.outbox.receipt([(1, waiting.seq)])
+            for _ in range(2):
+                life.give(lines(b"<13>Nov 21 02:40:00 web1 app: fine"))
+                await asyncio.sleep(0)
+                while not life.pipeline.progress.caught_up:
+                    await asyncio.sleep(0.01)
+                await life.pipeline.committing.commit()
+            cursor = note.decode(life.pipeline.committing._describe()).cursor
+            if receipted:
+                assert cursor is not None
+                assert cursor.offset > waiting.raw_ref.offset
+            else:
+                assert cursor is None or cursor.offset <= waiting.raw_ref.offset
+
+        life.live(work)
+
+
+def test_the_settled_place(begin: Callable[..., Life]) -> None:
+    """A segment's note says how far every alert has its receipt, with the counters of that commit; alerts without one
+    hold it back."""
+    life = begin(engine("evil"), segment_bytes=4096)
+    one = life.pipeline
+    places = []
+
+    async def commit(*texts: bytes) -> int:
+        for text in texts:
+            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: " + text))
+        while one.progress.judged < life.log.end:
+            await asyncio.sleep(0.005)
+        await one.committing.commit()
+        told = note.decode(one.committing._describe())
+        assert told.cursor is not None
+        assert told.counters is not None
+        judged = told.counters["inputs"].get("in", {"judged": 0})["judged"]
+        places.append((told.cursor.offset, judged, told.next_seq))
+        return life.log.end
+
+    async def work() -> None:
+        first = await commit(b"good", b"good")
+        assert places[-1] == (first, 2, 1)
+        second = await commit(b"evil 1")
+        assert places[-1] == (first, 2, 2)
+        await commit(b"evil 2", b"good")
+        assert places[-1] == (first, 2, 3)
+        await life.outbox.receipt([(1, 1)])
+        await commit(b"good")
+        assert places[-1][:2] == (second, 3)  # the first alert has its receipt, the second comes after that place
+        await life.outbox.receipt([(2, 2)])
+        last = await commit(b"good")
+        assert places[-1] == (last, 7, 3)
+
+    life.live(work)

@@ -1,0 +1,24 @@
+"""The status as it goes to the region."""
+
+from __future__ import annotations
+
+import orjson
+
+from vedette.delivery.envelope import MAX_MESSAGE, status_row
+from vedette.runtime.status import HEARTBEAT_BYTES, heartbeat
+
+
+def test_a_heartbeat_is_bounded() -> None:
+    """A status that is longer than the region reads leaves out what it lists by rule, and nothing else."""
+    assert HEARTBEAT_BYTES == MAX_MESSAGE
+    status = {
+        "agent_id": "a1",
+        "seq_high": 7,
+        "rules": {"running": 9_000, "dead": ["x"], "undecided": {"r": 1}, "quarantined": []},
+        "memory": {"groups": 3, "correlations": []},
+    }
+    assert heartbeat(status) == orjson.dumps(status)
+    status["memory"] = {"groups": 3, "correlations": [{"title": "t" * 300}] * 9_000}
+    row = status_row(heartbeat(status), fleet="f1", agent_id="a1", received_at=0, collector_id="c", topic="t")
+    sent = orjson.loads(row["payload"])
+    assert (row["seq_high"], sent["rules"]["running"], sent["memory"]) == (7, 9_000, {"groups": 3, "correlations": []})

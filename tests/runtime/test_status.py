@@ -1,0 +1,67 @@
+"""Which rules an agent says are dead, and which only wait for an input."""
+
+from __future__ import annotations
+
+from vedette.config.settings import parse
+from vedette.engine.match import Engine
+from vedette.rules.build import from_text
+from vedette.runtime.rules import Loaded
+from vedette.runtime.status import dead_rules
+
+RULES = """
+title: of syslog
+logsource: {product: linux, service: sshd}
+detection: {s: {message|contains: needle}, condition: s}
+---
+title: of iot
+name: iot
+logsource: {category: iot, service: mqtt}
+detection: {s: {topic|startswith: needle}, condition: s}
+---
+title: of access
+logsource: {category: webserver}
+detection: {s: {no_such_field: needle}, condition: s}
+---
+title: of windows
+logsource: {product: windows, service: security}
+detection: {s: {EventID: 4625}, condition: s}
+---
+title: more iot
+correlation: {type: event_count, rules: [iot], timespan: 1m, condition: {gte: 3}}
+---
+title: refused
+logsource: {product: linux}
+detection: {s: {a: 1}, condition: t}
+"""
+AGENT = """
+[agent]
+id = "a"
+[[input]]
+name = "access"
+type = "file"
+paths = ["/var/log/access.log"]
+format = "{format}"
+"""
+MQTT = '[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "mqtt://127.0.0.1"\ntopics = ["#"]\n'
+
+
+def test_dead_and_waiting() -> None:
+    """Rules whose log source no input has wait for one, and so do correlations that need them; they are counted by what
+    they wait for, after those that are refused or whose field no decoder gives."""
+    loaded = Loaded(Engine(from_text(RULES)), "rules", None)
+    found = dead_rules(parse(AGENT.format(format="access")), loaded)
+    titles = [next(t for t in ("refused", "access", "windows", "more iot", "of iot", "?") if t in reason or t == "?")
+              for reason in found.reasons]  # fmt: skip
+    assert sorted(titles[:2]) == ["access", "refused"]
+    assert sorted(titles[2:]) == ["?", "more iot", "of iot", "windows"]
+    assert found.waiting == {
+        "an MQTT input": 2, "an input with log source linux//sshd": 1, "an input with log source windows//security": 1,
+    }  # fmt: skip
+
+
+def test_other_inputs_other_dead_rules() -> None:
+    """It depends on the inputs, too: when these change under the same rules, so does what is dead."""
+    loaded = Loaded(Engine(from_text(RULES)), "rules", None)
+    assert len(dead_rules(parse(AGENT.format(format="access")), loaded).reasons) == 6
+    assert len(dead_rules(parse(AGENT.format(format="auto")), loaded).reasons) == 3
+    assert len(dead_rules(parse(AGENT.format(format="auto") + MQTT), loaded).reasons) == 1

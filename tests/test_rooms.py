@@ -1,0 +1,172 @@
+"""The rooms of the package, read from the real imports: each imports what it declares, one way only."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "agent" / "vedette"
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+PURE = {"model", "decode", "plan", "engine", "state"}
+"""Rooms of bytes and values: no I/O, no threads, no clock, no log."""
+OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "socket", "ssl", "structlog",
+           "subprocess", "tempfile", "threading", "time"}  # fmt: skip
+ONLY = {"lmdb": {"store.environment"}, "paho": {"mqtt.client"}, "hyperscan": {"plan.database"}}
+"""Libraries that one module owns."""
+FRONT_ENDS = {"build", "correlation", "documents", "expression", "faults", "legacy", "modifiers", "pipelines",
+              "ruleset", "sigma", "authoring.cases", "authoring.lint"}  # fmt: skip
+"""Modules of ``rules`` that read rule files; they load pySigma."""
+
+
+class Import(NamedTuple):
+    """``who`` imports ``what`` (without ``vedette.``) at module level; ``lazy``: in a function, or for types."""
+
+    who: str
+    what: str
+    lazy: bool
+
+    @property
+    def rooms(self) -> tuple[str, str]:
+        return self.who.split(".")[0], self.what.split(".")[0]
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[-1] != "__init__":
+            found[".".join(parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def _targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    assert node.level == 0, "relative import"
+    base = node.module or ""
+    inner = base.removeprefix("vedette").removeprefix(".")
+    for alias in node.names:  # an imported name is a module or something in one
+        name = f"{inner}.{alias.name}" if inner else alias.name
+        is_module = base.split(".")[0] == "vedette" and name in MODULES
+        yield f"vedette.{name}" if is_module else base
+
+
+def imports() -> list[Import]:
+    found = []
+
+    def walk(who: str, node: ast.AST, lazy: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                found.extend(Import(who, what.removeprefix("vedette."), lazy) for what in _targets(child))
+            for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+            walk(who, child, lazy or for_types or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef))
+
+    for who, path in MODULES.items():
+        walk(who, ast.parse(path.read_text("utf-8")), False)
+    return found
+
+
+IMPORTS = imports()
+USED: dict[str, set[str]] = defaultdict(set)
+for _one in IMPORTS:
+    if _one.what in MODULES and _one.rooms[1] in ROOMS:
+        USED[_one.rooms[0]].add(_one.rooms[1])
+
+
+def declared(room: str) -> set[str]:
+    """The rooms that the docstring of ``room`` allows it to import."""
+    text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
+    match = re.search(r"^Imports: ([\w, ]+)\.$", text, re.MULTILINE)
+    assert match, f"{room}/__init__.py has no line 'Imports: …'"
+    return {name for name in match[1].split(", ") if name != "nothing of Vedette"}
+
+
+def test_every_module_has_a_room() -> None:
+    """Flat at the top of the package lie the public API and the entry point, nothing else."""
+    assert {name for name in MODULES if "." not in name} == {"__main__", "api"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_it_declares(room: str) -> None:
+    """The real imports of a room, those in functions and for types included, are those of its docstring."""
+    assert USED[room] - {room} == declared(room)
+
+
+def test_imports_go_one_way() -> None:
+    """The rooms have an order in which each imports earlier ones only: there is no cycle."""
+    order = [*TopologicalSorter({room: declared(room) for room in ROOMS}).static_order()]
+    assert sorted(order) == ROOMS
+
+
+def test_packages_are_empty() -> None:
+    """A room's ``__init__`` imports nothing: importing a module brings in no neighbour."""
+    for path in PACKAGE.rglob("*/__init__.py"):
+        body = ast.parse(path.read_text("utf-8")).body
+        assert all(isinstance(node, ast.Expr) for node in body), path
+
+
+def test_pure_rooms_touch_nothing_outside() -> None:
+    """No pure room imports asyncio, sockets, files, threads, the clock or the log, but one module bounds a time."""
+    outside = [one for one in IMPORTS if one.rooms[0] in PURE and one.what.split(".")[0] in OUTSIDE]
+    assert {(one.who, one.what) for one in outside} == {("engine.fallback", "time")}
+
+
+def test_facts_need_only_the_standard_library() -> None:
+    """``model`` imports nothing but the standard library and itself."""
+    allowed = {*sys.stdlib_module_names, "model"}
+    assert not [one for one in IMPORTS if one.rooms[0] == "model" and not one.lazy and one.rooms[1] not in allowed]
+
+
+@pytest.mark.parametrize("library", ONLY)
+def test_one_owner_for_each_library(library: str) -> None:
+    """LMDB, paho and Hyperscan are each imported by one module."""
+    assert {one.who for one in IMPORTS if one.what.split(".")[0] == library} == ONLY[library]
+
+
+def test_nothing_on_the_edge_imports_the_region() -> None:
+    """Only the region's commands do, and they are loaded when one of them is called."""
+    assert {one.who for one in IMPORTS if one.rooms[1] == "region" != one.rooms[0]} == {"cli.region"}
+    assert all(one.lazy for one in IMPORTS if one.what == "cli.region")
+
+
+def test_front_ends_only_where_rules_are_written() -> None:
+    """The rule front ends are imported by those who write rules, and there in functions only."""
+    front_ends = {f"rules.{name}" for name in FRONT_ENDS}
+    assert front_ends <= set(MODULES)
+    users = [one for one in IMPORTS if one.what in front_ends and one.who not in front_ends]
+    assert {one.who for one in users} <= {"api", "cli.console", "cli.rules", "cli.region", "rules.__main__"}
+    assert {one.who for one in users if not one.lazy} <= {"rules.__main__"}
+
+
+def test_the_agent_starts_without_what_it_does_not_need() -> None:
+    """Importing the agent and its command line loads neither pySigma nor YAML, the region or the Python API."""
+    program = "import sys, vedette.runtime.app, vedette.cli.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    unwanted = ("sigma", "yaml", "pyarrow", "pyspark", "vedette.region", "vedette.api", "vedette.rules.sigma")
+    assert not [name for name in loaded if name in unwanted or name.startswith(tuple(f"{one}." for one in unwanted))]
+
+
+def test_the_page_of_the_architecture() -> None:
+    """docs/architecture.md lists each room with its promise, in an order in which imports go upwards."""
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", page, re.MULTILINE))
+    assert sorted(rows) == ROOMS
+    above: set[str] = set()
+    for room, text in rows.items():
+        lines = (ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or "").splitlines()
+        assert text == f"{lines[0]} {lines[2]}"
+        assert declared(room) <= above
+        above.add(room)
