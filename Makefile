@@ -58,7 +58,7 @@ test: environment
 
 test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
-	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/test_tables.py tests/spark_jobs/test_kafka.py
+	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py
 
 MINUTES ?= 30
 
@@ -66,7 +66,7 @@ FLEETS ?= 5
 
 # Recall and precision of campaigns and anomalies, on made-up fleets that no threshold was set on.
 evaluate: setup
-	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/test_campaigns.py tests/spark_jobs/test_baselines.py
+	VEDETTE_FLEETS=$(FLEETS) $(BIN)/pytest -q -s -k planted tests/spark_jobs/jobs/test_campaigns.py tests/spark_jobs/jobs/test_baselines.py
 
 soak: setup
 	@$(BIN)/python -m bench.soak --minutes $(MINUTES)

@@ -29,8 +29,8 @@ import zstandard
 
 from bench import scale
 from bench.broker import running
+from bench.simulate import Plan, simulate
 from bench.usage import PAGE, TICKS, family
-from spark_jobs.simulate import Plan, simulate
 from vedette.delivery.envelope import decode_row, landed, pack_batch, split_batch
 from vedette.delivery.landing import LandingFolder
 

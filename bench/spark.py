@@ -1,7 +1,7 @@
 """``make bench-spark``: what the region's jobs take on a made-up fleet, on ``local[2]``.
 
 ``python -m bench.spark [--alerts N] [--skew SHARE] [--job NAME …]`` makes the landing of that many alerts
-(``spark_jobs.simulate``; kept in ``--folder`` for the next run, the same each time), then runs the jobs one after the
+(``bench.simulate``; kept in ``--folder`` for the next run, the same each time), then runs the jobs one after the
 other: ``ingest`` into empty tables, the others over what it made, without tables of their own from an earlier run. Each
 job has a process and a JVM of its own, as from cron, in which it first runs once on a small fleet, so that Spark's
 start and the loading of its classes are left out. Of each job are taken:
@@ -41,12 +41,14 @@ from pyspark.sql import SparkSession
 
 from bench import scale
 from bench.host import machine
+from bench.simulate import Plan, simulate
 from bench.steps import Steps, steps
 from bench.usage import measured
-from spark_jobs import given
 from spark_jobs.__main__ import JOBS, parse, work
-from spark_jobs.ingest import BYTES_PER_BATCH
-from spark_jobs.schema import (
+from spark_jobs.common import given
+from spark_jobs.common.session import open_session
+from spark_jobs.jobs.ingest import BYTES_PER_BATCH
+from spark_jobs.tables.schema import (
     ALERTS,
     ANOMALIES,
     BASELINES,
@@ -60,8 +62,6 @@ from spark_jobs.schema import (
     WIN_5M,
     Table,
 )
-from spark_jobs.session import open_session
-from spark_jobs.simulate import Plan, simulate
 
 ROOT = Path(__file__).parents[1]
 WARM = 20_000

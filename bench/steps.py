@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.usage import TICKS, family
-from spark_jobs import batch, counts, landed, tables_delta
-from spark_jobs.enrich import Lookups
+from spark_jobs.intake import batch, counts, landed
+from spark_jobs.intake.enrich import Lookups
+from spark_jobs.tables import delta as tables_delta
 
 Steps = dict[str, dict[str, float]]
 """Step -> ``times`` it was done, ``seconds``, and CPU-seconds of the JVM (``jvm``) and of Python (``python``)."""

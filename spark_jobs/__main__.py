@@ -18,21 +18,11 @@ from types import ModuleType
 
 from pyspark.sql import SparkSession
 
-from spark_jobs import (
-    backtest,
-    baselines,
-    campaigns,
-    coverage,
-    export,
-    given,
-    ingest,
-    landing,
-    maintain,
-    noise,
-    report,
-)
-from spark_jobs.session import DELTA, open_session
-from spark_jobs.tables import BACKENDS, open_tables
+from spark_jobs.common import given
+from spark_jobs.common.session import DELTA, open_session
+from spark_jobs.intake import landing
+from spark_jobs.jobs import backtest, baselines, campaigns, coverage, export, ingest, maintain, noise, report
+from spark_jobs.tables.tables import BACKENDS, open_tables
 
 JOBS: Mapping[str, ModuleType] = {
     "ingest": ingest,

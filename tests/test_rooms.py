@@ -170,3 +170,27 @@ def test_the_page_of_the_architecture() -> None:
         assert text == f"{lines[0]} {lines[2]}"
         assert declared(room) <= above
         above.add(room)
+
+
+SPARK = PACKAGE.parents[1] / "spark_jobs"
+SPARK_ROOMS = sorted(path.parent.name for path in SPARK.glob("*/__init__.py"))
+
+
+def spark_imports(room: str) -> set[str]:
+    """The rooms of the Spark jobs that the modules of ``room`` import."""
+    nodes = [node for path in (SPARK / room).glob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    used = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    return {name.split(".")[1] for name in used if name.startswith("spark_jobs.")} - {room}
+
+
+def test_the_rooms_of_the_spark_jobs() -> None:
+    """Each room of ``spark_jobs`` imports what it declares, without a cycle; flat at the top is only the command."""
+    assert {path.stem for path in SPARK.glob("*.py")} == {"__init__", "__main__"}
+    graph = {}
+    for room in SPARK_ROOMS:
+        text = ast.get_docstring(ast.parse((SPARK / room / "__init__.py").read_text("utf-8"))) or ""
+        match = re.search(r"^Imports: ([\w, ]+)\.$", text, re.MULTILINE)
+        assert match, room
+        graph[room] = {name for name in match[1].split(", ") if name != "nothing of the jobs"}
+        assert spark_imports(room) == graph[room], room
+    assert sorted(TopologicalSorter(graph).static_order()) == SPARK_ROOMS

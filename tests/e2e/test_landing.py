@@ -14,8 +14,8 @@ import pytest
 
 from bench import traffic
 from bench.send import tcp
-from spark_jobs.schema import ALERTS
-from spark_jobs.tables import open_tables
+from spark_jobs.tables.schema import ALERTS
+from spark_jobs.tables.tables import open_tables
 from tests.broker import Broker, running
 from tests.e2e.agent import (
     KILLS,

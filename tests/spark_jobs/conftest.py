@@ -10,11 +10,12 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import ingest, storage
-from spark_jobs.batch import Account
-from spark_jobs.schema import TABLES
-from spark_jobs.session import DELTA, open_session
-from spark_jobs.tables import Tables, open_tables
+from spark_jobs.common.session import DELTA, open_session
+from spark_jobs.intake.batch import Account
+from spark_jobs.jobs import ingest
+from spark_jobs.tables import storage
+from spark_jobs.tables.schema import TABLES
+from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 
 SETTINGS = {

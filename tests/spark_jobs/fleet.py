@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs import frames
-from spark_jobs.counts import COUNTS
-from spark_jobs.schema import (
+from bench.simulate import Plan, simulate
+from spark_jobs.intake import frames
+from spark_jobs.intake.counts import COUNTS
+from spark_jobs.tables.schema import (
     AGENTS,
     ALERTS,
     ENTITY_SITE_5M,
@@ -24,8 +25,7 @@ from spark_jobs.schema import (
     WIN_5M,
     Table,
 )
-from spark_jobs.simulate import Plan, simulate
-from spark_jobs.tables import Tables, open_tables
+from spark_jobs.tables.tables import Tables, open_tables
 
 SEEDS = [9001 + number for number in range(int(os.environ.get("VEDETTE_FLEETS", "1")))]
 """Of the fleets on which jobs are measured: no threshold was set on one of them. ``make evaluate`` takes more."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_jobs.arrow import arrow_schema
-from spark_jobs.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
-from spark_jobs.tables import Tables
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
+from spark_jobs.tables.tables import Tables
 from tests.spark_jobs.landed import DAY, NOON
 
 AT = datetime.fromtimestamp(NOON / 1e6, UTC)

@@ -20,8 +20,8 @@ COMMIT = "commit"
 DIE = """
 import os, signal, sys
 from spark_jobs import __main__, batch, stream
-from spark_jobs.tables_delta import DeltaTables
-from spark_jobs.tables_parquet import ParquetTables
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.parquet import ParquetTables
 
 point = sys.argv.pop(1)
 

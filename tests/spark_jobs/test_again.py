@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from bench.simulate import Plan
 from spark_jobs.__main__ import parse, work
-from spark_jobs.schema import CAMPAIGNS, COVERAGE, FIRST_SEEN, NOISE, Table
-from spark_jobs.simulate import Plan
-from spark_jobs.tables import Txn, open_tables
-from spark_jobs.tables_delta import DeltaTables
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.schema import CAMPAIGNS, COVERAGE, FIRST_SEEN, NOISE, Table
+from spark_jobs.tables.tables import Txn, open_tables
 from tests.spark_jobs.conftest import content
 from tests.spark_jobs.fleet import Fleet, made
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import ingest
 from spark_jobs.__main__ import parse
-from spark_jobs.batch import Account
-from spark_jobs.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
-from spark_jobs.tables import Tables, open_tables
+from spark_jobs.intake.batch import Account
+from spark_jobs.jobs import ingest
+from spark_jobs.tables.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
+from spark_jobs.tables.tables import Tables, open_tables
 from tests.broker import free_port
 from tests.spark_jobs import kafka, killed
 from tests.spark_jobs.conftest import JARS, LONG, content, ingest_alerts

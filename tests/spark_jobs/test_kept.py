@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs import batch, ingest
-from spark_jobs.batch import Account
-from spark_jobs.schema import DEAD_LETTERS, HEARTBEATS, SEQS, Table
-from spark_jobs.tables import Tables, Txn, open_tables
-from spark_jobs.tables_delta import DeltaTables
+from spark_jobs.intake import batch
+from spark_jobs.intake.batch import Account
+from spark_jobs.jobs import ingest
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.schema import DEAD_LETTERS, HEARTBEATS, SEQS, Table
+from spark_jobs.tables.tables import Tables, Txn, open_tables
 from tests.spark_jobs.conftest import content
 from tests.spark_jobs.landed import HOUR, MINUTE, NOON, arrow_schema, land
 from vedette.delivery import envelope

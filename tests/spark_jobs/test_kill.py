@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.schema import ALERTS
-from spark_jobs.tables import open_tables
+from spark_jobs.tables.schema import ALERTS
+from spark_jobs.tables.tables import open_tables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.killed import COMMIT, kill_in_batch, start
 

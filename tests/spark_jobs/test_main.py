@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, parse, parser, work
-from spark_jobs.session import LOCAL
+from spark_jobs.common.session import LOCAL
 from tests.spark_jobs.conftest import SETTINGS
 from tests.spark_jobs.landed import alert, land
 

@@ -1,0 +1,5 @@
+"""What several jobs need: times and days, ATT&CK, entities, text, the Spark session.
+
+Columns and values in, columns and values out.
+Imports: nothing of the jobs.
+"""

@@ -1,0 +1,70 @@
+"""The days that a job looks at, and what it takes for now."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from spark_jobs.common import given
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """UTC days ``first`` to ``last``, both included, seen at ``now``: never later than the end of ``last``."""
+
+    first: date
+    last: date
+    now: datetime
+
+    @property
+    def since(self) -> str:
+        return self.first.isoformat()
+
+    @property
+    def until(self) -> str:
+        return self.last.isoformat()
+
+    @property
+    def start(self) -> datetime:
+        return datetime(self.first.year, self.first.month, self.first.day, tzinfo=UTC)
+
+    @property
+    def end(self) -> datetime:
+        """The beginning of the day after ``last``."""
+        return datetime(self.last.year, self.last.month, self.last.day, tzinfo=UTC) + timedelta(days=1)
+
+    @property
+    def days(self) -> list[str]:
+        """The days' names, ascending."""
+        return [(self.first + timedelta(days=n)).isoformat() for n in range((self.last - self.first).days + 1)]
+
+    def from_day(self, first: date) -> Period:
+        """The same end, beginning at ``first``."""
+        return Period(first, self.last, self.now)
+
+
+def period(last: date, days: int, now: datetime | None = None) -> Period:
+    """The ``days`` days that end with ``last``; ``now`` None: the clock's."""
+    end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
+    return Period(last - timedelta(days=days - 1), last, min(now or datetime.now(UTC), end))
+
+
+def arguments(parser: argparse.ArgumentParser, days: int, what: str) -> None:
+    """``--date`` and ``--days`` for the command line of a job."""
+    parser.add_argument(
+        "--date", type=given.day, default="today", metavar="DAY", help="last day: YYYY-MM-DD, today or yesterday"
+    )
+    parser.add_argument("--days", type=given.positive, default=days, metavar="N", help=f"{what}, default {days}")
+
+
+def of(said: argparse.Namespace) -> Period:
+    """The period that the command line asks for."""
+    return period(said.date, said.days)
+
+
+def held(have: Sequence[str], wanted: Period) -> list[str]:
+    """Days of ``wanted`` that a table has, of its partitions ``have``; ascending."""
+    there = set(have)
+    return [day for day in wanted.days if day in there]

@@ -1,0 +1,193 @@
+"""Bursts and silences: hours of the days judged that are unlike the usual (``baselines``).
+
+Counts of matches are not Poisson: one fold record stands for many matches at once. So the scale of what is ordinary is
+at least that of counts of which the variance is ``DISPERSION`` times the mean, and a burst is judged without the
+fullest five minutes of its hour, unless these alone are beyond what one fold could say (``LONE``).
+
+A site is judged once it has ``MIN_HISTORY`` days of history: before that everything is new. A rule that the fleet has
+not had for as long has no usual hour of the week: it is measured by the busiest of its hours since it began.
+
+The numbers below were set on made-up fleets (``simulate``) of the seeds 101 to 103, 7002, 8001 and 8002, and are
+measured on other seeds (``tests/spark_jobs/jobs/test_baselines.py``): change them on the first, never on the second.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common.islands import identity, runs
+from spark_jobs.common.period import Period
+from spark_jobs.common.robust import centred
+from spark_jobs.common.weeks import hour_of_week, local_hour, time_of
+from spark_jobs.tables.schema import ANOMALIES
+
+MIN_HISTORY = 7
+"""Days. An hour of the week has to have been seen once."""
+
+DISPERSION = 8.0
+"""Variance over mean of matches an hour. With one fold in twenty alerts, of ten matches on average, it is 7."""
+
+MAD_SCALE = 1.4826
+"""From the MAD of a normal distribution to its standard deviation."""
+
+MIN_SCORE = 6.0
+"""Scales above the usual: with some 10^5 site-rule-hours a day, a limit at which chance gives less than one a week."""
+
+MIN_BURST = 30
+"""Matches in an hour below which nobody wants to be woken, however quiet it usually is."""
+
+LONE = 500
+MIN_LONE_SCORE = 10.0
+"""Matches within five minutes that are a burst by themselves, and the scales above the usual that it takes."""
+
+BUSY = 0.75
+MIN_YOUNG_SCORE = 10.0
+"""Of the hours of a rule that has no past, the share that is calmer than what it is measured by, and the scales above
+it that a burst takes. By its median, every busy hour of a rule that sleeps at night would be a burst; by much more than
+three quarters, the bursts of its first days would hide each other. Chance gave 7.1 at most, planted bursts 14.7 at
+least."""
+
+MIN_SILENCE = 30.0
+"""Matches usual in the hours of a silence. With two matches to an occasion (``FOLDED``), the chance is 10^-6.5."""
+
+MIN_SILENT_HOURS = 2
+FOLDED = 2.0
+"""Matches on one occasion, folds included; rather too many than too few."""
+
+HIGH_SCORE = 20.0
+LOG10_E = 0.4343
+
+PLACE = ["fleet", "site"]
+WHAT = [*PLACE, "rule_id"]
+
+
+def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
+    """Runs of hours in which a rule matched far more often at a site than is usual, as ``ANOMALIES``.
+
+    ``hours``, ``usual`` and ``sites`` are those of ``baselines``.
+    """
+    grown = F.col("first_time") <= F.lit(wanted.start - timedelta(days=MIN_HISTORY))
+    young = F.broadcast(rules.where(~grown).select("rule_id"))
+    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
+    own = _since_they_began(hours.join(young, "rule_id", "left_semi"), wanted)
+    judged = (
+        hours.where((F.col("matches") >= MIN_BURST) & (F.col("rule_id") != ""))
+        .join(F.broadcast(old), PLACE)
+        .join(usual.select(*WHAT, "hour_of_week", "median", "mad"), [*WHAT, "hour_of_week"], "left")
+        .join(own, WHAT, "left")
+        .withColumns({name: F.coalesce(f"own_{name}", name, F.lit(0.0)) for name in ("median", "mad")})
+    )
+    scale = F.greatest(F.col("mad") * MAD_SCALE, F.sqrt(F.greatest("median", F.lit(1.0)) * DISPERSION))
+    spread = F.col("matches") - F.col("peak")
+    alone = (F.col("matches") - F.col("median")) / scale
+    rest = (spread - F.col("median")) / scale
+    lone = (F.col("peak") >= LONE) & (alone >= MIN_LONE_SCORE)
+    limit = F.when(F.col("own_median").isNull(), MIN_SCORE).otherwise(MIN_YOUNG_SCORE)
+    loud = judged.withColumn("score", F.when(lone, alone).otherwise(rest)).where(
+        lone | ((spread >= MIN_BURST * 11 / 12) & (rest >= limit))
+    )
+    parted = runs(
+        loud.withColumn("start", time_of(F.col("hour"))).withColumn("end", time_of(F.col("hour") + 1)),
+        WHAT,
+        3600,
+        "start",
+        "end",
+    )
+    worst = F.max_by(F.struct("matches", "median", "mad"), F.struct("score", "hour")).alias("worst")
+    found = parted.groupBy(*WHAT, "run").agg(
+        F.min("start").alias("started_at"), F.max("end").alias("ended_at"), F.max("score").alias("score"), worst
+    )
+    reason = F.concat(
+        F.lit("up to "), F.col("worst.matches"), F.lit(" matches an hour where "), F.round("worst.median", 1),
+        F.lit(" are usual"),
+    )  # fmt: skip
+    return as_anomalies(
+        found.withColumn("observed", F.col("worst.matches")).select("*", "worst.median", "worst.mad"),
+        "burst", F.when(F.col("score") >= HIGH_SCORE, "high").otherwise("medium"), reason, wanted,
+    )  # fmt: skip
+
+
+def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:
+    """What is usual for rules that have no past, of all hours of a site from the rule's first on: the number that the
+    share ``BUSY`` of them does not exceed, as ``own_median``, and the MAD."""
+    end = int(wanted.now.timestamp()) // 3600 + 1
+    met = hours.groupBy(*WHAT).agg(
+        F.collect_list(F.col("matches").cast("double")).alias("met"), F.min("hour").alias("first")
+    )
+    number = F.lit(end) - F.col("first")
+    place = F.floor(number * BUSY) - (number - F.size("met"))  # hours without a match come first, and are not in it
+    busy = F.coalesce(F.get(F.sort_array("met"), F.greatest(place, F.lit(-1)).cast("int")), F.lit(0.0))
+    rows = centred(met.withColumn("own_median", busy), "met", number)
+    return rows.select(*WHAT, "own_median", F.col("mad").alias("own_mad"))
+
+
+def silences(hours: DataFrame, usual: DataFrame, sites: DataFrame, agents: DataFrame, wanted: Period) -> DataFrame:
+    """Runs of hours without a match at a site where matches are usual, as ``ANOMALIES``.
+
+    The hour that has not ended is not judged. Of a silence that began before ``wanted``, what lies within is told.
+    """
+    first, end = int(wanted.start.timestamp()) // 3600, int(wanted.now.timestamp()) // 3600
+    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE, "timezone")
+    alive = hours.where("rule_id = ''").select(*PLACE, "hour")
+    edges = old.select(*PLACE, F.explode(F.array(F.lit(first - 1), F.lit(end)).cast("array<long>")).alias("hour"))
+    order = Window.partitionBy(*PLACE).orderBy("hour")
+    gaps = (
+        alive.where(F.col("hour").between(first, end - 1))
+        .unionByName(edges)
+        .withColumn("next", F.lead("hour").over(order))
+        .where(F.col("next") - F.col("hour") > MIN_SILENT_HOURS)
+        .join(F.broadcast(old), PLACE)
+    )
+    each = gaps.withColumn("silent", F.explode(F.sequence(F.col("hour") + 1, F.col("next") - 1)))
+    each = each.withColumn("hour_of_week", hour_of_week(local_hour(F.col("silent"), F.col("timezone"))))
+    total = usual.where("rule_id = ''").drop("rule_id")
+    expected = (
+        each.join(total, [*PLACE, "hour_of_week"], "left")
+        .groupBy(*PLACE, "hour", "next")
+        .agg(
+            F.sum(F.coalesce("median", F.lit(0.0))).alias("median"),
+            F.sum(F.coalesce("mad", F.lit(0.0))).alias("mad"),
+        )
+        .where(F.col("median") >= MIN_SILENCE)
+        .withColumn("started_at", time_of(F.col("hour") + 1))
+        .withColumn("ended_at", time_of(F.col("next")))
+    )
+    heard = agents.select(*PLACE, F.col("last_seen").alias("heard"))
+    known = expected.join(heard, PLACE, "left").groupBy(*expected.columns).agg(
+        F.count("heard").alias("agents"), F.count_if(F.col("heard") >= F.col("started_at")).alias("reporting")
+    )  # fmt: skip
+    reason = F.concat(
+        F.lit("no match for "), F.col("next") - F.col("hour") - 1, F.lit(" h where "),
+        F.round("median").cast("long"), F.lit(" are usual; "), F.col("reporting"), F.lit(" of "), F.col("agents"),
+        F.lit(" agents reported meanwhile or since"),
+    )  # fmt: skip
+    chance = F.least(F.round(F.col("median") / FOLDED * LOG10_E, 1), F.lit(100.0))
+    rows = known.withColumns({"score": chance, "observed": F.lit(0.0), "rule_id": F.lit("")})
+    level = F.when(F.col("score") >= HIGH_SCORE, "high").otherwise("medium")
+    return as_anomalies(rows, "silence", level, reason, wanted)
+
+
+def as_anomalies(rows: DataFrame, kind: str, level: Column, reason: Column, wanted: Period) -> DataFrame:
+    """``rows`` as ``ANOMALIES``; what they do not have is null."""
+    what = [*WHAT, *(name for name in ("entity_kind", "entity_value") if name in rows.columns)]
+    key = identity(F.lit(kind), *map(F.col, what), F.unix_micros("started_at").cast("string"))
+    whole = rows.withColumns(
+        {
+            "kind": F.lit(kind),
+            "level": level,
+            "reason": reason,
+            "anomaly_id": key,
+            "score": F.round("score", 1),
+            "date": F.date_format("started_at", "yyyy-MM-dd"),
+            "updated_at": F.lit(wanted.now),
+        }
+    )
+    return whole.select(
+        *(
+            (F.col(field.name) if field.name in whole.columns else F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in ANOMALIES.columns.fields
+        )
+    )

@@ -1,0 +1,138 @@
+"""Who and what was seen for the first time: at a site, and in the whole fleet.
+
+``FIRST_SEEN`` remembers every rule and every entity of ``KINDS`` of every site, also when the days that showed it are
+long deleted. Each day is added to it once, when it has ended (the write of a day carries its number as ``Txn``). Alerts
+that come for it later are not in the column ``alerts``; the times are brought up to date with them for the days judged
+and the ``LATE_DAYS`` before these.
+
+Of what is new, little is worth a look: a rule that the fleet has never seen; a rule of a high level at a site that has
+never seen it; a user, device or program of a high level that is new at its site, the first ``MAX_ENTITIES`` a site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common import period
+from spark_jobs.common.period import Period
+from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, as_anomalies
+from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M
+from spark_jobs.tables.tables import Tables, Txn
+
+APP = "first_seen"
+"""Name of the writes to ``FIRST_SEEN``; their number is that of the last day in them."""
+
+DAYS_AT_ONCE = 7
+"""New days in one write: what they name passes through the driver in the ``delta`` backend."""
+
+LATE_DAYS = 14
+"""Days before those judged that are looked at again: whom an agent saw that was cut off is not new when it is back."""
+
+KINDS = ("user", "device", "user_agent")
+"""Kinds of entities of which a site has the same ones for long. Of addresses, domains and files most are new."""
+
+GRAVE = ("high", "critical")
+MAX_ENTITIES = 10
+
+_KEY = ["kind", "value", *PLACE]
+
+
+def write(spark: SparkSession, tables: Tables, wanted: Period, sites: DataFrame) -> DataFrame:
+    """Bring ``FIRST_SEEN`` up to date; what was new in ``wanted``, as ``ANOMALIES``.
+
+    ``sites`` are the ``baselines.histories``: a site is asked about once it has ``MIN_HISTORY`` days.
+    """
+    keep(spark, tables, wanted)
+    known = tables.frame(spark, FIRST_SEEN).select(*_KEY, F.col("first_seen").alias("known"))
+    old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
+    seen = _seen(spark, tables, wanted.days)
+    new = seen.join(F.broadcast(old), PLACE).join(known.where(F.col("known") >= F.lit(wanted.start)), _KEY)
+    rules = tables.frame(spark, RULES).select("rule_id", "rule_title", F.col("first_time").alias("in_fleet"))
+    return _rules(new, rules, wanted).unionByName(_entities(new, wanted))
+
+
+def keep(spark: SparkSession, tables: Tables, wanted: Period) -> None:
+    """Add every day that has ended by ``wanted.now`` and is not in ``FIRST_SEEN`` yet; then what has come since for
+    the days of ``wanted`` and the ``LATE_DAYS`` before."""
+    done = tables.version(FIRST_SEEN, APP) or 0
+    ended, have = f"{wanted.now:%Y-%m-%d}", tables.partitions(WIN_5M)
+    days = [day for day in have if day < ended and date.fromisoformat(day).toordinal() > done]
+    for first in range(0, len(days), DAYS_AT_ONCE):
+        some = days[first : first + DAYS_AT_ONCE]
+        rows = _seen(spark, tables, some).select(*FIRST_SEEN.names)
+        tables.upsert(FIRST_SEEN, rows, Txn(APP, date.fromisoformat(some[-1]).toordinal()))
+    late = wanted.from_day(wanted.first - timedelta(days=LATE_DAYS))
+    # A day that goes on, or for which late alerts have come: times, and who was missing.
+    if again := [day for day in period.held(have, late) if day not in days]:
+        rows = _seen(spark, tables, again).withColumn("alerts", F.lit(0).cast("long"))
+        tables.upsert(FIRST_SEEN, rows.select(*FIRST_SEEN.names))
+
+
+def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame:
+    """Entities of ``KINDS`` and rules of each site in these days, and when a rule of a high level first named them."""
+    entities = tables.frame(spark, ENTITY_SITE_5M, only=days).where(F.col("kind").isin(*KINDS))
+    rules = tables.frame(spark, WIN_5M, only=days).withColumns({"kind": F.lit("rule"), "value": F.col("rule_id")})
+    columns = [*_KEY, "first_time", "last_time", "alerts", "level"]
+    both = entities.select(*columns).unionByName(rules.select(*columns))
+    return both.groupBy(*_KEY).agg(
+        F.min("first_time").alias("first_seen"),
+        F.max("last_time").alias("last_seen"),
+        F.sum("alerts").alias("alerts"),
+        F.min(F.when(F.col("level").isin(*GRAVE), F.col("first_time"))).alias("grave_at"),
+        F.max(F.col("level").eqNullSafe("critical")).alias("critical"),
+    )
+
+
+def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
+    """Rules that are new in the fleet (no site is named), and grave ones that are new at a site."""
+    of_rules = new.where("kind = 'rule'").withColumn("rule_id", F.col("value"))
+    met = of_rules.join(F.broadcast(rules), "rule_id")
+    in_fleet = met.where(F.col("in_fleet") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title", "in_fleet")
+    whole = in_fleet.agg(
+        F.sum("alerts").alias("alerts"),
+        F.count("*").alias("sites"),
+        F.max("last_seen").alias("ended_at"),
+        F.max("critical").alias("critical"),
+    )
+    fleet = whole.select(
+        F.lit("").alias("fleet"), F.lit("").alias("site"), "rule_id", F.col("in_fleet").alias("started_at"),
+        "ended_at", "critical", F.col("alerts").alias("observed"),
+        F.concat(F.lit("the fleet's first alerts of "), _name(), F.lit(", at "), F.col("sites"), F.lit(" sites"))
+        .alias("reason"),
+    )  # fmt: skip
+    elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("grave_at IS NOT NULL")
+    site = elsewhere.select(
+        *PLACE, "rule_id", F.col("first_seen").alias("started_at"), F.col("last_seen").alias("ended_at"), "critical",
+        F.col("alerts").alias("observed"), F.concat(F.lit("the site's first alerts of "), _name()).alias("reason"),
+    )  # fmt: skip
+    return _as_anomalies(fleet.unionByName(site), "new_rule", wanted)
+
+
+def _name() -> Column:
+    return F.coalesce("rule_title", "rule_id")
+
+
+def _entities(new: DataFrame, wanted: Period) -> DataFrame:
+    """The first ``MAX_ENTITIES`` of a site that grave rules named."""
+    order = Window.partitionBy(*PLACE).orderBy(F.col("critical").desc(), "grave_at", "kind", "value")
+    chosen = (
+        new.where((F.col("kind") != "rule") & F.col("grave_at").isNotNull())
+        .withColumn("rank", F.row_number().over(order))
+        .where(F.col("rank") <= MAX_ENTITIES)
+    )
+    rows = chosen.select(
+        *PLACE, F.lit("").alias("rule_id"), F.col("first_seen").alias("started_at"),
+        F.col("last_seen").alias("ended_at"), "critical", F.col("alerts").alias("observed"),
+        F.col("kind").alias("entity_kind"), F.col("value").alias("entity_value"),
+        F.concat("kind", F.lit(" "), "value", F.lit(" is new here")).alias("reason"),
+    )  # fmt: skip
+    return _as_anomalies(rows, "new_entity", wanted)
+
+
+def _as_anomalies(rows: DataFrame, kind: str, wanted: Period) -> DataFrame:
+    level = F.when(F.col("critical"), "high").otherwise("medium")
+    return as_anomalies(rows.withColumn("score", F.lit(0.0)), kind, level, F.col("reason"), wanted)

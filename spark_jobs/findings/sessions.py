@@ -1,0 +1,72 @@
+"""Sessions: runs of one entity's activity without a gap of ``GAP`` seconds, whatever the number of sites.
+
+The usual (``entities``) have none: theirs never end. A session belongs to the day on which it began, and a day's
+sessions are written anew as a whole, so that late alerts may join two or let one begin earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs.common import tactics
+from spark_jobs.common.entities import WHO
+from spark_jobs.common.islands import identity, runs
+from spark_jobs.tables.schema import SESSIONS
+from spark_jobs.tables.tables import Tables
+
+GAP = 3600
+"""Twice the longest usual suppression window, so that folds do not tear a session."""
+
+MIN_MATCHES = 2
+"""A match alone is an alert and no session."""
+
+MAX_RULES = 200
+"""Rules and sites that a row names."""
+
+
+def write(tables: Tables, rows: DataFrame, who: DataFrame, rules: DataFrame, days: Sequence[str], now: datetime) -> str:
+    """Write the sessions that begin on ``days``, one day at a time; how many.
+
+    ``rows`` are ``ENTITY_SITE_5M`` with ``scope``, of ``days`` and the day before them; ``who`` is their ``profile``.
+    """
+    found = find(rows.where(F.col("date").between(day_before(min(days)), max(days))), who, rules, now).persist()
+    try:
+        for day in days:
+            tables.replace(SESSIONS, found.where(F.col("date") == day), [day])
+        number = found.where(F.col("date").isin(*days)).count()
+    finally:
+        found.unpersist()
+    return f"{number} sessions"
+
+
+def day_before(day: str) -> str:
+    """The day from which on rows tell whether a session began on ``day`` or went on into it."""
+    return (date.fromisoformat(day) - timedelta(days=1)).isoformat()
+
+
+def find(rows: DataFrame, who: DataFrame, rules: DataFrame, now: datetime) -> DataFrame:
+    """``SESSIONS`` of ``rows``. One that goes on from before the first of them is cut there."""
+    others = rows.join(who.where("usual").select(*WHO), WHO, "left_anti")
+    parted = runs(others, WHO, GAP, "first_time", "last_time")
+    parts = parted.join(F.broadcast(rules.select("rule_id", "tactics")), "rule_id", "left")
+    whole = parts.groupBy(*WHO, "run").agg(
+        F.min("first_time").alias("started_at"),
+        F.max("last_time").alias("ended_at"),
+        F.sum("alerts").alias("alerts"),
+        F.sum("matches").alias("matches"),
+        F.slice(F.sort_array(F.collect_set(F.concat_ws("/", "fleet", "site"))), 1, MAX_RULES).alias("sites"),
+        F.slice(F.sort_array(F.collect_set("rule_id")), 1, MAX_RULES).alias("rules"),
+        *tactics.first_times(),
+    )
+    named = (
+        whole.where(F.col("matches") >= MIN_MATCHES)
+        .withColumn("tactics", tactics.as_met())
+        .withColumn("date", F.date_format("started_at", "yyyy-MM-dd"))
+        .withColumn("session_id", identity(*map(F.col, WHO), F.unix_micros("started_at").cast("string")))
+        .withColumn("updated_at", F.lit(now))
+    )
+    return named.select(*SESSIONS.names)

@@ -1,0 +1,98 @@
+"""The counts of a batch, made of what ``alerts`` holds under its label: by DuckDB where this process reads the table's
+files itself, else by Spark. Both run the statements of ``sums``.
+
+Either way the table is read once. DuckDB puts what does not fit into ``ask_duck.MEMORY`` into a temporary folder.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.intake import frames
+from spark_jobs.tables import sums
+from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, WIN_5M, Table
+from spark_jobs.tables.tables import Rows, Tables
+
+COUNTS: tuple[tuple[Table, Callable[[DataFrame, DataFrame], DataFrame]], ...] = (
+    (WIN_5M, frames.windows),
+    (ENTITY_SITE_5M, frames.entities),
+    (HOST_1H, frames.hosts),
+)
+"""The tables that are made of the alerts of a batch and their rules, and how, in Spark."""
+
+
+class Counts(ABC):
+    """What there is to count of one batch."""
+
+    @abstractmethod
+    def rules(self) -> pa.Table:
+        """``frames.rules`` of the batch: few rows."""
+
+    @abstractmethod
+    def of(self, table: Table) -> Rows:
+        """The rows of one of ``COUNTS``; after ``rules`` has given any."""
+
+
+@contextmanager
+def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[str]) -> Iterator[Counts]:
+    """The counts of the batch ``label``, whose rows lie in the partitions ``dates``."""
+    near = {"batch": [(label, label)]}
+    if tables.in_process:
+        from spark_jobs.tables import duck as ask_duck  # only this way needs the libraries
+        from spark_jobs.tables.delta import DeltaTables
+
+        assert isinstance(tables, DeltaTables)
+        with ask_duck.database() as duck:
+            ask_duck.view(duck, "written", tables, ALERTS, only=dates, near=near)
+            yield ByDuck(spark, duck, label)
+        return
+    rows = tables.frame(spark, ALERTS, only=dates, near=near)
+    counted = frames.counted(rows.where(F.col("batch") == label)).persist()
+    try:
+        yield BySpark(spark, counted)
+    finally:
+        counted.unpersist()
+
+
+class BySpark(Counts):
+    """Of a frame of ``frames.counted`` rows."""
+
+    def __init__(self, spark: SparkSession, counted: DataFrame) -> None:
+        self._spark, self._counted = spark, counted
+
+    def rules(self) -> pa.Table:
+        found = frames.rules(self._counted).toArrow()
+        if found.num_rows:
+            self._known = self._spark.createDataFrame(found)
+        return found
+
+    def of(self, table: Table) -> Rows:
+        made: DataFrame = dict(COUNTS)[table](self._counted, self._known)
+        return made
+
+
+class ByDuck(Counts):
+    """Of the view ``written`` in a database; the rules' tags are read by Spark, being few."""
+
+    def __init__(self, spark: SparkSession, duck: Any, label: str) -> None:
+        self._spark, self._duck = spark, duck
+        those = f"(SELECT * FROM written WHERE batch = '{label}') AS w"
+        duck.execute(f"CREATE TEMP TABLE counted AS {sums.counted(those)}")
+
+    def rules(self) -> pa.Table:
+        named = self._duck.sql(sums.rule_texts("counted")).to_arrow_table()
+        if not named.num_rows:
+            return named
+        found = frames.rules_of(self._spark.createDataFrame(named)).toArrow()
+        self._duck.register("known", found.select(["rule_id", "rule_title", "level"]))
+        return found
+
+    def of(self, table: Table) -> Rows:
+        return self._duck.sql(sums.rows_of(table, "counted", "known", sums.DUCK)).to_arrow_table()

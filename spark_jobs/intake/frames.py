@@ -1,0 +1,211 @@
+"""Arithmetic of the batches: data frames in, data frames out; nothing is read, written or kept here.
+
+A landed row is known by ``origin`` (its file's URL, or Kafka topic and partition) and ``position`` (row or offset).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common import tactics
+from spark_jobs.tables import sums
+from spark_jobs.tables.schema import AGENTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
+
+KEY = ["agent_id", "alert_id", "received_date"]
+"""What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""
+
+PLACE = ["origin", "position"]
+
+BUCKET_SECONDS = 3600
+"""Grain at which a batch's event times are looked up in the table."""
+
+MAX_RANGES = 16
+MAX_AGE = timedelta(days=400)
+MAX_AHEAD = timedelta(days=1)
+"""An event time further from ``received_at`` than this is absurd."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62_135_596_800, 253_402_300_799
+"""Seconds since 1970 of the first and the last second of the years 1 to 9999."""
+
+NEEDED = ("agent_id", "alert_id", "received_date", "event_time", "received_at")
+"""What an alert must have to be in a table. A row of a foreign Parquet file has none of it."""
+
+
+def trouble(*needed: str) -> Column:
+    """Why no table can hold the row: the first of the columns ``needed`` that has no value; null when all have one."""
+    found = F.lit(None).cast("string")
+    for name in reversed(needed):
+        if name in ("event_time", "received_at"):
+            usable, reason = _possible(name), f"without {name}"
+        elif name == "received_date":
+            usable = F.col(name).rlike(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\z") & F.expr(f"try_to_date({name})").isNotNull()
+            reason = "received_date is no date YYYY-MM-DD"
+        else:
+            usable, reason = F.length(name) > 0, f"without {name}"
+        found = F.when(F.coalesce(usable, F.lit(False)), found).otherwise(F.lit(reason))
+    return found
+
+
+def _possible(column: str) -> Column:
+    """Whether there is a time, of a year that a timestamp can be written as."""
+    first, last = (F.lit(text).cast("timestamp") for text in ("0001-01-01", "9999-12-31"))
+    return F.coalesce(F.col(column).between(first, last), F.lit(False))
+
+
+def counted_at() -> Column:
+    """The event's time, or the time of landing where the event's is absurd."""
+    age = F.unix_micros("received_at") - F.unix_micros("event_time")
+    sane = age.between(int(-MAX_AHEAD.total_seconds() * 1e6), int(MAX_AGE.total_seconds() * 1e6))
+    return F.when(sane, F.col("event_time")).otherwise(F.col("received_at"))
+
+
+def later_copies(keys: DataFrame) -> DataFrame:
+    """``PLACE`` of all but the earliest received copy of each alert; of equals, the first by place stays."""
+    keyed = keys.withColumn("hash", _hash())
+    doubled = keyed.groupBy("hash").count().where("count > 1").select("hash")  # few, so only few are sorted
+    order = Window.partitionBy(*KEY).orderBy(F.col("received_at").asc_nulls_last(), *PLACE)
+    copies = keyed.join(doubled, "hash", "left_semi").withColumn("copy", F.row_number().over(order))
+    return copies.where("copy > 1").select(*PLACE)
+
+
+def known_copies(keys: DataFrame, known: DataFrame) -> DataFrame:
+    """``PLACE`` of the rows whose alert is in ``known``. Of ``known`` only the key is read, and no row of it moves
+    unless ``keys`` has it as well."""
+    batch = F.broadcast(keys.select(_hash()))
+    seen = known.select(*KEY, _hash()).join(batch, "hash", "left_semi").select(*KEY).distinct()
+    return keys.join(seen, KEY, "left_semi").select(*PLACE)
+
+
+def _hash() -> Column:
+    """A number that copies share, and hardly ever others: what it finds is then compared by ``KEY``."""
+    return F.xxhash64(*KEY).alias("hash")
+
+
+def ranges(buckets: Iterable[int], seconds: int = BUCKET_SECONDS) -> list[tuple[datetime, datetime]]:
+    """At most ``MAX_RANGES`` time ranges that hold every bucket (number of ``seconds`` since 1970), split where the
+    gaps are widest."""
+    numbers = sorted(set(buckets))
+    if not numbers:
+        return []
+    widest = sorted(range(1, len(numbers)), key=lambda i: numbers[i - 1] - numbers[i])[: MAX_RANGES - 1]
+    cuts = [0, *sorted(i for i in widest if numbers[i] - numbers[i - 1] > 1), len(numbers)]
+    return [(_time(numbers[first] * seconds), _time((numbers[end - 1] + 1) * seconds)) for first, end in pairwise(cuts)]
+
+
+def _time(seconds: int) -> datetime:
+    """UTC; a time that no ``datetime`` can hold is the nearest that one can."""
+    return _EPOCH + timedelta(seconds=min(max(seconds, _FIRST), _LAST))
+
+
+def counted(alerts: DataFrame) -> DataFrame:
+    """The columns of ``alerts`` that the counts are made of."""
+    return alerts.sparkSession.sql(sums.counted("{alerts}"), alerts=alerts)
+
+
+def rules(rows: DataFrame) -> DataFrame:
+    """``rules_of`` the texts of ``counted`` rows."""
+    return rules_of(rows.sparkSession.sql(sums.rule_texts("{rows}"), rows=rows))
+
+
+def rules_of(named: DataFrame) -> DataFrame:
+    """``RULES`` of ``sums.rule_texts``, with ATT&CK tactics and techniques out of the tags.
+
+    Beside them the number of ``rows``, and of ``odd`` times among these.
+    """
+    texts = ["rule_title", "level", "tags"]
+    newest = F.max_by(F.struct(*texts), F.struct("last_time", *texts)).alias("last")
+    one = named.groupBy("rule_id").agg(
+        newest,
+        *(F.sum(name).alias(name) for name in ("alerts", "matches", "rows", "odd")),
+        F.min("first_time").alias("first_time"),
+        F.max("last_time").alias("last_time"),
+    )
+    return one.select("*", "last.*").select(
+        *(name for name in RULES.names if name not in ("tactics", "techniques")),
+        tactics.tactics_of("tags").alias("tactics"),
+        tactics.techniques_of("tags").alias("techniques"),
+        "rows",
+        "odd",
+    )
+
+
+def windows(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """``WIN_5M`` of ``counted`` rows; ``known`` are their ``rules``."""
+    return _rows_of(WIN_5M, rows, known)
+
+
+def hosts(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """``HOST_1H`` of ``counted`` rows; alerts that name no host are left out."""
+    return _rows_of(HOST_1H, rows, known)
+
+
+def entities(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """``ENTITY_SITE_5M`` of ``counted`` rows: each different entity of an alert once."""
+    return _rows_of(ENTITY_SITE_5M, rows, known)
+
+
+def _rows_of(table: Table, rows: DataFrame, known: DataFrame) -> DataFrame:
+    return rows.sparkSession.sql(sums.rows_of(table, "{rows}", "{known}", sums.SPARK), rows=rows, known=known)
+
+
+_INPUT = (
+    "struct<received: bigint, stored: bigint, judged: bigint, dropped: map<string, bigint>, lost: map<string, bigint>>"
+)
+_ACCOUNT = (
+    f"struct<inputs: map<string, {_INPUT}>, backlog: map<string, bigint>, lag_seconds: double, "
+    "alerts: struct<made: bigint, receipted: bigint, in_outbox: bigint>, rules: struct<dead_count: bigint>, "
+    "identity_broken: array<string>>"
+)
+
+
+def agents(beats: DataFrame) -> DataFrame:
+    """``AGENTS`` of heartbeats: each agent's newest, its counters summed over inputs and reasons."""
+    newest = beats.groupBy("fleet", "agent_id").agg(
+        F.max_by(
+            F.struct("site", "state", "version", "bundle", "plan_digest", "seq_high", "payload"),
+            F.struct("received_at", "payload"),
+        ).alias("beat"),
+        F.min("received_at").alias("first_seen"),
+        F.max("received_at").alias("last_seen"),
+    )
+    rows = newest.select(
+        F.coalesce("fleet", F.lit("")).alias("fleet"), "agent_id", "first_seen", "last_seen", "beat.*",
+        F.from_json("beat.payload", _ACCOUNT).alias("said"),
+    )  # fmt: skip
+    inputs = F.map_values("said.inputs")
+
+    def over_inputs(name: str) -> Column:
+        return _total(F.transform(inputs, lambda one: one[name])).alias(name)
+
+    def over_reasons(name: str) -> Column:
+        return _total(F.flatten(F.transform(inputs, lambda one: F.map_values(_or_empty(one[name]))))).alias(name)
+
+    return rows.select(
+        *AGENTS.names[:8],
+        *map(over_inputs, ("received", "stored", "judged")),
+        _total(F.map_values("said.backlog")).alias("backlog"),
+        *map(over_reasons, ("dropped", "lost")),
+        F.col("said.alerts.made").alias("alerts_made"),
+        F.col("said.alerts.receipted").alias("alerts_receipted"),
+        F.col("said.alerts.in_outbox").alias("in_outbox"),
+        F.col("said.lag_seconds").alias("lag_seconds"),
+        F.col("said.rules.dead_count").alias("dead_rules"),
+        F.coalesce("said.identity_broken", F.array().cast("array<string>")).alias("identity_broken"),
+        "first_seen",
+        "last_seen",
+    )
+
+
+def _or_empty(numbers: Column) -> Column:
+    return F.coalesce(numbers, F.create_map().cast("map<string, bigint>"))
+
+
+def _total(numbers: Column) -> Column:
+    """Sum of an array of integers; null when there is no array."""
+    return F.aggregate(numbers, F.lit(0).cast("long"), lambda sum, one: sum + F.coalesce(one, F.lit(0).cast("long")))

@@ -1,0 +1,69 @@
+"""Landed rows in full, by place, read by this process: wide rows that need not pass through Spark to be stored.
+
+Only of files in which every column is of the type that Spark would give it. Of any other (an older or later writer's,
+damaged ones) nothing is given: then Spark reads all of them, converts what it can, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import types as T
+
+from spark_jobs.intake.frames import PLACE
+from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.storage import bare
+
+ROWS = 32_768
+"""Rows of a file that are in memory at a time, beside those that are wanted."""
+
+
+def rows(places: pa.Table, schema: T.StructType) -> pa.Table | None:
+    """The rows at ``places`` (columns ``frames.PLACE``, each row once) with the columns of ``schema`` and the further
+    ones of ``places``; None when they are not to be had this way."""
+    wanted, pieces = arrow_schema(schema), []
+    origins = pc.dictionary_encode(places[PLACE[0]]).combine_chunks()
+    others = places.drop_columns(PLACE)
+    number, position = origins.indices.to_numpy(), places[PLACE[1]].to_numpy()
+    order = np.lexsort((position, number))
+    ends = np.searchsorted(number[order], np.arange(len(origins.dictionary) + 1))
+    try:
+        for place, origin in enumerate(origins.dictionary.to_pylist()):
+            mine = order[ends[place] : ends[place + 1]]
+            found = _of(bare(origin, encoded=True), position[mine], wanted) if origin.startswith("file:") else None
+            if found is None:
+                return None
+            pieces.append((found, others.take(mine)))
+    except (pa.ArrowException, OSError):
+        return None
+    whole = pa.concat_tables([one for one, _ in pieces]) if pieces else wanted.empty_table()
+    beside = pa.concat_tables([more for _, more in pieces]) if pieces else others
+    for name, column in zip(beside.column_names, beside.columns, strict=True):
+        whole = whole.append_column(name, column)
+    return whole
+
+
+def _of(path: str, positions: np.ndarray, wanted: pa.Schema) -> pa.Table | None:
+    """The rows of one file at ``positions``, which rise."""
+    with pq.ParquetFile(path) as file:
+        there = file.schema_arrow
+        # Spark finds a column whatever the case of its name, and brings types that differ into these.
+        names = [name.lower() for name in there.names]
+        known = [field for field in wanted if field.name in names]
+        if len(set(names)) < len(names) or any(
+            field.name not in there.names or there.field(field.name).type != field.type for field in known
+        ):
+            return None
+        pieces, first = [], 0
+        for batch in file.iter_batches(ROWS, columns=[field.name for field in known]):
+            start, end = np.searchsorted(positions, (first, first + batch.num_rows))
+            if start < end:
+                pieces.append(batch.take(pa.array(positions[start:end] - first)))
+            first += batch.num_rows
+    if sum(piece.num_rows for piece in pieces) != len(positions):
+        return None
+    found = pa.Table.from_batches(pieces)
+    columns = [found[field.name] if field in known else pa.nulls(found.num_rows, field.type) for field in wanted]
+    return pa.Table.from_arrays(columns, schema=wanted)

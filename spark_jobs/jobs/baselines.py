@@ -1,0 +1,158 @@
+"""The job ``baselines``: what is usual at each site in each hour of the week, and what was not.
+
+**Usual** is the median of the hours of the week in ``WEEKS`` weeks before the days judged, each with the hour before
+and after it (so two weeks give six numbers instead of two), in the site's own time zone; hours without a match count as
+0, from the site's first match on. How far from it is ordinary says the median absolute deviation (MAD).
+
+Days are judged as a whole and their anomalies written anew, so that alerts that come late end a silence, and a run that
+was cut short is simply done again. What is judged: ``anomalies`` (bursts and silences), ``newness`` (entities and rules
+that a site, or the fleet, sees for the first time).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from datetime import timedelta
+from threading import Event
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.common import given, period
+from spark_jobs.common.period import Period
+from spark_jobs.common.robust import centred
+from spark_jobs.common.weeks import HOURS_OF_WEEK, hour_of, hour_of_week, local_hour, occurrences
+from spark_jobs.findings import anomalies, newness
+from spark_jobs.intake.enrich import Lookups
+from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, RULES, WIN_5M
+from spark_jobs.tables.tables import Tables
+
+log = logging.getLogger(__name__)
+
+HELP = "what is usual by site, rule and hour of the week; bursts, silences and what is new"
+
+DAYS = 7
+"""Days judged: late alerts change what happened on days gone by, and a silence may last."""
+
+WEEKS = 4
+"""Weeks before them that say what is usual: enough for a median, few enough to follow a change of habits."""
+
+PLACE = ["fleet", "site"]
+WHAT = [*PLACE, "rule_id"]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command line of the job may say."""
+    period.arguments(parser, DAYS, "days judged")
+    parser.add_argument(
+        "--weeks", type=given.positive, default=WEEKS, metavar="N", help=f"weeks before them, default {WEEKS}"
+    )
+    parser.add_argument("--lookups", type=given.folder, metavar="DIR", help="folder with the lookup sites (time zones)")
+
+
+def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
+    """Nothing is refused."""
+
+
+def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
+    """Write what is usual, and what was not on the days asked for; how many."""
+    lookups = Lookups(said.lookups) if said.lookups else None
+    return write(spark, tables, period.of(said), said.weeks, lookups)
+
+
+def write(
+    spark: SparkSession, tables: Tables, wanted: Period, weeks: int = WEEKS, lookups: Lookups | None = None
+) -> str:
+    """Write the baselines before ``wanted``, its anomalies, and who was first seen; how many anomalies of each kind."""
+    past = Period(wanted.first - timedelta(days=7 * weeks), wanted.first - timedelta(days=1), wanted.now)
+    zones = time_zones(spark, lookups)
+    before = hours(tables.frame(spark, WIN_5M, past.since, past.until), zones).persist()
+    after = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones).persist()
+    sites = histories(before, wanted).persist()
+    usual = baselines(before, sites).persist()
+    try:
+        said = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
+        tables.replace(BASELINES, said, [wanted.since])
+        rules = tables.frame(spark, RULES)
+        found = anomalies.bursts(after, usual, sites, rules, wanted)
+        found = found.unionByName(anomalies.silences(after, usual, sites, tables.frame(spark, AGENTS), wanted))
+        found = found.unionByName(newness.write(spark, tables, wanted, sites)).persist()
+        tables.replace(ANOMALIES, found.select(*ANOMALIES.names), wanted.days)
+        kinds = {row.kind: row.n for row in found.groupBy("kind").agg(F.count("*").alias("n")).collect()}
+        found.unpersist()
+    finally:
+        for frame in (before, after, sites, usual):
+            frame.unpersist()
+    return ", ".join(
+        f"{kinds.get(kind, 0)} {name}"
+        for kind, name in (
+            ("burst", "bursts"),
+            ("silence", "silences"),
+            ("new_rule", "new rules"),
+            ("new_entity", "new entities"),
+        )
+    )
+
+
+def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
+    """``fleet``, ``site`` and ``timezone`` of the sites whose time zone is known; a fleet may be empty for all."""
+    rows = None if lookups is None else lookups.table(spark, "sites")
+    if rows is None:
+        return spark.createDataFrame([], "fleet STRING, site STRING, timezone STRING")
+    named = rows.where("timezone IS NOT NULL")
+    zones = {row.timezone for row in named.select("timezone").distinct().limit(2000).collect()}
+    # Those of the JVM that reckons with them: its list is not Python's, and one zone too many ends the job.
+    there: Any = spark.sparkContext._jvm
+    available = there.java.time.ZoneId.getAvailableZoneIds()
+    known = {zone for zone in zones if available.contains(zone)}
+    if zones - known:
+        log.warning("sites: time zones not known here: %s; UTC is taken", ", ".join(sorted(zones - known)))
+    return named.where(F.col("timezone").isin(*known)).groupBy(*PLACE).agg(F.min("timezone").alias("timezone"))
+
+
+def hours(counts: DataFrame, zones: DataFrame) -> DataFrame:
+    """``WIN_5M`` by the hour: matches, and those of the fullest 5 minutes, by site and rule, and in all (no rule).
+
+    ``hour`` counts from 1970; ``hour_of_week`` is that of the site's time zone.
+    """
+    by_rule = counts.groupBy(*WHAT, hour_of("window_start").alias("hour")).agg(
+        F.sum("matches").alias("matches"), F.max("matches").alias("peak")
+    )
+    total = by_rule.groupBy(*PLACE, "hour").agg(F.sum("matches").alias("matches"), F.max("peak").alias("peak"))
+    every = by_rule.unionByName(total.withColumn("rule_id", F.lit("")))
+    exact = zones.where("fleet != ''")
+    anywhere = zones.where("coalesce(fleet, '') = ''").select("site", F.col("timezone").alias("other"))
+    placed = every.join(F.broadcast(exact), PLACE, "left").join(F.broadcast(anywhere), "site", "left")
+    zone = F.coalesce("timezone", "other", F.lit("UTC"))
+    of_week = hour_of_week(local_hour(F.col("hour"), zone))
+    return placed.withColumn("timezone", zone).withColumn("hour_of_week", of_week).drop("other")
+
+
+def histories(before: DataFrame, wanted: Period) -> DataFrame:
+    """Of each site in ``before`` (``hours``): time zone, ``history_days``, its first hour and the end by its clock."""
+    start = int(wanted.start.timestamp()) // 3600
+    first = before.where("rule_id = ''").groupBy(*PLACE, "timezone").agg(F.min("hour").alias("hour"))
+    return first.select(
+        *PLACE,
+        "timezone",
+        F.floor((F.lit(start) - F.col("hour")) / 24).alias("history_days"),
+        local_hour(F.col("hour"), F.col("timezone")).alias("begin"),
+        local_hour(F.lit(start), F.col("timezone")).alias("end"),
+    )
+
+
+def baselines(before: DataFrame, sites: DataFrame) -> DataFrame:
+    """``BASELINES`` without ``as_of``, of ``hours`` and ``histories``; where all is 0, there is no row."""
+    near = F.explode(F.array(*(F.pmod(F.col("hour_of_week") + by, F.lit(HOURS_OF_WEEK)) for by in (-1, 0, 1))))
+    each = before.select(*WHAT, near.alias("hour_of_week"), F.col("matches").cast("double").alias("matches"))
+    met = each.groupBy(*WHAT, "hour_of_week").agg(F.collect_list("matches").alias("met"))
+    there = met.join(F.broadcast(sites), PLACE)
+    of_week = F.col("hour_of_week")
+
+    def seen(by: int) -> Column:
+        return occurrences(F.pmod(of_week + by, F.lit(HOURS_OF_WEEK)), F.col("begin"), F.col("end"))
+
+    rows = centred(there.withColumn("weeks", seen(0).cast("int")), "met", seen(-1) + seen(0) + seen(1))
+    return rows.where("median > 0 OR mad > 0").select(*WHAT, "hour_of_week", "median", "mad", "weeks")

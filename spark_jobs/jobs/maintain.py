@@ -1,0 +1,334 @@
+"""The job ``maintain``: upkeep of the tables and the landing, once a day.
+
+In this order, each step whole by itself and harmless when done again:
+
+1. **Exact.** Of the last days that have ended, an alert that is in ``alerts`` twice (the same agent and id; ingest lets
+   none through, two ingests at once might) is there once, the one received first. Then the counts of each of these days
+   are compared with the alerts that are counted on it; where they differ, the day's counts are made anew from these,
+   and so are those of every day, however long ago, on which a copy was counted that is gone now. All that holds off
+   ingest while it writes. It is left out while one is running, and after one that was interrupted until it has been
+   run again: what it will still add to the counts must not be in them already. Where it fails, the next two steps are
+   still done, and nothing is deleted.
+2. **Compact.** The many small files of these days become few large ones.
+3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. A day of ``alerts`` is the
+   edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept. In the
+   backend ``parquet``, where a table has one writer at a time, this and the step before are left out when the first
+   one is.
+4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
+5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
+   file in them; one with a file that it has not is kept, and said, and so is a file that comes meanwhile. Their alerts
+   are in the tables then, and recognised there when they are sent again; so keep ``alerts`` longer than the landing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, date, datetime, timedelta
+from threading import Event
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common import given
+from spark_jobs.common.period import Period, held, period
+from spark_jobs.intake import frames
+from spark_jobs.intake.counts import COUNTS
+from spark_jobs.intake.sources import KafkaSource, LandingSource
+from spark_jobs.tables import storage
+from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
+from spark_jobs.tables.storage import bare
+from spark_jobs.tables.tables import Tables
+
+log = logging.getLogger(__name__)
+
+HELP = "compact, deduplicate and expire tables; clean the landing up"
+
+DAYS = 3
+"""Days that have ended: yesterday's, and those that late alerts still reach in numbers."""
+
+MAX_REWRITE = 5_000_000
+"""Alerts of a day that are rewritten at once: they pass through the driver in the ``delta`` backend."""
+
+VACUUM_HOURS = 168
+
+LANDED = ("alerts", "status", "seqs", "bad")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command line of the job may say."""
+    parser.add_argument("--date", type=given.day, default="yesterday", metavar="DAY", help="last day that has ended")
+    parser.add_argument("--days", type=given.positive, default=DAYS, metavar="N", help=f"days, default {DAYS}")
+    parser.add_argument(
+        "--keep", action="append", default=[], type=_kept, metavar="TABLE=DAYS", help="forget older days; repeatable"
+    )
+    parser.add_argument("--vacuum-hours", type=given.positive, default=VACUUM_HOURS, metavar="N")
+    parser.add_argument("--max-rewrite", type=given.positive, default=MAX_REWRITE, metavar="N", help="alerts of a day")
+    parser.add_argument("--landing", type=given.folder, metavar="DIR", help="with --landing-days: the landing")
+    parser.add_argument("--landing-days", type=given.positive, metavar="N", help="days of the landing that are kept")
+    parser.add_argument(
+        "--checkpoints", type=given.folder, metavar="DIR", help="ingest's; default: TABLES/_checkpoints"
+    )
+
+
+def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
+    """Refuse what does not go together."""
+    if (said.landing is None) != (said.landing_days is None):
+        parser.error("--landing and --landing-days go together")
+    if said.date >= datetime.now(UTC).date():
+        parser.error(f"argument --date: {said.date} has not ended")
+
+
+def _kept(text: str) -> tuple[str, int]:
+    name, days = given.pair(text)
+    divided = sorted(table.name for table in TABLES.values() if table.partition is not None)
+    if name not in divided:
+        raise argparse.ArgumentTypeError(f"no table of days: {name!r}; there are {', '.join(divided)}")
+    return name, given.positive(days)
+
+
+def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
+    """Do the upkeep; what was done, in words. Raises BlockingIOError when another one is at it."""
+    wanted, done = period(said.date, said.days), list[str]()
+    failure: Exception | None = None
+    checkpoints = said.checkpoints or f"{tables.root}/_checkpoints"
+    with storage.one_writer(spark, tables.root, "maintain"):
+        with ingest_held_off(spark, tables, checkpoints) as alone:
+            if alone:
+                try:
+                    done += exact(spark, tables, wanted, said.max_rewrite)
+                except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
+                    failure = error
+                if not tables.many_writers:
+                    done += tidy(spark, tables, wanted, said.keep)
+        if tables.many_writers:
+            done += tidy(spark, tables, wanted, said.keep)
+        if failure is not None:
+            log.error("copies or counts could not be put right; done: %s", ", ".join(done))
+            raise failure
+        files = sum(tables.vacuum(table, said.vacuum_hours) for table in TABLES.values())
+        done.append(f"{files} files deleted")
+        if said.landing:
+            until = said.date - timedelta(days=said.landing_days - 1)
+            done.append(f"{clean(spark, said.landing, checkpoints, until)} days of the landing deleted")
+    return "maintain: " + ", ".join(done)
+
+
+@contextmanager
+def ingest_held_off(spark: SparkSession, tables: Tables, checkpoints: str) -> Iterator[bool]:
+    """Whether ingest has done all that it has begun; while the context lasts, it begins nothing."""
+    with ExitStack() as held_off:
+        try:
+            held_off.enter_context(storage.one_writer(spark, tables.root, "ingest"))
+        except BlockingIOError:
+            why = "ingest is running: %sstop it for that from time to time"
+        else:
+            why = "ingest was interrupted: %srun it again first" if interrupted(spark, checkpoints) else ""
+        if why:
+            log.warning(why, "alerts and counts are not compared" + ("; " if tables.many_writers else
+                        ", nothing is compacted or forgotten; "))  # fmt: skip
+        yield not why
+
+
+def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
+    """Names of ingest's queries that have begun a batch and not finished it."""
+
+    def newest(folder: str) -> int:
+        return max((int(name) for name in storage.files(spark, folder) if name.isdecimal()), default=-1)
+
+    names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name in LANDED]
+    folders = {name: f"{checkpoints}/{name}" for name in names}
+    return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
+
+
+def tidy(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
+    """Steps 2 and 3; what was done."""
+    done = [f"{compact(tables, wanted)} tables compacted"]
+    for name, days in keep:
+        old = expired(tables.partitions(TABLES[name]), wanted.last, days)
+        if old and name == ALERTS.name:
+            landed = tables.frame(spark, ALERTS, only=old).where(
+                F.col("received_at") >= F.lit(period(wanted.last, days).start)
+            )
+            lately = {row.received_date for row in landed.select("received_date").distinct().collect()}
+            old = [day for day in old if day not in lately]
+        if old:
+            tables.drop(TABLES[name], old)
+            done.append(f"{len(old)} days of {name} forgotten")
+    return done
+
+
+def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int = MAX_REWRITE) -> list[str]:
+    """Step 1 for the days of ``wanted``; what there was to do. Cut short between copies and counts, it compares only
+    the counts of ``wanted`` when it is done again."""
+    done: list[str] = []
+    gone: dict[str, tuple[int, int]] = {}
+    for day in held(tables.partitions(ALERTS), wanted):
+        alerts = tables.frame(spark, ALERTS, day, day)
+        doubled = alerts.groupBy(*frames.KEY).count().where("count > 1")
+        extra = doubled.agg(F.sum(F.col("count") - 1)).collect()[0][0]
+        if not extra:
+            continue
+        if (rows := alerts.count()) > max_rewrite:
+            log.error("alerts of %s: %d copies among %d rows; too many to rewrite, see --max-rewrite", day, extra, rows)
+            continue
+        each = numbered(alerts)
+        copies = sums_by_day(each.where("copy > 1"))
+        tables.replace(ALERTS, each.where("copy = 1").drop("copy"), [day])
+        done.append(f"{extra} copies of {day} removed")
+        for other, (number, matches) in copies.items():
+            before = gone.get(other, (0, 0))
+            gone[other] = before[0] + number, before[1] + matches
+    days = {*unequal(spark, tables, wanted), *(day for day in gone if known_whole(spark, tables, day, gone[day]))}
+    for day in sorted(days):
+        if rebuild(spark, tables, day, max_rewrite):
+            done.append(f"counts of {day} made anew")
+    return done
+
+
+def numbered(alerts: DataFrame) -> DataFrame:
+    """``alerts`` with ``copy``: 1 for the one of each alert that was received first."""
+    order = Window.partitionBy(*frames.KEY).orderBy(F.col("received_at").asc_nulls_last(), "batch")
+    return alerts.withColumn("copy", F.row_number().over(order))
+
+
+def sums_by_day(alerts: DataFrame) -> dict[str, tuple[int, int]]:
+    """Alerts and matches of ``alerts`` by the day on which they are counted."""
+    day = F.date_format("counted_at", "yyyy-MM-dd").alias("date")
+    found = frames.counted(alerts).groupBy(day).agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
+    return {row.date: (row.alerts, row.matches) for row in found.collect()}
+
+
+def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, int]) -> bool:
+    """Whether all that was counted on ``day`` is still in ``ALERTS``, but for the copies ``gone`` from there. Counts
+    that have outlived some of their alerts cannot be made anew: they stay."""
+    one = date.fromisoformat(day)
+    left = sums_by_day(counted_from(spark, tables, one, one)).get(day, (0, 0))
+    sums = [F.coalesce(F.sum(name), F.lit(0)) for name in ("alerts", "matches")]
+    counts = tables.frame(spark, WIN_5M, day, day).agg(*sums).collect()[0]
+    whole = all(said <= there + copies for said, there, copies in zip(counts, left, gone, strict=True))
+    if not whole:
+        log.warning("counts of %s stay: some of their alerts are forgotten, copies are counted in them", day)
+    return whole
+
+
+def counted_from(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
+    """All alerts that are counted on these days, whenever they were received."""
+    start = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
+    # Not by day of receipt: that is the edge's, and an agent's clock may stand at 1970.
+    alerts = tables.frame(spark, ALERTS, near={"counted_at": [(start, end)]})
+    return alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
+
+
+def counted_on(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
+    """``frames.counted`` of ``counted_from``, with ``date``."""
+    those = counted_from(spark, tables, first, last)
+    return frames.counted(those).withColumn("date", F.date_format("counted_at", "yyyy-MM-dd"))
+
+
+def unequal(spark: SparkSession, tables: Tables, wanted: Period) -> list[str]:
+    """Days of which ``WIN_5M`` says something else than ``ALERTS``."""
+    sums = [F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches")]
+    alerts = counted_on(spark, tables, wanted.first, wanted.last).groupBy("date").agg(*sums)
+    counts = tables.frame(spark, WIN_5M, wanted.since, wanted.until).groupBy("date").agg(*sums)
+    both = counts.alias("c").join(alerts.alias("a"), "date", "full_outer")
+    same = F.col("c.alerts").eqNullSafe(F.col("a.alerts")) & F.col("c.matches").eqNullSafe(F.col("a.matches"))
+    # A day of which there are no alerts any more has outlived them: its counts stay.
+    differ = both.where(~same & F.col("a.alerts").isNotNull())
+    return sorted(row.date for row in differ.select("date").collect())
+
+
+def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> bool:
+    """Make the counts of ``day`` anew from the alerts that are counted on it; False, and said, where these are more
+    than ``max_rewrite``."""
+    one = date.fromisoformat(day)
+    if (number := counted_from(spark, tables, one, one).count()) > max_rewrite:
+        log.error("counts of %s are not those of its %d alerts; too many to count anew, see --max-rewrite", day, number)
+        return False
+    rows = counted_on(spark, tables, one, one).drop("date").persist()
+    rules = tables.frame(spark, RULES).persist()
+    try:
+        for table, made in COUNTS:
+            tables.replace(table, made(rows, rules), [day])
+        return True
+    finally:
+        rows.unpersist()
+        rules.unpersist()
+
+
+def compact(tables: Tables, wanted: Period) -> int:
+    """Step 2; of how many tables."""
+    number = 0
+    for table in TABLES.values():
+        if table.partition is None:
+            tables.compact(table)
+            number += 1
+        elif days := held(tables.partitions(table), wanted):
+            tables.compact(table, days)
+            number += 1
+    return number
+
+
+def expired(partitions: Sequence[str], last: date, days: int) -> list[str]:
+    """Of ``partitions`` those before the ``days`` days that end with ``last``. What is no day never is."""
+    first = (last - timedelta(days=days - 1)).isoformat()
+    return [name for name in partitions if name < first and _is_day(name)]
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return date.fromisoformat(text).year > 0
+    except ValueError:
+        return False
+
+
+def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> int:
+    """Delete the landing's folders of days before ``until`` of which ingest has every file; how many.
+
+    Files are deleted by name, those that ingest has: one that is copied in meanwhile stays, and its folder with it.
+    """
+    deleted = 0
+    for name in LANDED:
+        folder = f"{landing}/{name}"
+        days = [one for one in storage.folders(spark, folder) if one.startswith("dt=")]
+        days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]
+        if not days:
+            continue
+        files = there(spark, folder, days, f"{checkpoints}/{name}").persist()
+        try:
+            left = files.where("NOT taken").groupBy("day").agg(F.count("*").alias("n")).collect()
+            kept = {row.day: row.n for row in left}
+            for row in files.where(~F.col("day").isin(*kept)).select("path").toLocalIterator():
+                storage.delete(spark, row.path)
+        finally:
+            files.unpersist()
+        for day in days:
+            if day in kept:
+                log.warning("%s/%s: ingest has not taken over %d of its files; kept", folder, day, kept[day])
+            else:
+                deleted += storage.prune(spark, f"{folder}/{day}")
+    return deleted
+
+
+def there(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str) -> DataFrame:
+    """``path`` and ``day`` of each file in ``days``, and whether a finished batch of the query at ``checkpoint`` has
+    ``taken`` it. Temporary files of collectors that were stopped are taken: nobody will ever read them."""
+    paths = [storage.literal(f"{folder}/{day}") for day in days]
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    listed = reader.option("pathGlobFilter", "*.{parquet,tmp}").load(paths).select("path")
+    plain = F.udf(lambda path: bare(unquote(path)))
+    named = listed.select("path", plain("path").alias("name"), F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
+                          .alias("day"), F.col("path").endswith(".tmp").alias("stopped"))  # fmt: skip
+    finished = [int(name) for name in storage.files(spark, f"{checkpoint}/commits") if name.isdecimal()]
+    if not finished:
+        return named.select("path", "day", F.col("stopped").alias("taken"))
+    lines = spark.read.text(storage.literal(f"{checkpoint}/sources/0")).where("value LIKE '{%'")
+    entry = F.from_json("value", "path STRING, batchId LONG").alias("entry")
+    done = lines.select(entry).where(F.col("entry.batchId") <= max(finished))
+    names = done.select(plain("entry.path").alias("name")).distinct().withColumn("had", F.lit(True))
+    taken = F.col("stopped") | F.coalesce("had", F.lit(False))
+    return named.join(names, "name", "left").select("path", "day", taken.alias("taken"))

@@ -1,0 +1,242 @@
+"""The job ``noise``: which rules are loud, why, and what their authors could do about it.
+
+A rule's ``score`` (0 to 100) says how much of the volume is its (``share``), how much of its matches suppression
+already holds back (``share_suppressed``), and how much one single entity makes of it (``top_share``); rules of a high
+level count half, because they are meant to be heard. ``reason`` says the same in words.
+
+Where one entity makes most of a rule's alerts, ``proposal`` is a Sigma filter that leaves that entity out of that rule.
+``vedette rules lint`` and ``vedette scan --rules`` take it beside the rule, which stays as it is; ``--patch`` gives all
+of them as one patch for the folder of the rules. The field it names is the one of the rule's own alerts that holds the
+entity. It is a proposal: nobody but the rule's author can know whether the entity is harmless. There is none for a
+private address, which is another machine at each site, unless the rule alerts at one site only; none for correlations,
+to which filters do not apply; and none where no field holds the entity.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import re
+import uuid
+from pathlib import Path
+from threading import Event
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from spark_jobs.common import entities, given, period
+from spark_jobs.common.period import Period
+from spark_jobs.tables import storage
+from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
+from spark_jobs.tables.tables import Tables
+
+log = logging.getLogger(__name__)
+
+HELP = "loud rules, and filters that would quiet them"
+
+DAYS = 7
+
+SHARE_POINTS, FULL_SHARE = 40.0, 0.2
+"""A rule that makes a fifth of all matches has all of these points."""
+
+SUPPRESSED_POINTS, MIN_MATCHES = 30.0, 100
+TOP_POINTS, MIN_ALERTS = 30.0, 50
+"""Below these numbers a share says nothing."""
+
+GRAVE = ("high", "critical")
+GRAVE_FACTOR = 0.5
+
+PROPOSED_SHARE = 0.5
+"""A filter that leaves a rule more than half as loud is not worth its upkeep."""
+
+MAX_PROPOSALS = 200
+"""The loudest rules for which one is made: each is read by a person."""
+
+NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
+"""Of the filters' ids: the same proposal has the same id each time."""
+
+
+_ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command line of the job may say."""
+    period.arguments(parser, DAYS, "days looked at")
+    parser.add_argument("--top", type=given.positive, default=10, metavar="N", help="rows printed, default 10")
+    parser.add_argument(
+        "--proposals", type=Path, metavar="DIR", help="write each proposal as a file into this folder, which may exist"
+    )
+    parser.add_argument("--patch", type=Path, metavar="FILE", help="write all proposals as one patch (git apply)")
+
+
+def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
+    """Nothing is refused."""
+
+
+def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
+    """Write the noise of the days asked for; the loudest rules in words."""
+    wanted = period.of(said)
+    write(spark, tables, wanted)
+    rows = tables.frame(spark, NOISE, wanted.until, wanted.until).orderBy(F.desc("score"), "rule_id")
+    if said.proposals or said.patch:
+        proposed = {
+            _file(row.rule_id): row.proposal for row in rows.where("proposal != ''").limit(MAX_PROPOSALS).collect()
+        }
+        if said.proposals:
+            said.proposals.mkdir(parents=True, exist_ok=True)
+            for name, text in proposed.items():
+                storage.replace(said.proposals / name, text)
+        if said.patch:
+            storage.replace(said.patch, "".join(added(name, text) for name, text in proposed.items()))
+    lines = [
+        f"{row.score:5.1f}  {row.rule_title or row.rule_id}: {row.reason}" for row in rows.limit(said.top).collect()
+    ]
+    return "\n".join(["noise: score, rule, reason", *lines])
+
+
+def write(spark: SparkSession, tables: Tables, wanted: Period) -> None:
+    """Write ``NOISE`` of ``wanted``, under its last day."""
+    counts = tables.frame(spark, WIN_5M, wanted.since, wanted.until)
+    hosts = tables.frame(spark, HOST_1H, wanted.since, wanted.until)
+    who = tables.frame(spark, ENTITY_SITE_5M, wanted.since, wanted.until)
+    rules = tables.frame(spark, RULES)
+    loud = volumes(counts, hosts, who, rules).persist()
+    try:
+        # Not by day of receipt: that is the edge's, whose clock may stand at 1970.
+        near = tables.frame(spark, ALERTS, near={"counted_at": [(wanted.start, wanted.end)]})
+        counted = (F.col("counted_at") >= F.lit(wanted.start)) & (F.col("counted_at") < F.lit(wanted.end))
+        proposed = proposals(loud, near.where(counted))
+        rows = loud.join(spark.createDataFrame(proposed, "rule_id STRING, proposal STRING"), "rule_id", "left")
+        rows = rows.withColumns({"proposal": F.coalesce("proposal", F.lit("")), "as_of": F.lit(wanted.until)})
+        tables.replace(NOISE, rows.select(*NOISE.names), [wanted.until])
+    finally:
+        loud.unpersist()
+
+
+def volumes(counts: DataFrame, hosts: DataFrame, who: DataFrame, rules: DataFrame) -> DataFrame:
+    """``NOISE`` without ``as_of`` and ``proposal``, and with the ``scope`` of the loudest entity."""
+    by_site = counts.groupBy("rule_id", "fleet", "site").agg(_sum("alerts"), _sum("matches"))
+    by_rule = by_site.groupBy("rule_id").agg(_sum("alerts"), _sum("matches"), F.count("*").alias("sites"))
+    on_hosts = hosts.groupBy("rule_id", "fleet", "site", "host").agg(F.lit(1)).groupBy("rule_id")
+    whole = (
+        by_rule.join(on_hosts.agg(F.count("*").alias("hosts")), "rule_id", "left")
+        .join(_loudest(who), "rule_id", "left")
+        .join(F.broadcast(rules.select("rule_id", "rule_title", "level")), "rule_id", "left")
+        .crossJoin(F.broadcast(counts.agg(F.sum("matches").alias("all"))))
+    )
+    share = F.col("matches") / F.col("all")
+    rows = whole.withColumns(
+        {
+            "share": share,
+            "share_suppressed": F.greatest(1 - F.col("alerts") / F.col("matches"), F.lit(0.0)),
+            "hosts": F.coalesce("hosts", F.lit(0).cast("long")),
+            "top_share": F.coalesce(F.least(F.col("top_alerts") / F.col("alerts"), F.lit(1.0)), F.lit(0.0)),
+        }
+    ).where("matches > 0")
+    return rows.withColumn("score", _score()).withColumn("reason", _reason()).drop("all")
+
+
+def _sum(name: str) -> Column:
+    return F.sum(name).alias(name)
+
+
+def _loudest(who: DataFrame) -> DataFrame:
+    """Of each rule the entity that most of its alerts name: ``top_kind``, ``top_value``, ``scope``, ``top_alerts``."""
+    key = ["rule_id", *entities.WHO]
+    each = who.withColumn("scope", entities.scope()).groupBy(*key).agg(_sum("alerts"))
+    # By the largest number first, which needs no text: a text in an aggregate would have Spark sort all entities.
+    most = each.groupBy("rule_id").agg(F.max("alerts").alias("alerts")).where("alerts > 0")
+    first = F.min(F.struct("kind", "value", "scope")).alias("top")
+    of_rule = each.join(F.broadcast(most), ["rule_id", "alerts"]).groupBy("rule_id", "alerts").agg(first)
+    return of_rule.select(
+        "rule_id", F.col("top.kind").alias("top_kind"), F.col("top.value").alias("top_value"), "top.scope",
+        F.col("alerts").alias("top_alerts"),
+    )  # fmt: skip
+
+
+def _score() -> Column:
+    total = (
+        F.least(F.col("share") / FULL_SHARE, F.lit(1.0)) * SHARE_POINTS
+        + F.when(F.col("matches") >= MIN_MATCHES, F.col("share_suppressed")).otherwise(0.0) * SUPPRESSED_POINTS
+        + F.when(F.col("alerts") >= MIN_ALERTS, F.col("top_share")).otherwise(0.0) * TOP_POINTS
+    )
+    return F.round(F.when(F.col("level").isin(*GRAVE), total * GRAVE_FACTOR).otherwise(total), 1)
+
+
+def _reason() -> Column:
+    def percent(name: str) -> Column:
+        return F.concat(F.round(F.col(name) * 100).cast("int"), F.lit(" %"))
+
+    top = F.concat("top_kind", F.lit(" "), "top_value")
+    return F.concat(
+        F.col("matches"), F.lit(" matches, "), percent("share"), F.lit(" of all; "),
+        percent("share_suppressed"), F.lit(" held back; at "), F.col("sites"), F.lit(" sites, "),
+        F.col("hosts"), F.lit(" hosts"),
+        F.coalesce(F.concat(F.lit("; "), percent("top_share"), F.lit(" of the alerts name "), top), F.lit("")),
+    )  # fmt: skip
+
+
+def proposals(loud: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
+    """Rule and filter, for the loudest of ``volumes`` that one entity makes."""
+    one_place = (F.col("scope") == "") | (F.col("sites") == 1)
+    wanted = (
+        loud.where((F.col("alerts") >= MIN_ALERTS) & (F.col("top_share") >= PROPOSED_SHARE) & one_place)
+        .orderBy(F.desc("score"), "rule_id")
+        .limit(MAX_PROPOSALS)
+    )
+    named = F.broadcast(wanted.select("rule_id", F.lower("top_value").alias("wanted")))
+    held = alerts.where((F.col("kind") == "detection") & F.col("logsource").isNotNull()).join(named, "rule_id")
+    fields = held.select("rule_id", "wanted", "logsource", F.explode("fields").alias("field", "value"))
+    by_field = fields.where(F.lower("value") == F.col("wanted")).groupBy("rule_id", "field", "logsource").count()
+    order = Window.partitionBy("rule_id").orderBy(F.desc("count"), "field")
+    best = by_field.withColumn("rank", F.row_number().over(order)).where("rank = 1")
+    rows = wanted.join(best.select("rule_id", "field", "logsource"), "rule_id").collect()
+    return [(row.rule_id, filter_of(row)) for row in rows]
+
+
+def filter_of(row: Row) -> str:
+    """A Sigma filter in YAML that leaves ``row.top_value`` out of the rule. Texts are JSON's, which are YAML's too."""
+    title = f"{_short(row.top_value)} in {_short(row.rule_title or row.rule_id)}"
+    source = {name: value for name, value in row.logsource.asDict().items() if value}
+    share = f"{row.top_share:.0%} of {row.alerts} alerts named it. Apply it only if it is harmless."
+    lines = [
+        f"title: {_text(title)}",
+        f"id: {uuid.uuid5(NAMESPACE, f'{row.rule_id} {row.field} {row.top_value}')}",
+        f"description: {_text(share)}",
+        "logsource:",
+        *(f"    {name}: {_text(value)}" for name, value in source.items()),
+        "filter:",
+        f"    rules: [{_text(row.rule_id)}]",
+        "    selection:",
+        f"        {_text(row.field)}: {_text(_plain(row.top_value))}",
+        "    condition: not selection",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(value: str) -> str:
+    """``value`` as a Sigma value that means itself: wildcards and their escape escaped."""
+    return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _text(text: str) -> str:
+    """``text`` in quotes on one line; what YAML takes for the end of one, or refuses, is escaped."""
+    return _ODD.sub(lambda one: f"\\u{ord(one[0]):04x}", json.dumps(text, ensure_ascii=False))
+
+
+def _file(rule_id: str) -> str:
+    """Name of the file that holds the filter for a rule."""
+    return "filter-" + "".join(one if one.isalnum() or one in "-_" else "_" for one in rule_id) + ".yml"
+
+
+def added(name: str, text: str) -> str:
+    """``text`` as a new file ``name`` in a unified diff. Without git's own header the name counts from the folder in
+    which it is applied, for ``git apply`` as for ``patch -p1``."""
+    lines = text.rstrip("\n").split("\n")
+    head = ["--- /dev/null", f"+++ b/{name}", f"@@ -0,0 +1,{len(lines)} @@"]
+    return "\n".join([*head, *(f"+{one}" for one in lines)]) + "\n"

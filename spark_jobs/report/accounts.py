@@ -1,0 +1,200 @@
+"""How the agents fared in a period, by their own word and by what landed: health, and what was lost.
+
+An agent's word is its newest heartbeat (table ``agents``) and those of the period. Against it stands what landed: each
+alert has a number, ``seq``, and a number below one that landed in the period which has not landed itself is missing:
+on its way, or lost. A list of agents begins with those in trouble.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spark_jobs.common.period import Period
+from spark_jobs.common.plain import many
+from spark_jobs.report.figures import Listed
+from spark_jobs.tables.ask import Reader, total
+from spark_jobs.tables.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS
+
+MAX_AGENTS = 200
+MAX_LETTERS = 50
+RUN_DAYS = 30
+"""Runs of numbers, and agents heard, from so many days before the period on are looked at."""
+
+SILENT = timedelta(minutes=15)
+"""An agent not heard for longer than this, when others were, is silent: heartbeats come every minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One agent; None where it said nothing. Counts without another word are since it was installed."""
+
+    fleet: str
+    agent_id: str
+    site: str
+    state: str
+    version: str
+    bundle: str
+    last_seen: datetime | None
+    """Newest heartbeat of all, the period's or later."""
+    beats: int
+    """Heartbeats of the period."""
+    last_beat: datetime | None
+    received: int | None
+    stored: int | None
+    judged: int | None
+    dropped: int | None
+    lost: int | None
+    in_outbox: int | None
+    lag_seconds: float | None
+    dead_rules: int | None
+    identity_broken: tuple[str, ...]
+    landed: int
+    """Alerts and folds of the period."""
+    missing: int
+    silent: bool
+    trouble: int
+    """How many of the marks that ``troubles`` names it has."""
+
+    def troubles(self) -> list[str]:
+        """What is wrong, in words."""
+        found = []
+        if self.state == "lost":
+            found.append("connection lost")
+        if self.silent:
+            found.append("silent" if self.last_beat is None else f"silent since {self.last_beat:%d %b %H:%M}")
+        for number, words in (
+            (self.missing, ("alert missing", "alerts missing")),
+            (self.lost, ("event lost", "events lost")),
+            (self.dropped, ("event dropped", "events dropped")),
+            (self.dead_rules, ("dead rule", "dead rules")),
+        ):
+            if number:
+                found.append(many(number, *words))
+        found += [f"account broken: {name}" for name in self.identity_broken]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All agents together."""
+
+    agents: int
+    heard: int
+    """With a heartbeat in the period."""
+    lost: int
+    """Whose last will says that their connection broke."""
+    silent: int
+    troubled: int
+    events: int
+    dropped: int
+    events_lost: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """Dead letters of the period, of one kind and reason."""
+
+    kind: str
+    reason: str
+    letters: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The agents' accounts, those in trouble first."""
+
+    fleet: Fleet
+    agents: Listed[Agent]
+    letters: Listed[Letter]
+    """By kind and reason."""
+    dead_letters: int
+    """All of them, listed or not."""
+
+
+def accounts(reader: Reader, period: Period) -> Accounts:
+    """The accounts of ``period``."""
+    reader.view("agents", AGENTS)
+    # By the agent's own day, in which its numbers follow each other.
+    reader.view("landed", ALERTS, period.since, period.until)
+    reader.view("heartbeats", HEARTBEATS, period.since, period.until)
+    reader.view("dead_letters", DEAD_LETTERS, period.since, period.until)
+    # What lands later closes gaps; what landed long before tells nothing of this period's.
+    reader.view("seqs", SEQS, (period.first - timedelta(days=RUN_DAYS)).isoformat())
+    whole = _whole(period, reader.only("SELECT count(*) AS n FROM seqs")["n"] > 0)
+    fleet = reader.only(
+        f"""SELECT count(*) AS agents, {total("CASE WHEN beats > 0 THEN 1 ELSE 0 END", "heard")},
+        {total("CASE WHEN state = 'lost' THEN 1 ELSE 0 END", "lost")},
+        {total("CASE WHEN silent THEN 1 ELSE 0 END", "silent")},
+        {total("CASE WHEN trouble > 0 THEN 1 ELSE 0 END", "troubled")}, {total("received", "events")},
+        {total("dropped")}, {total("lost", "events_lost")}, {total("missing")} FROM ({whole}) w"""
+    )
+    agents = reader.rows(
+        f"""SELECT {", ".join(Agent.__slots__)} FROM ({whole}) w
+        ORDER BY trouble DESC, fleet, agent_id LIMIT {MAX_AGENTS}"""
+    )
+    letters = """SELECT coalesce(kind, '') AS kind, coalesce(reason, '') AS reason, count(*) AS letters,
+        CAST(coalesce(sum(rows), 0) AS BIGINT) AS rows FROM dead_letters GROUP BY 1, 2"""
+    of_letters = reader.only(f"SELECT count(*) AS n, {total('letters')} FROM ({letters}) l")
+    return Accounts(
+        fleet=Fleet(**fleet),
+        agents=Listed(
+            tuple(Agent(**{**row, "identity_broken": tuple(row["identity_broken"] or ())}) for row in agents),
+            fleet["agents"],
+        ),
+        letters=Listed(
+            tuple(
+                Letter(**row)
+                for row in reader.rows(f"{letters} ORDER BY letters DESC, kind, reason LIMIT {MAX_LETTERS}")
+            ),
+            of_letters["n"],
+        ),
+        dead_letters=of_letters["letters"],
+    )
+
+
+def _whole(period: Period, runs: bool) -> str:
+    """SQL: one row an agent, without what ``Agent.troubles`` words. One that was not heard for ``RUN_DAYS`` before the
+    period, and of which nothing landed in it, is left out: an agent taken away would be silent in every report."""
+    since = (period.first - timedelta(days=RUN_DAYS)).isoformat()
+    limit = f"INTERVAL '{int(SILENT.total_seconds())}' SECOND"
+    return f"""SELECT *, CAST(
+        CASE WHEN state = 'lost' THEN 1 ELSE 0 END + CASE WHEN silent THEN 1 ELSE 0 END
+        + CASE WHEN missing > 0 THEN 1 ELSE 0 END + CASE WHEN coalesce(lost, 0) > 0 THEN 1 ELSE 0 END
+        + CASE WHEN coalesce(dropped, 0) > 0 THEN 1 ELSE 0 END + CASE WHEN coalesce(dead_rules, 0) > 0 THEN 1 ELSE 0 END
+        + CASE WHEN broken THEN 1 ELSE 0 END AS BIGINT) AS trouble
+    FROM (
+        SELECT coalesce(a.fleet, r.fleet) AS fleet, coalesce(a.agent_id, r.agent_id) AS agent_id,
+            coalesce(site, '') AS site, coalesce(state, '') AS state, coalesce(version, '') AS version,
+            coalesce(bundle, '') AS bundle, last_seen, coalesce(beats, 0) AS beats, last_beat, received, stored, judged,
+            dropped, lost, in_outbox, lag_seconds, dead_rules, identity_broken,
+            coalesce(CAST(identity_broken AS STRING), '[]') <> '[]' AS broken, coalesce(landed, 0) AS landed,
+            coalesce(missing, 0) AS missing,
+            newest IS NOT NULL AND coalesce(last_beat < newest - {limit}, true) AS silent
+        FROM agents a
+        LEFT JOIN (SELECT fleet, agent_id, count(*) AS beats, max(received_at) AS last_beat
+                   FROM heartbeats GROUP BY fleet, agent_id) b ON a.fleet = b.fleet AND a.agent_id = b.agent_id
+        CROSS JOIN (SELECT max(received_at) AS newest FROM heartbeats) n
+        FULL OUTER JOIN ({_landed(period, runs)}) r ON a.fleet = r.fleet AND a.agent_id = r.agent_id
+        WHERE r.agent_id IS NOT NULL OR last_seen >= CAST('{since} 00:00:00' AS TIMESTAMP)) x"""
+
+
+def _landed(period: Period, runs: bool) -> str:
+    """SQL: what landed of each agent; and how many numbers are missing, by the ``runs`` of numbers that landed, or
+    where no landing wrote any, by the alerts of the period."""
+    alerts = """SELECT coalesce(fleet, '') AS fleet, agent_id, count(*) AS landed,
+        max(seq) - min(seq) + 1 - count(DISTINCT seq) AS missing
+        FROM landed GROUP BY 1, 2"""
+    if not runs:
+        return alerts
+    gaps = f"""SELECT coalesce(fleet, '') AS fleet, agent_id, {total("first - reached - 1", "missing")} FROM (
+            SELECT fleet, agent_id, date, first, max(last) OVER (
+                PARTITION BY fleet, agent_id, log_id ORDER BY first, last
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached
+            FROM seqs) o
+        WHERE first > reached + 1 AND date BETWEEN '{period.since}' AND '{period.until}' GROUP BY 1, 2"""
+    return f"""SELECT coalesce(l.fleet, g.fleet) AS fleet, coalesce(l.agent_id, g.agent_id) AS agent_id, landed,
+        g.missing AS missing
+        FROM ({alerts}) l FULL OUTER JOIN ({gaps}) g ON l.fleet = g.fleet AND l.agent_id = g.agent_id"""

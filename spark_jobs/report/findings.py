@@ -1,0 +1,322 @@
+"""What the other jobs found, for a report: campaigns with alerts of theirs, anomalies, noise, ATT&CK coverage.
+
+Tables that are not there, or have nothing for the period, give empty lists.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from spark_jobs.common.period import Period
+from spark_jobs.common.tactics import TACTICS
+from spark_jobs.report.figures import ALERT_COLUMNS, Alert, Known, Listed, in_period
+from spark_jobs.tables.ask import Reader, Row, severity, total
+from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
+from spark_jobs.tables.tables import texts
+
+MAX_CAMPAIGNS = 100
+MAX_SAMPLED = 40
+"""Of these, campaigns that are shown with alerts."""
+
+MAX_SAMPLES = 5
+MAX_ANOMALIES = 200
+MAX_NOISE = 50
+MAX_TECHNIQUES = 2_000
+"""Techniques under a tactic, those with most alerts first."""
+
+MAX_TITLES = 20
+"""Of the rules of one of these."""
+
+MAX_NEVER_FIRED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rule met by a campaign's entity at a site, first at ``time``."""
+
+    time: datetime
+    place: str
+    rule_id: str
+    tactic: str
+    alerts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """A row of ``campaigns``, with its gravest alerts in the period, one a rule and site where there are enough."""
+
+    campaign_id: str
+    kind: str
+    value: str
+    first_seen: datetime
+    last_seen: datetime
+    state: str
+    stage: str
+    score: float
+    level: str
+    alerts: int
+    matches: int
+    sites: tuple[str, ...]
+    rules: tuple[str, ...]
+    tactics: tuple[str, ...]
+    techniques: tuple[str, ...]
+    steps: tuple[Step, ...]
+    reason: str
+    samples: tuple[Alert, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A row of ``anomalies``."""
+
+    kind: str
+    fleet: str
+    site: str
+    rule_id: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    observed: float | None
+    median: float | None
+    mad: float | None
+    score: float | None
+    level: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A row of ``noise``."""
+
+    rule_id: str
+    rule_title: str
+    level: str
+    alerts: int
+    matches: int
+    share: float | None
+    share_suppressed: float | None
+    sites: int
+    top_kind: str
+    top_value: str
+    top_share: float | None
+    score: float | None
+    reason: str
+    proposal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Technique:
+    """An ATT&CK technique under a tactic: alerts in the period, and the rules that name both."""
+
+    technique: str
+    alerts: int
+    rules: Listed[str]
+    """Titles."""
+    deployed: bool
+    """False: none of the rules is in a bundle landed. True where that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """Techniques by tactic, in the order of an attack; ``as_of`` the day of the coverage, empty where no job wrote
+    one: then only techniques of rules that have alerted are in it."""
+
+    tactics: Mapping[str, tuple[Technique, ...]]
+    of: int
+    """Techniques under a tactic there are in all."""
+    as_of: str
+    never_fired: Listed[str]
+    """Titles of deployed rules that never alerted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the other jobs say of a period."""
+
+    campaigns: Listed[Campaign]
+    open_campaigns: int
+    """Of all of them, listed or not."""
+    anomalies: Listed[Anomaly]
+    by_kind: Mapping[str, int]
+    """Anomalies, all of them, by kind."""
+    noise: Listed[Noise]
+    noise_as_of: str
+    matrix: Matrix
+
+
+def findings(reader: Reader, period: Period, known: Mapping[str, Known]) -> Findings:
+    """The findings of ``period``; the views ``win`` and ``alerts`` are those of ``figures.counts``."""
+    reader.view("anomalies", ANOMALIES, period.since, period.until)
+    kinds = reader.rows("SELECT kind, count(*) AS n FROM anomalies GROUP BY kind ORDER BY kind")
+    anomalies = reader.rows(_columns(Anomaly, "anomalies", ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
+    noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
+    noise = reader.rows(_columns(Noise, "noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
+    campaigns, still_open = _campaigns(reader, period)
+    return Findings(
+        campaigns=campaigns,
+        open_campaigns=still_open,
+        anomalies=Listed(tuple(Anomaly(**row) for row in anomalies), sum(row["n"] for row in kinds)),
+        by_kind={row["kind"] or "": row["n"] for row in kinds},
+        noise=Listed(tuple(Noise(**row) for row in noise), of_noise),
+        noise_as_of=noise_as_of,
+        matrix=_matrix(reader, period, known),
+    )
+
+
+_ANOMALY_ORDER = f"coalesce(score, 0) DESC, {severity()} DESC, started_at, fleet, site, rule_id"
+
+
+def _columns(kind: Any, view: str, table: Table, order: str, limit: int) -> str:
+    """SQL: the columns of the dataclass ``kind``; texts and counts never null."""
+    types = {field.name: field.dataType.simpleString() for field in table.columns.fields}
+    empty = {"string": "''", "bigint": "0"}
+    names = (f"coalesce({n}, {empty[types[n]]}) AS {n}" if types[n] in empty else n for n in kind.__slots__)
+    return f"SELECT {', '.join(names)} FROM {view} ORDER BY {order} LIMIT {limit}"
+
+
+def _newest(reader: Reader, view: str, table: Table, period: Period) -> tuple[str, int]:
+    """Let ``view`` be the newest day of ``table`` up to the period's end, else the oldest; which, and its rows."""
+    reader.view(view, table)
+    days = reader.only(
+        f"SELECT max(CASE WHEN as_of <= '{period.until}' THEN as_of END) AS last, min(as_of) AS first FROM {view}"
+    )
+    as_of = days["last"] or days["first"] or ""
+    reader.view(view, table, as_of, as_of)
+    return as_of, reader.only(f"SELECT count(*) AS n FROM {view}")["n"] if as_of else 0
+
+
+def _campaigns(reader: Reader, period: Period) -> tuple[Listed[Campaign], int]:
+    """Campaigns alive in the period, and how many of all these are open."""
+    reader.view("campaigns", CAMPAIGNS, None, period.until)
+    # A campaign that was taken back has no score.
+    alive = f"score > 0 AND last_seen >= CAST('{period.since} 00:00:00' AS TIMESTAMP)"
+    is_open = total("CASE WHEN state = 'open' THEN 1 ELSE 0 END", "still_open")
+    number = reader.only(f"SELECT count(*) AS n, {is_open} FROM campaigns WHERE {alive}")
+    rows = reader.rows(
+        f"""SELECT campaign_id, kind, value, first_seen, last_seen, coalesce(state, '') AS state,
+        coalesce(stage, '') AS stage, score, coalesce(level, '') AS level, coalesce(alerts, 0) AS alerts,
+        coalesce(matches, 0) AS matches, sites, rules, tactics, techniques, steps, coalesce(reason, '') AS reason
+        FROM campaigns WHERE {alive} ORDER BY score DESC, last_seen DESC, campaign_id LIMIT {MAX_CAMPAIGNS}"""
+    )
+    samples = _samples(reader, period, {(row["kind"], row["value"]) for row in rows[:MAX_SAMPLED]})
+    return Listed(tuple(_campaign(row, samples) for row in rows), number["n"]), number["still_open"]
+
+
+def _campaign(row: Row, samples: Mapping[tuple[str, str], Sequence[Alert]]) -> Campaign:
+    steps = tuple(
+        Step(
+            step["time"], f"{step['fleet']}/{step['site']}", step["rule_id"], step["tactic"] or "", step["alerts"] or 0
+        )
+        for step in row["steps"] or ()
+    )
+    lists = {name: tuple(row[name] or ()) for name in ("sites", "rules", "tactics", "techniques")}
+    mine = [
+        alert
+        for alert in samples.get((row["kind"], row["value"]), ())
+        if row["first_seen"] <= alert.counted_at <= row["last_seen"]
+    ]
+    return Campaign(**{**row, **lists, "steps": steps, "samples": tuple(mine)})
+
+
+def _samples(
+    reader: Reader, period: Period, entities: Iterable[tuple[str, str]]
+) -> Mapping[tuple[str, str], Sequence[Alert]]:
+    """Of each entity the gravest alerts of the period, first one of each rule and site."""
+    wanted = " UNION ALL ".join(f"SELECT {_text(k)} AS k, {_text(w)} AS w" for k, w in sorted(entities))
+    if not wanted:
+        return {}
+    names = ", ".join(Alert.__slots__)
+    rows = reader.rows(
+        f"""SELECT entity_kind, entity_value, {names} FROM (
+            SELECT *, row_number() OVER (
+                PARTITION BY entity_kind, entity_value
+                ORDER BY turn, {severity()} DESC, counted_at, agent_id, alert_id) AS place
+            FROM (
+                SELECT *, row_number() OVER (
+                    PARTITION BY entity_kind, entity_value, rule_id, fleet, site
+                    ORDER BY counted_at, agent_id, alert_id) AS turn
+                FROM (
+                    SELECT one.kind AS entity_kind, one.value AS entity_value, {names} FROM (
+                        SELECT {ALERT_COLUMNS}, {{explode}}(entities) AS one
+                        FROM alerts WHERE coalesce(kind, '') <> 'fold' AND {in_period(period)}) a
+                    JOIN ({wanted}) e ON one.kind = e.k AND one.value = e.w) b) c) d
+        WHERE place <= {MAX_SAMPLES} ORDER BY entity_kind, entity_value, counted_at, alert_id"""
+    )
+    found: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    for row in rows:
+        found[row["entity_kind"], row["entity_value"]].append(Alert(**{name: row[name] for name in Alert.__slots__}))
+    return found
+
+
+def _text(value: str) -> str:
+    """SQL: a text. Hexadecimal, because the dialects escape differently and values come from attackers."""
+    return f"decode(unhex('{value.encode().hex()}'), 'utf-8')"
+
+
+def _matrix(reader: Reader, period: Period, known: Mapping[str, Known]) -> Matrix:
+    """Rules' tactics and techniques by the coverage table, else by the tags of rules that have alerted."""
+    as_of, _ = _newest(reader, "coverage", COVERAGE, period)
+    if as_of:
+        number = reader.only(f"SELECT count(*) AS n FROM ({_CELLS}) c")["n"]
+        rows = reader.rows(f"{_CELLS} ORDER BY alerts DESC, technique, tactic LIMIT {MAX_TECHNIQUES}")
+        cells = {
+            (row["tactic"], row["technique"]): Technique(
+                row["technique"], row["alerts"], _titles(row["titles"]), bool(row["deployed"])
+            )
+            for row in rows
+        }
+        silent = reader.rows(f"{_NEVER_FIRED} ORDER BY title, rule_id LIMIT {MAX_NEVER_FIRED}")
+        of_silent = reader.only(f"SELECT count(*) AS n FROM ({_NEVER_FIRED}) r")["n"]
+        never = Listed(tuple(row["title"] for row in silent), of_silent)
+    else:
+        cells, never = _by_tags(reader, known), Listed(())
+        number = len(cells)
+    shown = sorted(cells, key=lambda cell: (-cells[cell].alerts, cell[1], cell[0]))[:MAX_TECHNIQUES]
+    tactics = {name: tuple(cells[cell] for cell in sorted(shown) if cell[0] == name) for name in TACTICS}
+    return Matrix(tactics, number, as_of, never)
+
+
+_FIRED = f"SELECT rule_id, {total('alerts')} FROM win GROUP BY rule_id"
+
+_TITLE = "coalesce(nullif(rule_title, ''), rule_id) AS title"
+
+_CELLS = f"""SELECT tactic, technique, {total("alerts")}, max(CASE WHEN deployed THEN 1 ELSE 0 END) AS deployed,
+    array_agg(DISTINCT title) AS titles
+FROM (SELECT DISTINCT tactic, technique, rule_id, title, deployed FROM (
+    SELECT {{explode}}(tactics) AS tactic, coalesce(technique, '') AS technique, rule_id, {_TITLE},
+        coalesce(deployed, true) AS deployed
+    FROM coverage) c WHERE tactic IN ({texts(TACTICS)})) e
+LEFT JOIN ({_FIRED}) f USING (rule_id)
+GROUP BY tactic, technique"""
+
+_NEVER_FIRED = f"""SELECT rule_id, max(title) AS title FROM (
+    SELECT rule_id, {_TITLE} FROM coverage WHERE coalesce(deployed, true) AND coalesce(alerts, 0) = 0) c
+GROUP BY rule_id"""
+
+
+def _by_tags(reader: Reader, known: Mapping[str, Known]) -> dict[tuple[str, str], Technique]:
+    """The techniques of rules that have alerted, by tactic."""
+    fired = {row["rule_id"]: row["alerts"] for row in reader.rows(_FIRED)}
+    rules: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    for rule in known.values():
+        for tactic in rule.tactics:
+            for technique in rule.techniques or ("",):
+                rules[tactic, technique].append(rule)
+    return {
+        cell: Technique(
+            cell[1],
+            sum(fired.get(rule.rule_id, 0) for rule in those),
+            _titles(rule.rule_title or rule.rule_id for rule in those),
+            True,
+        )
+        for cell, those in rules.items()
+        if cell[0] in TACTICS
+    }
+
+
+def _titles(found: Iterable[str]) -> Listed[str]:
+    titles = sorted(set(found))
+    return Listed(tuple(titles[:MAX_TITLES]), len(titles))

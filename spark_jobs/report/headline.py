@@ -1,0 +1,160 @@
+"""A report's first screen, in words: the headline, the numbers, and what to look at first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from spark_jobs.common.attack import caption
+from spark_jobs.common.period import Period
+from spark_jobs.common.plain import many, short
+from spark_jobs.report.accounts import Accounts
+from spark_jobs.report.figures import Counts, Sums
+from spark_jobs.report.findings import Findings
+
+MAX_FIRST = 12
+MAX_CAMPAIGNS = 3
+MAX_ANOMALIES = 2
+"""Of each kind."""
+
+LOUD = 0.3
+"""A rule with a larger share of all matches is worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a report shows."""
+
+    period: Period
+    counts: Counts
+    findings: Findings
+    accounts: Accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A number, what it counts, how it compares, and the section that tells more."""
+
+    number: int
+    name: str
+    note: str
+    anchor: str
+    grave: bool = False
+    volume: bool = False
+    """Says how much there is, not what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Something to look at: a word for what it is, a sentence, when or why, and where it is told."""
+
+    level: str
+    kind: str
+    text: str
+    anchor: str
+    note: str = ""
+
+
+def span(period: Period) -> str:
+    """The period in words."""
+    if period.first == period.last:
+        return f"{period.first:%A, %d %B %Y}"
+    return f"{period.first:%d %B} to {period.last:%d %B %Y}"
+
+
+def sentence(counts: Counts) -> str:
+    """The period in a sentence."""
+    now = counts.now
+    if not now.alerts and not now.matches:
+        return "No alerts."
+    return (
+        f"{many(now.alerts, 'alert')} standing for {many(now.matches, 'match', 'matches')}, by "
+        f"{many(now.rules, 'rule')}, on {many(now.hosts, 'host')} at {many(now.sites, 'site')}."
+    )
+
+
+def cards(report: Report) -> list[Card]:
+    """The numbers of the first screen."""
+    now, before = report.counts.now, report.counts.before
+    critical = sum(one.alerts for one in report.counts.levels if one.level == "critical")
+    campaigns, fleet = report.findings.campaigns, report.accounts.fleet
+    growing = report.findings.open_campaigns
+    anomalies = report.findings.anomalies.of
+    kinds = ", ".join(f"{n:,} {_KINDS.get(kind, kind)}" for kind, n in report.findings.by_kind.items())
+    troubled, missing = many(fleet.troubled, "agent"), many(fleet.missing, "alert")
+    return [
+        Card(campaigns.of, "campaigns", f"{growing:,} still open", "campaigns", growing > 0),
+        Card(critical, "critical alerts", f"of {now.alerts:,}", "gravest", critical > 0),
+        Card(anomalies, "anomalies", kinds, "anomalies", "silence" in report.findings.by_kind),
+        Card(fleet.troubled, f"{troubled.partition(' ')[2]} in trouble", f"of {fleet.agents:,}", "agents",
+             fleet.lost + fleet.silent > 0),
+        Card(fleet.missing, f"{missing.partition(' ')[2]} missing", "gaps in what landed", "agents", fleet.missing > 0),
+        Card(now.alerts, "alerts", _change(now, before, "alerts"), "timeline", volume=True),
+        Card(now.rules, "rules alerted", _change(now, before, "rules"), "rules", volume=True),
+        Card(now.sites, "sites", _change(now, before, "sites"), "sites", volume=True),
+        Card(now.hosts, "hosts", _change(now, before, "hosts"), "hosts", volume=True),
+    ]  # fmt: skip
+
+
+_KINDS = {"burst": "bursts", "silence": "silences", "new_rule": "new rules", "new_entity": "new entities"}
+
+
+def _change(now: Sums, before: Sums, name: str) -> str:
+    """How a sum compares with the days before."""
+    number, past = getattr(now, name), getattr(before, name)
+    if not past:
+        return "none before"
+    share = (number - past) / past
+    if abs(share) < 0.005:
+        return "as before"
+    return f"{share:+.0%} vs. before" if abs(share) < 10 else f"{number / past:,.0f} times before"
+
+
+def look_first(report: Report) -> list[Pointer]:
+    """What an analyst should look at first, the gravest kind first."""
+    found: list[Pointer] = []
+    findings, fleet = report.findings, report.accounts.fleet
+    for number, one in enumerate(findings.campaigns.items[:MAX_CAMPAIGNS], 1):
+        stage = f", reached {caption(one.stage)}" if one.stage else ""
+        text = f"{one.kind} {short(one.value)} at {many(len(one.sites), 'site')}{stage}"
+        note = f"score {one.score:.0f} · {one.state} · {_span(one.first_seen, one.last_seen)}"
+        found.append(Pointer(one.level, "campaign", text, f"campaign-{number}", note))
+    for kind, words in (("silence", "gone quiet"), ("burst", "burst")):
+        for anomaly in [one for one in findings.anomalies.items if one.kind == kind][:MAX_ANOMALIES]:
+            rule = report.counts.known.get(anomaly.rule_id)
+            what = f", {rule.rule_title if rule else anomaly.rule_id}" if anomaly.rule_id else ""
+            usual = "" if anomaly.observed is None else f": {anomaly.observed:,.0f}, usually {anomaly.median or 0:,.0f}"
+            text = f"{anomaly.fleet}/{anomaly.site}{what}{usual}"
+            note = _span(anomaly.started_at, anomaly.ended_at)
+            found.append(Pointer(anomaly.level or "medium", words, text, "anomalies", note))
+    critical = [one for one in report.counts.gravest if one.level == "critical"]
+    if critical:
+        number = sum(one.alerts for one in report.counts.levels if one.level == "critical")
+        note = f"the newest: {critical[0].rule_title} on {critical[0].host or 'a host'}"
+        found.append(Pointer("critical", "critical", many(number, "critical alert"), "gravest", note))
+    away = [f"{many(n, 'agent')} {what}" for n, what in ((fleet.lost, "with the connection lost"),
+                                                         (fleet.silent, "silent")) if n]  # fmt: skip
+    if away:
+        found.append(Pointer("high", "agents", ", ".join(away), "agents"))
+    if fleet.missing:
+        text = f"{many(fleet.missing, 'alert')} missing between those that landed"
+        found.append(Pointer("high", "missing", text, "agents", "on their way, or lost"))
+    gone = [f"{many(n, 'event')} {what}" for n, what in ((fleet.events_lost, "lost"), (fleet.dropped, "dropped")) if n]
+    if gone:
+        found.append(Pointer("medium", "loss", ", ".join(gone), "agents", "by the agents' own account"))
+    if report.accounts.dead_letters:
+        text = many(report.accounts.dead_letters, "dead letter")
+        found.append(Pointer("medium", "unread", text, "letters", "landed, and could not be read"))
+    loud = report.counts.rules.items[0] if report.counts.rules.items else None
+    if loud and loud.matches > LOUD * report.counts.now.matches and report.counts.now.rules > 1:
+        share = loud.matches / report.counts.now.matches
+        found.append(Pointer("low", "noise", f"{share:.0%} of all matches are of one rule: {loud.rule_title}", "noise"))
+    return found[:MAX_FIRST]
+
+
+def _span(first: datetime | None, last: datetime | None) -> str:
+    """From when to when, in words."""
+    if first is None or last is None:
+        return ""
+    same = first.date() == last.date()
+    return f"{first:%a %d %b %H:%M} to {last:%H:%M}" if same else f"{first:%a %d %b %H:%M} to {last:%a %d %b %H:%M}"

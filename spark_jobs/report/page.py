@@ -1,0 +1,225 @@
+"""A report as one HTML page that fetches nothing.
+
+Everything shown may have been chosen by an attacker: a log line, a host's name, a rule's title. Every text goes through
+``plain`` and is escaped by Jinja; the only data a script reads are numbers. The content security policy names this
+page's own style and script by their hashes and allows nothing else: no network, no other script, no style of an
+element's own.
+
+The chart library is uPlot (MIT, ``assets/uPlot.LICENSE``), as published, 1.6.32.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from spark_jobs.common.attack import caption
+from spark_jobs.common.period import Period
+from spark_jobs.common.plain import plain, short
+from spark_jobs.report import headline
+from spark_jobs.report.chart import chart
+from spark_jobs.report.figures import Counts, Known
+from spark_jobs.report.findings import Campaign
+from spark_jobs.report.headline import Report
+from spark_jobs.tables.ask import LEVELS
+
+SECTIONS = (
+    ("first", "Look at first"),
+    ("timeline", "Timeline"),
+    ("heat", "Sites and rules"),
+    ("sites", "Map"),
+    ("campaigns", "Campaigns"),
+    ("attack", "ATT&CK"),
+    ("anomalies", "Anomalies"),
+    ("noise", "Noise"),
+    ("gravest", "Alerts"),
+    ("rules", "Rules"),
+    ("hosts", "Hosts"),
+    ("agents", "Agents"),
+    ("letters", "Dead letters"),
+)
+
+STRIP = 200
+"""Width of a campaign's strip, in its own units."""
+
+HEAT_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """A cell of the heat map; ``step`` from 0 to ``HEAT_STEPS`` - 1."""
+
+    rank: int
+    step: int
+    title: str
+    alerts: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """A site and its cells, None where a rule had no alert."""
+
+    name: str
+    cells: tuple[HeatCell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """The heat map: titles of rules, rows of sites, the busiest of both first."""
+
+    rules: tuple[str, ...]
+    rows: tuple[HeatRow, ...]
+
+
+def html(report: Report) -> str:
+    """The page."""
+    style, script = _asset("uPlot.min.css") + _asset("report.css"), _asset("uPlot.iife.min.js") + _asset("report.js")
+    matrix = report.findings.matrix
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            policy=Markup(
+                f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+                "form-action 'none'"
+            ),
+            style=Markup(style),
+            script=Markup(script),
+            data=_data(report.counts, report.period),
+            sections=SECTIONS,
+            span=headline.span(report.period),
+            sentence=headline.sentence(report.counts),
+            cards=headline.cards(report),
+            first=headline.look_first(report),
+            levels=sorted(report.counts.levels, key=lambda one: _place(one.level)),
+            heat=heat(report.counts),
+            chart=chart(report.counts.sites.items),
+            matrix=list(matrix.tactics.items()) if any(matrix.tactics.values()) else [],
+            period=report.period,
+            counts=report.counts,
+            findings=report.findings,
+            accounts=report.accounts,
+        )
+    )
+
+
+def heat(counts: Counts) -> Heat:
+    """The heat map of ``counts``."""
+    sites: dict[tuple[str, str], int] = {}
+    rules: dict[str, int] = {}
+    for cell in counts.heat:
+        sites[cell.fleet, cell.site] = sites.get((cell.fleet, cell.site), 0) + cell.alerts
+        rules[cell.rule_id] = rules.get(cell.rule_id, 0) + cell.alerts * cell.rank
+    titles = {rule: _title(rule, counts.known) for rule in sorted(rules, key=lambda rule: (-rules[rule], rule))}
+    cells = {(cell.fleet, cell.site, cell.rule_id): cell for cell in counts.heat}
+    most = math.log1p(max((cell.alerts for cell in counts.heat), default=1)) or 1.0
+    rows = []
+    for fleet, site in sorted(sites, key=lambda one: (-sites[one], one)):
+        row: list[HeatCell | None] = []
+        for rule, title in titles.items():
+            here = cells.get((fleet, site, rule))
+            if here is None or not here.alerts:
+                row.append(None)
+                continue
+            step = min(HEAT_STEPS - 1, int(math.log1p(here.alerts) / most * HEAT_STEPS))
+            said = f"{fleet}/{site}, {title}: {here.alerts:,} alerts, {here.matches:,} matches"
+            row.append(HeatCell(here.rank, step, said, here.alerts))
+        rows.append(HeatRow(f"{fleet}/{site}", tuple(row)))
+    return Heat(tuple(titles.values()), tuple(rows))
+
+
+def marks(campaign: Campaign, period: Period) -> list[tuple[float, float]]:
+    """Left edges and widths of a campaign's steps in a strip of the period; what lies outside is at its edge."""
+    whole = (period.last - period.first).days + 1
+    width = max(1.0, STRIP / (whole * 24))
+    found = set()
+    for step in campaign.steps:
+        share = (step.time - period.start) / timedelta(days=whole)
+        if 0 <= share < 1:
+            found.add(round(math.floor(share * STRIP / width) * width, 2))
+    return [(x, round(width, 2)) for x in sorted(found)]
+
+
+def _data(counts: Counts, period: Period) -> Markup:
+    """JSON for the script: hours as UTC seconds, alerts of each level by hour. Numbers, and names from ``LEVELS``."""
+    first = int(period.start.timestamp())
+    hours = [first + 3600 * n for n in range(24 * ((period.last - period.first).days + 1))]
+    place = {hour: n for n, hour in enumerate(hours)}
+    alerts: dict[str, list[int]] = {}
+    for one in counts.hours:
+        values = alerts.setdefault(one.level if one.level in LEVELS else "other", [0] * len(hours))
+        values[place[int(one.hour.timestamp())]] += one.alerts
+    levels = [{"name": name, "alerts": alerts[name]} for name in (*reversed(LEVELS), "other") if name in alerts]
+    return Markup(json.dumps({"hours": hours, "levels": levels}, separators=(",", ":")))
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        autoescape=True,
+        finalize=_final,
+        loader=FunctionLoader(_asset),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "n": _number,
+        "share": lambda value: "" if value is None else f"{value:.0%}",
+        "clock": _clock,
+        "cut": lambda text, length: text if len(text) <= length else text[: length - 1] + "…",
+        "short": short,
+        "caption": caption,
+        "level_class": lambda name: name if name in LEVELS else "other",
+        "title_of": _title,
+        "depth": lambda alerts: min(4, len(str(alerts))) if alerts else 0,
+        "marks": marks,
+        "lines": lambda text: Markup("\n").join(plain(line) for line in text.split("\n")),
+    }
+    return made
+
+
+def _final(value: Any) -> Any:
+    """What Jinja escapes and writes for a value."""
+    if value is None:
+        return ""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _number(value: float | int | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if value % 1 and abs(value) < 10 else f"{value:,.0f}"
+
+
+def _clock(time: datetime | None) -> str:
+    return "" if time is None else f"{time:%a %d %b %H:%M:%S}"
+
+
+def _title(rule_id: str, known: Mapping[str, Known]) -> str:
+    rule = known.get(rule_id)
+    return rule.rule_title if rule and rule.rule_title else rule_id
+
+
+def _place(level: str) -> int:
+    return LEVELS.index(level) if level in LEVELS else len(LEVELS)
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("spark_jobs.report") / "assets" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,5 @@
+"""The tables: their schema, how rows are written exactly once, and how questions are asked of them.
+
+One interface over Delta by deltalake, Delta by Spark, and plain Parquet.
+Imports: nothing of the jobs.
+"""

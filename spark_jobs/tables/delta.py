@@ -1,0 +1,316 @@
+"""Tables in Delta format by ``deltalake`` (Rust): no jars, one process writes, Spark reads the Parquet files it names.
+
+Rows of a write pass through the driver as Arrow, so a write is to be bounded by whoever cuts the batches. The log is
+the table: ``_delta_log`` names the files, their smallest and largest values, and the last ``Txn`` of each application.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import TimestampType
+
+from spark_jobs.tables import storage
+from spark_jobs.tables.arrow import arrow_schema, conform
+from spark_jobs.tables.schema import Table
+from spark_jobs.tables.storage import bare
+from spark_jobs.tables.tables import Ranges, Rows, Tables, Txn, merge_condition, merge_updates, texts, wanted
+
+MAX_TRIES = 8
+"""Attempts of a write that other writers get in the way of."""
+
+_WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=65_536)
+_NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
+"""What deltalake takes in no path."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+class DeltaTables(Tables):
+    """``Tables`` in Delta format, written by deltalake."""
+
+    in_process = True
+
+    def __init__(self, root: str) -> None:
+        """Raises ValueError for a folder that the library cannot write to."""
+        super().__init__(root)
+        if "://" not in root and (found := _NOT_HELD.search(os.path.abspath(root))):
+            raise ValueError(f"{root}: deltalake takes no {found[0]!r} in a path; tables need another folder")
+
+    def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
+        return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
+
+    def upsert(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
+        source: list[pa.Table] = []
+
+        def merge(there: DeltaTable | None) -> None:
+            if not source:
+                source.append(_arrow(table, rows))
+                _check_keys(table, source[0])
+            if there is None:
+                self._write(table, source[0], "append", txn)
+            else:
+                _merge(table, there, source[0], txn)
+
+        return self._once(table, txn, merge)
+
+    def replace(
+        self, table: Table, rows: Rows, partitions: Collection[str] | None = None, txn: Txn | None = None
+    ) -> bool:
+        def write(there: DeltaTable | None) -> None:
+            data = _arrow(table, rows)
+            if partitions is None:
+                return self._write(table, data, "overwrite", txn)
+            strangers = set(pc.unique(data[table.partition]).to_pylist()) - set(partitions)
+            if strangers:
+                raise ValueError(f"{table.name}: rows of {', '.join(sorted(strangers))} are not to be replaced")
+            if there is None:
+                return self._write(table, data, "append", txn)
+            return self._write(table, data, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")
+
+        return self._once(table, txn, write)
+
+    def version(self, table: Table, app: str) -> int | None:
+        there = self._open(table)
+        return None if there is None else there.transaction_version(app)
+
+    def partitions(self, table: Table) -> list[str]:
+        there = self._open(table)
+        if there is None or table.partition is None:
+            return []
+        return sorted({row[table.partition] for row in there.partitions()})
+
+    def frame(
+        self,
+        spark: SparkSession,
+        table: Table,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        near: Ranges | None = None,
+    ) -> DataFrame:
+        files = self._files(table, since, until, only, near)
+        if not files:
+            return spark.createDataFrame([], table.columns)
+        reader = spark.read.schema(table.columns).option("basePath", self.path(table))
+        return reader.parquet(*map(storage.literal, files)).select(*table.names)
+
+    def arrow(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> pa.Table:
+        return self.dataset(table, since, until).to_table(columns=list(columns or table.names))
+
+    def dataset(
+        self,
+        table: Table,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        near: Ranges | None = None,
+    ) -> ds.Dataset:
+        """The rows that ``frame`` gives, for whoever reads them piece by piece without Spark."""
+        schema = arrow_schema(table.columns)
+        files = self._files(table, since, until, only, near)
+        if not files:
+            return ds.dataset(schema.empty_table())
+        # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
+        filesystem, _ = pyarrow.fs.FileSystem.from_uri(_uri(self.path(table)))
+        paths = [pyarrow.fs.FileSystem.from_uri(_uri(file))[1] for file in files]
+        return ds.FileSystemDataset.from_paths(
+            paths,
+            schema=schema,
+            format=ds.ParquetFileFormat(),
+            filesystem=filesystem,
+            partitions=[_expression(table, path) for path in paths] if table.partition else None,
+        )
+
+    def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
+        def work(there: DeltaTable | None) -> None:
+            if there is not None:
+                filters: Any = None if partitions is None else [(table.partition, "in", sorted(partitions))]
+                there.optimize.compact(partition_filters=filters, writer_properties=_WRITER)
+
+        self._once(table, None, work)
+
+    def drop(self, table: Table, partitions: Collection[str]) -> None:
+        def work(there: DeltaTable | None) -> None:
+            if there is not None and partitions:
+                there.delete(f"{table.partition} IN ({texts(partitions)})")
+
+        self._once(table, None, work)
+
+    def vacuum(self, table: Table, hours: int = 168) -> int:
+        there = self._open(table)
+        if there is None:
+            return 0
+        return len(there.vacuum(hours, dry_run=False, enforce_retention_duration=False))
+
+    def _open(self, table: Table) -> DeltaTable | None:
+        uri = _uri(self.path(table))
+        return DeltaTable(uri) if DeltaTable.is_deltatable(uri) else None
+
+    def _once(self, table: Table, txn: Txn | None, work: Callable[[DeltaTable | None], None]) -> bool:
+        """Do ``work`` on the table as it is, again after a lost race; False when ``txn`` had been done."""
+        for attempt in range(1, MAX_TRIES + 1):
+            there = self._open(table)
+            if txn is not None and there is not None:
+                done = there.transaction_version(txn.app)
+                if done is not None and done >= txn.version:
+                    return False
+            try:
+                work(there)
+            except CommitFailedError:
+                if attempt == MAX_TRIES:
+                    raise
+                time.sleep(0.1 * 2**attempt)
+            else:
+                return True
+        raise AssertionError("unreachable")
+
+    def _write(self, table: Table, rows: pa.Table, mode: Any, txn: Txn | None, predicate: str | None = None) -> None:
+        write_deltalake(
+            _uri(self.path(table)),
+            rows,
+            mode=mode,
+            predicate=predicate,
+            schema_mode="merge",
+            partition_by=[table.partition] if table.partition else None,
+            configuration=_configuration(table),
+            writer_properties=_WRITER,
+            commit_properties=_commit(txn),
+        )
+
+    def _files(
+        self,
+        table: Table,
+        since: str | None,
+        until: str | None,
+        only: Collection[str] | None,
+        near: Ranges | None,
+    ) -> list[str]:
+        there = self._open(table)
+        if there is None:
+            return []
+        if table.partition is None:
+            return [_place(file) for file in there.file_uris()]
+        actions = pa.table(there.get_add_actions(flatten=True))
+        names = actions[f"partition.{table.partition}"].to_pylist()
+        chosen = set(wanted({name for name in names if name is not None}, since, until, only))
+        bounds = [
+            ([_span(one) for one in ranges], _numbers(actions[f"min.{column}"]), _numbers(actions[f"max.{column}"]))
+            for column, ranges in (near or {}).items()
+            if f"min.{column}" in actions.column_names
+        ]
+        root = there.table_uri.rstrip("/")
+        return [
+            _place(f"{root}/{path}")
+            for number, (path, name) in enumerate(zip(actions["path"].to_pylist(), names, strict=True))
+            if name in chosen and all(_touches(ranges, lo[number], hi[number]) for ranges, lo, hi in bounds)
+        ]
+
+
+def _touches(ranges: Sequence[tuple[Any, Any]], low: Any, high: Any) -> bool:
+    """Whether a file with values from ``low`` to ``high`` may hold one in ``ranges``."""
+    return low is None or high is None or any(start <= high and low <= end for start, end in ranges)
+
+
+def _span(one: tuple[Any, Any]) -> tuple[Any, Any]:
+    """A range as ``_numbers`` gives values, wider by the millisecond to which the log keeps times."""
+    if not isinstance(one[0], datetime):
+        return one
+    start, end = ((time - _EPOCH) // timedelta(microseconds=1) for time in one)
+    return start - 1000, end + 1000
+
+
+def _numbers(values: pa.ChunkedArray) -> list[Any]:
+    """Values of a column of the log; times as microseconds, because years beyond 9999 are no ``datetime``."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", tz=values.type.tz)).cast(pa.int64())
+    found: list[Any] = values.to_pylist()
+    return found
+
+
+def _arrow(table: Table, rows: Rows) -> pa.Table:
+    return conform(table, rows if isinstance(rows, pa.Table) else rows.toArrow())
+
+
+def _merge(table: Table, there: DeltaTable, source: pa.Table, txn: Txn | None) -> None:
+    """MERGE ``source`` into the table."""
+    if source.num_rows == 0 and txn is None:
+        return
+    known = {field.name for field in there.schema().fields}
+    if later := [field for field in source.schema if field.name not in known]:
+        # An update speaks of the target's columns, so they are there before it.
+        there.alter.add_columns([Field.from_arrow(field) for field in later])
+    partitions = pc.unique(source[table.partition]).to_pylist() if table.partition else []
+    (
+        there.merge(
+            source,
+            merge_condition(table, partitions),
+            source_alias="s",
+            target_alias="t",
+            merge_schema=True,
+            writer_properties=_WRITER,
+            commit_properties=_commit(txn),
+        )
+        .when_matched_update(merge_updates(table))
+        .when_not_matched_insert({name: f"s.{name}" for name in table.names})
+        .execute()
+    )
+
+
+def _check_keys(table: Table, rows: pa.Table) -> None:
+    different = rows.select(list(table.keys)).group_by(list(table.keys)).aggregate([]).num_rows
+    if different != rows.num_rows:
+        raise ValueError(f"{table.name}: {rows.num_rows - different} rows have a key that another row has, too")
+
+
+def _commit(txn: Txn | None) -> CommitProperties | None:
+    return None if txn is None else CommitProperties(app_transactions=[Transaction(txn.app, txn.version)])
+
+
+def _configuration(table: Table) -> dict[str, str | None]:
+    """Statistics for what reads are pruned by: times and keys, not long texts."""
+    kept = [
+        field.name
+        for field in table.columns.fields
+        if field.name != table.partition
+        and (isinstance(field.dataType, TimestampType) or field.name in (*table.keys, "batch"))
+    ]
+    return {"delta.dataSkippingStatsColumns": ",".join(kept), "delta.checkpointInterval": "50"}
+
+
+def _uri(path: str) -> str:
+    return path if "://" in path else Path(os.path.abspath(path)).as_uri()
+
+
+def _place(uri: str) -> str:
+    """The path of a file on this host, the URL of another."""
+    return bare(uri, encoded=True) if uri.startswith("file:") else uri
+
+
+def _expression(table: Table, path: str) -> ds.Expression:
+    """The value of the partition column in the file at ``path``."""
+    mark = f"/{table.partition}="
+    value = unquote(path.rpartition(mark)[2].partition("/")[0])
+    return ds.field(table.partition) == (value if value != _NO_PARTITION else "")

@@ -1,0 +1,184 @@
+"""Tables in Delta format by Spark's own Delta library: rows stay in the executors. The same files as ``tables_delta``.
+
+Needs the jars of ``io.delta:delta-spark`` and the settings ``session.DELTA``; everything goes through Spark SQL, so no
+Python package is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.tables import storage
+from spark_jobs.tables.arrow import select
+from spark_jobs.tables.schema import Table
+from spark_jobs.tables.tables import Ranges, Rows, Tables, Txn, as_frame, merge_condition, merge_updates, texts
+
+_TXN = "spark.databricks.delta.write.txn"
+
+
+class SparkDeltaTables(Tables):
+    """``Tables`` in Delta format, written by Spark."""
+
+    def __init__(self, root: str, spark: SparkSession) -> None:
+        super().__init__(root)
+        self._spark = spark
+
+    def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
+        return self._write(table, rows, "append", txn)
+
+    def upsert(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
+        if self._done(table, txn):
+            return False
+        self._create(table)
+        frame = as_frame(self._spark, table, rows)
+        partitions: list[str] = []
+        if table.partition is not None:
+            frame = frame.persist()
+            partitions = [row[0] for row in frame.select(table.partition).distinct().collect()]
+        try:
+            frame.createOrReplaceTempView(view := f"upsert_{table.name}")
+            updates = ", ".join(f"t.{name} = {value}" for name, value in merge_updates(table).items())
+            names = ", ".join(table.names)
+            session = frame.sparkSession  # of a streaming batch it is one of its own, and only that one knows the view
+            named = {} if txn is None else {_TXN + "AppId": txn.app, _TXN + "Version": str(txn.version)}
+            with _conf(session, named):
+                session.sql(
+                    f"MERGE INTO {self._sql(table)} t USING {view} s ON {merge_condition(table, partitions)} "
+                    f"WHEN MATCHED THEN UPDATE SET {updates} "
+                    f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({', '.join(f's.{n}' for n in table.names)})"
+                )
+        finally:
+            frame.unpersist()
+        return True
+
+    def replace(
+        self, table: Table, rows: Rows, partitions: Collection[str] | None = None, txn: Txn | None = None
+    ) -> bool:
+        if partitions is None:
+            return self._write(table, rows, "overwrite", txn)
+        frame = as_frame(self._spark, table, rows)
+        strangers = frame.where(~F.col(str(table.partition)).isin(*partitions)).select(str(table.partition))
+        if found := strangers.distinct().limit(5).collect():
+            raise ValueError(f"{table.name}: rows of {', '.join(row[0] for row in found)} are not to be replaced")
+        return self._write(table, frame, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")
+
+    def version(self, table: Table, app: str) -> int | None:
+        if not self._exists(table):
+            return None
+        jvm: Any = self._spark.sparkContext._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.path(table))
+        defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
+        found = log.update(*defaults).transactions().get(app)
+        return int(found.get()) if found.isDefined() else None
+
+    def partitions(self, table: Table) -> list[str]:
+        if table.partition is None or not self._exists(table):
+            return []
+        names = self._load(self._spark, table).select(table.partition).distinct().collect()
+        return sorted(row[0] for row in names)
+
+    def frame(
+        self,
+        spark: SparkSession,
+        table: Table,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        only: Collection[str] | None = None,
+        near: Ranges | None = None,
+    ) -> DataFrame:
+        if not self._exists(table):
+            return spark.createDataFrame([], table.columns)
+        rows = self._load(spark, table)
+        if table.partition is not None:
+            partition = F.col(table.partition)
+            rows = rows if since is None else rows.where(partition >= since)
+            rows = rows if until is None else rows.where(partition <= until)
+            rows = rows if only is None else rows.where(partition.isin(*only))
+        for name, ranges in (near or {}).items():
+            inside = F.lit(False)
+            for start, end in ranges:
+                inside = inside | F.col(name).between(F.lit(start), F.lit(end))
+            rows = rows.where(inside)
+        there = set(rows.columns)
+        missing = {f.name: F.lit(None).cast(f.dataType) for f in table.columns.fields if f.name not in there}
+        return rows.withColumns(missing).select(*table.names)
+
+    def arrow(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> pa.Table:
+        names = list(columns or table.names)
+        return select(table, self.frame(self._spark, table, since, until).select(*names).toArrow(), names)
+
+    def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
+        if self._exists(table):
+            where = "" if partitions is None else f" WHERE {table.partition} IN ({texts(partitions)})"
+            self._spark.sql(f"OPTIMIZE {self._sql(table)}{where}")
+
+    def drop(self, table: Table, partitions: Collection[str]) -> None:
+        if partitions and self._exists(table):
+            self._spark.sql(f"DELETE FROM {self._sql(table)} WHERE {table.partition} IN ({texts(partitions)})")
+
+    def vacuum(self, table: Table, hours: int = 168) -> int:
+        if not self._exists(table):
+            return 0
+        with _conf(self._spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+            stale = self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS DRY RUN").count()
+            self._spark.sql(f"VACUUM {self._sql(table)} RETAIN {hours} HOURS")
+        return stale
+
+    def _write(self, table: Table, rows: Rows, mode: str, txn: Txn | None, where: str | None = None) -> bool:
+        if self._done(table, txn):
+            return False
+        self._create(table)
+        writer = as_frame(self._spark, table, rows).write.format("delta").mode(mode).option("mergeSchema", "true")
+        if where is not None:
+            writer = writer.option("replaceWhere", where)
+        if txn is not None:
+            writer = writer.option("txnAppId", txn.app).option("txnVersion", str(txn.version))
+        writer.save(self.path(table))
+        return True
+
+    def _done(self, table: Table, txn: Txn | None) -> bool:
+        done = None if txn is None else self.version(table, txn.app)
+        return txn is not None and done is not None and done >= txn.version
+
+    def _create(self, table: Table) -> None:
+        """Have the table, with every column."""
+        divided = f" PARTITIONED BY ({table.partition})" if table.partition else ""
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in table.columns.fields)
+        self._spark.sql(f"CREATE TABLE IF NOT EXISTS {self._sql(table)} ({columns}) USING delta{divided}")
+        known = set(self._load(self._spark, table).columns)
+        if later := [f"{f.name} {f.dataType.simpleString()}" for f in table.columns.fields if f.name not in known]:
+            self._spark.sql(f"ALTER TABLE {self._sql(table)} ADD COLUMNS ({', '.join(later)})")
+
+    def _exists(self, table: Table) -> bool:
+        return storage.exists(self._spark, f"{self.path(table)}/_delta_log")
+
+    def _load(self, spark: SparkSession, table: Table) -> DataFrame:
+        return spark.read.format("delta").load(self.path(table))
+
+    def _sql(self, table: Table) -> str:
+        return f"delta.`{self.path(table)}`"
+
+
+@contextmanager
+def _conf(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """``settings`` in effect for a while."""
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in settings:
+            session.conf.unset(key)

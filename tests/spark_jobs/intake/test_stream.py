@@ -1,0 +1,83 @@
+"""Queries and their files: which are looked at, which are started, and where Spark's account of them lies."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.__main__ import parse
+from spark_jobs.intake import landing
+from spark_jobs.intake.batch import Account, Work
+from spark_jobs.intake.sources import Batch, LandingSource
+from spark_jobs.intake.stream import Stream, run_all
+from spark_jobs.jobs import ingest, maintain
+from spark_jobs.tables.schema import ALERTS, LANDED_ALERT
+from spark_jobs.tables.tables import open_tables
+from tests.spark_jobs.landed import alert, land, place
+
+pytestmark = pytest.mark.spark
+
+AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def test_bad_files_are_found_by_halves(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two bad files among 32 cost far fewer looks than there are files, and good ones alone cost one."""
+    files = [landing.File(f"file:{land(tmp_path, [alert(n)])}", AT) for n in range(30)]
+    looks: list[int] = []
+    read = landing.read
+
+    def noted(spark: SparkSession, paths: Any, schema: Any) -> DataFrame:
+        looks.append(len(paths))
+        return read(spark, paths, schema)
+
+    monkeypatch.setattr(landing, "read", noted)
+    assert landing.damaged(spark, files, LANDED_ALERT) == {}
+    assert looks == [30]
+    looks.clear()
+    bad = [landing.File(f"file:{place(tmp_path, b'garbage', at=AT)}", AT), landing.File(f"file:{tmp_path}/none", AT)]
+    found = landing.damaged(spark, [*files[:7], bad[0], *files[7:], bad[1]], LANDED_ALERT)
+    assert set(found) == set(bad)
+    assert found[bad[0]].startswith("is not a Parquet file")
+    assert found[bad[1]] == "is gone"
+    assert len(looks) < 20
+
+
+def test_after_the_signal_no_other_query_begins(spark: SparkSession, tmp_path: Path) -> None:
+    """Told to stop during the first stream, a run to the end of what is there does not begin the second."""
+    land(tmp_path, [alert(1)])
+    land(tmp_path, [alert(1)], table="second")
+    stop, taken = Event(), []
+
+    def take(work: Work, batch: Batch) -> Account:
+        taken.append(batch.rows.count())
+        stop.set()
+        return Account()
+
+    tables = open_tables(str(tmp_path / "tables"))
+    streams = [Stream(name, LandingSource(f"{tmp_path}/{name}", LANDED_ALERT, 1), take, ALERTS)
+               for name in ("alerts", "second")]  # fmt: skip
+    run_all(spark, tables, streams, str(tmp_path / "checkpoints"), stop=stop)
+    assert taken == [1]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["alerts"]
+
+
+def test_files_and_kafka_have_checkpoints_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """So that a region can move from one to the other; upkeep sees an interrupted batch of either."""
+    common = ["ingest", "--tables", "x"]
+    files = ingest.sources(parse([*common, "--landing", str(tmp_path)]))
+    kafka = ingest.sources(parse([*common, "--source", "kafka", "--brokers", "localhost:1"]))
+    names = [one.kind + name for given in (files, kafka) for name, one in given.items()]
+    assert len(set(names)) == 8
+    assert maintain.interrupted(spark, str(tmp_path)) == []
+    for name in names:
+        (tmp_path / name / "offsets").mkdir(parents=True)
+        (tmp_path / name / "offsets" / "0").touch()
+    assert sorted(maintain.interrupted(spark, str(tmp_path))) == sorted(names)
+    (tmp_path / "kafka-alerts" / "commits").mkdir()
+    (tmp_path / "kafka-alerts" / "commits" / "0").touch()
+    assert "kafka-alerts" not in maintain.interrupted(spark, str(tmp_path))

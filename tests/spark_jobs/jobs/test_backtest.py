@@ -1,0 +1,206 @@
+"""Backtests: the same matches as `vedette scan`, from segments of a raw log, however it is cut; damage is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bench import traffic
+from spark_jobs.__main__ import parse, work
+from spark_jobs.jobs import backtest
+from vedette.config.settings import RawLogSettings
+from vedette.model.counters import Counters
+from vedette.model.event import Chunk
+from vedette.rawlog.log import RawLog
+from vedette.rawlog.segment import segments
+
+ROOT = Path(__file__).parents[3]
+NOW = 1_795_176_000_000_000
+"""2026-11-20, 12:00:00."""
+AUDIT = """title: Hidden File Run
+id: 5b7e1c1a-6d0e-4f43-9a4f-0c8f5a1d2eff
+logsource: {product: linux, service: auditd}
+detection:
+  ran: {type: EXECVE, a1|contains: payload}
+  file: {type: PATH, name|startswith: /tmp/hidden}
+  condition: ran and file
+level: high
+"""
+RECORDS = (
+    'type=EXECVE msg=audit(1795176000.5:{}): argc=2 a0="sh" a1="payload"',
+    'type=PATH msg=audit(1795176000.5:{}): item=0 name="/tmp/hidden/x"',
+    "type=PROCTITLE msg=audit(1795176000.5:{}): proctitle=6C73",
+)
+
+
+class Export(NamedTuple):
+    """A log as text, and as an agent's raw log."""
+
+    text: Path
+    logs: Path
+    rules: Path
+
+
+def _written() -> Iterator[bytes]:
+    """Lines with attacks, and audit events whose records lie apart."""
+    waiting: list[str] = []
+    for number, line in enumerate(traffic.lines(3, 2000, attack_rate=0.05)):
+        yield line
+        if number % 40 == 0:
+            waiting += [record.format(number) for record in RECORDS]
+        if waiting and number % 7 == 0:
+            yield waiting.pop(0).encode()
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    """2,000 lines; two agents have them, in frames and segments of different sizes."""
+    folder = tmp_path_factory.mktemp("export")
+    events = list(_written())
+    (folder / "log.txt").write_bytes(b"".join(event + b"\n" for event in events))
+    os.utime(folder / "log.txt", (NOW / 1e6, NOW / 1e6))
+    for agent, lines, size in (("a", 37, 2 << 10), ("fleet/b", 200, 8 << 10)):
+        log = RawLog.open(folder / "logs" / agent, RawLogSettings(segment_bytes=size), Counters(), clock=lambda: NOW)
+        for first in range(0, len(events), lines):
+            data = b"".join(event + b"\n" for event in events[first : first + lines])
+            log.append(Chunk("auth", "auto", NOW, data))
+        log.close()
+        assert len(segments(folder / "logs" / agent)) >= 5
+    rules = folder / "rules"
+    rules.mkdir()
+    (rules / "hidden.yml").write_text(AUDIT)
+    for rule in sorted((ROOT / "rules/sigma/linux").glob("*.yml")):
+        if rule.name.startswith(("account", "cron", "download", "root", "ssh", "sudo")) and ".test." not in rule.name:
+            shutil.copy(rule, rules)
+    return Export(folder / "log.txt", folder / "logs", rules)
+
+
+Row = tuple[int, str, str]
+
+
+@lru_cache
+def _scanned(export: Export, *options: str) -> Counter[Row]:
+    """What `vedette scan` finds."""
+    command = [sys.executable, "-m", "vedette", "scan", "--rules", str(export.rules), *options, str(export.text)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    rows = (json.loads(line) for line in done.stdout.splitlines())
+    return Counter(
+        (row["line"], row["rule_id"], json.dumps(row["fields"], sort_keys=True))
+        for row in rows if row["kind"] == "detection"
+    )  # fmt: skip
+
+
+def _by_agent(rows: list[Any], text: Path) -> dict[str, Counter[Row]]:
+    lengths = (len(line) for line in text.read_bytes().splitlines(keepends=True))
+    line_at = {offset: number for number, offset in enumerate(accumulate(lengths, initial=0), 1)}
+    found: dict[str, Counter[Row]] = {}
+    for row in rows:
+        if row.kind == "match":
+            fields = json.dumps(row.fields, sort_keys=True)
+            found.setdefault(row.agent, Counter())[line_at[row.offset], row.rule_id, fields] += 1
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("options", [(), ("--route", "--product", "linux")])
+def test_matches_are_those_of_scan_row_for_row(spark: SparkSession, export: Export, options: tuple[str, ...]) -> None:
+    """Line, rule and fields of every match, of both agents, whatever their frames and segments; events counted once."""
+    said = parse(["backtest", f"--logs={export.logs}", f"--rules={export.rules}", *options])
+    rows = backtest.matches(spark, said.logs, backtest.built(said)).collect()
+    expected = _scanned(export, *options)
+    assert sum(expected.values()) > 50
+    assert sum(rule_id.endswith("eff") for _, rule_id, _ in expected.elements()) > 16
+    found = _by_agent(rows, export.text)
+    assert found == {"a": expected, "fleet/b": expected}
+    read = [row for row in rows if row.kind == "read"]
+    lines = export.text.read_bytes().count(b"\n")
+    assert sum(row.events for row in read) == 2 * lines
+    assert sum(row.bytes for row in read) == 2 * export.text.stat().st_size
+    assert len(read) == sum(1 for _ in export.logs.rglob("*.seg"))
+    assert {row.kind for row in rows} == {"match", "read"}
+
+
+@pytest.mark.spark
+def test_damage_is_told_and_costs_no_other_match(spark: SparkSession, export: Export, tmp_path: Path) -> None:
+    """A frame overwritten with zeros is a gap with its number of events; all matches outside of it are there."""
+    logs = tmp_path / "logs"
+    shutil.copytree(export.logs / "a", logs / "a")
+    (logs / "a" / "log.lock").unlink(missing_ok=True)
+    segment = segments(logs / "a")[2]
+    data = bytearray(segment.path.read_bytes())
+    data[1500:1600] = bytes(100)
+    segment.path.write_bytes(data)
+    said = parse(["backtest", f"--logs={logs}", f"--rules={export.rules}"])
+    rows = backtest.matches(spark, said.logs, backtest.built(said)).collect()
+    (gap,) = (row for row in rows if row.kind == "gap")
+    assert gap.events % 37 == 0
+    assert gap.offset >= segment.base
+    assert gap.reason
+    assert sum(row.events for row in rows if row.kind == "read") + gap.events == export.text.read_bytes().count(b"\n")
+    found = _by_agent(rows, export.text)["a"]
+    missing = _scanned(export) - found
+    lost = range(_line(export.text, gap.offset) - 40, _line(export.text, gap.offset) + gap.events)
+    assert {line for line, _, _ in missing} <= set(lost)
+
+
+def _line(text: Path, offset: int) -> int:
+    return text.read_bytes()[:offset].count(b"\n") + 1
+
+
+@pytest.mark.spark
+def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Export, tmp_path: Path) -> None:
+    """The account, the loudest rules; Parquet of all matches; not twice into one folder."""
+    out = tmp_path / "matches"
+    command = ["backtest", f"--logs={export.logs}", f"--rules={export.rules}", f"--out={out}", "--top=3"]
+    lines = work(spark, parse(command)).splitlines()
+    number = sum(_scanned(export).values()) * 2
+    assert f"; {number} matches; " in lines[0]
+    assert len(lines) == 4
+    assert " 2 agents  " in lines[1]
+    rows = spark.read.schema(backtest.MATCHES).parquet(str(out)).where("kind = 'match'")
+    assert rows.count() == number
+    with pytest.raises(Exception, match="already exists"):
+        work(spark, parse(command))
+
+
+@pytest.mark.spark
+def test_nothing_to_try_is_said(spark: SparkSession, export: Export, tmp_path: Path) -> None:
+    """A folder without segments, one that is not there, rules of which none runs."""
+    said = parse(["backtest", f"--logs={tmp_path}", f"--rules={export.rules}"])
+    with pytest.raises(FileNotFoundError, match="holds no segments"):
+        work(spark, said)
+    said = parse(["backtest", f"--logs={tmp_path}/none", f"--rules={export.rules}"])
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        work(spark, said)
+    (tmp_path / "bad.yml").write_text("title: Nothing\nlogsource: {product: linux}\ndetection: {condition: x}\n")
+    said = parse(["backtest", f"--logs={export.logs}", f"--rules={tmp_path}/bad.yml"])
+    with pytest.raises(ValueError, match="no rule runs"):
+        work(spark, said)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--logs=l --rules=a.vbundle", "a bundle needs --trusted-key"),
+        ("--logs=l --rules=a.vbundle --rules=b --trusted-key=k", "one bundle alone"),
+        ("--rules=a", "--logs"),
+    ],
+)
+def test_a_wrong_backtest_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and why."""
+    with pytest.raises(SystemExit) as ended:
+        parse(["backtest", *arguments.split()])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

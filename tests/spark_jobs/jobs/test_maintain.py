@@ -1,0 +1,325 @@
+"""Upkeep: exact, compact, forgetful where told to be, and never of what has not been taken over."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.__main__ import parse, work
+from spark_jobs.common.period import period
+from spark_jobs.intake import frames
+from spark_jobs.intake.counts import COUNTS
+from spark_jobs.jobs import ingest, maintain
+from spark_jobs.jobs.maintain import clean, exact, expired
+from spark_jobs.tables import storage
+from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
+from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.conftest import ingest_alerts
+from tests.spark_jobs.landed import HOUR, NOON, alert, land
+
+pytestmark = pytest.mark.spark
+
+DAY = 24 * HOUR
+YESTERDAY = NOON - DAY
+THE_18TH = ("--date=2026-11-18", "--days=1")
+
+
+@pytest.fixture(scope="module")
+def once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    return _region(spark, tmp_path_factory.mktemp("once"), bytes_per_batch=1)[1]
+
+
+@pytest.fixture
+def tables(once: Tables, tmp_path: Path) -> Tables:
+    """A copy of the tables that ingest has made of a landing of three days in four batches, two of them of the second
+    day. What lands in a test is taken over by another query, as if from another landing."""
+    shutil.copytree(once.root, tmp_path / "tables", ignore=shutil.ignore_patterns("_checkpoints"))
+    return open_tables(str(tmp_path / "tables"))
+
+
+def _region(spark: SparkSession, tmp_path: Path, bytes_per_batch: int) -> tuple[Path, Tables]:
+    for day, parts in enumerate(([range(20)], [range(10), range(10, 20)], [range(20)])):
+        at = NOON - (3 - day) * DAY
+        for part in parts:
+            rows = [
+                alert(day * 100 + n, event_time=at + n, detected_at=at + n, received_at=at + 5, host=f"h{n % 10}")
+                for n in part
+            ]
+            land(tmp_path / "landing", rows)
+    tables = open_tables(str(tmp_path / "tables"))
+    ingest_alerts(spark, tables, tmp_path / "landing", bytes_per_batch)
+    return tmp_path / "landing", tables
+
+
+def upkeep(spark: SparkSession, tables: Tables, *options: str) -> str:
+    said = parse(["maintain", f"--tables={tables.root}", "--date=2026-11-19", *options])
+    return work(spark, said)
+
+
+def content(tables: Tables) -> dict[str, list[str]]:
+    every = (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)
+    return {table.name: sorted(map(repr, tables.arrow(table).to_pylist())) for table in every}
+
+
+def test_what_is_in_order_stays_as_it_is(spark: SparkSession, tables: Tables) -> None:
+    """The same rows in fewer files; the old files go when no reader can need them."""
+    before = content(tables)
+    files = sorted(Path(tables.path(ALERTS)).rglob("*.parquet"))
+    assert len(files) == 4
+    said = upkeep(spark, tables)
+    assert "removed" not in said
+    assert "anew" not in said
+    assert content(tables) == before
+    assert set(files) < set(Path(tables.path(ALERTS)).rglob("*.parquet"))
+    tables.vacuum(ALERTS, 0)
+    assert len(list(Path(tables.path(ALERTS)).rglob("*.parquet"))) == 3
+
+
+def test_copies_go_and_counts_are_made_anew(spark: SparkSession, tables: Tables) -> None:
+    """Alerts doubled behind ingest's back are single again, and the counts, doubled as well, agree with them."""
+    before = content(tables)
+    twice = tables.frame(spark, ALERTS, "2026-11-18", "2026-11-18").limit(7)
+    later = twice.withColumn("received_at", F.col("received_at") + F.expr("INTERVAL 1 HOUR"))
+    tables.append(ALERTS, later.withColumn("batch", F.lit("again")))
+    wrong = tables.frame(spark, WIN_5M, "2026-11-18", "2026-11-18").limit(1).toArrow()
+    tables.upsert(WIN_5M, wrong)
+    assert content(tables) != before
+    said = upkeep(spark, tables, *THE_18TH)
+    assert said.startswith("maintain: 7 copies of 2026-11-18 removed, counts of 2026-11-18 made anew, ")
+    assert content(tables) == before
+    assert exact(spark, tables, period(date(2026, 11, 18), 1)) == []
+
+
+def test_counts_of_late_alerts_are_compared_as_well(
+    spark: SparkSession, tables: Tables, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An alert received days after its event counts on the event's day, there and in the comparison; a day of more
+    alerts than --max-rewrite is not counted anew."""
+    land(tmp_path / "landing", [alert(900, event_time=NOON - 2 * DAY, detected_at=NOON, received_at=NOON + 5)])
+    ingest_alerts(spark, tables, tmp_path / "landing")
+    assert exact(spark, tables, period(date(2026, 11, 19), 3)) == []
+    tables.drop(WIN_5M, ["2026-11-18"])
+    assert exact(spark, tables, period(date(2026, 11, 18), 1), max_rewrite=20) == []
+    assert "those of its 21 alerts; too many to count anew" in caplog.text
+    assert "counts of 2026-11-18 made anew" in upkeep(spark, tables, *THE_18TH)
+    by_day: Counter[str] = Counter()
+    for row in tables.arrow(WIN_5M).to_pylist():
+        by_day[row["date"]] += row["alerts"]
+    assert by_day == {"2026-11-17": 20, "2026-11-18": 21, "2026-11-19": 20}
+
+
+def test_copies_are_taken_out_of_the_counts_of_older_days(
+    spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Copies received on the day gone over, of events of days before it: the counts of one are made anew, those of the
+    other, of which alerts are forgotten by now, stay."""
+    day = tables.frame(spark, ALERTS, "2026-11-19", "2026-11-19").limit(1).withColumn("host", F.lit("late"))
+    two, nine = (
+        day.withColumns({"alert_id": F.lit(f"{days}"), "counted_at": F.col("counted_at") - timedelta(days=days)})
+        for days in (2, 9)
+    )
+    late = two.unionByName(nine).persist()
+    counted, rules = frames.counted(late), tables.frame(spark, RULES)
+
+    def take(batch: str) -> None:
+        tables.append(ALERTS, late.withColumn("batch", F.lit(batch)))
+        for table, made in COUNTS:
+            tables.upsert(table, made(counted, rules))
+
+    take("first")
+    tables.upsert(WIN_5M, frames.windows(counted, rules).where("date = '2026-11-10'"))
+    before = content(tables)
+    take("twice")
+    said = exact(spark, tables, period(date(2026, 11, 19), 1))
+    late.unpersist()
+    assert said == ["2 copies of 2026-11-19 removed", "counts of 2026-11-17 made anew"]
+    assert "counts of 2026-11-10 stay" in caplog.text
+    after = content(tables)
+    assert after["alerts"] == before["alerts"]
+    for name in ("win_5m", "entity_site_5m", "host_1h"):
+        stay = [[row for row in found[name] if "2026-11-10" not in row] for found in (before, after)]
+        assert stay[0] == stay[1]
+    assert after["win_5m"] != before["win_5m"]
+
+
+def test_a_failed_comparison_keeps_no_small_files(
+    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When counts cannot be compared, the day is compacted and old ones are forgotten all the same, and the job
+    fails."""
+    monkeypatch.setattr(maintain, "unequal", _broken)
+    with pytest.raises(RuntimeError, match="cut short"):
+        upkeep(spark, tables, *THE_18TH, "--keep=host_1h=1")
+    assert tables.partitions(HOST_1H) == ["2026-11-18", "2026-11-19"]
+    assert len(tables.frame(spark, ALERTS, "2026-11-18", "2026-11-18").inputFiles()) == 1
+
+
+def test_a_running_ingest_is_not_disturbed(
+    spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While ingest holds the tables, they are compacted and not rewritten; a second upkeep is refused."""
+    tables.drop(WIN_5M, ["2026-11-18"])
+    with storage.one_writer(spark, tables.root, "ingest"):
+        assert "tables compacted" in upkeep(spark, tables, *THE_18TH)
+    assert tables.partitions(WIN_5M) == ["2026-11-17", "2026-11-19"]
+    assert "ingest is running" in caplog.text
+    with storage.one_writer(spark, tables.root, "maintain"), pytest.raises(BlockingIOError, match="another maintain"):
+        upkeep(spark, tables)
+
+
+def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    """Received in 1970 by the edge's own date: counted when they landed, in the comparison as well, and forgotten by
+    when they landed."""
+    landing = tmp_path / "landing"
+    late = {"event_time": 60, "detected_at": 60, "received_at": YESTERDAY}
+    land(landing, [alert(960, **late), alert(961, **{**late, "event_time": YESTERDAY})])
+    assert ingest_alerts(spark, tables, landing).odd_times == 1
+    before = content(tables)
+    assert tables.partitions(ALERTS)[0] == "1970-01-01"
+    said = upkeep(spark, tables, "--days=1", "--keep=alerts=2")
+    assert "anew" not in said
+    assert "1 days of alerts forgotten" in said
+    assert tables.partitions(ALERTS) == ["1970-01-01", "2026-11-18", "2026-11-19"]
+    assert content(tables)["win_5m"] == before["win_5m"]
+
+
+def test_nothing_is_lost_beside_a_running_ingest(spark: SparkSession, tmp_path: Path) -> None:
+    """Files land in old days and new ones while ingest and upkeep run at the same time, the landing's clean-up
+    included: every alert is there once, and counted once."""
+    landing, tables, stop = tmp_path / "landing", open_tables(str(tmp_path / "tables")), Event()
+    sources = {"alerts": ingest.landing_sources(str(landing))["alerts"]}
+    (landing / "alerts").mkdir(parents=True)
+    job = Thread(target=lambda: ingest.take_over(spark, tables, sources, every=0.2, stop=stop))
+    job.start()
+
+    def land_more(first: int) -> None:
+        for n in range(first, first + 4):
+            at = NOON - (1 + n % 3) * DAY
+            rows = [alert(10 * n + m, event_time=at + m, detected_at=at + m, received_at=at + 5) for m in range(10)]
+            land(landing, rows)
+
+    try:
+        land_more(0)
+        _wait(lambda: tables.version(WIN_5M, _query(tables)) is not None)
+        upkeep_done = [upkeep(spark, tables, f"--landing={landing}", "--landing-days=1")]
+        writer = Thread(target=land_more, args=(4,))
+        writer.start()
+        upkeep_done.append(upkeep(spark, tables, f"--landing={landing}", "--landing-days=1", "--vacuum-hours=1"))
+        writer.join()
+        _wait(lambda: tables.arrow(ALERTS, ["alert_id"]).num_rows == 80)
+    finally:
+        stop.set()
+        job.join(60)
+    ingest_alerts(spark, tables, landing)
+    assert all("tables compacted" in said for said in upkeep_done)
+    assert len(set(tables.arrow(ALERTS, ["alert_id"])["alert_id"].to_pylist())) == 80
+    assert sum(tables.arrow(WIN_5M, ["matches"])["matches"].to_pylist()) == 80
+    clean(spark, str(landing), f"{tables.root}/_checkpoints", date(2026, 11, 19))
+    assert [day.name for day in (landing / "alerts").iterdir()] == ["dt=2026-11-19"]
+
+
+def _query(tables: Tables) -> str:
+    metadata = Path(tables.root) / "_checkpoints/alerts/metadata"
+    return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "waited 120 s"
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("backend", ["delta", "parquet"])
+def test_after_an_interrupted_ingest_counts_are_left_alone(
+    spark: SparkSession, tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alerts of a batch whose counts are still to come are not counted by upkeep: ingest, run again, counts them, and
+    once."""
+    at, landing = YESTERDAY - DAY, tmp_path / "landing"
+    tables = open_tables(str(tmp_path / "tables"), backend, spark=spark)
+    land(landing, [alert(n, event_time=at + n, detected_at=at + n, received_at=at + 5) for n in range(10)])
+    with monkeypatch.context() as patch:
+        patch.setattr(type(tables), "upsert", _broken)
+        with pytest.raises(RuntimeError, match="cut short"):
+            ingest_alerts(spark, tables, landing)
+    assert tables.arrow(ALERTS).num_rows == 10
+    said = upkeep(spark, tables, f"--backend={backend}", *THE_18TH)
+    assert "ingest was interrupted" in caplog.text
+    assert "anew" not in said
+    assert ("compacted" in said) == (backend == "delta")
+    assert tables.partitions(WIN_5M) == []
+    ingest_alerts(spark, tables, landing)
+    assert sum(tables.arrow(WIN_5M, ["matches"])["matches"].to_pylist()) == 10
+    caplog.clear()
+    assert "tables compacted" in upkeep(spark, tables, f"--backend={backend}", *THE_18TH)
+    assert "interrupted" not in caplog.text
+    assert (tables.arrow(ALERTS).num_rows, ingest_alerts(spark, tables, landing).rows) == (10, 0)
+
+
+def _broken(*_: object) -> bool:
+    raise RuntimeError("cut short")
+
+
+def test_days_are_forgotten_by_table(spark: SparkSession, tables: Tables) -> None:
+    """Only those of the tables named, and only older ones; dead letters without a date are no day."""
+    assert "1 days of host_1h forgotten" in upkeep(spark, tables, "--days=1", "--keep=host_1h=2", "--keep=win_5m=30")
+    assert tables.partitions(HOST_1H) == ["2026-11-18", "2026-11-19"]
+    assert len(tables.partitions(WIN_5M)) == 3
+    last = datetime(2026, 11, 19, tzinfo=UTC).date()
+    assert expired(["0000-00-00", "2026-11-17", "2026-11-18", "2026-11-19"], last, 2) == ["2026-11-17"]
+
+
+def test_the_landing_is_cleaned_of_what_was_taken_over(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A day whose files ingest has had is deleted; one with a file that it has not is kept until it has."""
+    landing, tables = _region(spark, tmp_path, bytes_per_batch=1 << 20)
+    days, until = landing / "alerts", date(2026, 11, 19)
+    note = days / "dt=2026-11-17" / "hh=12" / "note.txt"
+    note.write_text("not the landing's")
+    (note.parent / "half.parquet.tmp").write_bytes(b"half a file")
+    late = land(landing, [alert(950, event_time=NOON - 3 * DAY, detected_at=NOON, received_at=NOON - 3 * DAY)])
+    with caplog.at_level(logging.WARNING):
+        said = upkeep(spark, tables, "--days=1", f"--landing={landing}", "--landing-days=1")
+    assert "1 days of the landing deleted" in said
+    assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-17", "dt=2026-11-19"]
+    assert late.exists()
+    assert "has not taken over 1 of its files" in caplog.text
+    ingest_alerts(spark, tables, landing)
+    assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 0
+    assert [file for file in days.glob("dt=2026-11-17/**/*") if file.is_file()] == [note]
+    note.unlink()
+    assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 1
+    assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-19"]
+    assert ingest_alerts(spark, tables, landing).rows == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--landing=l", "go together"),
+        ("--date=today", "has not ended"),
+        ("--keep=agents=3", "no table of days: 'agents'"),
+        ("--keep=alerts=0", "expects a number from 1"),
+    ],
+)
+def test_wrong_upkeep_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 and why."""
+    with pytest.raises(SystemExit) as ended:
+        parse(["maintain", "--tables=t", *arguments.split()])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err

@@ -1,0 +1,323 @@
+"""The tables' promises, in every backend: merged by their word, exactly once, partitions replaced, columns added."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.tables import storage
+from spark_jobs.tables.ask import open_reader
+from spark_jobs.tables.delta import DeltaTables
+from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M, Table
+from spark_jobs.tables.tables import Tables, Txn, open_tables
+from tests.spark_jobs.conftest import JARS, LONG
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+needs_jars = pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")
+EVERY = ["delta", "parquet", pytest.param("delta-spark", marks=needs_jars)]
+everywhere = pytest.mark.parametrize("tables", EVERY, indirect=True)
+"""Delta by Spark takes seconds for each write, so it runs the test that says most."""
+
+everywhere_at_length = pytest.mark.parametrize("tables", EVERY if LONG else EVERY[:2], indirect=True)
+"""Tests that Delta by Spark runs in ``make test-crash``."""
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def tables(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tables:
+    return open_tables(str(tmp_path / "tables"), request.param, spark=spark)
+
+
+def window(matches: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "date": "2026-11-20",
+        "window_start": NOON,
+        "fleet": "f",
+        "site": "s",
+        "rule_id": "r",
+        "level": "high",
+        "rule_title": "R",
+        "alerts": 1,
+        "matches": matches,
+        "first_time": NOON,
+        "last_time": NOON,
+        **changes,
+    }
+
+
+def rows(*given: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(given))
+
+
+def found(tables: Tables, table: Table = WIN_5M, *columns: str, **asked: Any) -> list[tuple[Any, ...]]:
+    read = tables.arrow(table, columns, **asked).to_pylist()
+    return sorted(tuple(row.values()) for row in read)
+
+
+@everywhere
+def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession) -> None:
+    """Sums are added, the first stays first and the last last, texts are of the newest, null keys are the empty text;
+    Spark and Arrow read the same."""
+    second = timedelta(seconds=1)
+    tables.upsert(WIN_5M, rows(window(1, last_time=NOON + 5 * second), window(2, site=None)))
+    older = window(10, rule_title="older", first_time=NOON - second, last_time=NOON + 4 * second, alerts=None)
+    tables.upsert(WIN_5M, rows(older, window(3, site=None), window(4, site="new's")))
+    tables.upsert(WIN_5M, spark.createDataFrame([window(5, rule_title="newer", last_time=NOON + 6 * second)]))
+
+    columns = ("site", "alerts", "matches", "rule_title", "first_time", "last_time")
+    assert found(tables, WIN_5M, *columns) == [
+        ("", 2, 5, "R", NOON, NOON),
+        ("new's", 1, 4, "R", NOON, NOON),
+        ("s", 2, 16, "newer", NOON - second, NOON + 6 * second),
+    ]
+    assert sorted(tables.frame(spark, WIN_5M).toArrow().to_pylist(), key=str) == sorted(
+        tables.arrow(WIN_5M).to_pylist(), key=str
+    )
+
+
+@pytest.mark.parametrize("folder", ["a b", "ä'%\"q", "{x=*}?#", "gone/../tables"])
+@pytest.mark.parametrize("backend", ["delta", "parquet"])
+def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, backend: str, folder: str) -> None:
+    """Written, merged, and read by Spark, as Arrow and by DuckDB."""
+    tables = open_tables(str(tmp_path / folder), backend, spark=spark)
+    tables.upsert(WIN_5M, rows(window(1)))
+    tables.upsert(WIN_5M, rows(window(2)))
+    assert found(tables, WIN_5M, "matches") == [(3,)]
+    assert [row.matches for row in tables.frame(spark, WIN_5M).collect()] == [3]
+    with closing(open_reader(tables, None if backend == "delta" else spark)) as reader:
+        reader.view("win", WIN_5M, "2026-11-20")
+        assert reader.rows("SELECT date, matches FROM win") == [{"date": "2026-11-20", "matches": 3}]
+
+
+@pytest.mark.parametrize("folder", ["x[1]", "a|b", "100%25", "back\\slash"])
+def test_a_folder_that_deltalake_cannot_write_to(folder: str) -> None:
+    """Refused at once, with the reason."""
+    with pytest.raises(ValueError, match=r"deltalake takes no .* need another folder"):
+        open_tables(folder)
+
+
+@everywhere_at_length
+def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
+    """A number that is not above the application's last one changes nothing, whatever the kind of write; others do."""
+    assert tables.version(WIN_5M, "q") is None
+    assert tables.upsert(WIN_5M, rows(window(1)), Txn("q", 0))
+    assert tables.version(WIN_5M, "q") == 0
+    assert not tables.upsert(WIN_5M, rows(window(1)), Txn("q", 0))
+    assert tables.upsert(WIN_5M, rows(window(1)), Txn("q", 3))
+    assert not tables.append(WIN_5M, rows(window(1, site="x")), Txn("q", 2))
+    assert not tables.replace(WIN_5M, rows(), ["2026-11-20"], Txn("q", 3))
+    assert tables.upsert(WIN_5M, rows(window(1)), Txn("other", 0))
+    assert (tables.version(WIN_5M, "q"), tables.version(WIN_5M, "other")) == (3, 0)
+    assert found(tables, WIN_5M, "matches") == [(3,)]
+
+
+@everywhere_at_length
+def test_partitions_are_read_replaced_and_dropped(tables: Tables, spark: SparkSession) -> None:
+    """A range is read without the rest; replacing one day leaves the others; a stranger among the rows is refused."""
+    days = [f"2026-11-{day}" for day in (18, 19, 20)]
+    tables.append(WIN_5M, rows(*(window(n, date=day) for n, day in enumerate(days))))
+    assert tables.partitions(WIN_5M) == days
+    assert found(tables, WIN_5M, "date", since=days[1]) == [(days[1],), (days[2],)]
+    assert [row.date for row in tables.frame(spark, WIN_5M, until=days[0]).collect()] == [days[0]]
+    assert {row.date for row in tables.frame(spark, WIN_5M, only=[days[0], days[2]]).collect()} == {days[0], days[2]}
+
+    tables.replace(WIN_5M, rows(window(7, date=days[1]), window(8, date=days[1], site="t")), [days[1]])
+    assert found(tables, WIN_5M, "date", "matches") == [(days[0], 0), (days[1], 7), (days[1], 8), (days[2], 2)]
+    with pytest.raises(ValueError, match="rows of 2026-11-18 are not to be replaced"):
+        tables.replace(WIN_5M, rows(window(7, date=days[0])), [days[1]])
+    tables.drop(WIN_5M, [days[1]])
+    assert tables.partitions(WIN_5M) == [days[0], days[2]]
+    tables.replace(WIN_5M, rows(window(9)))
+    assert found(tables, WIN_5M, "matches") == [(9,)]
+
+
+def test_upkeep_changes_no_row(tables: Tables) -> None:
+    """Compacting many small writes and deleting what they left gives the same rows, and later upserts still merge."""
+    for number in range(5):
+        tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
+    before = found(tables)
+    tables.compact(WIN_5M, ["2026-11-20"])
+    tables.vacuum(WIN_5M, 0)
+    assert found(tables) == before
+    assert not tables.upsert(WIN_5M, rows(window(1)), Txn("q", 4))
+    tables.upsert(WIN_5M, rows(window(1)), Txn("q", 5))
+    assert ("s", 6) in found(tables, WIN_5M, "site", "matches")
+
+
+@everywhere_at_length
+def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -> None:
+    """A later version's table gains its column and keeps the earlier rows, and the earlier version still reads and
+    writes it; a column that no version has, or of another type, is refused by name."""
+    later = replace(WIN_5M, columns=StructType([*WIN_5M.columns.fields, StructField("mood", StringType())]))
+    tables.upsert(WIN_5M, rows(window(1)))
+    tables.upsert(later, rows(window(1, site="t", mood="calm")))
+    tables.upsert(WIN_5M, rows(window(1), window(1, site="u")))
+    assert found(tables, later, "site", "matches", "mood") == [("s", 2, None), ("t", 1, "calm"), ("u", 1, None)]
+    assert tables.frame(spark, WIN_5M).count() == tables.frame(spark, later).count() == 3
+    with closing(open_reader(tables, None if isinstance(tables, DeltaTables) else spark)) as reader:
+        reader.view("later", later)
+        reader.view("now", WIN_5M)
+        assert reader.rows("SELECT site, mood FROM later ORDER BY site")[1:] == [
+            {"site": "t", "mood": "calm"}, {"site": "u", "mood": None},
+        ]  # fmt: skip
+        assert list(reader.rows("SELECT * FROM now WHERE site = 't'")[0]) == list(WIN_5M.names)
+    with pytest.raises(ValueError, match="win_5m: has no column colour"):
+        tables.append(WIN_5M, rows(window(1, colour="red")))
+    with pytest.raises(ValueError, match=r"win_5m\.matches"):
+        tables.append(WIN_5M, rows({**window(1), "matches": "many"}))
+
+
+@pytest.fixture(scope="module")
+def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any, ...]]]:
+    """A table of plain Parquet that two upserts have made, and its rows."""
+    folder = tmp_path_factory.mktemp("upserted")
+    tables = open_tables(str(folder), "parquet", spark=spark)
+    for number in range(2):
+        tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
+    return folder, found(tables)
+
+
+@pytest.mark.parametrize("point", range(8))
+def test_upkeep_killed_anywhere_doubles_nothing(
+    spark: SparkSession,
+    upserted: tuple[Path, list[tuple[Any, ...]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    point: int,
+) -> None:
+    """Of plain Parquet, in which nothing is a transaction: after a compaction that ends at any of its steps, the rows
+    are the same, and after the next one, too."""
+    folder, before = upserted
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    tables, steps = open_tables(str(tmp_path), "parquet", spark=spark), iter(range(point))
+
+    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any) -> Any:
+            if next(steps, None) is None:
+                raise Killed
+            return act(*given)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        for name in ("delete", "write_text", "move"):
+            patch.setattr(storage, name, counted(getattr(storage, name)))
+        with suppress(Killed):
+            tables.compact(WIN_5M)
+            assert point == 7
+    again = open_tables(str(tmp_path), "parquet", spark=spark)
+    assert found(again) == before
+    again.compact(WIN_5M)
+    assert found(again) == before
+    assert len(list(tmp_path.rglob("write=*"))) == 1
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
+
+
+def test_what_is_not_there_is_empty(tables: Tables, spark: SparkSession) -> None:
+    """Every table reads as empty, with its columns, before anything was written; upkeep of nothing is nothing."""
+    for table in TABLES.values():
+        assert tables.frame(spark, table).columns == table.names
+        assert (tables.arrow(table).num_rows, tables.arrow(table).column_names) == (0, table.names)
+        assert tables.partitions(table) == []
+    tables.compact(ALERTS)
+    tables.drop(ALERTS, ["2026-11-20"])
+    assert tables.vacuum(ALERTS) == 0
+
+
+_BATCH = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9), st.integers(0, 5)), max_size=6)
+
+
+@given(st.lists(_BATCH, max_size=4))
+@settings(max_examples=15, deadline=None)
+def test_upserts_equal_a_count_by_hand(batches: list[list[tuple[str, int, int]]]) -> None:
+    """Any upserts of any rules leave the sums, the newest title, and the ends of time that a dictionary gives."""
+    by_hand: dict[str, dict[str, Any]] = {}
+    with TemporaryDirectory() as folder:
+        tables = open_tables(folder)
+        for batch in batches:
+            unique = {rule: (matches, NOON + timedelta(seconds=at)) for rule, matches, at in batch}
+            made = [
+                {"rule_id": rule, "rule_title": f"{rule}{at:%S}", "matches": matches, "first_time": at, "last_time": at}
+                for rule, (matches, at) in unique.items()
+            ]
+            if made:
+                tables.upsert(RULES, rows(*made))
+            for row in made:
+                old = by_hand.setdefault(row["rule_id"], {**row, "matches": 0})
+                if row["last_time"] >= old["last_time"]:
+                    old["rule_title"] = row["rule_title"]
+                old["matches"] += row["matches"]
+                old["first_time"] = min(old["first_time"], row["first_time"])
+                old["last_time"] = max(old["last_time"], row["last_time"])
+        columns = ["rule_id", "rule_title", "matches", "first_time", "last_time"]
+        assert {row["rule_id"]: row for row in tables.arrow(RULES, columns).to_pylist()} == by_hand
+
+
+def test_two_writers_lose_nothing(tmp_path: Path) -> None:
+    """Upserts of two threads into one table, and a compaction beside them, all count."""
+    tables = open_tables(str(tmp_path))
+    tables.upsert(WIN_5M, rows(window(0)))
+    failures: list[BaseException] = []
+
+    def write(site: str) -> None:
+        try:
+            for _ in range(6):
+                tables.upsert(WIN_5M, rows(window(1), window(1, site=site)))
+        except BaseException as error:
+            failures.append(error)
+
+    writers = [Thread(target=write, args=(site,)) for site in ("x", "y")]
+    for writer in writers:
+        writer.start()
+    tables.compact(WIN_5M)
+    for writer in writers:
+        writer.join()
+    assert not failures
+    assert found(tables, WIN_5M, "site", "matches") == [("s", 12), ("x", 6), ("y", 6)]
+
+
+def test_a_key_twice_is_refused(tmp_path: Path) -> None:
+    """Rows of one upsert that have the same key are said, and nothing is written."""
+    tables = open_tables(str(tmp_path))
+    with pytest.raises(ValueError, match="win_5m: 1 rows have a key that another row has"):
+        tables.upsert(WIN_5M, rows(window(1), window(2)))
+    assert tables.arrow(WIN_5M).num_rows == 0
+
+
+def test_files_without_the_time_asked_for_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """Of one file an hour, the hours asked for are read, and the batch asked for; nothing that is wanted is missing."""
+    tables = open_tables(str(tmp_path))
+    table = Table(
+        "narrow", StructType([f for f in ALERTS.columns.fields if f.name in ("received_date", "event_time", "batch")]),
+        partition="received_date",
+    )  # fmt: skip
+    for hour in range(6):
+        at = NOON + timedelta(hours=hour, microseconds=999)
+        tables.append(table, rows({"received_date": "2026-11-20", "event_time": at, "batch": f"b{hour}"}))
+    near = {"event_time": [(NOON + timedelta(hours=2), NOON + timedelta(hours=2, microseconds=999))]}
+    assert [row.batch for row in tables.frame(spark, table, near=near).collect()] == ["b2"]
+    assert [row.batch for row in tables.frame(spark, table, near={"batch": [("b4", "b4")]}).collect()] == ["b4"]
+
+
+def test_an_unknown_backend_is_named(tmp_path: Path) -> None:
+    """The message lists the ones there are."""
+    with pytest.raises(ValueError, match="expects one of delta, parquet, delta-spark, not 'iceberg'"):
+        open_tables(str(tmp_path), "iceberg")
