@@ -198,12 +198,62 @@ def test_networks_of_a_placeholder(tmp_path: Path, order: str) -> None:
     write(tmp_path, "hosts.txt", "web*\n")
     wanted = {Predicate("f", Op.CIDR, net) for net in ("10.0.0.0/8", "fe80::/10", "192.0.2.1/32")}
     assert predicates(f"f|{order}: '%nets%'", tmp_path) == wanted
+    assert predicates(f"f|{order}|all: ['%nets%', 10.0.0.0/9]", tmp_path) == {
+        *wanted,
+        Predicate("f", Op.CIDR, "10.0.0.0/9"),
+    }
     assert predicates(f"f|{order}: 10.0.0.0/8", tmp_path) == {Predicate("f", Op.CIDR, "10.0.0.0/8")}
     assert "no network" in compile_rules(text=rule(f"f|{order}: '%hosts%'"), lookups=[tmp_path]).refused[0].reason
     given = write(tmp_path, "p.yml", "name: p\npriority: 1\nvars: {corp: [10.0.0.0/8]}\n"
                   "transformations: [{type: value_placeholders}]\n")  # fmt: skip
     plan = compile_rules(text=rule(f"f|{order}: '%corp%'"), pipelines=[given])
     assert set(plan.predicates) == {Predicate("f", Op.CIDR, "10.0.0.0/8")}
+
+
+@pytest.mark.parametrize("order", ["cidr|expand", "expand|cidr"])
+@pytest.mark.parametrize(
+    ("item", "wanted"),
+    [
+        ("f|{}: '%nets%'", [0, 1]),
+        ("f|{}: ['%nets%', 172.16.0.0/12]", [0, 1, 3]),
+        ("f|{}: [172.16.0.0/12, '%nets%']", [0, 1, 3]),
+        ("f|{}: ['%nets%', '%more%']", [0, 1, 3]),
+        ("f|{}|neq: '%nets%'", [2, 3]),
+        ("f|{}|neq: ['%nets%', '%more%']", [2]),
+        ("{{f|{}: '%nets%', f|exists: true}}", [0, 1]),
+        ("[{{f|{}: '%nets%'}}]", [0, 1]),
+        ("[{{f|{0}: '%nets%'}}, {{f|{0}: '%more%'}}]", [0, 1, 3]),
+    ],
+)
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        "",
+        "transformations: [{type: field_name_mapping, mapping: {f: [a, b]}}]",
+        "transformations: [{type: field_name_mapping, mapping: {f: b}}]",
+        "vars: {nets: [10.0.0.0/8, 192.0.2.7], more: 172.16.0.0/12}\ntransformations: [{type: value_placeholders}]",
+        "vars: {nets: [10.0.0.0/8, 192.0.2.7]}\ntransformations: [{type: value_placeholders, include: [nets]}]",
+        "transformations: [{type: replace_string, regex: '^0+', replacement: ''}]",
+        "transformations: [{type: map_string, mapping: {172.16.0.0/12: [172.16.5.0/24, 172.16.6.0/24]}}]",
+        "transformations: [{type: add_condition, conditions: {always: 1}}]",
+    ],
+    ids=["no pipeline", "one to many", "one to one", "values", "some values", "replaced", "mapped", "condition"],
+)
+def test_networks_wherever_they_stand(order: str, item: str, wanted: list[int], pipeline: str, tmp_path: Path) -> None:
+    """In a list, beside a network, negated, in several items, behind any pipeline: always a network, never a text."""
+    lookups = [write(tmp_path, "nets.txt", "10.0.0.0/8\n192.0.2.7\n"), write(tmp_path, "more.txt", "172.16.0.0/12\n")]
+    given = [write(tmp_path, "p.yml", pipeline)] if pipeline else []
+    text = f"{HEAD}  s: {item.format(order)}\n  condition: s\n".replace("s: f|", "s:\n    f|")
+    plan = compile_rules(text=text, pipelines=given, lookups=lookups)
+    assert not plan.refused
+    assert {p.op for p in plan.predicates} <= {Op.CIDR, Op.EXISTS, Op.NUMBER}
+    engine = Engine(plan, route=False)
+    field = "b" if "field_name" in pipeline else "f"
+    addresses = ("10.1.2.3", "192.0.2.7", "11.0.0.1", "172.16.5.5")
+    events = [from_mapping({field: address, "always": 1}) for address in addresses]
+    if "neq" in item and "[a, b]" in pipeline:  # each of the fields must be there and outside
+        events = [from_mapping({"a": address, "b": address}) for address in addresses]
+    assert [i for i, event in enumerate(events) if engine.true(event)] == wanted
 
 
 @pytest.mark.parametrize("path", sorted((SHIPPED / "pipelines").glob("*.yml")), ids=lambda path: path.stem)

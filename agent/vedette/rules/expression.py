@@ -21,7 +21,7 @@ from sigma.conditions import (
 )
 from sigma.exceptions import SigmaError
 from sigma.modifiers import SigmaExpandModifier
-from sigma.rule import SigmaDetection, SigmaDetectionItem
+from sigma.rule import SigmaDetection
 from sigma.types import (
     Placeholder,
     SigmaBool,
@@ -74,12 +74,31 @@ class SigmaPlaceholderModifier(SigmaExpandModifier):
 
 
 class SigmaNetworkModifier(modifiers.SigmaCIDRModifier):
-    """``cidr`` before or behind ``expand``: a text until its placeholders are known (``_of_networks``)."""
+    """``cidr`` before or behind ``expand``: a text until its placeholders are known (``mark_networks``)."""
 
     def modify(self, val: SigmaString) -> SigmaCIDRExpression | SigmaString:  # type: ignore[override]
         if SigmaPlaceholderModifier in self.detection_item.modifiers:
             return val
         return super().modify(val)
+
+
+class SigmaNetworkText(SigmaString):
+    """A text that is a network, once its placeholders have their values."""
+
+
+def mark_networks(detection: SigmaDetection) -> None:
+    """Mark the texts of items with ``cidr``: when pipelines are through, since these make plain texts of any."""
+    for item in detection.detection_items:
+        if isinstance(item, SigmaDetection):
+            mark_networks(item)
+        elif SigmaNetworkModifier in item.modifiers:
+            item.value = [_network(value) if isinstance(value, SigmaString) else value for value in item.value]
+
+
+def _network(text: SigmaString) -> SigmaNetworkText:
+    made = SigmaNetworkText(text.original)
+    made.s = text.s
+    return made
 
 
 class SigmaDashModifier(modifiers.SigmaWindowsDashModifier):
@@ -134,32 +153,24 @@ def expression(rules: RuleSet, node: Any, depth: int = 0) -> Expr:
         case ConditionNOT():
             return Not(expression(rules, node.args[0], depth + 1))
         case ConditionFieldEqualsValueExpression():
-            return _value(rules, node.field, node.value, _of_networks(node))
+            return _value(rules, node.field, node.value)
         case ConditionValueExpression():
             return _value(rules, KEYWORDS, node.value)
     raise Unsupported("the condition is empty", "condition")
 
 
-def _of_networks(node: Any) -> bool:
-    """Whether a value is of a detection item with ``cidr``."""
-    while node is not None and not isinstance(node, SigmaDetectionItem):
-        node = getattr(node, "parent", None)
-    return node is not None and SigmaNetworkModifier in node.modifiers
-
-
-def _value(rules: RuleSet, name: str, value: SigmaType, networks: bool = False) -> Expr:
-    """``networks``: texts are networks."""
+def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
     match value:
         case SigmaExpansion():
-            return Or(tuple(_value(rules, name, item, networks) for item in value.values))
+            return Or(tuple(_value(rules, name, item) for item in value.values))
         case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
-            made = Or(tuple(_value(rules, name, item, networks) for item in _replaced(value, rules.pipelines)))
+            made = Or(tuple(_value(rules, name, item) for item in _replaced(value, rules.pipelines)))
             if len(made.args) > MAX_LITERALS:
                 whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
                 placeholders = " and ".join(f"%{part.name}%" for part in whole.s if isinstance(part, Placeholder))
                 rules.vast[made] = f"{placeholders} stands for {len(made.args):,} values"
             return made
-        case SigmaString() if networks:
+        case SigmaNetworkText():
             try:
                 return rules.leaf(Predicate(name, Op.CIDR, str(SigmaCIDRExpression(str(value)).network)))
             except SigmaError as error:
@@ -291,7 +302,7 @@ def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> 
             source = "".join(part if isinstance(part, str) else "*" for part in one)  # |contains has put .* around it
             made.append(SigmaRegularExpression(source, set(value.flags), POLICY))
             continue
-        text = SigmaCasedString() if isinstance(value, SigmaCasedString) else SigmaString()
+        text = type(value)()
         text.s = []
         for part in one:
             if isinstance(part, str) and text.s and isinstance(text.s[-1], str):

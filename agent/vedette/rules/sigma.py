@@ -33,7 +33,7 @@ from vedette.plan.limits import MAX_CONDITION, MAX_FILE, MAX_RULES, MAX_TESTS
 from vedette.plan.relation import MAX_SPAN, Suppress
 from vedette.rules import legacy, modifiers
 from vedette.rules.documents import collected, construct, read, texts_too
-from vedette.rules.expression import check_modifiers, expression
+from vedette.rules.expression import check_modifiers, expression, mark_networks
 from vedette.rules.faults import not_yaml, reason_of, refusal, text
 from vedette.rules.pipelines import NONE, POLICY, Pipelines
 from vedette.rules.ruleset import Document, Filter, RuleSet, Unsupported
@@ -188,6 +188,8 @@ def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
     first = len(rules.predicates)
     try:
         rules.pipelines.apply(parsed)
+        for detection in parsed.detection.detections.values():
+            mark_networks(detection)
         conditions, left = [], MAX_TESTS
         for condition in parsed.detection.parsed_condition:
             conditions.append(expression(rules, condition.parsed))
