@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -80,6 +82,70 @@ def test_one_file_that_no_parser_reads(tmp_path: Path) -> None:
         assert done.exit_code == code, command
     assert bundle.exists()
     assert '"line":1' in vedette("scan", "--rules", rules, events).stdout.replace(" ", "")
+
+
+def test_what_a_folder_lists_and_is_no_file(tmp_path: Path) -> None:
+    """Editors' locks and hidden folders are left out; a dead link, a pipe, a socket are refused by name, alone: every
+    command does its work for the other rule, and none waits."""
+    rules, events, bundle = tmp_path / "rules", tmp_path / "events.ndjson", tmp_path / "rules.vbundle"
+    (rules / "folder.yml").mkdir(parents=True)
+    good = RULE.replace(", service: sshd", "").replace("Who|expand: '%names%'", "Who: root")
+    (rules / "folder.yml" / "good.yml").write_text(good)
+    os.mkfifo(rules / "folder.yml" / "good.test.yaml")
+    (rules / "folder.yml" / "good.test.yml").write_text("- match: {event: {Who: root}}\n")
+    (rules / ".#good.yml").symlink_to("bob@host.1:17")
+    (rules / ".git").mkdir()
+    (rules / ".git" / "good.yml").write_text(good)
+    (rules / "dead.yml").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(rules / "pipe.yml")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(rules / "socket.yml"))
+    events.write_text('{"Who": "root"}\n')
+    for code, *command in (
+        (0, "scan", "--rules", rules, events),
+        (1, "rules", "lint", rules),
+        (1, "rules", "test", rules),
+        (1, "rules", "explain", rules),
+        (1, "rules", "list", rules),
+        (0, "bundle", "build", rules, "--version", 1, "-o", bundle),
+    ):
+        done = vedette(*command)
+        assert done.exit_code == code, (command, done.output)
+        assert f"{rules}/dead.yml:1: cannot be read: No such file" in done.output.replace("error: ", "")
+        assert f"{rules}/pipe.yml:1: cannot be read: it is no regular file" in done.output.replace("error: ", "")
+        assert f"{rules}/socket.yml:1: cannot be read: it is no regular file" in done.output.replace("error: ", "")
+        assert "lock" not in done.output
+        assert ".git" not in done.output
+    assert bundle.exists()
+    assert '"line":1' in vedette("scan", "--rules", rules, events).stdout.replace(" ", "")
+    told = vedette("rules", "test", rules).stderr
+    assert f"{rules}/folder.yml/good.test.yaml:1: cannot be read: it is no regular file" in told
+    assert vedette("rules", "list", rules / "dead.yml").exit_code == 2  # the user named it
+
+
+def test_what_folders_of_lookups_and_pipelines_list(tmp_path: Path) -> None:
+    """A lookup that is no file refuses the rules that ask for it; a pipeline would be for all rules, so it is an error
+    that names it. Hidden files are left out of both, and none is waited for."""
+    rule, pipeline, lookup = files(tmp_path)
+    other = tmp_path / "other.yml"
+    other.write_text(RULE.replace("929a690e", "00000000").replace("%names%", "%pipe%"))
+    lookups = tmp_path / "lookups"
+    lookups.mkdir()
+    lookup.rename(lookups / lookup.name)
+    os.mkfifo(lookups / "pipe.txt")
+    os.mkfifo(lookups / ".names.csv")
+    (lookups / "dead.txt").symlink_to(tmp_path / "nowhere")
+    (pipeline.parent / ".#p.yml").symlink_to("bob@host.1:17")
+    given = ("--pipeline", pipeline.parent, "--lookup", lookups)
+    done = vedette("rules", "list", *given, rule, other)
+    assert "active" in done.stdout.splitlines()[0]
+    assert f"{lookups}/pipe.txt:1: cannot be read: it is no regular file" in done.stdout
+    assert f"{lookups}/dead.txt:1: cannot be read: No such file" in done.stdout
+    assert f"{other}:4: the placeholder %pipe% has no value: {lookups}/pipe.txt: cannot be read" in done.stdout
+    os.mkfifo(pipeline.parent / "second.yml")
+    done = vedette("rules", "list", *given, rule)
+    assert done.exit_code == 2
+    assert f"{pipeline.parent}/second.yml: cannot be read: it is no regular file" in done.stderr
 
 
 def test_lint(tmp_path: Path) -> None:

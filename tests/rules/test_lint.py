@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vedette.engine.prefilter import measured
-from vedette.rules import build, sigma
+from vedette.rules import build
 from vedette.rules.authoring import lint
 from vedette.rules.authoring.lint import Finding, Severity
 
@@ -39,7 +39,7 @@ def findings(
     (folder / name).write_text(text)
     if tested:
         (folder / name.replace(".yml", ".test.yml")).write_text("- match: something rare\n")
-    rules = sigma.load([folder])
+    rules = build.load([folder])
     plan = build.from_rules(rules, sample=sample)
     literals = frozenset[bytes]().union(*(chosen or frozenset() for chosen in plan.literals))
     return lint.lint([folder], rules, plan, cost=measured(set(literals), sample) if sample else None)
@@ -131,7 +131,7 @@ def test_the_hint_of_a_legacy_condition(tmp_path: Path) -> None:
 def test_what_is_skipped_and_what_is_no_rule(tmp_path: Path) -> None:
     """A check can be left out; files that are no YAML are errors and nothing else."""
     (tmp_path / "bad.yml").write_text("a: [\n")
-    rules = sigma.load([tmp_path])
+    rules = build.load([tmp_path])
     plan = build.from_rules(rules)
     assert [one.check for one in lint.lint([tmp_path], rules, plan)] == ["refused"]
     assert lint.lint([tmp_path], rules, plan, skip=["refused"]) == []

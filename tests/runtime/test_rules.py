@@ -157,6 +157,23 @@ def test_one_bad_file_among_good_ones(tmp_path: Path, folder: Path, detection: s
     assert str(plan.refused[0]).startswith(f"{folder}/bad.yml:")
 
 
+def test_what_a_folder_lists_and_is_no_file(tmp_path: Path, folder: Path) -> None:
+    """An editor's lock is no rule; a dead link and a pipe are refused alone, and a new rule beside them runs."""
+    rules = of_folder(tmp_path)
+    run(rules.start())
+    (folder / ".#alpha.yml").symlink_to("bob@host.1:17")
+    assert not rules.changed()
+    (folder / "dead.yml").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe.yml")
+    rule(folder, "beta", 2)
+    assert rules.changed()
+    loaded = run(asyncio.wait_for(rules.reload(), 60))
+    assert words(loaded.engine) == {"alpha", "beta"}
+    refused = {Path(one.path).name: one.reason for one in loaded.engine.plan.refused}
+    assert refused.keys() == {"dead.yml", "pipe.yml"}
+    assert all("cannot be read" in reason for reason in refused.values())
+
+
 def test_a_damaged_cache_is_built_anew(tmp_path: Path, folder: Path) -> None:
     """What lies damaged in the cache is not run and not in the way."""
     run(of_folder(tmp_path).start())

@@ -18,6 +18,7 @@ from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.region.enroll import DAYS, RECEIPT_KEY, ROLES, Region
 from vedette.region.sitezip import Site, site_key, site_zip
+from vedette.system.folders import read_regular
 
 
 def broker_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -132,7 +133,7 @@ def build(
             expires=now + days * 86_400_000_000,
             plan=artifact.plan,
             databases=artifact.databases,
-            sources=_sources(rules, list(compiler.files(rules))),
+            sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
             rules=listed,
             tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
             hyperscan_version=artifact.library,
@@ -146,13 +147,18 @@ def build(
     )
 
 
-def _sources(roots: tuple[Path, ...], files: list[Path]) -> dict[str, bytes]:
-    """Rule files by path below the folder they were found in; ``.yaml`` becomes ``.yml``, other signs ``-``."""
+def _sources(roots: tuple[Path, ...], files: list[Path], refused: set[str]) -> dict[str, bytes]:
+    """Rule files by path below the folder they were found in; ``.yaml`` becomes ``.yml``, other signs ``-``. Of the
+    ``refused`` those that can be read."""
     sources = {}
     for file in files:
         root = next((root for root in roots if file.is_relative_to(root) and root.is_dir()), file.parent)
         parts = [re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in file.relative_to(root).with_suffix(".yml").parts]
-        sources["/".join(parts)] = file.read_bytes()
+        try:
+            sources["/".join(parts)] = read_regular(file)
+        except OSError:
+            if str(file) not in refused:
+                raise
     return sources
 
 

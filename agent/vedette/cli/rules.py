@@ -290,7 +290,7 @@ def rules_explain(
     Example: vedette rules explain --with rules/sigma my_filter.yml
     """
     try:
-        from vedette.rules import build
+        from vedette.rules import build, sigma
         from vedette.rules.authoring import explain
         from vedette.rules.pipelines import load
     except ModuleNotFoundError as error:
@@ -302,7 +302,7 @@ def rules_explain(
         asked = list(build.files([rule]))
         known = {path.resolve() for path in asked}
         others = [path for path in build.files(beside) if path.resolve() not in known]
-        found = build.load([*asked, *others], load(pipelines, lookups))
+        found = sigma.load([*asked, *others], load(pipelines, lookups))
         lines = sample.read_bytes() if sample is not None else b""
         engine = Engine(build.from_rules(found, sample=lines), route=False)
         cost = build.cost_of(found, lines) if lines else None

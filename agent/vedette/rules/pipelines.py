@@ -31,6 +31,7 @@ from vedette.plan.ir import Refusal
 from vedette.plan.limits import check_regex
 from vedette.plan.patterns import fallback
 from vedette.rules.documents import check_shape, child
+from vedette.system.folders import read_regular
 
 MAX_VALUES = 10_000
 """Values of one lookup."""
@@ -79,43 +80,46 @@ NONE = Pipelines()
 def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipelines:
     """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt`` and ``*.csv`` in them).
 
-    A lookup that cannot be used is one of ``faults``: it stops the rules that ask for it and no others. Raises OSError,
-    or ValueError with file and reason for a pipeline.
+    A lookup that cannot be used is one of ``faults``: it stops the rules that ask for it and no others. A pipeline is
+    for all rules: raises ValueError with file and reason for one that cannot be used, and OSError for what of
+    ``pipelines`` and ``lookups`` itself cannot be read.
     """
-    read = [_pipeline(path) for path in pipeline_files(pipelines)]
+    read = [_pipeline(path, named) for path, named in _files(pipelines, (".yml", ".yaml"))]
     read.sort(key=lambda pipeline: pipeline.priority)
     values: dict[str, tuple[str, ...]] = {}
     faults: dict[str, Refusal] = {}
-    for path in lookup_files(lookups):
+    for path, named in _files(lookups, (".txt", ".csv")):
         try:
             if path.stem in values:
                 raise ValueError(f"another lookup gives %{path.stem}% already")
             values[path.stem] = _lookup(path)
-        except ValueError as error:
+        except (OSError, ValueError) as error:
+            if named and isinstance(error, OSError):
+                raise
             values.pop(path.stem, None)
             name = str(path).encode("utf-8", "replace").decode()
-            faults[path.stem] = Refusal(name, 1, "", f"%{path.stem}%", str(error))
+            reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+            faults[path.stem] = Refusal(name, 1, "", f"%{path.stem}%", reason)
     return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values, faults)
 
 
-def pipeline_files(paths: Iterable[Path]) -> Iterator[Path]:
-    return _files(paths, (".yml", ".yaml"))
-
-
-def lookup_files(paths: Iterable[Path]) -> Iterator[Path]:
-    return _files(paths, (".txt", ".csv"))
-
-
-def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[Path]:
+def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
+    """Each file, and whether it is one of ``paths``; of folders what lies in them but is not hidden."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(found for found in path.iterdir() if found.suffix in suffixes)
+            found = (one for one in path.iterdir() if one.suffix in suffixes and not one.name.startswith("."))
+            yield from ((one, False) for one in sorted(found) if not one.is_dir())
         else:
-            yield path
+            yield path, True
 
 
-def _pipeline(path: Path) -> ProcessingPipeline:
-    content = path.read_bytes()
+def _pipeline(path: Path, named: bool) -> ProcessingPipeline:
+    try:
+        content = read_regular(path)
+    except OSError as error:
+        if named:
+            raise
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
     try:
         check_shape(content)
         document = yaml.safe_load(content)
@@ -148,7 +152,7 @@ def _line_at_fault(content: bytes) -> int:
 
 def _lookup(path: Path) -> tuple[str, ...]:
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = read_regular(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"a lookup is UTF-8 text: {error.reason} at byte {error.start}") from error
     lines = [line for line in lines if line.strip() and not line.startswith("#")]

@@ -37,6 +37,7 @@ from vedette.rules.expression import check_modifiers, expression, mark_networks
 from vedette.rules.faults import not_yaml, reason_of, refusal, text
 from vedette.rules.pipelines import NONE, POLICY, Pipelines
 from vedette.rules.ruleset import Document, Filter, RuleSet, Unsupported
+from vedette.system.folders import listed, read_regular
 
 DESCRIPTIVE = frozenset(
     ("related", "description", "license", "references", "author", "date", "modified", "falsepositives", "scope")
@@ -47,29 +48,29 @@ LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
 def rule_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The rule files at ``paths``: files as given, folders recursively; ``*.test.yml`` are not rules.
+    """The rule files at ``paths``: files as given, folders recursively; ``*.test.yml`` and hidden ones are not rules.
 
     Raises FileNotFoundError for a path that does not exist.
     """
     for path in paths:
         if path.is_dir():
-            found = (p for p in path.rglob("*") if p.suffix in (".yml", ".yaml"))
-            yield from sorted(p for p in found if not p.name.endswith((".test.yml", ".test.yaml")))
+            found = listed(path, (".yml", ".yaml"))
+            yield from (p for p in found if not p.name.endswith((".test.yml", ".test.yaml")))
         elif path.exists():
             yield path
         else:
             raise FileNotFoundError(f"{path}: no such rule file or folder")
 
 
-def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
-    """All rules of the files and folders at ``paths``; a rule id that occurs twice is refused the second time."""
+def load(files: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
+    """All rules of ``files`` (``rule_files``); a rule id that occurs twice is refused the second time, and so is a file
+    that cannot be read."""
     rules = RuleSet(pipelines=pipelines)
     rules.refused += pipelines.faults.values()
-    for path in rule_files(paths):
+    for path in files:
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
-            with path.open("rb") as file:
-                content = file.read(MAX_FILE + 1)
+            content = read_regular(path, MAX_FILE + 1)
         except OSError as error:
             rules.refused.append(Refusal(name, 1, "", "", f"cannot be read: {error.strerror}"))
             continue

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.util
-import os
 import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -43,6 +42,7 @@ from vedette.rules.rechoose import NO_GAIN, same_meaning
 from vedette.runtime.tryout import in_child, trial
 from vedette.system.child import command
 from vedette.system.descriptors import SPENT
+from vedette.system.folders import listed, read_regular
 
 log = structlog.get_logger()
 
@@ -340,8 +340,7 @@ class Rules:
         """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
         for path in (*self._paths, *self._pipelines, *self._lookups):
             if path.is_dir():
-                found = [Path(folder, name) for folder, _, names in os.walk(path, onerror=_spent) for name in names]
-                yield from sorted(p for p in found if p.suffix in (".yml", ".yaml", ".txt", ".csv"))
+                yield from listed(path, (".yml", ".yaml", ".txt", ".csv"))
             else:
                 yield path
 
@@ -395,7 +394,13 @@ class Rules:
         roles = [list(map(str, paths)) for paths in (self._paths, self._pipelines, self._lookups)]
         digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}\0".encode("utf-8", "surrogateescape"))
         for path in self._files():
-            digest.update(str(path).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+            try:
+                content = read_regular(path)
+            except OSError as error:
+                if error.errno in SPENT:
+                    raise
+                content = f"cannot be read: {error.errno}".encode()  # the build refuses this file alone
+            digest.update(str(path).encode("utf-8", "surrogateescape") + b"\0" + hashlib.sha256(content).digest())
         return digest.hexdigest()[:32]
 
     async def _compile(self, out: Path, sample: bytes) -> None:
@@ -439,11 +444,6 @@ async def _child(module_and_arguments: list[str], sample: bytes) -> tuple[int | 
             await child.wait()
     lines = complaint.decode("utf-8", "replace").strip().splitlines()
     return child.returncode, lines[-1] if lines else ""
-
-
-def _spent(error: OSError) -> None:
-    if error.errno in SPENT:
-        raise error
 
 
 def _load(path: Path) -> Engine:

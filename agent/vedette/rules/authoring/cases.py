@@ -26,11 +26,13 @@ import yaml
 from vedette.decode.decoder import CODECS
 from vedette.decode.values import time_of
 from vedette.plan.ir import Rule
+from vedette.plan.limits import MAX_FILE
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation
 from vedette.rules.documents import check_shape
 from vedette.rules.faults import not_yaml
 from vedette.rules.selftest import Case, Sequence, Timed
+from vedette.system.folders import read_regular
 
 _KEYS = {"raw", "event", "codec", "topic"}
 _OUTCOMES = {"match", "no_match", "sequence"}
@@ -116,7 +118,7 @@ def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:
         if not path.exists():
             continue
         try:
-            content = path.read_bytes()
+            content = read_regular(path, MAX_FILE + 1)
         except OSError as error:
             mistakes.append(f"{path}:1: cannot be read: {error.strerror}")
             return

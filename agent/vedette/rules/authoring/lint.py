@@ -25,6 +25,7 @@ from sigma.validators.core import validators
 
 from vedette.engine.evaluate import Evaluator
 from vedette.plan.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
+from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import MAX_LITERALS, Cost, required
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation
@@ -36,6 +37,7 @@ from vedette.rules.faults import MAX_TRIED, items
 from vedette.rules.modifiers import doubts
 from vedette.rules.pipelines import POLICY
 from vedette.rules.ruleset import RuleSet
+from vedette.system.folders import read_regular
 
 HOT = 0.05
 """Share of events from which on a literal is called hot."""
@@ -157,7 +159,7 @@ def _read(paths: Iterable[Path], plan: Plan) -> Iterator[Written]:
     for path in files(paths):
         name = str(path).encode("utf-8", "replace").decode()
         try:
-            nodes, _ = read(path.read_bytes())
+            nodes, _ = read(read_regular(path, MAX_FILE + 1))
         except OSError:
             continue
         for node, _ in collected(nodes):
