@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.life import Life, engine, lines
+import pytest
+
+from tests.life import NOW, Life, engine, lines
+from tests.rawlog.samples import noise
 from vedette.delivery import envelope
+from vedette.model.counters import UNKNOWN
 from vedette.model.event import FilePosition
+from vedette.rawlog.segment import segments
+from vedette.store.rebuild import open_store
 
 
 def test_damage_is_counted_as_lost(begin: Callable[..., Life], tmp_path: Path) -> None:
@@ -60,3 +67,37 @@ def test_a_crash_before_the_commit(begin: Callable[..., Life]) -> None:
 
     life = begin(engine("evil")).live()
     assert life.alerts() == again
+
+
+@pytest.mark.parametrize("notes", ["whole", "damaged"])
+def test_what_retention_took_before_a_lost_store_is_lost(
+    notes: str, begin: Callable[..., Life], tmp_path: Path
+) -> None:
+    """The region never answered, retention deleted what was judged, then the store was lost: events whose alerts can
+    never be made again stay in the account, over the next restarts too."""
+    small = {"max_bytes": 100_000, "segment_bytes": 10_000}
+    life = begin(engine("evil"), **small)
+    for i in range(80):
+        life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + noise(i).hex().encode()[:2000]))
+    life.live()
+    life.log.retain(life.log.end, NOW)
+    assert life.log.start > 0
+    assert life.store.account().entries == 80
+    life.end()
+    shutil.rmtree(tmp_path / "store")
+    if notes == "damaged":
+        for segment in segments(tmp_path / "raw"):
+            with segment.path.open("r+b") as file:
+                file.seek(90)
+                file.write(b"damage")
+    open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW).store.close()
+    life.end = lambda: None  # type: ignore[method-assign]
+    for _ in range(2):
+        life = begin(engine("evil"), **small)
+        kept = life.counters.judged["in"] + sum(life.pipeline.backlog.values())
+        assert 0 < kept < 80
+        for counter in (life.counters.received, life.counters.stored):
+            assert counter == {"in": kept, UNKNOWN: 80 - kept}
+        assert life.counters.lost == {(UNKNOWN, "missing"): 80 - kept}
+        life.live()
+        assert len(life.alerts()) == kept

@@ -233,14 +233,15 @@ class Counters:
                 broken.append(f"{name}: stored {stored} < judged and lost {done} at the end")
         return broken
 
-    def settle(self, behind: Iterable[tuple[str, int, int, int]], *, deleted: bool = False) -> None:
+    def settle(self, behind: Iterable[tuple[str, int, int, int]], *, stored: int = 0) -> None:
         """Bring restored totals up to what the raw log holds; none of them goes back.
 
         ``behind``: input, events, bytes and cut events of every frame behind the cursor, in order; the input is UNKNOWN
         where damage took it. Such events stay with the inputs that are known to have stored them, as far as there
-        are any. What is known to have been stored and is neither judged nor in the log is lost as MISSING (``deleted``:
-        was judged, and retention took it); what was received and is neither stored nor dropped died with the process
-        and is dropped as UNWRITTEN. Afterwards ``identity`` holds with the sums of ``behind`` as backlog.
+        are any. What is known to have been stored and is neither judged nor in the log is lost as MISSING, under
+        UNKNOWN as far as only their number is known (``stored``: at least so many were, of all inputs); what was
+        received and is neither stored nor dropped died with the process and is dropped as UNWRITTEN. Afterwards
+        ``identity`` holds with the sums of ``behind`` as backlog.
         """
         inputs = self.snapshot()["inputs"]
         held = {name: counts["judged"] + sum(counts["lost"].values()) for name, counts in inputs.items()}
@@ -261,15 +262,16 @@ class Counters:
             held[UNKNOWN] = unknown
         for name, events in held.items():
             if (missing := self.stored[name] - events) > 0:
-                if deleted:
-                    self.judged[name] += missing
-                else:
-                    self.lost[name, Lost.MISSING] += missing
+                self.lost[name, Lost.MISSING] += missing
             self.stored[name] = max(events, self.stored[name])
             known = self.stored[name] + sum(inputs.get(name, {"dropped": {}})["dropped"].values())
             if (unwritten := self.received[name] - known) > 0:
                 self.dropped[name, Dropped.UNWRITTEN] += unwritten
             self.received[name] = max(known, self.received[name])
+        if (missing := stored - sum(self.stored.values())) > 0:
+            for counter in (self.received, self.stored):
+                counter[UNKNOWN] += missing
+            self.lost[UNKNOWN, Lost.MISSING] += missing
 
     def identity(self, backlog: Mapping[str, int], held: Mapping[str, int] | None = None) -> list[str]:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.

@@ -422,6 +422,11 @@ class RawLog:
         return self._shelf.start
 
     @property
+    def events(self) -> int:
+        """How many events the log has ever held."""
+        return self._events
+
+    @property
     def newest(self) -> int:
         """No frame was received after this; 0 for a log that is new."""
         return self._newest if self.end else 0

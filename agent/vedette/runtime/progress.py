@@ -55,8 +55,9 @@ class Progress:
             behind.append((header.input, header.events, header.bytes, header.cut))
             if header.file is not None:
                 self.positions[header.file.file] = header.file
-        # A store that was rebuilt without a cursor: what retention took had been judged.
-        self._counters.settle(behind, deleted=cursor is None and self._log.start > 0)
+        # Where retention has passed a rebuilt store's cursor, nobody else knows how many events it took.
+        covered = cursor is not None and same and cursor.offset >= self._log.start
+        self._counters.settle(behind, stored=0 if covered else self._log.events)
         return offset
 
     def advance(self, input: str, events: int, offset: int) -> None:
