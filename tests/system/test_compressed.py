@@ -109,6 +109,20 @@ def test_what_follows_is_none(kind: str) -> None:
     found, damage = read(KINDS[kind](b"a line\n") + b"and so on")
     assert found == b"a line\n"
     assert "what follows is not compressed" in damage
+    assert f"the {len(found):,} bytes" in damage
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("gzip", 0), ("zstd", 128 << 10)])
+def test_a_wrong_checksum(kind: str, lost: int) -> None:
+    """What stood before it is given and counted, of Zstandard but for the last block."""
+    data = random.Random(7).randbytes(720_000)
+    checked = zstandard.ZstdCompressor(write_checksum=True).compress(data) if kind == "zstd" else gzip.compress(data)
+    packed = bytearray(checked)
+    packed[-5 if kind == "gzip" else -1] ^= 1
+    found, damage = read(bytes(packed))
+    assert data.startswith(found)
+    assert len(data) - len(found) <= lost
+    assert f"the {len(found):,} bytes" in damage
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zstd", "xz"])

@@ -2,8 +2,8 @@
 
 Memory is bounded, whatever is in a file: ``STEP`` bytes are taken in at a time, at most ``MAX_WINDOW`` is kept of what
 was unpacked before, and a read gives no more than it asks for. Members may follow each other, of any kind, with zeros
-between. What is damaged or cut off ends the file at the last byte that could be unpacked; ``damage`` says what and
-where.
+between. What is damaged or cut off ends the file at the last byte that could be unpacked (of Zstandard the last step,
+of xz the last read before the damage); ``damage`` says what and where, and how much was read.
 """
 
 from __future__ import annotations
@@ -51,14 +51,21 @@ class _Zstandard:
         self._input, self._at, self._made = b"", 0, io.BytesIO()
         self._left = 0
         """Bytes of what was made that are not given yet."""
+        self._error: zstandard.ZstdError | None = None
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         if data:
             self._input, self._at = self._input[self._at :] + data, 0
         if not self._left:
+            if self._error is not None:
+                raise self._error
             parts = list[bytes]()
             while self._left < max_length and self._at < len(self._input) and not self._object.eof:
-                parts.append(self._object.decompress(self._input[self._at : self._at + STEP]))
+                try:
+                    parts.append(self._object.decompress(self._input[self._at : self._at + STEP]))
+                except zstandard.ZstdError as error:
+                    self._error = error
+                    break
                 self._at += STEP
                 self._left += len(parts[-1])
             self._made = io.BytesIO(b"".join(parts))
@@ -68,7 +75,7 @@ class _Zstandard:
 
     @property
     def needs_input(self) -> bool:
-        return not self._left and self._at >= len(self._input)
+        return not self._left and self._at >= len(self._input) and self._error is None
 
     @property
     def eof(self) -> bool:
@@ -84,13 +91,28 @@ class _Gzip:
 
     def __init__(self) -> None:
         self._object = zlib.decompressobj(wbits=31)
+        self._error: zlib.error | None = None
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._object.decompress(self._object.unconsumed_tail + data, max_length)
+        if self._error is not None:
+            raise self._error
+        data = self._object.unconsumed_tail + data
+        before = self._object.copy()
+        try:
+            return self._object.decompress(data, max_length)
+        except zlib.error as error:  # what this call had made is lost with it: make it again, byte for byte
+            self._error = error
+        made = list[bytes]()
+        try:
+            for i in range(len(data)):
+                made.append(before.decompress(data[i : i + 1]))
+        except zlib.error:
+            pass
+        return b"".join(made)
 
     @property
     def needs_input(self) -> bool:
-        return not self._object.unconsumed_tail
+        return not self._object.unconsumed_tail and self._error is None
 
     @property
     def eof(self) -> bool:
@@ -142,13 +164,13 @@ class Unpacked:
             data, self._input = self._input, b""
             try:
                 made: bytes = self._one.decompress(data, size)
+                self._given += len(made)
                 if self._one.eof:
                     self._next()
             except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
                 self._damaged(str(error))
                 break
             if made:
-                self._given += len(made)
                 return made
         return b""
 
