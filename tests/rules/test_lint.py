@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vedette.decode.decoder import record
 from vedette.engine.prefilter import measured
 from vedette.rules import build
 from vedette.rules.authoring import lint
@@ -77,6 +78,16 @@ def test_checks(old: str, new: str, check: str, line: int, says: str, tmp_path: 
     found = [one for one in findings(tmp_path, GOOD.replace(old, new, 1)) if one.check == check]
     assert [(one.line, says in one.message) for one in found[:1]] == [(line, True)], found
     assert str(found[0]).startswith(f"{tmp_path}/a_good_rule.yml:{line}:")
+
+
+@pytest.mark.parametrize("service", ["asterisk", "cyrus", "dante", "dovecot", "fail2ban", "sendmail"])
+def test_who_and_from_where(service: str, tmp_path: Path) -> None:
+    """No decoder's row names them, yet the words of a message tell them: they are not unusual."""
+    line = f"<38>Nov 20 10:00:00 h {service}[1]: Login failed for user bob from 192.0.2.1 port 5"
+    assert record(line.encode(), "auto").get("src_port") == "5"
+    text = GOOD.replace("product: linux", "definition: x").replace("sshd", service)
+    text = text.replace("message|contains: something rare", "src_port: 5\n        user: bob")
+    assert [one for one in findings(tmp_path, text) if one.check == "fields"] == []
 
 
 def test_missing_and_broken_tests(tmp_path: Path) -> None:

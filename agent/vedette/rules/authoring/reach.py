@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from vedette.decode import peers
 from vedette.decode.decoder import ABSENT, CODECS, possible_source, record
 from vedette.decode.programs import PROGRAMS
 from vedette.model.event import LogSource
@@ -101,6 +102,6 @@ def unusual_fields(plan: Plan, rule: Rule) -> list[str]:
     if not rows or any(row.reader is not None or not row.patterns for row in rows):
         return []
     known = set(HEADER).union(*(pattern.groupindex for row in rows for pattern in row.patterns))
-    known = known.union(*(row.names.values() for row in rows))
+    known = known.union(*(row.names.values() for row in rows), *(peers.FIELDS for row in rows if row.remote))
     asked = {name: None for number in tests(rule.expr) for name in _fields(plan, number) if name != KEYWORDS}
     return [name for name in asked if name not in known and "." not in name]
