@@ -310,6 +310,7 @@ class Record:
                 more = made.read(self._structured() or _NO_FIELDS)
             else:
                 more = made.read(self._message())
+            _plain_peer(more)
             self._further = more
         return more
 
@@ -394,7 +395,7 @@ class Record:
             case Kind.TEXT:
                 return _NO_FIELDS
             case Kind.ACCESS:
-                return access.read(message)
+                return _plain_peer(access.read(message))
             case _:
                 row = PROGRAMS.get(self._program(), NO_PROGRAM if self._codec.only is None else PAIRS)
                 fields, unread = row.read(message)
@@ -440,6 +441,13 @@ class Record:
             fields["peer"] = self._origin
         self._fields = fields
         return fields
+
+
+def _plain_peer(fields: dict[str, Any]) -> dict[str, Any]:
+    """``fields`` with ``src_ip`` as programs' rows give it."""
+    if isinstance(address := fields.get("src_ip"), str):
+        fields["src_ip"] = peers.plain(address)
+    return fields
 
 
 class _Whole(dict[str, Value]):

@@ -4,14 +4,17 @@
 peer; ``to``, ``on``, ``server``, ``relay=`` … anything but the peer; ``IP:``, ``host`` or no word at all leave it open.
 The address is ``src_ip`` when it is the only one that can be meant; a wrong peer is worse than none, so that
 
-* two peers that differ, or one that another word (``for 192.0.2.1``) contradicts, give none: one of them may be a name
-  that a client chose;
+* two peers that differ give none: one of them may be a name that a client chose;
 * ``from ADDRESS … from …`` gives none: what comes first may be a name;
+* any other address in question (one that no word names, too) contradicts the one that a word names;
+* the value of a key (``nas_ip=``) or label (``Device:``) that is not known, NAME[ADDRESS] behind a word that is not,
+  and whatever a client chose (what its browser calls itself, a name in quotes that it logs in with) is no peer;
 * an address that no word names counts only where a login, an access or an attack is spoken of, beside a verdict;
-* addresses in URLs, behind ``@``, of networks and in longer names are none.
+* addresses in URLs and paths, behind ``@``, of networks and in longer names are none.
 
 Values are cut out as they stand: without brackets and port, of an IPv4-mapped address the IPv4 part. ``FORMS`` are the
-layouts whose words do not tell. Time is linear in the message, of which ``MAX_ADDRESSES`` are looked at.
+layouts whose words do not tell. Time is linear in the message; one of more than ``MAX_MESSAGE`` characters tells
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from vedette.decode.aliases import ALIASES
@@ -36,6 +39,10 @@ _NOBODY = frozenset({"0.0.0.0", "::", "255.255.255.255"})
 MAX_PLAIN = 1024
 """Characters of a message in which a user is looked for, or an address that no word names; what is longer tells more
 than a login."""
+MAX_MESSAGE = 8192
+"""Characters of a message that is read at all: where more is said, what names the peer may stand anywhere."""
+MAX_CANDIDATES = 64
+"""Texts of a message that are looked at as addresses, times among them; with more it speaks of too many."""
 MAX_BEFORE = 64
 """Characters before an address in which its word is looked for."""
 
@@ -62,10 +69,19 @@ _ROLES = {
     _OPEN: """
         ip ips ipv4 ipv6 ip-address ip_address ipaddress ipaddr ip_addr addr address host hostname hostip host_ip
         udp tcp tls ws wss af_inet af_inet6 action for is was the unknown blocking blocked block banning banned ban
-        dropping dropped rejecting rejected denied refused
+        cli dropping dropped rejecting rejected denied refused
         """,
 }
 _ROLE = {word: role for role, words in _ROLES.items() for word in words.split()}
+
+_OF_SOMEONE = """
+    ip ips ipv4 ipv6 ip-address ip_address ipaddress ipaddr ip_addr addr address host hostname hostip
+"""
+_NOUNS = frozenset(_OF_SOMEONE.split())
+"""Whose they are the word before them says."""
+_NOBODYS = frozenset({"a", "an", "and", "or", "with", "this", "that", "having", "whose", "auth"})
+"""Words before such a noun, or a label, that say nothing of whose it is."""
+
 
 _ACCESS = (
     *("login", "logon", "logged", "log in", "auth", "passw", "credential", "account", "sasl", "user", "access", "spam"),
@@ -112,10 +128,14 @@ _OUTGOING = (
 """What is said of a server that was called, not of a caller."""
 
 _V4 = re.compile(r"[0-9][0-9]{0,2}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}(?![\w-]|\.\w)")
-_NOT_BEFORE = frozenset("_.@-")
+_NOT_BEFORE = frozenset("_.@-/")
 _V6 = re.compile(r"(?<![\w.:@])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}?(?=(?::\d{5}|%[\w.-]{1,32})?(?![\w:%]|\.\d))")
 _PORT = re.compile(r"(?:%[\w.-]{1,32})?[\])>'\"]{0,2}(?::|#| port |\()(\d{1,5})(?![\w.])|/(\d{3,5})(?![\w.])")
 _NETWORK = re.compile(r"/\d{1,2}(?![\w.])")
+_KEY = re.compile(r"([A-Za-z_][\w.-]*)=[\"'\[(<]{0,2}\Z")
+_LABEL = re.compile(r"(?<![\w.-])[A-Za-z_][\w-]*[\"']?:[ \"'\[(<]{0,3}\Z")
+_AGENT = re.compile(r"Mozilla/[^\"]*")
+"""What a browser calls itself, with its versions; without quotes no one knows where it ends."""
 _WORDS = re.compile(r"->|=>|//|(?<![\w.@+-])\w(?:[\w.@+]|-(?!>))*")
 _MAPPED = "::ffff:"
 _FROM_A_NAME = re.compile(r" from [\[('\"<]?[\w-]+\.[\w.-]*[A-Za-z]")
@@ -134,6 +154,7 @@ _USERS = tuple(
         rf"\b(?:user|username|account) {_NAME} (?:from |not found|failed|logged|doesn't|does not|is |was |has )",
     )
 )
+_QUOTED_USERS = _USERS[:2]
 _USER_BEFORE = re.compile(
     rf"\b(?:for|by|as|user|username|account|login)(?: (?:invalid|unknown|illegal))? {_NAME}(?: with)? from \W{{0,3}}\Z"
 )
@@ -143,6 +164,8 @@ _NO_USERS = """
 """
 _NO_USER = frozenset(_NO_USERS.split())
 
+_FORM_ALONE = " authenticator failed for "
+"""Its messages have one layout: where that is not met, a client's name broke it."""
 _IP = r"(?P<src_ip>[0-9A-Fa-f.:]{2,45})"
 FORMS = tuple(
     (needle, re.compile(pattern, re.S))
@@ -160,13 +183,14 @@ FORMS = tuple(
             r"(?::(?P<src_port>\d{1,5}))?",
         ),
         (
-            " authenticator failed for ",
-            rf".{{0,64}}? authenticator failed for (?:[^\s(\[]{{1,255}} )?(?:\([^\s()]{{0,255}}\) )?\[{_IP}\]"
+            _FORM_ALONE,
+            rf"(?!.*\) \[.*\) \[).{{0,64}}? authenticator failed for "
+            rf"(?:[^\s(\[]{{1,255}} )?(?:\([^\s()]{{0,255}}\) )?\[{_IP}\]"
             r"(?::(?P<src_port>\d{1,5}))?(?: I=\[[^\]]{1,64}\]\S{0,6})?(?: U=\S{1,255})?: "
             r"(?:.{0,512}\(set_id=(?P<user>.*)\))?",
         ),
         # squid's own access log: TIME DURATION CLIENT RESULT/STATUS BYTES
-        ("/", rf"(?:\d{{10}}\.\d{{3}})? {{0,16}}\d{{1,10}} {_IP} [A-Z_]{{3,32}}/\d{{3}} \d"),
+        ("/", rf"(?:\w{{1,16}}: )?(?:\d{{10}}\.\d{{3}})? {{0,16}}\d{{1,10}} {_IP} [A-Z_]{{3,32}}/\d{{3}} \d"),
         # 3proxy: TIME SERVICE.PORT ERROR USER CLIENT:PORT TARGET:PORT …
         (
             ":",
@@ -184,6 +208,15 @@ FORMS = tuple(
         ("|user|", rf"[^|]{{1,255}}\|\d{{10}}\|user\|{_IP}\|"),
         # Oracle's messaging server: tr="TCP|OURS|PORT|THEIRS|PORT"
         (' tr="', rf'.{{0,512}}? tr="\w{{3,4}}\|[^|"]{{1,64}}\|\d{{1,5}}\|{_IP}\|(?P<src_port>\d{{1,5}})"'),
+        # lighttpd: what a client calls itself stands before
+        (" IP: ", rf".* username: (?P<user>.*) IP: {_IP}\s*\Z"),
+        # Froxlor: before a login its user is the address
+        ('{"source":"login"', rf'.*\{{"source":"login","action":"\d{{1,5}}","user":"{_IP}"\}}[ \[\]]*\Z'),
+        # SOGo, whose client may have come by way of others
+        (
+            "SOGoRootPage ",
+            rf".{{0,64}}?SOGoRootPage Login from '{_IP}[^']{{0,255}}' for user '(?P<user>[^']{{0,256}})'",
+        ),
         # scanlogd: SOURCE[:PORT] to TARGET ports …
         (" ports ", r"(?P<src_ip>[\d.]{7,15}|[0-9A-Fa-f:]{2,45})(?::(?P<src_port>\d{1,5}))? to \S{1,64} ports \d"),
         # NSD: ratelimit block ZONE type TYPE target NETWORK query IP TYPE
@@ -229,13 +262,17 @@ def endpoint(text: str) -> dict[str, str]:
 
 def read(message: str, user_known: bool = False) -> dict[str, str]:
     """``src_ip``, ``src_port`` and, unless it is known, ``user``, as far as ``message`` tells them."""
+    if len(message) > MAX_MESSAGE:
+        return {}
     addresses: list[_Address] = []
+    lower = _lower(message)
     if message.count(".") >= 3 or "::" in message or message.count(":") >= 7:
         for needle, form in FORMS:
             if needle in message and (match := form.match(message)):
                 return _of_form(match)
-        addresses = list(islice(_addresses(message), MAX_ADDRESSES + 1))
-    lower = message.lower()
+            if needle is _FORM_ALONE and needle in message:
+                return {}
+        addresses = list(islice(_addresses(message, _claimed(message, lower)), MAX_ADDRESSES + 1))
     found: dict[str, str] = {}
     peer = _peer(message, lower, addresses) if 0 < len(addresses) <= MAX_ADDRESSES else None
     if peer is not None:
@@ -249,6 +286,22 @@ def read(message: str, user_known: bool = False) -> dict[str, str]:
     if user := _user(message, lower, peer):
         found["user"] = user
     return found
+
+
+def _lower(message: str) -> str:
+    """``message`` in lower case, of the same length."""
+    lower = message.lower()
+    if len(lower) == len(message):
+        return lower
+    return "".join(small if len(small := char.lower()) == 1 else char for char in message)
+
+
+def _claimed(message: str, lower: str) -> list[tuple[int, int]]:
+    """Where ``message`` has what a client chose: its browser, the names in quotes it logs in with."""
+    spans = [match.span() for match in _AGENT.finditer(message)]
+    for pattern in _QUOTED_USERS:
+        spans += (match.span(match.lastindex or 0) for match in pattern.finditer(lower))
+    return spans
 
 
 def _speaks_of(lower: str, words: tuple[str, ...]) -> bool:
@@ -270,14 +323,14 @@ def _peer(message: str, lower: str, addresses: list[_Address]) -> _Address | Non
         role = _role(message, address)
         if role is not _OTHER:
             (peers if role is _PEER else named if role is _OPEN else bare).setdefault(address.text, address)
+    if len({**peers, **named, **bare}) != 1:
+        return None
     if peers:
-        if len(peers) > 1 or named.keys() - peers.keys():
-            return None
         if not any(_speaks_of(lower, words) for words in (_ACCESS, _REFUSAL, _TRAFFIC)):
             return None
     else:
         peers = named or bare
-        if len(peers) != 1 or len(message) > MAX_PLAIN or _speaks_of(lower, _OUTGOING):
+        if len(message) > MAX_PLAIN or _speaks_of(lower, _OUTGOING):
             return None
         verdict = _speaks_of(lower, _ACCESS) and _speaks_of(lower, _VERDICT)
         if not verdict and not (peers is named and _speaks_of(lower, _REFUSAL)):
@@ -297,37 +350,55 @@ def _is_address(text: str) -> bool:
     return any("0" <= char <= "9" for char in text)
 
 
-def _addresses(message: str) -> Iterator[_Address]:
-    """The addresses of ``message``, first all of IPv4, with where they begin (a mapped one's prefix) and end."""
-    for match in _V4.finditer(message) if message.count(".") >= 3 else ():
+def _addresses(message: str, claimed: list[tuple[int, int]]) -> Iterator[_Address]:
+    """The addresses of ``message`` but for ``claimed``, first all of IPv4, with where they begin (a mapped one's
+    prefix) and end."""
+    fours = _V4.finditer(message) if message.count(".") >= 3 else iter(())
+    sixes = _V6.finditer(message) if "::" in message or message.count(":") >= 7 else iter(())
+    found = list(islice(chain(fours, sixes), MAX_CANDIDATES + 1))
+    for match in found if len(found) <= MAX_CANDIDATES else ():
         text, (start, end) = match[0], match.span()
-        before = message[start - 1 : start] if start else ""
-        if before in _NOT_BEFORE or before.isalnum() or (before == "/" and message[start - 2 : start] == "//"):
+        if not _is_address(text) or _NETWORK.match(message, end) or any(a <= start < b for a, b in claimed):
             continue
-        if _is_address(text) and not _NETWORK.match(message, end):
+        if ":" in text:
+            yield _Address(text, start, end)
+            continue
+        before = message[start - 1 : start] if start else ""
+        if before not in _NOT_BEFORE and not before.isalnum() and message[max(0, start - 3) : start].lower() != "rv:":
             mapped = message[max(0, start - 7) : start].lower() == _MAPPED
             yield _Address(text, start - 7 if mapped else start, end)
-    for match in _V6.finditer(message) if "::" in message or message.count(":") >= 7 else ():
-        if _is_address(match[0]) and not _NETWORK.match(message, match.end()):
-            yield _Address(match[0], match.start(), match.end())
 
 
 def _role(message: str, address: _Address) -> str:
     """What the words before ``address`` make of it: the peer, another, open, or empty: no word says so."""
     start = address.start
-    words: list[str] = _WORDS.findall(message, max(0, start - MAX_BEFORE), start)
-    bracketed = start > 0 and message[start - 1] in "[(<"
-    role = ""
-    for word in reversed(words):
-        known = _ROLE.get(word.lower())
+    floor = max(0, start - MAX_BEFORE)
+    before = message[floor:start]
+    if key := _KEY.search(before):
+        return _ROLE.get(key[1].lower(), _OTHER)
+    bracketed = before[-1:] in ("[", "(", "<")
+    label = _LABEL.search(before) is not None
+    role, noun, of_a_name = "", -1, False
+    for match in reversed(list(_WORDS.finditer(message, floor, start))):
+        word = match[0].lower()
+        known = _ROLE.get(word)
         if known is _OPEN:
             role = _OPEN
+            noun = match.start() if word in _NOUNS and message[match.end() : match.end() + 1] != "=" else -1
         elif known is not None:
             return known
         elif word in ("->", "=>", "//"):
             return _OTHER
         elif bracketed and not role and not word.endswith("."):
-            bracketed = False  # NAME[ADDRESS]
+            bracketed, of_a_name = False, message[match.end() : start] in ("[", "(", "<")  # NAME[ADDRESS]
+            if label and not _speaks_of(word, _VERDICT):
+                return _OTHER
+        elif (of_a_name and not role) or (
+            not _speaks_of(word, _VERDICT)
+            and word not in _NOBODYS
+            and ((label and not role) or (noun >= 0 and word[-1].isalpha() and message[match.end() : noun].isspace()))
+        ):
+            return _OTHER
         else:
             break
     if role or not message[:start].rstrip(" ")[-1:].isalnum():
@@ -337,8 +408,6 @@ def _role(message: str, address: _Address) -> str:
 
 def _user(message: str, lower: str, peer: _Address | None) -> str | None:
     """Whom ``message`` names, as one who logs in, from ``peer``."""
-    if len(lower) != len(message):  # other places, of letters that are longer in lower case
-        return None
     start = 0 if peer is None else peer.start
     if (before := _USER_BEFORE.search(lower, max(0, start - 300), start)) and before[1] not in _NO_USER:
         return message[slice(*before.span(1))]

@@ -19,14 +19,17 @@ _INVALID = r"(?:invalid user |illegal user )?"
 
 _PAM_HEAD = r"pam_\w+\((?P<pam_service>[^:)]*):(?P<pam_type>\w+)\): "
 _PAM_FAILURE = (
-    r"(?:PAM )?(?:(?P<failures>\d+) more )?authentication failures?; logname=(?P<logname>\S*) uid=(?P<uid>\d*)"
-    r"(?: euid=(?P<euid>\d*))? tty=(?P<tty>\S*) ruser=(?P<ruser>\S*) rhost=(?P<rhost>(?P<src_ip>\S+)?)"
+    # Some daemons put into ruser what the client calls itself: the first rhost may then be part of it.
+    r"(?:PAM )?(?:(?P<failures>\d+) more )?authentication failures?;(?: logname=(?P<logname>\S*))? uid=(?P<uid>\d*)"
+    r"(?: euid=(?P<euid>\d*))?(?: tty=(?P<tty>\S*))?(?: ruser=(?P<ruser>|(?>\S+)(?!.* rhost=.* rhost=)))?"
+    r" rhost=(?P<rhost>(?P<src_ip>\S+)?)"
     r"(?: +user=(?P<user>\S(?:.*\S)?))?"
 )
 _BY = r"(?: by (?P<by_user>[^\s(]*)\(uid=(?P<by_uid>\d+)\))?"
+PAM_FAILURE = rf"(?:{_PAM_HEAD}|\(?pam_\w+\)?:? )?{_PAM_FAILURE}"
 PAM = (
     _PAM_HEAD + r"session (?P<action>opened|closed) for user (?P<user>[^\s(]+)(?:\(uid=(?P<uid>\d+)\))?" + _BY,
-    rf"(?:{_PAM_HEAD})?{_PAM_FAILURE}",
+    PAM_FAILURE,
     _PAM_HEAD + r"auth could not identify password for \[(?P<user>[^\]]*)\]",
     _PAM_HEAD + r"Consecutive login failures for user (?P<user>\S+) account temporarily locked",
     _PAM_HEAD + r"password changed for (?P<user>\S+)",
@@ -41,8 +44,12 @@ SSHD = (
     rf"{_NOTE}(?:Failed|Accepted|Postponed|Partial) (?P<auth_method>[^\s/]+)\S* for {_INVALID}(?P<user>.*) {_FROM}"
     r"(?: ssh\d?(?:: (?P<key_type>\S+) (?P<key_fingerprint>\S+))?)?",
     rf"{_NOTE}(?:Invalid|Illegal) user (?P<user>.*) {_FROM}",
+    # The reason names who the client was and who it wants to be: the peer is read if there is no other port.
+    rf"(?!.* port \d.* port \d){_NOTE}Disconnecting(?: (?:authenticating |invalid )?user (?P<user>.*?))? {_ADDRESS} "
+    r"port (?P<src_port>\d+): Change of username",
+    rf"{_NOTE}Disconnecting .*: Change of username",
     rf"{_NOTE}(?:Connection (?:closed|reset) by|Disconnected from|Disconnecting)"
-    rf"(?: (?:authenticating |invalid )?user (?P<user>.*?))? {_ADDRESS} port (?P<src_port>\d+)",
+    rf"(?: (?:authenticating |invalid )?user (?P<user>.*))? {_ADDRESS} port (?P<src_port>\d+)(?=:| \[preauth\]|\s*$)",
     rf"{_NOTE}Connection (?:closed|reset) by {_ADDRESS}",
     rf"{_NOTE}maximum authentication attempts exceeded for {_INVALID}(?P<user>.*) {_FROM}",
     rf"{_NOTE}User (?P<user>.*) from {_IP} not allowed because (?P<reason>.*)",

@@ -35,6 +35,7 @@ from vedette.decode.phrases import (
     NGINX,
     OPENVPN,
     PAM,
+    PAM_FAILURE,
     POSTFIX,
     PROFTPD,
     ROUNDCUBE,
@@ -54,7 +55,9 @@ from vedette.model.event import Source
 Fields = dict[str, str | list[str]]
 
 
-_PAM_NAMES = {"rhost": "src_ip"}
+_NO_NAMES: Mapping[str, str] = {}
+_PAM = re.compile(PAM_FAILURE, re.S)
+"""Of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
 
 
 class Program(NamedTuple):
@@ -64,7 +67,7 @@ class Program(NamedTuple):
     """What log sources its messages belong to."""
     patterns: tuple[re.Pattern[str], ...] = ()
     pairs: bool = True
-    names: Mapping[str, str] = _PAM_NAMES
+    names: Mapping[str, str] = _NO_NAMES
     reader: Callable[[str], dict[str, str]] | None = None
     remote: bool = True
     """Who and from where may be looked for in messages that no pattern fits (``peers.py``)."""
@@ -83,6 +86,8 @@ class Program(NamedTuple):
                 fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
                 break
         else:
+            if self.pairs and (match := _PAM.match(message)):
+                fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
             unread = self.remote and "src_ip" not in fields
         if self.reader is not None:
             fields.update(self.reader(message))
@@ -94,7 +99,7 @@ class Program(NamedTuple):
 
 
 NO_PROGRAM = Program()
-PAIRS = Program(remote=False)
+PAIRS = Program(names={"rhost": "src_ip"}, remote=False)
 """Of codecs that read one format alone."""
 
 _BARE: Mapping[str, Callable[[str], str]] = {
@@ -148,7 +153,7 @@ def _row(
 ) -> Program:
     compiled = tuple(re.compile(pattern, re.S) for pattern in patterns)
     source = Source(frozenset({product} - {""}), frozenset(categories.split()), frozenset(services.split()))
-    return Program(source, compiled, pairs, names or _PAM_NAMES, reader, remote)
+    return Program(source, compiled, pairs, names or _NO_NAMES, reader, remote)
 
 
 def _linux(
