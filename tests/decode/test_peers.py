@@ -168,6 +168,10 @@ LINES = [
     (f"2026-11-20T10:00:00+00:00 web1 froxlor[7]: froxlor.WARNING: Unknown user tried to login. "
      f'{{"source":"login","action":"50","user":"{IP}"}} []', IP, ABSENT),
     (HEAD + f"vsftpd[7]: pam_unix: authentication failure; logname= uid=0 tty=ftp ruser=eve rhost={IP}", IP, ABSENT),
+    (HEAD + f"app[7]: login failed, user IP: {IP}", IP, ABSENT),
+    (HEAD + f"app[7]: login failed user_ip={IP} nas_ip={OURS}", IP, ABSENT),
+    (HEAD + f"app[7]: login failed for user eve ({IP})", IP, ABSENT),
+    (HEAD + f"app[7]: User eve login failed: {IP}", IP, ABSENT),
     # neither: our own address, servers, versions, networks, names that a client chose
     (HEAD + f"sshd[7]: Server listening on {OURS} port 22.", ABSENT, ABSENT),
     (HEAD + f"app[7]: Connection to {OURS}:5432 failed: password authentication failed", ABSENT, ABSENT),

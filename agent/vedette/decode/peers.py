@@ -55,6 +55,8 @@ _ROLES = {
         clientaddress clienthost remoteip remote_ip remote-ip remoteaddr remote_addr remote-addr remote_address
         remoteaddress remotehost remote_host peerip peer_ip peeraddr peer_addr from_ip fromip fromhost from_host
         attackerip attacker_ip calleripaddress callerid_ip raddr viewer
+        userip user_ip user-ip clientipaddress client_ip_address sourceipaddress source_ip_address remoteipaddress
+        remote_ip_address peeraddress peer_address callerip caller_ip senderip sender_ip originip origin_ip
         """,
     _OTHER: """
         to on at by in into via lip local localaddress localaddr local_addr localip local_ip laddr dst dest
@@ -396,7 +398,10 @@ def _role(message: str, address: _Address) -> str:
         elif (of_a_name and not role) or (
             not _speaks_of(word, _VERDICT)
             and word not in _NOBODYS
-            and ((label and not role) or (noun >= 0 and word[-1].isalpha() and message[match.end() : noun].isspace()))
+            and (
+                (label and not role)
+                or (noun >= 0 and word != "user" and word[-1].isalpha() and message[match.end() : noun].isspace())
+            )
         ):
             return _OTHER
         else:
