@@ -273,7 +273,11 @@ def test_list_says_why_a_rule_is_always_looked_at(tmp_path: Path) -> None:
     done = vedette("rules", "list", *given, other)
     assert done.exit_code == 1
     assert f"{lookup}:1: the lookup holds 10,001 values, more than 10,000" in done.stdout
-    assert "1 active, 0 always, 2 dead" in done.stderr
+    assert "2 rules, 0 correlations: 1 active, 0 always, 1 dead; 1 lookups that cannot be used" in done.stderr
+    rows = [json.loads(line) for line in vedette("rules", "list", "--json", *given, other).stdout.splitlines()]
+    assert [(row["state"], row["kind"]) for row in rows] == [("active", "detection"), ("dead", "lookup"), ("dead", "")]
+    without = vedette("rules", "list", "--lookup", lookup, other)
+    assert (without.exit_code, "1 rules, 0 correlations: 1 active, 0 always, 0 dead; 1" in without.stderr) == (1, True)
 
 
 def test_bundles_are_built_with_pipelines(tmp_path: Path) -> None:

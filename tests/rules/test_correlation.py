@@ -151,6 +151,8 @@ def test_extended_conditions(condition: str, clauses: Any) -> None:
         ("type: temporal\nrules: [rule_a, rule_b]\ntimespan: 5m\ncondition: {gte: 3}", "at most 2 rules", 6),
         ("type: value_sum\nrules: [rule_a]\ntimespan: 5m\ncondition: {gt: 5, lt: 5, field: n}", "never be true", 6),
         ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gte: true}", "gte expects a number", 6),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gte: -1}", "a whole number from 0, not -1", 6),
+        ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {lt: 5.5}", "a whole number from 0, not 5.5", 6),
         ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {field: x}", "has no comparison", 6),
         ("type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gte: 1, field: x}", "'field' is for value", 6),
         ("type: value_percentile\nrules: [rule_a]\ntimespan: 1d\ncondition: {lte: 1, field: i}", "of which one?", 6),

@@ -214,6 +214,12 @@ def test_checks_of_correlations(old: str, new: str, check: str, line: int, says:
     assert says in found[0].message
 
 
+def test_a_correlation_with_a_range(tmp_path: Path) -> None:
+    """Two comparisons, which pySigma does not take, do not end the command."""
+    text = GOOD + CORRELATION.replace("gte: 1", "gte: 1, lt: 5", 1)
+    assert not [one for one in with_tests(tmp_path, text, "- match: something rare\n") if one.check != "tests"]
+
+
 def test_correlations_of_the_same_meaning(tmp_path: Path) -> None:
     """Two of one digest name each other."""
     again = CORRELATION.replace("829a690e", "729a690e").replace("Correlated", "Further")

@@ -180,6 +180,38 @@ def test_unknown_keys_of_a_correlation(tmp_path: Path, key: str, says: str) -> N
     assert says in told
 
 
+@pytest.mark.parametrize(
+    ("search", "says"),
+    [
+        ("s: ['%few%', long enough]", "write '|expand': '%few%'"),
+        ("s: '%few%'", "write '|expand': '%few%'"),
+        ("s: {f: long enough}\n  timeframe: 5m", "'timeframe' is of Sigma 1"),
+        ("s: {f: long enough}\n  window: 30 s", "write a correlation with timespan: 30s"),
+    ],
+)
+def test_doubts_of_searches(tmp_path: Path, search: str, says: str) -> None:
+    """A keyword that looks like a placeholder, and a window of Sigma 1, are warnings; texts like them are not."""
+    text = f"{HEAD}detection:\n  SEARCH\n  condition: all of them\n"
+    told = [one for one in findings(tmp_path, text.replace("SEARCH", search)) if "[values]" in one]
+    assert [says in one for one in told] == [True], told
+    for good in (
+        "s: ['%few% of them']",
+        "s: {f|expand: ['%few%', extra]}",
+        "timeframe: {f: long enough}",
+        "window: [long enough]",
+    ):
+        assert not [one for one in findings(tmp_path, text.replace("SEARCH", good)) if "[values]" in one]
+
+
+@pytest.mark.parametrize(("condition", "shown"), [("5", "5"), ("[s, 5]", "5"), ("", "null"), ("{a: s}", "{'a': 's'}")])
+def test_conditions_that_are_no_text(tmp_path: Path, condition: str, shown: str) -> None:
+    """The reason says what is expected, at the condition."""
+    text = f"{HEAD}detection:\n  s: {{f: long enough}}\n  condition: {condition}\n"
+    (told,) = [one for one in findings(tmp_path, text) if "[refused]" in one]
+    assert f"the condition is a text that names searches, as in 'selection and not filter', not {shown} " in told
+    assert told.startswith(f"{tmp_path}/rule.yml:6:3: error:")
+
+
 def test_unknown_keys_of_a_rule(tmp_path: Path) -> None:
     """A part of a log source that there is not, and an attribute that is spelled wrongly, are warnings."""
     rule = HEAD.replace("linux}", "linux, sevice: sshd}") + "detection: {s: {f: long enough}, condition: s}\n"
@@ -200,3 +232,28 @@ def test_placeholders_with_more_values_than_are_searched_for(tmp_path: Path) -> 
     found = lint.lint([tmp_path], rules, build.from_rules(rules))
     (told,) = [one.message for one in found if one.check == "cost"]
     assert "%names% stands for 3,000 values, more than the 2,048 that are searched for" in told
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ("user|expand: ['%a%', '%b%']", "%a% and %b% stand for 3,000 values"),
+        ("[{user|expand: '%a%'}, {host|expand: '%b%'}]", "%a% and %b% stand for 3,000 values"),
+        ("user|contains|expand: '%ten%-%a%'", "%ten% and %a% stand for 9,000 values"),
+        ("user|expand: ['%full%', other]", "%full% stands for 2,048 of 2,049 values"),
+        ("user: [{}]".format(", ".join(f"name{i}" for i in range(2049))), "a choice of 2,049 values"),
+    ],
+)
+def test_several_placeholders_with_more_values_than_are_searched_for(item: str, says: str, tmp_path: Path) -> None:
+    """All are named, with the sum of their values: what each has alone is within the bound."""
+    from vedette.rules.pipelines import load
+
+    for name, count in (("a", 1500), ("b", 1500), ("full", 2048), ("ten", 6)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(f"{name}{i:05}" for i in range(count)))
+    bad = f"{HEAD}detection: {{s: {{user|expand: ['%a%', '%nobody%']}}, condition: s}}\n---\n"
+    search = item if item.startswith("[") else f"{{{item}}}"
+    (tmp_path / "rule.yml").write_text(f"{bad}{HEAD}detection: {{s: {search}, condition: s}}\n")
+    rules = build.load([tmp_path / "rule.yml"], load(lookups=[tmp_path]))
+    found = lint.lint([tmp_path / "rule.yml"], rules, build.from_rules(rules))
+    (told,) = [one.message for one in found if one.check == "cost"]
+    assert f"({says}, more than the 2,048 that are searched for)" in told

@@ -398,8 +398,10 @@ def rules_list(
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
         add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
+    lookups_at_fault = {one.path for one in found.pipelines.faults.values()}
     for one in plan.refused:
-        rows.append({"state": "dead", "kind": "", "level": "", "logsource": "", "title": one.title, "id": one.rule_id,
+        kind = "lookup" if one.path in lookups_at_fault else ""
+        rows.append({"state": "dead", "kind": kind, "level": "", "logsource": "", "title": one.title, "id": one.rule_id,
                      "file": one.path, "line": one.line, "reason": one.reason})  # fmt: skip
     for row in rows:
         if as_json:
@@ -408,8 +410,10 @@ def rules_list(
         why = f": {row['file']}:{row['line']}: {row['reason']}" if row["reason"] else ""
         head = f"{row['state']:<7} {row['kind']:<16} {row['level']:<13} {row['logsource']:<28} {row['title']}"
         click.echo(safe(head + why))
-    states = [row["state"] for row in rows]
+    lookup_count = sum(row["kind"] == "lookup" for row in rows)
+    states = [row["state"] for row in rows if row["kind"] != "lookup"]
     told = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
     related = len(plan.correlations)
-    click.echo(f"{len(rows) - related} rules, {related} correlations: {told}", err=True)
-    sys.exit(1 if "dead" in states else 0)
+    told += f"; {lookup_count} lookups that cannot be used" if lookup_count else ""
+    click.echo(f"{len(states) - related} rules, {related} correlations: {told}", err=True)
+    sys.exit(1 if "dead" in states or lookup_count else 0)

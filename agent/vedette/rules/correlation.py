@@ -152,9 +152,7 @@ class Compiler:
         bounds: tuple[tuple[str, int | float], ...] = ()
         if isinstance(condition := body.get("condition"), dict):
             bounds = _bounds(condition)
-            # pySigma takes one operator; a range has two.
-            rest = {key: value for key, value in condition.items() if key not in COMPARE}
-            meaning["correlation"] = {**body, "condition": {**rest, bounds[0][0]: bounds[0][1]}}
+            meaning = one_bound(meaning)
         if body.get("rules") is None and isinstance(body.get("condition"), str):
             meaning["correlation"] = {key: value for key, value in body.items() if key != "rules"}
         parsed = SigmaCorrelationRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
@@ -290,6 +288,16 @@ class Compiler:
         return tuple(slots)
 
 
+def one_bound(document: dict[str, Any]) -> dict[str, Any]:
+    """A correlation with one of its comparisons: pySigma takes no range."""
+    condition = document["correlation"].get("condition")
+    if not isinstance(condition, dict):
+        return document
+    first = next((key for key in condition if key in COMPARE), None)
+    rest = {key: value for key, value in condition.items() if key == first or key not in COMPARE}
+    return {**document, "correlation": {**document["correlation"], "condition": rest}}
+
+
 def _bounds(condition: dict[str, Any]) -> tuple[tuple[str, int | float], ...]:
     found = []
     for name, value in condition.items():
@@ -333,6 +341,9 @@ def _check(c: Correlation) -> None:
     if not c.bounds:
         return
     numbers = sorted(number for _, number in c.bounds)
+    for name, number in c.bounds:
+        if c.kind not in NUMERIC and (number < 0 or number % 1):
+            raise Unsupported(f"{c.kind} counts: {name} takes a whole number from 0, not {number}", "condition")
     if c.kind in NUMERIC:
         tried: Iterable[float] = [
             *numbers, numbers[0] - 1, numbers[-1] + 1, *((a + b) / 2 for a in numbers for b in numbers)

@@ -44,7 +44,6 @@ from sigma.types import (
 
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Not, Op, Or, Predicate, fold
-from vedette.plan.literals import MAX_LITERALS
 from vedette.plan.patterns import End, fallback, search
 from vedette.plan.timepart import UNITS
 from vedette.rules.pipelines import POLICY, Pipelines
@@ -165,10 +164,8 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             return Or(tuple(_value(rules, name, item) for item in value.values))
         case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
             made = Or(tuple(_value(rules, name, item) for item in _replaced(value, rules.pipelines)))
-            if len(made.args) > MAX_LITERALS:
-                whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
-                placeholders = " and ".join(f"%{part.name}%" for part in whole.s if isinstance(part, Placeholder))
-                rules.vast[made] = f"{placeholders} stands for {len(made.args):,} values"
+            whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
+            rules.placeholders[made] = tuple(f"%{part.name}%" for part in whole.s if isinstance(part, Placeholder))
             return made
         case SigmaNetworkText():
             try:

@@ -24,6 +24,8 @@ _PLACES = ("contains", "startswith", "endswith")
 _FLAGS = ("i", "ignorecase", "m", "multiline", "s", "dotall")
 _WIDE = ("wide", "utf16", "utf16le", "utf16be")
 _PLACEHOLDER = re.compile(r"(?<!\\)%[^%\\]+%")
+_MEANT = re.compile(r"\\?(%[^%\\]+)\\?%")
+"""A whole text that is likely meant as a placeholder."""
 
 
 def check(definition: Any) -> None:
@@ -63,6 +65,9 @@ def check(definition: Any) -> None:
 
 def doubts(definition: Any) -> Iterator[str]:
     """What runs in an item of a search and is likely a slip."""
+    for one in definition if isinstance(definition, list) else [definition]:
+        if isinstance(one, str) and (found := _MEANT.fullmatch(one)):
+            yield f"{one} is this text, no placeholder: for one write '|expand': '{found[1]}%'"
     for key, value in _items(definition):
         name, *chain = str(key).split("|")
         values = value if isinstance(value, list) else [value]
@@ -75,15 +80,13 @@ def doubts(definition: Any) -> Iterator[str]:
         for one in values:
             if not isinstance(one, str):
                 continue
-            if set(chain) <= {"all", "neq"} and (
-                found := re.fullmatch(r"\\?(%[^%\\]+)\\?%", one)
-            ):  # no %TEMP% in a path
+            if set(chain) <= {"all", "neq"} and (found := _MEANT.fullmatch(one)):  # no %TEMP% in a path
                 other = "|".join([name, *chain, "expand"])
                 yield f"{key}: {one} is this text, no placeholder: for one write {other}: '{found[1]}%'"
             if "expand" in chain and _PLACEHOLDER.search(one) is None:
                 if found := re.search(r"\\(%[^%\\]+)\\?%", one):
                     yield f"{key}: '{one:.80}' is the text {found[1]}%: a placeholder has no backslash before it"
-                else:
+                elif not any(isinstance(other, str) and _PLACEHOLDER.search(other) for other in values):
                     yield f"{key}: there is no %placeholder% in {one!r:.80}: take 'expand' out"
             if places and "base64offset" not in chain and re.fullmatch(r"\**", one):
                 yield f"{key}: every value holds {one!r}: for a field that is there write {name}|exists: true"

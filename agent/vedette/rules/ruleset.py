@@ -73,8 +73,8 @@ class RuleSet:
     """The correlations as they were written; ``finish`` compiles them."""
     correlations: list[Correlation] = field(default_factory=list)
     correlations_refused: list[Refusal] = field(default_factory=list)
-    vast: dict[Expr, str] = field(default_factory=dict)
-    """Of placeholders with more values than literals are searched for, what to say of them."""
+    placeholders: dict[Expr, tuple[str, ...]] = field(default_factory=dict)
+    """The placeholders that an expression's values come from."""
     _index: dict[Predicate, int] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
 
@@ -98,9 +98,12 @@ class RuleSet:
         except ValueError as error:
             raise Unsupported(str(error)) from error
 
-    def forget(self, first: int) -> None:
-        """Take the predicates from ``first`` on out again: those of a rule that is refused."""
+    def forget(self, first: int, placeholders: int) -> None:
+        """Take the predicates from ``first`` on, and all but so many ``placeholders``, out again: those of a rule that
+        is refused."""
         for predicate in self.predicates[first:]:
             del self._index[predicate]
             self._tally.remove(predicate)
         del self.predicates[first:]
+        while len(self.placeholders) > placeholders:
+            self.placeholders.popitem()

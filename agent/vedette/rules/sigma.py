@@ -186,7 +186,7 @@ def _source(parsed: SigmaRule) -> LogSource:
 
 def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
     """What ``parsed`` asks after the pipelines, which change it in place."""
-    first = len(rules.predicates)
+    first, placeholders = len(rules.predicates), len(rules.placeholders)
     try:
         rules.pipelines.apply(parsed)
         for detection in parsed.detection.detections.values():
@@ -198,14 +198,19 @@ def _compiled(rules: RuleSet, parsed: SigmaRule) -> Expr:
             if left < 0:
                 raise Unsupported(f"more than {MAX_TESTS} tests in one rule", "condition")
     except Exception:
-        rules.forget(first)  # a refused rule leaves no predicate behind
+        rules.forget(first, placeholders)  # a refused rule leaves no predicate behind
         raise
     return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))
 
 
 def _check_items(searches: Any) -> None:
     for name, definition in searches.items() if isinstance(searches, dict) else ():
-        if name not in ("condition", "rules"):
+        if name == "condition":
+            for one in definition if isinstance(definition, list) else [definition]:
+                if not isinstance(one, str):
+                    told = "the condition is a text that names searches, as in 'selection and not filter', not"
+                    raise Unsupported(f"{told} {'null' if one is None else repr(one)[:40]}", "condition")
+        elif name != "rules":
             modifiers.check(definition)
 
 

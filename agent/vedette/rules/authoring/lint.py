@@ -32,6 +32,7 @@ from vedette.plan.relation import Correlation
 from vedette.rules.authoring import cases, reach
 from vedette.rules.authoring.explain import described
 from vedette.rules.build import files
+from vedette.rules.correlation import one_bound
 from vedette.rules.documents import child, collected, construct, read
 from vedette.rules.faults import MAX_TRIED, items
 from vedette.rules.modifiers import doubts
@@ -181,7 +182,7 @@ def _validated(written: Iterable[Written]) -> Iterator[Finding]:
         location = SigmaRuleLocation(Path(one.path), one.place[0])
         parsed: SigmaRule | SigmaCorrelationRule
         if one.correlation is not None:
-            parsed = SigmaCorrelationRule.from_dict(one.document, collect_errors=True, source=location)
+            parsed = SigmaCorrelationRule.from_dict(one_bound(one.document), collect_errors=True, source=location)
         elif one.rule is not None:
             parsed = SigmaRule.from_dict(one.document, collect_errors=True, source=location, policy=POLICY)
         else:
@@ -284,17 +285,40 @@ def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
         case Not(arg):
             return f"not: {why_always(rules, plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
         case And(args) | Or(args):
-            if expr in rules.vast:
-                return f"{rules.vast[expr]}, more than the {MAX_LITERALS:,} that are searched for"
             lacking = [arg for arg in args if required(arg, plan.predicates) is None]
-            if not lacking and isinstance(expr, Or) and len(args) > MAX_LITERALS:
-                return f"a choice of {len(args):,} values, more than the {MAX_LITERALS:,} that are searched for"
+            count = len(set(tests(expr)))
+            if isinstance(expr, Or) and (not lacking or (expr in rules.placeholders and count > MAX_LITERALS)):
+                return f"{_choice(rules, expr, count)}, more than the {MAX_LITERALS:,} that are searched for"
             return why_always(rules, plan, (lacking or args)[0])
+
+
+def _choice(rules: RuleSet, expr: Expr, count: int) -> str:
+    """How many values a choice has, and the placeholders that they come from."""
+    names: dict[str, None] = {}
+    theirs: set[int] = set()
+    waiting = [expr]
+    while waiting:
+        one = waiting.pop()
+        if one in rules.placeholders:
+            names.update(dict.fromkeys(rules.placeholders[one]))
+            theirs.update(tests(one))
+        elif isinstance(one, And | Or):
+            waiting += reversed(one.args)
+    if not names:
+        return f"a choice of {count:,} values"
+    share = f"{count:,}" if len(theirs) == count else f"{len(theirs):,} of {count:,}"
+    return f"{' and '.join(names)} {'stands' if len(names) == 1 else 'stand'} for {share} values"
 
 
 def _values(all: Set, one: Written) -> Found:
     for part in ("detection", "filter"):
         searches, node = one.document.get(part), child(one.node, part)
+        for name in ("timeframe", "window"):
+            span = searches.get(name) if isinstance(searches, dict) else None
+            if isinstance(span, str) and re.fullmatch(r"\d+\s*[smhdwMy]", span):
+                short = "".join(span.split())
+                told = f"'{name}' is of Sigma 1, here a search for {span!r}: write a correlation with timespan: {short}"
+                yield Severity.WARNING, one.at(part, name), told
         for key, value in node.value if isinstance(searches, dict) and isinstance(node, yaml.MappingNode) else ():
             if searches is None or key.value in ("condition", "rules") or key.value not in searches:
                 continue
