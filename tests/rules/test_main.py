@@ -35,7 +35,7 @@ def test_it_builds_a_rule_set(tmp_path: Path) -> None:
 
 
 def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
-    """No rule file, only broken ones, a missing path: exit code 2, a reason, no artifact."""
+    """No rule file, only broken ones: exit code 2; a missing path, which may come back: 1. A reason, no artifact."""
     out, folder = tmp_path / "out.vplan", tmp_path / "rules"
     folder.mkdir()
     done = compiler(out, folder)
@@ -45,14 +45,14 @@ def test_nothing_to_run_is_an_error(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert b"bad.yml:2:1: not valid YAML" in done.stderr
     done = compiler(out, tmp_path / "nowhere")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert b"no such rule file" in done.stderr
     assert not out.exists()
 
 
 def test_it_refuses_to_write_where_it_cannot(tmp_path: Path) -> None:
-    """An output folder that is not there is an error with the path in it."""
+    """An output folder that is not there is an error of the host with the path in it: exit code 1."""
     (tmp_path / "good.yml").write_text(RULE)
     done = compiler(tmp_path / "no/such/out.vplan", tmp_path / "good.yml")
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert b"no/such" in done.stderr
