@@ -13,7 +13,7 @@ from tests.state.drawn import SECOND, SHAPES, correlations, hits
 from tests.state.naive import Fired, Hit, firings
 from tests.state.test_correlate import in_time
 from vedette.plan.relation import Correlation
-from vedette.state import packed, windows
+from vedette.state import correlate, packed, windows
 from vedette.state.clock import MAX_GAP, MAX_SKEW, Clock
 from vedette.state.correlate import Correlator
 from vedette.state.firing import Firing
@@ -127,6 +127,19 @@ def test_any_times_forged(shape: str, data: st.DataObject, skew: str, settle: bo
     c = data.draw(correlations(shape))
     honest = data.draw(lines(c, (SKEWS[skew], SKEWS[skew])))
     check(c, honest, data.draw(others(c, st.integers(-WEEK, MAX_SKEW))), settle)
+
+
+@every_shape
+@given(st.data(), st.sampled_from(["right", "ahead"]), st.booleans())
+@EXAMPLES
+def test_any_number_forged(shape: str, data: st.DataObject, skew: str, settle: bool) -> None:
+    """The same when three are more than a group keeps, and it knows two lanes."""
+    c = data.draw(correlations(shape))
+    honest = data.draw(lines(c, (SKEWS[skew], SKEWS[skew])))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(correlate, "MAX_TAIL", 2)
+        patch.setattr(windows, "LANES", 2)
+        check(c, honest, data.draw(others(c, st.integers(-WEEK, MAX_SKEW))), settle)
 
 
 @every_shape

@@ -70,3 +70,14 @@ def test_entries_keep_their_parts() -> None:
     copy = Window.unpack(window.pack())
     assert copy.pack() == window.pack()
     assert (copy.held(0), copy.held(1), copy.size) == (False, True, window.size)
+
+
+def test_entries_of_one_time_lie_by_their_offsets() -> None:
+    """Also those that came later, as occurrences of other groups do; each is found."""
+    window = Window()
+    for offset, value in ((7, "a"), (5, "a"), (9, "a"), (5, "b"), (6, "a")):
+        assert not window.has(3, offset, value, (0,))
+        window.insert(3, offset, meta(0, 1), value, None)
+        assert window.has(3, offset, value, (0,))
+        assert not window.has(3, offset, value, (1,))
+    assert [window.offset(i) for i in range(5)] == [5, 5, 6, 7, 9]

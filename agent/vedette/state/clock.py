@@ -159,6 +159,10 @@ class Clock:
         now = self._state[lane][0] + self.running
         return (now if now < self.received_at or not self.received_at else self.received_at) - self.lateness
 
+    def newest_mark(self) -> int:
+        """No watermark is later than this."""
+        return self.received_at - self.lateness if self.received_at else FOREVER
+
     def watermark(self, lane: int) -> int | None:
         """No event of ``lane`` comes before this time any more; None: the lane is not known (any more)."""
         return self.mark(lane) if lane in self._state else None

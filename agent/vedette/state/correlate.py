@@ -15,8 +15,9 @@ occurrence.
 
 **Bounds.** Windows take ``max_bytes`` in all; beyond, the group least recently touched is evicted and counted. One
 group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prompt correlation, a group with more than
-``MAX_TAIL`` events within the lateness is compacted regardless, and a match that arrives out of order looks at
-``MAX_AFTER`` later ones: in such a flood the condition has held long since, or (values, chains) may be found late.
+``MAX_TAIL`` events that a watermark has not passed keeps only those that decide, of each ``THIN`` and of what lies
+before the newest receipt's watermark; and a match that arrives out of order looks at ``MAX_AFTER`` later ones: in such
+a flood the condition has held long since, or (values, chains) may be found late.
 
 **Failures.** A correlation that raises loses the group it raised on, no other, and is told in ``failures``; after
 ``MUTED_AFTER`` times it is muted: what its rules match means nothing to it any more.
@@ -202,7 +203,11 @@ class Correlator:
                         window = packed.unpacked(now, 0)
                         self._occurs(node, window, values, [ending(node.c, window, len(window) - 1, not again)])
                 return
-        elif 0 < len(group.entries) < 3 * group.limit and time > group.entries[-3] and group.sources == (source,):
+        elif (
+            0 < len(group.entries) < 3 * group.limit
+            and time > group.entries[-3]
+            and group.sources == self._alone.get(source)
+        ):
             at = group.insert(time, offset, length << 16 | slot << 8, None, None)
             groups.bytes += WINDOW_ENTRY_BYTES
             node.dirty[key] = group
@@ -215,7 +220,7 @@ class Correlator:
 
     def _add(
         self, node: Node, key: bytes, slot: int, values: tuple[str, ...], value: Any, carried: tuple[Any, ...] | None,
-        sources: tuple[int, ...], time: int, offset: int, length: int, same: tuple[int, ...], look: bool = True,
+        sources: Collection[int], time: int, offset: int, length: int, same: tuple[int, ...], look: bool = True,
     ) -> None:  # fmt: skip
         """``same``: the slots in which this event counts as one with itself. ``look``: False when another match of
         this event follows for the same group."""
@@ -225,25 +230,26 @@ class Correlator:
             window = groups.window(key)
         if window is None:
             window = Window(len(key), node.share)
-            window.sources = sources
+            window.join(sources)
             groups.put(node, key, window, offset)
+            before = window.size
         else:
             if node.plain and window.entries and time <= window.entries[-3] and window.has(time, offset, value, same):
                 return
-            if window.sources is not sources and any(lane not in window.sources for lane in sources):
-                known = [lane for lane in window.sources if self.clock.taking(lane)]
-                window.sources = tuple(sorted({*known, *sources}))
+            before = window.size
+            if window.sources is not sources:
+                window.join(sources)
         node.dirty[key] = window
-        before = window.size
         if len(window.entries) >= 3 * window.limit:
             self._compact(node, window)
         late = window.decided is not None and time <= window.decided
+        lane = next(iter(sources))
         at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
         if node.prompt:
             if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
                 self._occurs(node, window, values, arrived(node, window, at))
         elif not late:
-            self._schedule(node, key, window, time, sources[0])
+            self._schedule(node, key, window, time, lane)
         elif node.c.slots[slot].correlation:
             self._occurs(node, window, values, passed(node, window, time))
         else:
@@ -251,18 +257,22 @@ class Correlator:
             if len(window.late) >= MAX_LATE:
                 window.waited(first := window.late[0][0])
                 self._occurs(node, window, values, passed(node, window, first))
-            if window.wait(time, sources[0]):
-                self._schedule_late(node, key, time, sources[0])
+            if window.wait(time, lane):
+                self._schedule_late(node, key, time, lane)
         groups.bytes += window.size - before
 
     def _compact(self, node: Node, window: Window) -> None:
+        window.part(self.clock.taking)
         settled = self._settled(window)
         if not node.prompt:
             settled = min(settled, window.decided if window.decided is not None else window.time(0))
             settled = min(settled, window.late[0][0] if window.late else settled)
         window.compact(node.c, settled)
         if node.prompt and len(window) > MAX_TAIL and node.c.kind is not Kind.VALUE_SUM and window.carried is None:
-            window.compact(node.c, window.time(len(window) - MAX_TAIL // 2))
+            window.thin(node.c, settled)
+            if len(window) > MAX_TAIL:
+                newest = window.time(len(window) - MAX_TAIL // 2)
+                window.compact(node.c, min(newest, self.clock.newest_mark()))
         if len(window) > MAX_ENTRIES:
             self.groups.cut += CUT
             window.drop(CUT)
@@ -369,7 +379,7 @@ class Correlator:
             i = window.first(time + 1)
         window.decided = reach - 1 if window.decided is None else max(window.decided, reach - 1)
         if i < len(window):
-            self._schedule(node, key, window, window.time(i), window.sources[0])
+            self._schedule(node, key, window, window.time(i), next(iter(window.sources)))
         node.dirty[key] = window
 
     def _decide_late(self, key: bytes, time: int) -> None:
@@ -424,7 +434,7 @@ class Correlator:
             if not node.prompt and isinstance(group, Window):
                 i = 0 if group.decided is None else group.first(group.decided + 1)
                 if i < len(group):
-                    self._schedule(node, key, group, group.time(i), group.sources[0])
+                    self._schedule(node, key, group, group.time(i), next(iter(group.sources)))
                 for time, source in group.late:
                     self._schedule_late(node, key, time, source)
 

@@ -137,7 +137,7 @@ def packed(window: Window) -> bytes | None:
         if length >= MAX_LENGTH or not -MAX_REACH <= offset - base < MAX_REACH:
             return None
         made.extend((time, (offset - base) << 23 | length << 7 | slot << 1 | mark & HELD))
-    return _pack_head(window.sources[0], window.limit, base) + made.tobytes()
+    return _pack_head(next(iter(window.sources)), window.limit, base) + made.tobytes()
 
 
 def _words(value: bytes) -> array[int]:

@@ -1,12 +1,14 @@
 """The events of one group, in the order of their times.
 
 An entry is three integers in one array: event time, raw offset, and ``meta`` (bit 0: the condition held at it; bits 8
-to 15: its slot; from bit 16: the event's length in bytes). Entries of one time keep the order in which they came.
+to 15: its slot; from bit 16: the event's length in bytes). Entries of one time lie by their offsets, those of one event
+in the order in which they came.
 Values of the correlation's field and what correlations above want to know stand beside, index by index, where needed.
 
 ``compact`` forgets what can no longer matter, given that no event before ``settled`` comes any more: all that lies
 before the last window that may still change; and of a prompt correlation, before ``settled``, all but the newest
 entries that decide: as many as ``least`` asks for, one of each value or slot, or (ordered) those that a chain can use.
+``thin`` keeps those of every ``THIN``, which says the same of each window that does not end within one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import re
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from vedette.plan.relation import Correlation, Kind
@@ -30,10 +32,16 @@ WINDOW_BYTES = 400
 MIN_LIMIT = 16
 """Entries below which a window is not compacted."""
 _ENTRY = struct.Struct("=qqq")
+LANES = 256
+"""Lanes of a window; of more, those whose last event in it is longest ago go."""
+LANE_BYTES = 100
+"""What each takes when there are several."""
 LATE_BYTES = 120
 """What a time in ``Window.late`` takes."""
 MAX_LATE = 1024
 """Times in ``Window.late``; beyond, the first is decided at once."""
+THIN = 1_000_000
+"""Microseconds."""
 STEP = 4096
 """Entries that compaction takes from the front at once."""
 
@@ -58,8 +66,8 @@ class Window:
         self.entries = array("q")
         self.values: list[Any] | None = None
         self.carried: list[tuple[Any, ...]] | None = None
-        self.sources: tuple[int, ...] = ()
-        """The lanes (``clock.py``) of its events; of those that take none any more, perhaps not all."""
+        self.sources: Collection[int] = ()
+        """The lanes (``clock.py``) of its events, ``LANES`` at most: a shared tuple of one, or a dict (``join``)."""
         self.decided: int | None = None
         """Of a correlation that is not prompt: matches up to this time are decided, but for those in ``late``."""
         self.late: list[tuple[int, int]] = []
@@ -138,6 +146,17 @@ class Window:
                 high = middle
         return low
 
+    def after(self, time: int, offset: int) -> int:
+        """The index of the first entry after those of this event."""
+        entries, low, high = self.entries, 0, len(self.entries) // 3
+        while low < high:
+            middle = (low + high) // 2
+            if entries[3 * middle] < time or (entries[3 * middle] == time and entries[3 * middle + 1] <= offset):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     def since(self, time: int) -> int:
         """The same, quick when it is near to where it was asked for last."""
         entries, n = self.entries, len(self.entries)
@@ -155,7 +174,7 @@ class Window:
         return self.hint
 
     def insert(self, time: int, offset: int, mark: int, value: Any, carried: tuple[Any, ...] | None) -> int:
-        """Put an entry in its place, after those of the same time; returns its index."""
+        """Put an entry in its place; returns its index."""
         entries, values, rows = self.entries, self.values, self.carried
         n = len(entries)
         self.size += ENTRY_BYTES if n < 3 * MIN_SLIDE else ENTRY_BYTES + self.share
@@ -169,14 +188,14 @@ class Window:
             if rows is None:
                 rows = self.carried = [()] * (n // 3)
                 self.clean = 0
-        if not n or time >= entries[n - 3]:
+        if not n or time > entries[n - 3] or (time == entries[n - 3] and offset >= entries[n - 2]):
             entries.frombytes(_ENTRY.pack(time, offset, mark))
             if values is not None:
                 values.append(value)
             if rows is not None:
                 rows.append(carried or ())
             return n // 3
-        i = self.first(time + 1)
+        i = self.after(time, offset)
         entries[3 * i : 3 * i] = array("q", (time, offset, mark))
         if values is not None:
             values.insert(i, value)
@@ -191,18 +210,39 @@ class Window:
 
     def has(self, time: int, offset: int, value: Any, slots: tuple[int, ...]) -> bool:
         """True when an entry of one of ``slots`` is this very event with this value."""
-        if not self.entries or time > self.entries[-3]:  # what comes most
-            return False
-        i = self.first(time)
-        while i < len(self) and self.time(i) == time:
-            if (
-                self.offset(i) == offset
-                and self.slot(i) in slots
-                and (None if self.values is None else self.values[i]) == value
-            ):
+        i = self.after(time, offset) - 1
+        while i >= 0 and self.offset(i) == offset and self.time(i) == time:
+            if self.slot(i) in slots and (None if self.values is None else self.values[i]) == value:
                 return True
-            i += 1
+            i -= 1
         return False
+
+    def join(self, lanes: Collection[int]) -> None:
+        """An event of these lanes has come: as much work as there are of them."""
+        known = self.sources
+        if not isinstance(known, dict):
+            if len(known) == len(lanes) == 1 and known == lanes:
+                return
+            if not known and isinstance(lanes, tuple) and len(lanes) == 1:
+                self.sources = lanes
+                return
+            known = self.sources = dict.fromkeys(known)
+            self.size += LANE_BYTES * len(known)
+        before = len(known)
+        for lane in lanes:
+            known.pop(lane, None)
+            known[lane] = None
+        while len(known) > LANES:
+            del known[next(iter(known))]
+        self.size += LANE_BYTES * (len(known) - before)
+
+    def part(self, taking: Callable[[int], bool]) -> None:
+        """Of several lanes, those that take none any more need not be known; one stays."""
+        known = self.sources
+        if isinstance(known, dict):
+            for lane in [lane for lane in known if not taking(lane)][: len(known) - 1]:
+                del known[lane]
+                self.size -= LANE_BYTES
 
     def wait(self, time: int, lane: int) -> bool:
         """Put ``time`` among those of ``late``; False when it is there."""
@@ -244,13 +284,25 @@ class Window:
         n = len(self)
         until = self.first(settled)
         if c.prompt and self.carried is None and until > 1 and c.kind in _DECIDING:
-            deciding = _DECIDING[c.kind](c, self, until)
+            deciding = _DECIDING[c.kind](c, self, 0, until)
             if len(deciding) < until:
                 if deciding == list(range(until - len(deciding), until)):
                     self.drop(until - len(deciding))
                 else:
                     self.keep([*deciding, *range(until, n)])
         self.limit = len(self) + 1 if old > STEP else max(MIN_LIMIT, 2 * len(self))
+
+    def thin(self, c: Correlation, settled: int) -> None:
+        """See the module's text. Of a prompt correlation that is compacted, from ``settled`` on."""
+        i = self.first(settled)
+        kept = list(range(i))
+        while i < len(self):
+            stop = self.first(self.time(i) // THIN * THIN + THIN)
+            kept += _DECIDING[c.kind](c, self, i, stop)
+            i = stop
+        if len(kept) < len(self):
+            self.keep(kept)
+        self.limit = max(MIN_LIMIT, 2 * len(self))
 
     def drop(self, n: int) -> None:
         """Forget the first ``n`` entries."""
@@ -298,7 +350,7 @@ class Window:
         values = None if self.values is None else self.values[clean:]
         carried = None if self.carried is None else self.carried[clean:]
         entries = self.entries[3 * clean :].tobytes()
-        return [gone, clean, entries, values, carried, self.sources, self.decided, self.limit, self.late]
+        return [gone, clean, entries, values, carried, [*self.sources], self.decided, self.limit, self.late]
 
     def apply(self, row: list[Any]) -> None:
         """Take over what ``row`` gave of a window that was like this one: as much work as the row is long.
@@ -320,7 +372,10 @@ class Window:
         if self.carried is not None:
             self.carried[clean:] = [tuple(v) for v in carried]
         self.size += self._cost(clean)
-        self.sources, self.decided, self.limit = tuple(sources), decided, limit
+        self.size -= LANE_BYTES * len(self.sources) if isinstance(self.sources, dict) else 0
+        self.sources = ()
+        self.join(tuple(sources))
+        self.decided, self.limit = decided, limit
         self.size += LATE_BYTES * (len(late) - len(self.late))
         self.late = [(time, lane) for time, lane in late]
         self.slides = self.links = None
@@ -348,31 +403,33 @@ def _sum(values: list[Any] | None, start: int = 0, stop: int | None = None) -> i
     return sum([64 + len(v) if type(v) is str else _bytes(v) for v in values[start:stop]]) if values else 0
 
 
-def _newest(c: Correlation, window: Window, until: int) -> list[int]:
-    return list(range(max(0, until - max(c.least, 1)), until))
+def _newest(c: Correlation, window: Window, start: int, until: int) -> list[int]:
+    return list(range(max(start, until - max(c.least, 1)), until))
 
 
-def _one_each(c: Correlation, window: Window, until: int) -> list[int]:
+def _one_each(c: Correlation, window: Window, start: int, until: int) -> list[int]:
     """The newest entry of each value (or slot), and the newest of all."""
-    things: Sequence[Any] = window.slots(0, until) if c.kind is Kind.TEMPORAL else (window.values or ())[:until]
-    newest = {what: i for i, what in enumerate(things)}
+    things: Sequence[Any] = (
+        window.slots(start, until) if c.kind is Kind.TEMPORAL else (window.values or ())[start:until]
+    )
+    newest = {what: i for i, what in enumerate(things, start)}
     newest.pop(None, None)
     return sorted({*newest.values(), until - 1})
 
 
-def _chain(c: Correlation, window: Window, until: int) -> list[int]:
+def _chain(c: Correlation, window: Window, start: int, until: int) -> list[int]:
     """Going back, the newest entry of each slot before any kept one of a later slot, of another event."""
     covered = [False] * len(c.slots)
     kept: list[int] = []
-    slots, offsets = window.slots(0, until), window.entries[1 : 3 * until : 3]
-    i = until - 1
+    slots, offsets = window.slots(start, until), window.entries[3 * start + 1 : 3 * until : 3]
+    i = last = until - start - 1
     while i >= 0:
         if covered[slots[i]] and (not i or offsets[i - 1] != offsets[i]):  # what there is most of
             i -= 1
             continue
         offset, here = offsets[i], []
         while i >= 0 and offsets[i] == offset:  # one event is one link at most
-            if not covered[slots[i]] or i == until - 1:
+            if not covered[slots[i]] or i == last:
                 here.append(i)
             i -= 1
         kept += here
@@ -380,10 +437,10 @@ def _chain(c: Correlation, window: Window, until: int) -> list[int]:
             covered[slots[n]] = True
         for n in here:
             covered[: slots[n]] = [False] * slots[n]
-    return kept[::-1]
+    return [start + n for n in reversed(kept)]
 
 
-_DECIDING: dict[Kind, Callable[[Correlation, Window, int], list[int]]] = {
+_DECIDING: dict[Kind, Callable[[Correlation, Window, int, int], list[int]]] = {
     Kind.EVENT_COUNT: _newest,
     Kind.VALUE_COUNT: _one_each,
     Kind.TEMPORAL: _one_each,
