@@ -23,9 +23,10 @@ pytestmark = pytest.mark.door
 
 MISCOUNTS = """
 import sys
-from vedette import progress, store, storing
 from vedette.cli.main import main
 from vedette.rawlog import log
+from vedette.runtime import progress, storing
+from vedette.store import store
 stage = sys.argv.pop(1)
 if stage == "stored":
     append = log.RawLog.append
