@@ -570,7 +570,7 @@ configuration() {
     place "$config_dir/.toml.$$" vedette.toml 640
     if [ -f "$config.new" ]; then
         key=$(sed -n 's/^trusted_keys = \["\(.*\)"\]$/\1/p' "$config.new")
-        if [ -n "$key" ] && ! grep -qF "$key" "$config"; then
+        if [ -n "$key" ] && ! grep -v '^ *#' "$config" | grep -qF "$key"; then
             warn "$config does not trust the key of this release's starter rules: take trusted_keys over to use them"
         fi
     fi

@@ -19,7 +19,8 @@ COMMIT = "commit"
 
 DIE = """
 import os, signal, sys
-from spark_jobs import __main__, batch, stream
+from spark_jobs import __main__
+from spark_jobs.intake import batch, stream
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.parquet import ParquetTables
 
