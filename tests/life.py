@@ -61,6 +61,7 @@ class Life:
             RawLogSettings(max_bytes=limits["max_bytes"], segment_bytes=limits["segment_bytes"]),
             self.counters,
             committed=self.store.load().cursor,
+            certain=bool(settings.pop("certain", True)),
         )
         self.outbox = Outbox(self.store, self.writer, self.counters)
         context = Context(UTC, LogSource("linux"), "web9")

@@ -106,7 +106,7 @@ def _adds_up(status: dict[str, Any]) -> None:
     waiting = sum(status["backlog"].values())
     assert _sums(status, "stored") == _sums(status, "judged") + waiting + _sums(status, "lost"), status["inputs"]
     alerts = status["alerts"]
-    assert alerts["made"] == alerts["receipted"] + alerts["in_outbox"]
+    assert alerts["made"] == alerts["receipted"] + alerts["in_outbox"] + alerts["lost"]
 
 
 def _start(agent: Agent, rng: Random) -> list[dict[str, Any]]:

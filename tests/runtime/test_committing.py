@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.life import Life, engine, lines
+from tests.life import NOW, Life, engine, lines
+from tests.rawlog.samples import noise
 from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import note
 from vedette.runtime import committing
+from vedette.runtime.account import broken
+from vedette.store.rebuild import open_store
 
 
 def test_nothing_is_committed_past_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,3 +253,73 @@ def test_the_settled_place(begin: Callable[..., Life]) -> None:
         assert places[-1] == (last, 7, 3)
 
     life.live(work)
+
+
+def rebuilt(folder: Path, shown: dict[str, Any] | None) -> None:
+    """The store in ``folder`` is lost and made again."""
+    shutil.rmtree(folder / "store")
+    known = None if shown is None else {"store": "", "commits": 0, "totals": shown}
+    made = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW, shown=known)
+    made.store.close()
+
+
+def figures(life: Life) -> tuple[int, int, int, int]:
+    """Made, receipted, in the outbox, lost; they add up."""
+    account = life.outbox.account()
+    assert broken(life.counters, life.pipeline, life.outbox) == []
+    return account.made, account.receipted, account.entries, account.lost
+
+
+def test_alerts_of_a_lost_store_are_lost_until_they_are_made_again(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """Nobody has receipted them: so they count, over a second loss too, and new alerts take none of them back."""
+    life = begin(engine("evil"))
+    life.give(*(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(10)))
+    life.live()
+    assert figures(life) == (10, 0, 10, 0)
+    life.end()
+    shown = dict(life.counters.totals)
+    for _ in range(2):
+        rebuilt(tmp_path, shown)
+        life.end = lambda: None  # type: ignore[method-assign]
+        life = begin(engine("evil"), certain=False)
+        assert figures(life) == (10, 0, 0, 10)
+        life.live()
+        assert figures(life) == (10, 0, 10, 0)
+        life.end()
+    rebuilt(tmp_path, {**shown, "alerts_made": 12, "alerts_receipted": 3})
+    life.end = lambda: None  # type: ignore[method-assign]
+    life = begin(engine("evil"), certain=False)
+    assert figures(life) == (12, 3, 0, 9)
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil new"))
+    life.live()
+    assert figures(life) == (12 + 3 + 1, 3, 11, 2)
+    life = begin(engine("evil"))
+    assert figures(life.live()) == (16, 3, 11, 2)
+
+
+def test_what_was_receipted_of_a_lost_store_is_known_by_its_note(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """Without what was shown, the newest segment's note says how many alerts were made and had their receipt."""
+    small = {"segment_bytes": 10_000, "max_bytes": 1 << 20}
+    life = begin(engine("evil"), **small)
+
+    async def work() -> None:
+        for begun, upto in ((0, 6), (6, 10)):
+            life.give(*(lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(begun, upto)))
+            while life.outbox.account().entries < upto - begun:
+                await asyncio.sleep(0.01)
+            if not begun:
+                await life.outbox.receipt([(1, 6)])
+                life.give(lines(b"nothing"))
+                while not life.pipeline.progress.caught_up:
+                    await asyncio.sleep(0.01)
+            await life.pipeline.committing.commit()  # with nothing in the outbox, then with four alerts
+        life.give(*(lines(noise(i)) for i in range(20)))
+
+    life.live(work)
+    assert figures(life) == (10, 6, 4, 0)
+    life.end()
+    rebuilt(tmp_path, None)
+    life.end = lambda: None  # type: ignore[method-assign]
+    life = begin(engine("evil"), certain=False, **small)
+    assert figures(life) == (10, 6, 0, 4)
+    assert figures(life.live()) == (10, 6, 4, 0)

@@ -180,7 +180,7 @@ def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
             assert "old copy" in found.store.get("rebuilt")["reason"]
             assert account.log_id != numbering
             assert account.next_seq >= (71 if name == "behind" else 201)
-            assert account.made == account.receipted == (300 if known else 5)
+            assert (account.made, account.receipted, account.lost) == ((300, 5, 295) if known else (5, 5, 0))
             assert (found.store.load().counters or {})["totals"]["alerts_made"] == account.made
         found.store.close()
 

@@ -92,7 +92,7 @@ class Outbox:
         return True
 
     def account(self) -> Account:
-        """The queue in figures, all of one moment: ``made = receipted + depth``."""
+        """The queue in figures, all of one moment: ``made = receipted + depth + lost``."""
         account = self._store.account()
         self._counters.totals["alerts_receipted"] = account.receipted
         return account

@@ -4,8 +4,8 @@ The identity that must always hold, per input (``Counters.identity`` checks it):
 
     received = stored + dropped(reason…)        stored = judged + backlog + lost(reason…)
 
-and for the agent: alerts made = receipted + in outbox. Damage may take the name of the input with it: such events are
-counted under ``UNKNOWN``, and while there are any, the second equation holds for the sum over all inputs.
+and for the agent: alerts made = receipted + in outbox + lost. Damage may take the name of the input with it: such
+events are counted under ``UNKNOWN``, and while there are any, the second equation holds for the sum over all inputs.
 
 Each counter is counted at its own stage, never by subtraction: ``received`` at the input's door, ``stored`` by the raw
 log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.

@@ -29,6 +29,10 @@ class Note(NamedTuple):
     counters: Mapping[str, Any] | None = None
     positions: tuple[FilePosition, ...] = ()
     next_seq: int = 1
+    made: int = 0
+    """Alerts made when the note was written."""
+    receipted: int | None = None
+    """Of those made before the cursor, all but those that an earlier rebuild lost; None: all."""
 
 
 def encode(note: Note) -> bytes:
@@ -57,6 +61,8 @@ def decode(data: bytes) -> Note:
             fields["counters"],
             tuple(FilePosition(*position) for position in positions),
             int(fields["next_seq"]),
+            int(fields.get("made", 0)),
+            fields.get("receipted"),
         )
     except (KeyError, TypeError, msgpack.UnpackException, zstandard.ZstdError) as error:
         raise ValueError(f"a segment's note cannot be read: {error!r}") from error

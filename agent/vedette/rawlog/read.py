@@ -131,10 +131,13 @@ def newest_note(raw: Path) -> Note:
                 found = decode(file.note())
         except (FileNotFoundError, ValueError):
             continue
+        made = max(newest.made, found.made)
+        newest = newest._replace(made=made)
         if not newest.positions:
             newest = newest._replace(positions=found.positions, next_seq=max(newest.next_seq, found.next_seq))
         if found.cursor is not None and found.cursor.log_id == segment.log_id:
-            return found._replace(positions=newest.positions, next_seq=max(newest.next_seq, found.next_seq))
+            next_seq = max(newest.next_seq, found.next_seq)
+            return found._replace(positions=newest.positions, next_seq=next_seq, made=made)
     return newest
 
 

@@ -1,7 +1,7 @@
 """The agent checks its own account: every event and every alert is somewhere, at every moment.
 
 Per input ``received = stored + dropped`` and ``stored = judged + backlog + lost``; for the agent
-``alerts made = receipted + in outbox``. Every figure is counted at its own stage and none is worked out from the
+``alerts made = receipted + in outbox + lost``. Every figure is counted at its own stage and none is worked out from the
 others, or the equations would always hold:
 
 ========== =====================================================================================================
@@ -13,6 +13,7 @@ backlog    by both, up at the intake and down at the judge; none when the cursor
 made       by the pipeline, when an alert is encoded (``committing.py``); by the store, when it is committed
 receipted  by the store, when it moves an alert out of the outbox
 in outbox  entries of the outbox's table, and alerts on their way to it
+lost       by the store, when it is made again, and when an alert of these is (``rebuild.py``)
 ========== =====================================================================================================
 
 ``Auditor`` looks every ``CHECK_SECONDS``, says what newly does not hold (``identity_broken``) and when it holds again,
@@ -44,9 +45,9 @@ def broken(counters: Counters, pipeline: Pipeline, outbox: Outbox) -> list[str]:
     made, way = counters.totals["alerts_made"], pipeline.committing.uncommitted(account.next_seq)
     if made != account.made + way:
         found.append(f"alerts: made {made} != committed {account.made} + on their way {way}")
-    if made != account.receipted + account.entries + way:
-        waiting = account.entries + way
-        found.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}")
+    if made != account.receipted + account.entries + way + account.lost:
+        waiting, lost = account.entries + way, f" + lost {account.lost}" if account.lost else ""
+        found.append(f"alerts: made {made} != receipted {account.receipted} + in outbox {waiting}{lost}")
     return found
 
 

@@ -25,7 +25,7 @@ from vedette.runtime.failures import Failures
 from vedette.runtime.progress import Progress
 from vedette.runtime.storing import Storing
 from vedette.state.memory import Memory
-from vedette.store.store import Store
+from vedette.store.store import BEFORE, Store
 from vedette.system.trouble import RETRY_SECONDS, STORE, Trouble
 
 ALERT_SECONDS = 0.005
@@ -42,7 +42,7 @@ ANSWER_SECONDS = 0.1
 QUARANTINED = "quarantined"
 """The store's name for ``Failures.quarantined``."""
 
-_Settled = tuple[Cursor | None, Mapping[str, Any] | None, int]
+_Settled = tuple[Cursor | None, Mapping[str, Any] | None, int, int | None]
 
 
 class Committing:
@@ -71,13 +71,20 @@ class Committing:
         self._ask_again = 0.0
         self.counted = counters.snapshot()
         """The counters as of the last commit."""
-        self._settling: _Settled = Cursor(log.log_id, progress.committed), self.counted, next_seq
-        """As of a commit: cursor, counters, next seq; not all of its alerts are receipted."""
+        account = outbox.account()
+        self._lost, self._repeats = account.lost, account.repeats
+        self._before: tuple[str, int] = tuple(store.get(BEFORE) or ("", 0))
+        self._repeated = 0
+        """Of ``_repeats``, taken since the last commit."""
+        self._again: list[int] = []
+        """Seqs taken since the last commit of alerts that were lost."""
+        self._settling: _Settled = Cursor(log.log_id, progress.committed), self.counted, next_seq, self._receipted()
+        """As of a commit: cursor, counters, next seq, receipted alerts; not all of its alerts are receipted."""
         self._settled: _Settled = self._settling
         """As of an earlier commit: every alert of it is receipted."""
         if outbox.pending(0, 1):  # since when they wait, the newest note knows
             told = log.note()
-            self._settled = told.cursor, told.counters, told.next_seq
+            self._settled = told.cursor, told.counters, told.next_seq, told.receipted
         log.describe = self._describe
 
     # --- in
@@ -96,20 +103,37 @@ class Committing:
                 self._next_seq = alert.seq  # as if it had not been made: the region would miss its number
                 self._failures.step(f"an alert of {alert.rule_title}, which is not sent", error)
                 continue
-            self.counters.totals["alerts_made"] += 1
+            self._count(alert)
             self.alerts.append((alert.seq, data))
             self.bytes += len(data)
+
+    def _count(self, alert: Alert) -> None:
+        """An alert that a lost store had made is not made once more, unless it had its receipt."""
+        log_id, offset = self._before
+        if alert.raw_ref.log_id == log_id and alert.raw_ref.offset < offset:
+            if self._repeats:
+                self._repeats, self._repeated = self._repeats - 1, self._repeated + 1
+            elif self._lost:
+                self._lost -= 1
+                self._again.append(alert.seq)
+                return
+        self.counters.totals["alerts_made"] += 1
+
+    def _receipted(self) -> int:
+        """Of the alerts made so far, once those have it that wait."""
+        return self.counters.totals["alerts_made"] - self._lost - self._repeats
 
     def position(self, position: FilePosition) -> None:
         """A file is judged so far."""
         self._positions[position.file] = position
 
     def uncommitted(self, next_seq: int) -> int:
-        """Alerts made that an outbox which goes on with ``next_seq`` does not hold yet.
+        """Alerts made that an outbox which goes on with ``next_seq`` does not hold yet, nor counts as lost.
 
         The writer thread may have committed what the loop has not heard of: only the outbox itself can tell.
         """
-        return sum(seq >= next_seq for seq, _ in (*self._committing, *self.alerts))
+        way = sum(seq >= next_seq for seq, _ in (*self._committing, *self.alerts))
+        return way - sum(seq >= next_seq for seq in self._again)
 
     # --- room
 
@@ -178,6 +202,8 @@ class Committing:
                 self._memory.rewrite()
                 self._store.state_begins()
             cursor, state, whole = Cursor(self._log.log_id, offset), self._memory.delta(), self._memory.rewritten
+            again, self._repeated = (self._repeated, len(self._again)), 0
+            settled = cursor, counters, alerts[-1][0] + 1 if alerts else self._settling[2], self._receipted()
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
 
@@ -188,7 +214,7 @@ class Committing:
                 if self._log.durable < offset:
                     self._log.sync()
                 if not done:
-                    self._store.commit(cursor, counters, positions.values(), alerts, state, whole)
+                    self._store.commit(cursor, counters, positions.values(), alerts, state, whole, again)
                 done = True
                 if quarantined is not None:
                     self._store.put(QUARANTINED, quarantined)
@@ -209,21 +235,23 @@ class Committing:
                     raise
             self._trouble.well(STORE)
             progress.committed, self.counted, self._committing = offset, counters, []
-            self._settle(cursor, counters, alerts[-1][0] + 1 if alerts else self._settling[2])
+            del self._again[: again[1]]
+            self._settle(settled)
         if alerts:
             self._outbox.wake()
 
     # --- what a rebuilt store would go on from
 
-    def _settle(self, cursor: Cursor, counters: dict[str, Any], next_seq: int) -> None:
+    def _settle(self, commit: _Settled) -> None:
         """After a commit: how far every alert has its receipt, by the first that has none."""
         waiting = self._outbox.pending(0, 1)
         if not waiting:
-            self._settled = self._settling = cursor, counters, next_seq
+            self._settled = self._settling = commit
         elif waiting[0][0] >= self._settling[2]:
-            self._settled, self._settling = self._settling, (cursor, counters, next_seq)
+            self._settled, self._settling = self._settling, commit
 
     def _describe(self) -> bytes:
         """The note of a segment that is begun."""
-        cursor, counters, _ = self._settled
-        return note.encode(note.Note(cursor, counters, tuple(self._progress.positions.values()), self._next_seq))
+        cursor, counters, _, receipted = self._settled
+        positions, made = tuple(self._progress.positions.values()), self.counters.totals["alerts_made"]
+        return note.encode(note.Note(cursor, counters, positions, self._next_seq, made, receipted))

@@ -57,6 +57,7 @@ ROWS: tuple[Row, ...] = (
     Row("inputs.*.lost.*", "input_lost_events", _C, "Events stored and impossible to judge", ("input", "reason")),
     *(Row(f"totals.{name}", name, _C, told) for name, told in TOTALS.items()),
     Row("alerts.in_outbox", "outbox_alerts", _G, "Alerts without a receipt"),
+    Row("alerts.lost", "alerts_lost", _G, "Alerts without a receipt that a lost store held, not made again"),
     Row("alerts.outbox_bytes", "outbox_bytes", _G, "Their bytes"),
     Row("alerts.outbox_max_bytes", "outbox_max_bytes", _G, "Bound of outbox_bytes"),
     Row("alerts.damaged", "outbox_damaged_alerts", _G, "Alerts in the outbox that fail their checksum"),

@@ -77,6 +77,7 @@ def collect(
             "made": kept.made,
             "receipted": kept.receipted,
             "in_outbox": kept.entries,
+            "lost": kept.lost,
             "outbox_bytes": kept.bytes,
             "outbox_max_bytes": config.uplink.max_bytes,
             "damaged": outbox.damaged,
@@ -245,8 +246,9 @@ def render(status: dict[str, Any]) -> list[str]:
         )
     ungrouped = sum(one["ungrouped"] for one in memory["correlations"])
     total_in = sum(counts["bytes_in"] for counts in status["inputs"].values())
+    lost = f" + lost {alerts['lost']}" if alerts.get("lost") else ""
     lines += [
-        f"alerts   made {alerts['made']} = receipted {alerts['receipted']} + in outbox {alerts['in_outbox']}",
+        f"alerts   made {alerts['made']} = receipted {alerts['receipted']} + in outbox {alerts['in_outbox']}{lost}",
         f"bytes    in {total_in:,}, sent {status['totals'].get('bytes_sent', 0):,};"
         f" raw log {log['bytes']:,} of {log['max_bytes']:,} on disk" + (" (FULL: inputs pause)" if log["full"] else ""),
         f"memory   {memory['groups']} groups, {memory['bytes']:,} of {memory['max_bytes']:,} bytes,"

@@ -13,7 +13,8 @@ and where there is none, judging begins at the oldest frame that is kept:
   it may fire otherwise; the local ring of receipted alerts; the numbering of the outbox, which begins a new ``log_id``
   with ``seq`` above all that is known to have been used.
 * counted: ``judged`` goes back to the cursor's; what was stored after it and cannot be read any more is lost, as
-  MISSING or DAMAGED; alerts that are made again count again.
+  MISSING or DAMAGED. Alerts that were made and are not known to have a receipt are lost, too, until they are made
+  again; those that had one come first, as receipts do, and count again.
 
 Where the check itself could not run, the store is opened unchecked and the log says so; checksums still hold at work.
 The damaged store is renamed to ``store.damaged-TIME``; the newest KEPT of these stay.
@@ -34,10 +35,11 @@ import structlog
 from vedette.model.counters import Log
 from vedette.rawlog.note import Note
 from vedette.rawlog.read import newest_note
+from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import segments
 from vedette.store.check import Finding, examine
 from vedette.store.environment import own
-from vedette.store.store import Store
+from vedette.store.store import BEFORE, Store
 from vedette.system.durable import sync_path
 
 log = structlog.get_logger()
@@ -144,9 +146,16 @@ def _rebuild(
     shutil.rmtree(made, ignore_errors=True)
     next_seq = max(told.next_seq, found.next_seq)
     begin = None if told.cursor is None else told.cursor.offset
-    alerts = 0 if shown is None else shown["totals"].get("alerts_made", 0)
+    known = {} if shown is None else shown["totals"]
+    noted = 0 if told.counters is None else int(told.counters["totals"].get("alerts_made", 0))
+    made_alerts = max(told.made, noted, known.get("alerts_made", 0))
+    receipted = noted if told.receipted is None else told.receipted
+    repeats = max(0, min(made_alerts, known.get("alerts_receipted", 0)) - receipted)
     with Store.open(made, map_bytes=map_bytes) as store:
-        store.restart(told.cursor, told.counters, told.positions, next_seq, alerts)
+        before = made_alerts, receipted + repeats, repeats
+        store.restart(told.cursor, told.counters, told.positions, next_seq, *before)
+        if parts := segments(raw) if raw.is_dir() else []:
+            store.put(BEFORE, [parts[-1].log_id, parts[-1].base + APART // 2])
         store.put(_UNCERTAIN, True)
         store.put("rebuilt", {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin})
     made.rename(folder)

@@ -17,8 +17,8 @@ table      key                           content
   leaves the store as after the last transaction that ended. There is nothing to recover.
 * ``seq`` rises over the store's whole life, also when the raw log gets a new ``log_id``. ``Account.log_id`` names this
   numbering: random, made with the store; a receipt for the numbering of a deleted store is thus told apart.
-* ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so ``made = receipted + entries``
-  holds in each; ``account.py`` sees to it.
+* ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so
+  ``made = receipted + entries + lost`` holds in each; ``account.py`` sees to it.
 * Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), ``files`` the ``MAX_FILES`` positions that
   changed last, the environment ``map_bytes``: beyond that a commit raises OSError and changes nothing.
 """
@@ -47,6 +47,8 @@ RING_ALERTS = 10_000
 RING_BYTES = 64 << 20
 MAX_FILES = 100_000
 MAX_SEQ = (1 << 64) - 1
+BEFORE = "before"
+"""A rebuilt store's value: log_id, and an offset between what the raw log held then and what came after it."""
 STATE_BYTES = 8 << 20
 """Of deltas of the state, from which on all of it is to be written again; or as many as it took the last time."""
 _META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
@@ -64,13 +66,17 @@ class Account:
     bytes: int = 0
     ring_bytes: int = 0
     commits: int = 0
+    lost: int = 0
+    """Alerts made that were in an outbox before this store, as far as is known, and were not made again since."""
+    repeats: int = 0
+    """Alerts that had their receipt before this store and are expected to be made again."""
     entries: int = 0
     """Alerts that the outbox's table holds: counted when the account is asked for, and not kept with it."""
 
     @property
     def depth(self) -> int:
         """Alerts without a receipt, by the counts: as many as ``entries``, or the account is broken."""
-        return self.made - self.receipted
+        return self.made - self.receipted - self.lost
 
 
 class Saved(NamedTuple):
@@ -158,12 +164,13 @@ class Store:
         counters: Mapping[str, Any] | None,
         positions: Iterable[FilePosition],
         next_seq: int,
-        made: int = 0,
+        made: int,
+        receipted: int,
+        repeats: int,
     ) -> None:
-        """Make a new store go on where a lost one is known to have been, all its alerts, at least ``made``,
-        receipted."""
+        """Make a new store go on where a lost one is known to have been, which had ``made`` so many alerts, and so
+        many ``receipted``: the others are lost until they are made again."""
         counters = counters or {"inputs": {}, "totals": {}}
-        made = max(made, int(counters["totals"].get("alerts_made", 0)))
         counters = {**counters, "totals": {**counters["totals"], "alerts_made": made}}
         with self._env.write() as txn:
             txn.put(_META, b"counters", msgpack.packb(counters))
@@ -171,7 +178,8 @@ class Store:
                 txn.put(_META, b"cursor", msgpack.packb(tuple(cursor)))
             for position in positions:
                 self._put_position(txn, position, 0)
-            self._put_account(txn, replace(self._account(txn), next_seq=next_seq, made=made, receipted=made))
+            account = replace(self._account(txn), next_seq=next_seq, made=made, receipted=receipted)
+            self._put_account(txn, replace(account, lost=made - receipted, repeats=repeats))
 
     def load(self) -> Saved:
         """What the last commit left."""
@@ -198,10 +206,11 @@ class Store:
         alerts: Sequence[tuple[int, bytes]],
         state: bytes = b"",
         whole: bool = False,
+        again: tuple[int, int] = (0, 0),
     ) -> None:
         """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
         ``state``: what changed in what judging remembers; ``whole``: since ``state_begins`` all of it is written, so
-        what is older goes.
+        what is older goes; ``again``: how many of the alerts are ``repeats``, and how many were ``lost``.
 
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
         (ValueError).
@@ -228,7 +237,9 @@ class Store:
                 replace(
                     account,
                     next_seq=next_seq,
-                    made=account.made + len(alerts),
+                    made=account.made + len(alerts) - again[1],
+                    repeats=account.repeats - again[0],
+                    lost=account.lost - again[1],
                     bytes=waiting + size,
                     commits=account.commits + 1,
                 ),
