@@ -335,7 +335,7 @@ class Soak:
 
     def _mqtt(self) -> None:
         for data in self._seconds(4):
-            with suppress(ConnectionRefusedError):  # the broker is away: nothing of this second was given to it
+            with suppress(ConnectionError):  # the broker is away: nothing of this second was given to it
                 sent = mqtt(("127.0.0.1", self.broker.port), data, topic="plant/press/log", rate=self.rate)
                 self.figures.sent["mqtt"] += sent.lines
                 if not sent.complete:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
 
 for name in [name for name in os.environ if name.startswith("PYTHON")]:
     del os.environ[name]  # commands and agents that tests start behave as in anybody's shell: buffered, say
+
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile("repeatable")
+"""A run says the same of the same code; ``pytest --hypothesis-profile default`` draws anew."""
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.drawn import SECOND, SHAPES, correlations, hits
+from tests.state.drawn import SECOND, SHAPES, correlations, hits, made
 from tests.state.naive import Fired, Hit, firings
 from tests.state.test_correlate import in_time
-from vedette.plan.relation import Correlation
+from vedette.plan.relation import Correlation, Kind
 from vedette.state import correlate, packed, windows
 from vedette.state.clock import MAX_GAP, MAX_SKEW, Clock
 from vedette.state.correlate import Correlator
@@ -86,23 +86,23 @@ def lines(draw: st.DrawFn, c: Correlation, skews: tuple[int, int], step: int = S
     ``step``: between two receipts for each second between their times.
     """
     found, middle = in_time(draw(hits(c.kind))), draw(st.integers(0, 30)) * SECOND
-    made = []
+    received = []
     for hit in found:
         paused = hit.time > middle
         time = NOW + hit.time + (PAUSE * SECOND if paused else 0)
         at = NOW + (time - NOW) * step // SECOND
-        made.append(Received(at, hit._replace(time=time + skews[paused])))
-    return made
+        received.append(Received(at, hit._replace(time=time + skews[paused])))
+    return received
 
 
 @st.composite
 def others(draw: st.DrawFn, c: Correlation, skew: st.SearchStrategy[int]) -> list[Received]:
     """Matches at any time, forged by as much after or before their receipt."""
-    made = []
+    received = []
     for hit in draw(hits(c.kind)):
         at = NOW + hit.time + (PAUSE * SECOND if draw(st.booleans()) else 0)
-        made.append(Received(at, hit._replace(time=at + draw(skew), order=1000 + hit.order)))
-    return made
+        received.append(Received(at, hit._replace(time=at + draw(skew), order=1000 + hit.order)))
+    return received
 
 
 EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -140,6 +140,14 @@ def test_any_number_forged(shape: str, data: st.DataObject, skew: str, settle: b
         patch.setattr(correlate, "MAX_TAIL", 2)
         patch.setattr(windows, "LANES", 2)
         check(c, honest, data.draw(others(c, st.integers(-WEEK, MAX_SKEW))), settle)
+
+
+def test_the_furthest_lane_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More lanes than a group knows, each begun 5 minutes behind the one before, put off its decision no further."""
+    monkeypatch.setattr(windows, "LANES", 2)
+    c = made(Kind.EVENT_COUNT, bounds=(("lt", 2),))
+    events = [Received(NOW, Hit(NOW - i * 290 * SECOND, i, 0, ("x",), None)) for i in range(6)]
+    assert len(drive(c, events, settle=False)) == len(events)
 
 
 @every_shape

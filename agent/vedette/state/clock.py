@@ -167,6 +167,10 @@ class Clock:
         """No event of ``lane`` comes before this time any more; None: the lane is not known (any more)."""
         return self.mark(lane) if lane in self._state else None
 
+    def reached(self, lane: int) -> int:
+        """The watermark of any lane; one that is not known (any more) comes before all others."""
+        return self.mark(lane) if lane in self._state else -FOREVER
+
     def slowest(self, lanes: Iterable[int]) -> tuple[int, int]:
         """The least watermark of the lanes that a group waits for, and whose it is; ``(FOREVER, 0)``: of none."""
         found = [(self.mark(lane), lane) for lane in lanes if lane in self._state]

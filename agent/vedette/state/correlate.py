@@ -230,7 +230,7 @@ class Correlator:
             window = groups.window(key)
         if window is None:
             window = Window(len(key), node.share)
-            window.join(sources)
+            window.join(sources, self.clock.reached)
             groups.put(node, key, window, offset)
             before = window.size
         else:
@@ -238,7 +238,7 @@ class Correlator:
                 return
             before = window.size
             if window.sources is not sources:
-                window.join(sources)
+                window.join(sources, self.clock.reached)
         node.dirty[key] = window
         if len(window.entries) >= 3 * window.limit:
             self._compact(node, window)

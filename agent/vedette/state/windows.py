@@ -19,6 +19,7 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from vedette.plan.relation import Correlation, Kind
@@ -33,7 +34,8 @@ MIN_LIMIT = 16
 """Entries below which a window is not compacted."""
 _ENTRY = struct.Struct("=qqq")
 LANES = 256
-"""Lanes of a window; of more, those whose last event in it is longest ago go."""
+"""Lanes of a window; of more, those whose last event in it is longest ago go, but not the one furthest ahead: how long
+the window waits for the others is counted from it."""
 LANE_BYTES = 100
 """What each takes when there are several."""
 LATE_BYTES = 120
@@ -217,8 +219,8 @@ class Window:
             i -= 1
         return False
 
-    def join(self, lanes: Collection[int]) -> None:
-        """An event of these lanes has come: as much work as there are of them."""
+    def join(self, lanes: Collection[int], mark: Callable[[int], int] | None = None) -> None:
+        """An event of these lanes has come: as much work as there are of them. ``mark``: a lane's watermark."""
         known = self.sources
         if not isinstance(known, dict):
             if len(known) == len(lanes) == 1 and known == lanes:
@@ -233,7 +235,8 @@ class Window:
             known.pop(lane, None)
             known[lane] = None
         while len(known) > LANES:
-            del known[next(iter(known))]
+            first, second = islice(known, 2)  # the furthest is never the one to go: it goes by comparison alone
+            del known[second if mark and mark(first) > mark(second) else first]
         self.size += LANE_BYTES * (len(known) - before)
 
     def part(self, taking: Callable[[int], bool]) -> None:
