@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.bundle.conftest import CHANNEL, CREATED, DAY, FLEET, Author
+from vedette.bundle.attempts import LIMIT, REST
 from vedette.bundle.install import KEEP, BundleDir
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import Bundle
@@ -315,6 +316,50 @@ def test_after_a_death_it_is_tried_elsewhere_first(bundles: BundleDir, author: A
     assert loaded is not None
     assert loaded[0].version == 2
     assert not trying.exists()
+
+
+def test_a_bundle_that_met_three_kills_by_chance_comes_back(bundles: BundleDir, author: Author) -> None:
+    """After LIMIT deaths a bundle is not loaded for REST seconds; then, if its dry run succeeds, once more, and at once
+    when the clock was set back or an earlier version wrote no time."""
+    now = CREATED // 1_000_000
+    one, two = author.bundle(1), author.bundle(2)
+    bundles.install(one, plan_of)
+    bundles.install(two, plan_of)
+    trying = bundles.folder / "trying"
+    sha256 = hashlib.sha256(two).hexdigest()
+    seen: list[bytes] = []
+    again = folder(bundles.folder, bundles.trusted, careful=seen.append, clock=lambda: now * 1_000_000)
+
+    def version(note: str) -> int:
+        trying.write_text(note)
+        loaded = again.load(plan_of)
+        assert loaded is not None
+        return loaded[0].version
+
+    assert version(f"{sha256} {LIMIT} {now - REST + 1}\n") == 1
+    assert "tries it again in an hour" in (again.refused or "")
+    assert trying.exists()
+    with pytest.raises(BundleRefused, match="died 3 times"):
+        again.install(two, plan_of)
+    assert seen == []
+    for note in (f"{LIMIT} {now - REST}", f"70 {now - REST}", f"{LIMIT} {now + REST}", f"{LIMIT}"):
+        assert version(f"{sha256} {note}\n") == 2
+        assert not trying.exists()
+    assert seen == [two] * 4
+
+
+def test_a_deadly_bundle_rests_after_each_death(bundles: BundleDir, author: Author) -> None:
+    """The note on disk while a bundle is loaded counts this attempt as a death, at this time."""
+    now = CREATED // 1_000_000
+    data = author.bundle(1)
+    bundles.install(data, plan_of)
+    trying = bundles.folder / "trying"
+    sha256 = hashlib.sha256(data).hexdigest()
+    trying.write_text(f"{sha256} {LIMIT} {now - REST}\n")
+    notes: list[str] = []
+    again = folder(bundles.folder, bundles.trusted, clock=lambda: now * 1_000_000)
+    again.load(lambda bundle: notes.append(trying.read_text()))
+    assert notes == [f"{sha256} {LIMIT + 1} {now}\n"]
 
 
 @pytest.mark.parametrize("text", ["", "x", "0" * 64, f"{'0' * 64} 99999999\n", "\xff", "a b\n" * 1000])

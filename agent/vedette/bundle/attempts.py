@@ -1,19 +1,22 @@
-"""Bundles that a process died of, so that none of them stops one start after the other.
+"""Bundles that the agent died of, so that none of them stops one start after the other.
 
-    bundles/trying      a line "SHA256 DEATHS" for each file that the agent had open when it died
+    bundles/trying      a line "SHA256 DEATHS SECONDS" for each file that the agent had open when it died
 
-A line is on disk before the agent itself opens the bundle, and gone once it has tried it, with whatever verdict. A kill
-that met a good bundle by chance must not cost the agent its rules: so the time between is short, after a death a bundle
-is tried in a process of its own before the agent opens it again, and only after ``LIMIT`` of them it is refused.
+A line is on disk before the agent itself opens the bundle, and removed once it has tried it, with whatever verdict;
+SECONDS is when it was last opened. A kill that meets a good bundle by chance must not cost the agent its rules: the
+time between is short, after a death the bundle must pass a dry run in a process of its own before the agent opens it
+again, and after ``LIMIT`` deaths the agent opens it only once in ``REST``. So a deadly bundle costs one start an hour,
+and a good one that was killed three times in a row is back after an hour at the latest.
 
-Where the line cannot be written (a full disk) the bundle is tried without. A line that is torn counts as none.
+Where the line cannot be written (a full disk) the bundle is tried without. A torn line counts as none, a line without
+SECONDS (of an earlier version) as old.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,24 +24,28 @@ from vedette.bundle.seal import BundleRefused
 from vedette.system.durable import sync_path
 
 LIMIT = 3
-"""Deaths after which a bundle is not tried any more."""
+"""Deaths after which a bundle rests between two attempts."""
+REST = 3600
+"""Seconds of it."""
 _KEPT = 16
 """Bundles that are remembered, the newest ones."""
+_LINE = re.compile(r"^([0-9a-f]{64}) (\d{1,6})(?: (\d{1,12}))?$", re.MULTILINE)
 
 
 class Attempts:
-    """The file ``trying`` of the folder of bundles; one caller at a time."""
+    """The file ``trying`` of the folder of bundles; one caller at a time. ``clock`` in UTC microseconds."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
         self._path = folder / "trying"
+        self._clock = clock
 
     def died(self, sha256: str) -> int:
-        """How many processes died of the bundle with this SHA-256. Raises BundleRefused when these are enough."""
-        deaths = self._known().get(sha256, 0)
-        if deaths >= LIMIT:
+        """How many processes died of the bundle with this SHA-256. Raises BundleRefused while it rests."""
+        deaths, last = self._known().get(sha256, (0, 0))
+        if deaths >= LIMIT and abs(self._now() - last) < REST:  # a clock that was set back says nothing
             raise BundleRefused(
-                f"the agent died {deaths} times as it tried this bundle, so it is not tried again: publish other rules"
-                f" under a higher version, or remove {self._path} to try it once more"
+                f"the agent died {deaths} times while loading this bundle, and tries it again in an hour at the"
+                f" earliest: publish other rules under a higher version, or remove {self._path} to try it at once"
             )
         return deaths
 
@@ -46,23 +53,27 @@ class Attempts:
     def of(self, sha256: str) -> Iterator[None]:
         """While the agent tries the bundle with this SHA-256."""
         others = self._known()
-        deaths = others.pop(sha256, 0)
-        self._write({**others, sha256: deaths + 1})
+        deaths, _ = others.pop(sha256, (0, 0))
+        self._write({**others, sha256: (min(deaths + 1, 999_999), self._now())})
         try:
             yield
         finally:
             self._write(others)
 
-    def _known(self) -> dict[str, int]:
+    def _now(self) -> int:
+        return self._clock() // 1_000_000
+
+    def _known(self) -> dict[str, tuple[int, int]]:
+        """Deaths and seconds by SHA-256."""
         with suppress(OSError, ValueError):
-            found = re.findall(r"^([0-9a-f]{64}) (\d{1,6})$", self._path.read_text("ascii"), re.MULTILINE)
-            return {sha256: int(deaths) for sha256, deaths in found}
+            found = _LINE.findall(self._path.read_text("ascii"))
+            return {sha256: (int(deaths), int(last or 0)) for sha256, deaths, last in found}
         return {}
 
-    def _write(self, known: dict[str, int]) -> None:
+    def _write(self, known: dict[str, tuple[int, int]]) -> None:
         with suppress(OSError):
             if known:
-                lines = [f"{sha256} {deaths}\n" for sha256, deaths in known.items()]
+                lines = [f"{sha256} {deaths} {last}\n" for sha256, (deaths, last) in known.items()]
                 with self._path.open("wb") as file:
                     file.write("".join(lines[-_KEPT:]).encode())
                     file.flush()

@@ -6,7 +6,7 @@
       current  -> 8-…            what runs
       previous -> 7-…            what ran before it: the last good one
       withdrawn -> 9-…           after a rollback: the highest version that was rolled back from; its file may be gone
-      trying                     what is being tried just now, or killed those who tried it (attempts.py)
+      trying                     what is being loaded just now, or killed the agent as it was (attempts.py)
 
 Invariants: a bundle's file is whole and was verified before its final name appears (temporary name, fsync, rename,
 fsync of the folder); ``current`` always names a bundle whose trial succeeded, since it moves, by an atomic rename, only
@@ -94,7 +94,7 @@ class BundleDir:
         self.folder = folder
         self.fleet, self.channel = fleet, channel
         self._careful = careful
-        self._attempts = Attempts(folder)
+        self._attempts = Attempts(folder, clock)
         self.trusted = tuple(trusted)
         for key in self.trusted:
             public_key(key)
