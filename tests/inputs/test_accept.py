@@ -36,9 +36,12 @@ ATTEMPTS = int(os.environ.get("VEDETTE_FLOOD", "3000"))
 
 
 @asynccontextmanager
-async def listening(bin: Bin, counters: Counters, **settings: object) -> AsyncIterator[tuple[SyslogListener, int]]:
+async def listening(
+    bin: Bin, counters: Counters, idle: float = accept.IDLE_SECONDS, **settings: object
+) -> AsyncIterator[tuple[SyslogListener, int]]:
     """A started TCP listener and its port; stopped afterwards, and the account checked."""
-    listener = SyslogListener(SyslogInput("in", tcp="127.0.0.1:0", **settings), bin, counters)  # type: ignore[arg-type]
+    inputs = SyslogInput("in", tcp="127.0.0.1:0", **settings)  # type: ignore[arg-type]
+    listener = SyslogListener(inputs, bin, counters, idle=idle)
     await listener.start()
     try:
         yield listener, listener.addresses[0][2]
@@ -140,15 +143,6 @@ def test_who_gives_way() -> None:
     """With no room left the peer with the most silent connections loses its oldest; one that has sent something stays,
     and so does a single silent one of another peer. A peer that is full displaces its own."""
 
-    def closed(peer: socket.socket) -> bool:
-        peer.setblocking(False)
-        try:
-            return peer.recv(1) == b""
-        except BlockingIOError:
-            return False
-        except ConnectionResetError:
-            return True
-
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
         async with listening(bin, counters, max_connections=8, max_connections_per_peer=6) as (listener, port):
@@ -169,6 +163,56 @@ def test_who_gives_way() -> None:
             assert b"<13>half a mess" in bin.events  # what came of it
             assert not counters.totals["connections_refused"]
             for peer in (single, *many, own, *others):
+                peer.close()
+
+    asyncio.run(scenario())
+
+
+def closed(peer: socket.socket) -> bool:
+    """Whether the other end has closed a connection."""
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
+    """Where all places are taken by connections that sent something once and idle since, a newcomer gets the place of
+    the one idle longest of the peer that has the most; a single idle sender, and those who send, keep theirs."""
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, idle=1.0, max_connections=12, max_connections_per_peer=5) as (_, port):
+            honest = connect(port, "127.0.0.2")
+            honest.sendall(b"<13>rare\n")
+            busy = connect(port, "127.0.0.3")
+            busy.sendall(b"<13>busy\n")
+            hostile = [connect(port, f"127.0.0.{4 + i // 5}") for i in range(10)]
+            for peer in hostile:
+                peer.sendall(b"x\n")
+            await until(lambda: len(bin.events) == 12)
+            newcomer = connect(port, "127.0.0.9")
+            await until(lambda: counters.totals["connections_refused"] == 1)  # nobody is idle yet
+            while not counters.totals["connections_evicted"]:
+                busy.sendall(b"<13>busy\n")
+                newcomer.close()
+                newcomer = connect(port, "127.0.0.9")
+                await asyncio.sleep(0.1)
+            newcomer.sendall(b"<13>let in\n")
+            await until(lambda: b"<13>let in" in bin.events)
+            second = connect(port, "127.0.0.5")  # its peer has all that it may have: its own gives way
+            second.sendall(b"<13>second\n")
+            await until(lambda: b"<13>second" in bin.events)
+            busy.sendall(b"<13>still\n")
+            honest.sendall(b"<13>rare\n")
+            await until(lambda: bin.events.count(b"<13>rare") == 2 and b"<13>still" in bin.events)
+            assert not any(map(closed, (honest, busy)))
+            assert [closed(peer) for peer in hostile] == [True, *[False] * 4, True, *[False] * 4]
+            assert counters.totals["connections_evicted"] == 2
+            for peer in (honest, busy, *hostile, newcomer, second):
                 peer.close()
 
     asyncio.run(scenario())
@@ -404,42 +448,63 @@ def test_networks() -> None:
 PEERS = ("10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2")
 
 
-@given(st.lists(st.tuples(st.sampled_from(PEERS), st.sampled_from(["comes", "speaks", "goes"]))))
+@given(st.lists(st.tuples(st.sampled_from(PEERS), st.sampled_from(["comes", "speaks", "idles", "goes"]))))
 def test_the_gate_counts(steps: list[tuple[str, str]]) -> None:
-    """Whatever comes, speaks and goes, also twice: never more than the bounds are open, and one is refused only when it
-    has no room and nobody silent can give way."""
+    """Whatever comes, speaks, idles and goes, also twice: never more than the bounds are open, and one is refused only
+    when it has no room and nobody can give way: the silent first, then the idle of those who have more than it."""
     counters = Counters()
     gate = Gate("in", 5, 3, counters)
-    places: list[Place] = []
+    silent: list[Place] = []
+    idle: list[Place] = []
+    active: list[Place] = []
     gone: list[Place] = []
     refused = evicted = 0
+
+    def of(places: list[Place], peer: str) -> list[Place]:
+        return [place for place in places if place.network == network(peer)]
+
+    def most(places: list[Place], above: int) -> list[Place]:
+        counts = Counter(place.network for place in places)
+        return [place for place in places if counts[place.network] == max(counts.values()) > above]
+
     with capture_logs():
         for peer, what in steps:
-            of_peer = [place for place in places if place.network == network(peer)]
-            if what == "speaks" and of_peer:
-                of_peer[0].spoke()
-                of_peer[0].spoke()
-            elif what == "goes" and of_peer:
-                places.remove(of_peer[0])
-                of_peer[0].leave()
-                of_peer[0].leave()
+            places = [*silent, *idle, *active]
+            mine = of(places, peer)
+            if what == "speaks" and mine:
+                for one in (silent, idle):
+                    if mine[0] in one:
+                        one.remove(mine[0])
+                        active.append(mine[0])
+                mine[0].spoke()
+                mine[0].spoke()
+            elif what == "idles" and (first := of(active, peer)):
+                active.remove(first[0])
+                idle.append(first[0])
+                first[0].idles()
+                first[0].idles()
+            elif what == "goes" and mine:
+                for one in (silent, idle, active):
+                    if mine[0] in one:
+                        one.remove(mine[0])
+                mine[0].leave()
+                mine[0].leave()
             elif what == "comes":
-                silent = [place for place in (of_peer if len(of_peer) >= 3 else places) if place.silent]
-                full = len(places) >= 5 or len(of_peer) >= 3
+                full = len(mine) >= 3 or len(places) >= 5
+                may = most(silent, 0) or most(idle, len(mine))
+                if len(mine) >= 3:
+                    may = of(silent, peer) or of(idle, peer)
                 place = gate.enter(peer)
-                assert (place is None) == (full and not silent)
+                assert (place is None) == (full and not may)
                 refused += place is None
-                evicted += full and place is not None
                 if full and place is not None:
+                    evicted += 1
                     (loser,) = gone
-                    assert loser in silent
-                    most = Counter(one.network for one in silent)
-                    assert most[loser.network] == max(most.values())
-                    assert loser is next(one for one in silent if one.network == loser.network)
-                    places.remove(loser)
+                    assert loser is next(place for place in may if place.network == loser.network)
+                    (silent if loser in silent else idle).remove(loser)
                     gone.clear()
                 if place is not None:
                     place.close = partial(gone.append, place)
-                    places.append(place)
-            assert gate.open == len(places)
+                    silent.append(place)
+            assert gate.open == len(silent) + len(idle) + len(active)
     assert (counters.totals["connections_refused"], counters.totals["connections_evicted"]) == (refused, evicted)

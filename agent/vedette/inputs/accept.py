@@ -9,7 +9,11 @@ Promises:
   silent one is closed for it and counted (``connections_evicted``): the oldest one of the same peer when that has as
   many as it may; else the oldest one of the peer that has the most silent ones. So those who connect and say nothing
   keep nobody out, and displace one another before they displace who has only just connected.
-* Where none is silent, the further connection is reset at once, before anything is made for it, and counted
+* Where none is silent, one that has been **idle** (without a whole message for ``IDLE_SECONDS``) is closed instead: the
+  one idle longest of the same peer when that has as many as it may; else of the peer that has the most idle ones, if
+  these are more than all that the newcomer's peer has open. So those who send two bytes and stay keep nobody out
+  either, and a sender of a few lines a day loses its connection only where everybody has as few.
+* Where nothing gives way, the further connection is reset at once, before anything is made for it, and counted
   (``connections_refused``). Either is logged once, and again only after there was room.
 * A turn of the event loop accepts ``TURN`` connections at most, so that a flood of attempts leaves others their turn;
   and only as many as ``EVICTED`` in the place of others, whose descriptors are free in the next turn.
@@ -53,6 +57,8 @@ KEEPALIVE = (60, 15, 4)
 """Seconds of silence until the first probe, seconds between probes, probes without an answer: 2 minutes in all."""
 TOLD_PEERS = 1000
 """Peers of whom refusals and evictions are logged one by one; those of further ones are only counted."""
+IDLE_SECONDS = 60.0
+"""Without a whole message: the connection may be closed for another."""
 FULL_SECONDS = 1.0
 """Pause when the process has no file descriptor left."""
 
@@ -70,27 +76,66 @@ def network(peer: str) -> str:
 class Place:
     """One connection's place; ``leave`` gives it back, and may be called again."""
 
-    __slots__ = ("_gate", "close", "network", "peer", "silent")
+    __slots__ = ("_gate", "_waiting", "close", "network", "peer")
 
     def __init__(self, gate: Gate, peer: str, network: str) -> None:
         self.peer = peer
         self.network = network
-        self.silent = True
-        """No whole message has come."""
         self.close: Callable[[], object] = _nothing
         """Ends the connection at once; set by whoever has it."""
         self._gate: Gate | None = gate
+        self._waiting: _Waiting | None = None
+        self._wait(gate.silent)
+
+    @property
+    def active(self) -> bool:
+        """Neither silent nor idle: it gives way to nobody."""
+        return self._waiting is None
+
+    def _wait(self, waiting: _Waiting | None) -> None:
+        if self._waiting is not None:
+            self._waiting.discard(self)
+        self._waiting = waiting
+        if waiting is not None:
+            waiting.add(self)
 
     def spoke(self) -> None:
         """A whole message came."""
-        if self.silent and self._gate is not None:
-            self._gate._heard(self)
-        self.silent = False
+        self._wait(None)
+
+    def idles(self) -> None:
+        """None has come for IDLE_SECONDS, after others had."""
+        if self._gate is not None and self.active:
+            self._wait(self._gate.idle)
 
     def leave(self) -> None:
         if self._gate is not None:
             gate, self._gate = self._gate, None
+            self._wait(None)
             gate._leave(self)
+
+
+class _Waiting:
+    """Connections that may be closed for others, by network, the longest there first."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, dict[Place, None]] = {}
+
+    def add(self, place: Place) -> None:
+        self._places.setdefault(place.network, {})[place] = None
+
+    def discard(self, place: Place) -> None:
+        of_network = self._places[place.network]
+        del of_network[place]
+        if not of_network:
+            del self._places[place.network]
+
+    def first(self, network: str, above: int = 0) -> Place | None:
+        """Of ``network``, or (``""``) of that which has the most, and more than ``above``."""
+        if not network:
+            network = max(self._places, key=lambda one: len(self._places[one]), default="")
+        of_network = self._places.get(network, {})
+        return next(iter(of_network)) if len(of_network) > above else None
 
 
 def _nothing() -> None:
@@ -108,9 +153,8 @@ class Gate:
         self._counters = counters
         self._open = 0
         self._peers: dict[str, int] = {}
-        self._silent: dict[str, dict[Place, None]] = {}
-        """By network those that are silent, the oldest first."""
-        self._told: set[str] = set()
+        self.silent, self.idle = _Waiting(), _Waiting()
+        self._reported: set[str] = set()
         """Networks (``""``: all) whose refusal was told, since there was room last."""
         self._strangers: set[str] = set()
         """Networks whose failed handshake was told."""
@@ -135,10 +179,10 @@ class Gate:
             if self.limit < self._configured:
                 text = f"{self.limit} connections are open, as many as the limit of open files leaves"
         else:
-            self._told.discard("")
-            self._told.discard(key)
+            self._reported.discard("")
+            self._reported.discard(key)
             return self._place(peer, key)
-        if not self.make_room(full, text):
+        if not self.make_room(full, text, self._peers.get(key, 0)):
             self._refuse(full, peer, f"{text}: raise it, or close some")
             return None
         return self._place(peer, key)
@@ -147,33 +191,24 @@ class Gate:
         place = Place(self, peer, key)
         self._open += 1
         self._peers[key] = self._peers.get(key, 0) + 1
-        self._silent.setdefault(key, {})[place] = None
         return place
 
-    def make_room(self, key: str, why: str) -> bool:
-        """Close the oldest silent connection of the network ``key``, or of that which has the most (``""``); False when
-        there is none."""
-        if not key:
-            key = max(self._silent, key=lambda one: len(self._silent[one]), default="")
-        if key not in self._silent:
+    def make_room(self, network: str, why: str, above: int = 0) -> bool:
+        """Close a connection of ``network`` that is silent, else one that is idle; of any network (``""``) one that has
+        the most such, and more idle ones than ``above``. False when there is none."""
+        place, fault = self.silent.first(network), "it has sent nothing"
+        if place is None:
+            place, fault = self.idle.first(network, 0 if network else above), "it has been idle longest"
+        if place is None:
             return False
-        place = next(iter(self._silent[key]))
         place.leave()
         place.close()
         self._counters.totals["connections_evicted"] += 1
-        self._tell(key, Log.CONNECTION_EVICTED, place.peer, f"{why}, and it has sent nothing: another takes its place")
+        reason = f"{why}; {fault}: closed to make room for another"
+        self._report(place.network, Log.CONNECTION_EVICTED, place.peer, reason)
         return True
 
-    def _heard(self, place: Place) -> None:
-        """It is not silent any more, or gone."""
-        of_network = self._silent[place.network]
-        del of_network[place]
-        if not of_network:
-            del self._silent[place.network]
-
     def _leave(self, place: Place) -> None:
-        if place.silent:
-            self._heard(place)
         key = place.network
         self._open -= 1
         self._peers[key] -= 1
@@ -193,11 +228,11 @@ class Gate:
 
     def _refuse(self, key: str, peer: str, why: str) -> None:
         self._counters.totals["connections_refused"] += 1
-        self._tell(key, Log.CONNECTION_REFUSED, peer, why)
+        self._report(key, Log.CONNECTION_REFUSED, peer, why)
 
-    def _tell(self, key: str, event: Log, peer: str, why: str) -> None:
-        if key not in self._told and len(self._told) < TOLD_PEERS:
-            self._told.add(key)
+    def _report(self, key: str, event: Log, peer: str, why: str) -> None:
+        if key not in self._reported and len(self._reported) < TOLD_PEERS:
+            self._reported.add(key)
             log.warning(event, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
 

@@ -35,7 +35,7 @@ from typing import cast
 import structlog
 
 from vedette.config.settings import SyslogInput
-from vedette.inputs.accept import Acceptor, Gate, Place
+from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Gate, Place
 from vedette.inputs.bind import bind
 from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
@@ -57,8 +57,8 @@ DRAIN_BYTES = 8 << 20
 DRAIN_DATAGRAMS = 65536
 """Read of one UDP socket at stop."""
 KERNEL_DROPS_SECONDS = 1.0
-STALL_LOOKS = 4
-"""Looks for stalled connections per ``message_timeout``."""
+LOOKS = 4
+"""For stalled and idle connections, per ``message_timeout`` or IDLE_SECONDS, whichever is shorter."""
 LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
 
@@ -82,7 +82,9 @@ class _Connection(asyncio.BufferedProtocol):
         self.bytes = 0
         """Received."""
         self.whole = False
-        """A message ended since ``began``."""
+        """A message ended since the last look."""
+        self.heard = 0.0
+        """When a look last found that one had (of the loop's clock)."""
         self.began = 0.0
         """When a message was seen unfinished that still is (of the loop's clock); 0: none."""
         self.ended = False
@@ -111,24 +113,30 @@ class SyslogListener:
     """The door of one ``syslog`` input; see the module's text. Belongs to one event loop."""
 
     def __init__(
-        self, settings: SyslogInput, intake: Intake, counters: Counters, clock: Callable[[], int] = now
+        self,
+        settings: SyslogInput,
+        intake: Intake,
+        counters: Counters,
+        clock: Callable[[], int] = now,
+        idle: float = IDLE_SECONDS,
     ) -> None:
         self._settings = settings
         self._name = settings.name
         self._intake = intake
         self._counters = counters
         self._clock = clock
+        self._idle = idle
         self._buffer = bytearray(CHUNK_BYTES)
         self._view = memoryview(self._buffer)
         self._gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, counters)
         self._acceptors: list[Acceptor] = []
         self._datagrams: list[Datagrams] = []
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, None] = {}
         self._waiting: dict[_Connection, None] = {}
         self._held = 0
         self._flush_timer: asyncio.TimerHandle | None = None
         self._drops_timer: asyncio.TimerHandle | None = None
-        self._stall_timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._stopping = False
         self._done = asyncio.Event()
@@ -156,7 +164,7 @@ class SyslogListener:
         if self._datagrams:
             self._count_kernel_drops()
         if self._acceptors:
-            self._stall_timer = loop.call_later(self._settings.message_timeout / STALL_LOOKS, self._close_stalled)
+            self._look()
 
     def _context(self) -> Renewed[SSLContext]:
         """Certificate and key, read; raises OSError naming the input and the file."""
@@ -186,7 +194,7 @@ class SyslogListener:
             acceptor.close()
         if self._resuming is not None:
             self._resuming.cancel()
-        for timer in (self._drops_timer, self._stall_timer):
+        for timer in (self._drops_timer, self._look_timer):
             if timer is not None:
                 timer.cancel()
         for datagrams in self._datagrams:
@@ -225,7 +233,7 @@ class SyslogListener:
             connection.ended = True
             connection.transport.abort()
             return
-        self._connections.add(connection)
+        self._connections[connection] = None
         connection.place.close = connection.transport.abort
         if not self._intake.accepting():
             self._pause()
@@ -240,7 +248,7 @@ class SyslogListener:
             framer.feed(self._buffer, size)
         except ValueError as error:
             self._malformed(connection, error)
-        if framer.size and connection.place.silent:
+        if framer.size and not connection.place.active:
             connection.place.spoke()
         if framer.size >= HAND_OVER:
             connection.whole = True
@@ -283,32 +291,41 @@ class SyslogListener:
         reason = f"{error}; the connection is closed: let the sender use newlines or octet counts (RFC 6587)"
         log.warning(Log.FRAMING_ERROR, input=self._name, peer=connection.peer, reason=reason)
 
-    def _close_stalled(self) -> None:
-        """Close what has been within one message for ``message_timeout``; while nothing is read nobody is to blame."""
+    def _look(self) -> None:
+        """Close what has been within one message for ``message_timeout``, and see who is idle; while nothing is read
+        nobody is to blame."""
         loop = asyncio.get_running_loop()
         now, timeout = loop.time(), self._settings.message_timeout
-        self._stall_timer = loop.call_later(timeout / STALL_LOOKS, self._close_stalled)
+        self._look_timer = loop.call_later(min(timeout, self._idle) / LOOKS, self._look)
         for connection in list(self._connections):
-            if connection.whole or self._resuming is not None or connection.ended or not connection.framer.within:
-                connection.began = now if connection.framer.within else 0.0
-                connection.whole = False
+            whole, within = connection.whole, connection.framer.within
+            connection.whole = False
+            if whole or not connection.heard or self._resuming is not None:
+                connection.heard = now
+            elif now - connection.heard >= self._idle:
+                connection.place.idles()
+            if whole or not within or self._resuming is not None or connection.ended:
+                connection.began = now if within else 0.0
             elif not connection.began:
                 connection.began = now
             elif now - connection.began >= timeout:
-                self._counters.totals["connections_stalled"] += 1
-                reason = f"a message was begun and not ended within message_timeout = {timeout:g} s"
-                log.warning(Log.CONNECTION_STALLED, input=self._name, peer=connection.peer, reason=reason)
-                try:
-                    connection.framer.cut()
-                except ValueError as error:
-                    self._malformed(connection, error)
-                self._end(connection)
-                connection.transport.abort()
+                self._stalled(connection)
+
+    def _stalled(self, connection: _Connection) -> None:
+        self._counters.totals["connections_stalled"] += 1
+        reason = f"a message was begun and not ended within message_timeout = {self._settings.message_timeout:g} s"
+        log.warning(Log.CONNECTION_STALLED, input=self._name, peer=connection.peer, reason=reason)
+        try:
+            connection.framer.cut()
+        except ValueError as error:
+            self._malformed(connection, error)
+        self._end(connection)
+        connection.transport.abort()
 
     def _lost(self, connection: _Connection) -> None:
         connection.place.leave()
         if connection in self._connections:
-            self._connections.remove(connection)
+            del self._connections[connection]
             self._end(connection)
 
     def _end(self, connection: _Connection) -> None:
