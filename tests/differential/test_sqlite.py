@@ -21,7 +21,7 @@ from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
 from vedette.plan import ir
 from vedette.plan.plan import Plan
-from vedette.rules.modifiers import RANGES
+from vedette.plan.timepart import UNITS
 
 FIELDS = ("alpha", "beta", "gamma.delta", "field name")
 NETWORKS = ("10.0.0.0/8", "10.0.0.1/32", "0.0.0.0/1", "192.168.1.64/26", "172.16.0.0/12")
@@ -66,7 +66,7 @@ def item(draw: st.DrawFn) -> tuple[str, Any]:
             unit = draw(st.sampled_from(["minute", "hour", "day", "month", "year"]))
             modifier = draw(st.sampled_from(["", "|neq"]))
             return f"time|{unit}{modifier}", draw(
-                st.integers(*RANGES[unit]) if unit != "year" else st.integers(2000, 2030)
+                st.integers(*UNITS[unit]) if unit != "year" else st.integers(2000, 2030)
             )
         case 9:
             return "address|cidr" + draw(st.sampled_from(["", "|neq"])), draw(st.sampled_from(NETWORKS))

@@ -13,7 +13,7 @@ from tests.engine.test_property import rule
 from vedette.decode.decoder import Record, from_mapping, record
 from vedette.engine import evaluate, group
 from vedette.engine.evaluate import Evaluator
-from vedette.engine.group import SCAN_FROM, addresses, as_number, in_network
+from vedette.engine.group import SCAN_FROM, addresses, in_network
 from vedette.engine.match import Engine
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, MAX_DEPTH, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
@@ -325,35 +325,6 @@ def test_databases_give_the_same_groups() -> None:
         event = from_mapping({"f": value})
         answers = [one.among(event, one.prepare(range(22)), pytest.fail) for one in (first, second)]
         assert answers[0] == answers[1]
-
-
-@pytest.mark.parametrize(
-    ("value", "number"),
-    [
-        ("5", 5),
-        ("-5", -5),
-        ("5.50", 5.5),
-        ("1e3", 1000.0),
-        ("1E-2", 0.01),
-        ("007", 7),
-        ("9007199254740993", 9007199254740993),
-        ("1" * 400, float("inf")),
-        ("1e999999999", float("inf")),
-        ("", None),
-        ("5 ", None),
-        (".5", None),
-        ("5.", None),
-        ("+5", None),
-        ("0x5", None),
-        ("inf", None),
-        ("nan", None),
-        ("\u0665", None),
-        ("1_000", None),
-    ],
-)
-def test_as_number(value: str, number: float | None) -> None:
-    """What a text is written as, exactly for whole numbers."""
-    assert as_number(value) == number
 
 
 def test_fold_and_networks_of_odd_texts() -> None:

@@ -26,9 +26,10 @@ import msgpack
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.cache import Cache, Hash, Part
 from vedette.engine.fallback import TIMEOUT, Watch
-from vedette.engine.group import PATTERNS, SEARCHES, Group, compare_fields
+from vedette.engine.group import SEARCHES, Group, compare_fields
 from vedette.plan.database import Pattern, Scanner, refused
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
+from vedette.plan.operators import OPERATORS
 from vedette.plan.patterns import search
 from vedette.plan.plan import Plan
 
@@ -39,7 +40,7 @@ group that was made for it."""
 FEW = 12
 """Plain searches of a scanned group up to which testing them one by one is cheaper than the scan with its hits."""
 
-_LONG = PATTERNS | {Op.CIDR, Op.TIME_PART}
+_LONG = frozenset(op for op, row in OPERATORS.items() if row.dear)
 """Operators whose bits are always of the whole group, where they may be kept."""
 
 

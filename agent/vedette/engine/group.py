@@ -17,9 +17,9 @@ import regex
 
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.fallback import Undecided, Watch
-from vedette.plan import timepart
 from vedette.plan.database import Pattern, Scanner
 from vedette.plan.ir import ANY, STAR, Op, Predicate, fold, leaves, text
+from vedette.plan.operators import OPERATORS, Test
 from vedette.plan.patterns import PAD, End, counts, fallback, search
 
 SCAN_FROM = 8
@@ -32,9 +32,6 @@ PATTERNS = frozenset({Op.GLOB, Op.REGEX})
 SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-Test = Callable[[str, str], object]
-"""(text, folded text) -> truth."""
 
 
 class Group:
@@ -109,7 +106,7 @@ class Group:
                 case _ if p.op in SEARCHES and p not in not_scanned:
                     (raw if p.cased else folded).append((bit, p))
                 case _:
-                    self._costly |= p.op not in _COMPARE
+                    self._costly |= OPERATORS[p.op].dear
                     self._others.append((bit, _plain_test(p, watch)))
         self._folded = self._searches(folded, "folded", load)
         self._raw = self._searches(raw, "raw", load)
@@ -274,11 +271,8 @@ def _plain_test(p: Predicate, watch: Watch) -> Test:
     if p.op is Op.REGEX:
         second = fallback(value, p.option).search
         return lambda plain, folded: watch.found(second, plain)
-    if p.op in _COMPARE:
-        compare = _COMPARE[p.op]
-        return lambda plain, folded: (number := as_number(plain)) is not None and compare(number, value)
-    if p.op is Op.TIME_PART:
-        return lambda plain, folded: timepart.part(plain, p.option) == value
+    if (test := OPERATORS[p.op].test) is not None:
+        return test(value, p.option)
     raise ValueError(f"operator {p.op} needs an engine that this version lacks")
 
 
@@ -290,24 +284,6 @@ _SEARCH: dict[tuple[Op, bool], Callable[[str], Test]] = {
     (Op.CONTAINS, True): lambda value: lambda plain, folded: value in plain,
     (Op.CONTAINS, False): lambda value: lambda plain, folded: value in folded,
 }
-
-_COMPARE: dict[Op, Callable[[float, float], bool]] = {
-    Op.LT: lambda a, b: a < b,
-    Op.LTE: lambda a, b: a <= b,
-    Op.GT: lambda a, b: a > b,
-    Op.GTE: lambda a, b: a >= b,
-}
-
-
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-
-
-def as_number(value: str) -> int | float | None:
-    """The number that ``value`` is written as, in JSON's syntax (but for leading zeros); None when it is none."""
-    match = _NUMBER.fullmatch(value)
-    if match is None:
-        return None
-    return int(value) if len(value) <= 300 and match[1] is match[2] is None else float(value)
 
 
 def addresses(value: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, ...]:

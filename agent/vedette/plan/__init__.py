@@ -1,5 +1,5 @@
 """What rules mean: the IR of detections and correlations, and the plan that is compiled from it.
 
-Pure: predicates, programs, prefilter literals, pattern databases, limits. Knows no rule language.
+Pure: predicates, operators, programs, prefilter literals, pattern databases, limits. Knows no rule language.
 Imports: decode, model.
 """

@@ -45,7 +45,7 @@ millisecond for each character."""
 MAX_RULES = 50_000
 """Rules and correlations of a rule set."""
 
-_REGEX_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]|\{(\d*)(,?)(\d*)\}|.", re.S)
+REGEX_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]|\{(\d*)(,?)(\d*)\}|.", re.S)
 _HUGE = 1 << 40
 
 
@@ -55,7 +55,7 @@ def weight(source: str) -> int:
     ``a{2,5}`` is 5, ``(ab{3}){4}`` 16, ``a{9,}`` 9; ``*``, ``+`` and ``?`` add nothing.
     """
     stack = [[0, 0]]  # of each open group: its weight so far, and that of its last part
-    for token in _REGEX_TOKEN.finditer(source):
+    for token in REGEX_TOKEN.finditer(source):
         text, top = token[0], stack[-1]
         if text == "(":
             stack.append([0, 0])

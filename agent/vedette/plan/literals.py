@@ -42,6 +42,7 @@ from vedette.decode.decoder import Provenance, provenance
 from vedette.decode.names import stands_as
 from vedette.decode.provenance import is_made
 from vedette.plan.ir import ANY, FIELD_OPS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
+from vedette.plan.operators import OPERATORS, Value
 
 Literals = frozenset[bytes]
 """A clause: one of them is in every event that matches."""
@@ -300,27 +301,25 @@ def candidates(expr: Expr, predicates: Sequence[Predicate]) -> set[bytes]:
     return seen
 
 
-_TEXT_OPS = frozenset({Op.EXACT, Op.PREFIX, Op.SUFFIX, Op.CONTAINS})
-
-
 def clauses_of(predicate: Predicate, cost: Cost = guess) -> list[Literals]:
-    value = predicate.value
+    value, row = predicate.value, OPERATORS[predicate.op]
+    kind = row.value if row.literal else None
     if predicate.op is Op.NULL:
         return []
     if provenance(predicate.field) is Provenance.SYNTHETIC:
-        return _of_text(str(value)) if predicate.op in _TEXT_OPS and not is_made(predicate.field, str(value)) else []
+        return _of_text(str(value)) if kind is Value.TEXT and not is_made(predicate.field, str(value)) else []
     found = [names] if (names := _name_of(predicate.field)) else []
-    match predicate.op:
-        case op if op in _TEXT_OPS:
+    match kind:
+        case Value.TEXT:
             found += _of_text(str(value))
-        case Op.GLOB if isinstance(value, tuple):
+        case Value.PARTS if isinstance(value, tuple):
             found += [clause for part in value if part not in (STAR, ANY) for clause in _of_text(part)]
-        case Op.NUMBER if isinstance(value, int):
+        case Value.NUMBER if isinstance(value, int):
             found += _of_text(str(value))
-        case Op.REGEX:
+        case Value.REGEX:
             found += _of_regex(str(value), predicate.option, cost)
-        case op if op in FIELD_OPS and (names := _name_of(str(value))):
-            found.append(names)
+    if predicate.op in FIELD_OPS and (names := _name_of(str(value))):
+        found.append(names)
     return found
 
 

@@ -17,6 +17,7 @@ import regex
 
 from vedette.plan.database import CASELESS, DOTALL, MAY_BE_EMPTY, MULTILINE, ONCE, UTF8, Pattern, literal
 from vedette.plan.ir import ANY, STAR, Op, Predicate
+from vedette.plan.limits import REGEX_TOKEN
 
 PAD = b"\n\n"
 """What follows a value in a scan: one newline for an end anchor, one that no pattern needs."""
@@ -76,7 +77,6 @@ def _ended(expression: bytes, flags: int, at_end: bool) -> Search:
     return Search(Pattern(expression, flags | ONCE), End.WITHIN)
 
 
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\[:\w+:\]|\\.|[^\]\\])*\]|.", re.S)
 _LEADING_FLAGS = re.compile(r"\(\?([a-zA-Z]+)\)")
 _END_ANCHORS = ("$", r"\z", r"\Z")
 
@@ -85,7 +85,7 @@ def _regex(source: str, option: str) -> Search:
     flags = UTF8 | MAY_BE_EMPTY
     for flag in option:
         flags |= {"i": CASELESS, "m": MULTILINE, "s": DOTALL}[flag]
-    tokens = _TOKEN.findall(source)
+    tokens = [found[0] for found in REGEX_TOKEN.finditer(source)]
     if r"\Q" in tokens:
         raise ValueError(r"quoting by \Q is not supported: escape the characters")
     leading = _LEADING_FLAGS.match(source)
@@ -139,6 +139,6 @@ def fallback(source: str, flags: str) -> Any:
     if "i" not in flags or re.search(r"\\[wWdDsSbB]|\[:", source):
         number |= regex.ASCII
     try:
-        return regex.compile(_TOKEN.sub(as_pcre, source), number)
+        return regex.compile(REGEX_TOKEN.sub(as_pcre, source), number)
     except regex.error as error:
         raise ValueError(f"the regular expression cannot be read: {error}") from error

@@ -10,7 +10,6 @@ Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ import msgpack
 
 from vedette.decode import names
 from vedette.model.event import LogSource
-from vedette.plan import limits, relation
+from vedette.plan import limits, operators, relation
 from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.plan.literals import Choice, Cost, Measured, choose, guess
 from vedette.plan.relation import Correlation, suppress_of
@@ -207,21 +206,7 @@ def _predicate(row: list[Any]) -> Predicate:
     predicate = Predicate(name, Op(op), tuple(value) if isinstance(value, list) else value, cased, option)
     _all(str, [name, option])
     _all(bool, [cased])
-    match predicate.op:
-        case Op.NULL | Op.EXISTS:
-            fits = value is None
-        case Op.NUMBER | Op.LT | Op.LTE | Op.GT | Op.GTE | Op.TIME_PART:
-            fits = type(value) in (int, float)
-        case Op.GLOB:
-            fits = isinstance(value, list) and bool(_all(str, value))
-        case Op.REGEX:
-            fits = isinstance(value, str) and set(option) <= set("ims")
-        case Op.CIDR:
-            fits = isinstance(value, str) and bool(ipaddress.ip_network(value))
-        case _:
-            fits = isinstance(value, str)
-    if not fits:
-        raise ValueError(f"{value!r:.80} is no value for {op}")
+    operators.check(predicate)
     return predicate
 
 

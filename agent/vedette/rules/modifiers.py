@@ -17,9 +17,9 @@ from typing import Any
 
 from sigma.modifiers import modifier_mapping
 
+from vedette.plan.timepart import UNITS
 from vedette.rules.ruleset import Unsupported
 
-RANGES = {"minute": (0, 59), "hour": (0, 23), "day": (1, 31), "week": (1, 53), "month": (1, 12), "year": (1, 9999)}
 _PLACES = ("contains", "startswith", "endswith")
 _FLAGS = ("i", "ignorecase", "m", "multiline", "s", "dotall")
 _WIDE = ("wide", "utf16", "utf16le", "utf16be")
@@ -136,7 +136,7 @@ def _number(modifier: str, value: Any, chain: list[str]) -> str | None:
 
 
 def _time_part(modifier: str, value: Any, chain: list[str]) -> str | None:
-    low, high = RANGES[modifier]
+    low, high = UNITS[modifier]
     if isinstance(value, str) and value.isdecimal():
         return f"{modifier} takes a number: take the quotes off {value:.20}"
     if isinstance(value, bool) or not isinstance(value, int):
@@ -187,7 +187,7 @@ def _encoded(modifier: str, value: Any, chain: list[str]) -> str | None:
 
 _CHECKS: dict[str, Callable[[str, Any, list[str]], str | None]] = {
     **dict.fromkeys(("lt", "lte", "gt", "gte"), _number),
-    **dict.fromkeys(RANGES, _time_part),
+    **dict.fromkeys(UNITS, _time_part),
     **dict.fromkeys((*_PLACES, *_WIDE, "cased", "windash", "expand", "re"), _text),
     **dict.fromkeys(("base64", "base64offset"), _encoded),
     "exists": _exists,

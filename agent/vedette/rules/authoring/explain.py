@@ -9,8 +9,9 @@ from vedette.decode.decoder import ABSENT, Record, record
 from vedette.engine.join import may_hold_records
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk, LogSource
-from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, Rule, as_shown, tests
+from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Or, Predicate, Rule, as_shown, tests
 from vedette.plan.literals import Measured, Names, clauses, guess
+from vedette.plan.operators import described
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation, Kind
 from vedette.plan.witness import witness
@@ -20,47 +21,9 @@ MAX_SHOWN = 200
 MAX_LISTED = 20
 """Rules that a filter is joined to."""
 
-_WORDS = {
-    Op.EXACT: "is",
-    Op.PREFIX: "begins with",
-    Op.SUFFIX: "ends with",
-    Op.CONTAINS: "contains",
-    Op.GLOB: "is like",
-    Op.REGEX: "matches",
-    Op.CIDR: "is in",
-    Op.NUMBER: "is the number",
-    Op.LT: "<",
-    Op.LTE: "<=",
-    Op.GT: ">",
-    Op.GTE: ">=",
-    Op.NULL: "is null or absent",
-    Op.EXISTS: "is there",
-    Op.FIELD_EXACT: "is the field",
-    Op.FIELD_PREFIX: "begins with the field",
-    Op.FIELD_SUFFIX: "ends with the field",
-    Op.FIELD_CONTAINS: "contains the field",
-}
 _COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "is", "neq": "is not"}
 _NO_NAMES: Mapping[Expr, str] = {}
 _TRUTH = {True: "true ", False: "false", None: "open "}
-
-
-def described(p: Predicate) -> str:
-    """A predicate in words: ``CommandLine ends with 'x.exe'``."""
-    name = p.field if p.field != KEYWORDS else "any text"
-    if p.op in (Op.NULL, Op.EXISTS):
-        return f"{name} {_WORDS[p.op]}"
-    if p.op is Op.TIME_PART:
-        return f"the {p.option} of {name} is {p.value}"
-    if p.op is Op.GLOB and isinstance(p.value, tuple):
-        value = repr("".join("*" if v == STAR else "?" if v == ANY else v for v in p.value))
-    elif p.op is Op.REGEX:
-        value = f"/{p.value}/{p.option}"
-    elif isinstance(p.value, str) and not p.op.value.startswith("field") and p.op is not Op.CIDR:
-        value = repr(p.value)
-    else:
-        value = str(p.value)
-    return f"{name} {_WORDS[p.op]} {value}" + (" (case matters)" if p.cased and p.op is not Op.REGEX else "")
 
 
 def rule(engine: Engine, number: int, filters: Iterable[str] = (), cost: Measured | None = None) -> Iterator[str]:
@@ -241,7 +204,7 @@ def _value(p: Predicate, event: Record) -> str:
     """What the event has where the predicate looks."""
     if p.field == KEYWORDS:
         return f"{sum(1 for _ in event.keywords())} texts"
-    names = [p.field, str(p.value)] if p.op.value.startswith("field") else [p.field]
+    names = [p.field, str(p.value)] if p.op in FIELD_OPS else [p.field]
     return ", ".join(_shown(name, event) for name in names)
 
 

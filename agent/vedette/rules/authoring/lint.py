@@ -27,10 +27,10 @@ from vedette.engine.evaluate import Evaluator
 from vedette.plan.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import MAX_LITERALS, Cost, required
+from vedette.plan.operators import described
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation
 from vedette.rules.authoring import cases, reach
-from vedette.rules.authoring.explain import described
 from vedette.rules.build import files
 from vedette.rules.correlation import one_bound
 from vedette.rules.documents import child, collected, construct, read
