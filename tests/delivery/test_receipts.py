@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.e2e.agent import say
-from vedette.delivery.receipts import MAX_RANGES, MAX_RECEIPT, pack_receipt, unpack_receipt
+from vedette.delivery.receipts import MAX_RANGES, MAX_RECEIPT, common, joined, pack_receipt, unpack_receipt
 
 LOG = "ab" * 16
 TOPIC = "vedette/v1/f1/a1/receipts"
@@ -71,3 +71,11 @@ def test_what_a_signature_costs(capsys: pytest.CaptureFixture[str]) -> None:
                 work()  # type: ignore[no-untyped-call]
             told.append(f"{name} {(time.process_time() - began) * 1e4:.0f} µs")
     say(capsys, f"a receipt of 1 range, then {MAX_RANGES}: {', '.join(told)}")
+
+
+def test_range_arithmetic() -> None:
+    """Joined and common ranges name the same seqs as sets would."""
+    some, others = [(5, 9), (1, 2), (3, 3), (8, 12)], [(2, 6), (11, 20)]
+    assert joined(some) == [(1, 3), (5, 12)]
+    assert common(joined(some), others) == [(2, 3), (5, 6), (11, 12)]
+    assert joined([]) == common([], others) == []

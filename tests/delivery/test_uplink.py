@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
-from tests.delivery.kit import AGENT, DOWN, NOW, QUICK, Box, Up, alert, block, heartbeat, read, unblock, until
+from tests.delivery.kit import (
+    AGENT,
+    DOWN,
+    NOW,
+    QUICK,
+    STATUS,
+    UP,
+    Box,
+    Up,
+    alert,
+    block,
+    heartbeat,
+    read,
+    unblock,
+    until,
+)
 from vedette.bundle.seal import key_text
 from vedette.config.settings import MqttSettings, UplinkSettings
 from vedette.delivery.directory import DirectoryUplink
@@ -207,7 +223,35 @@ def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: B
     with capture_logs() as logs:
         asyncio.run(main())
     (refused,) = [entry for entry in logs if entry["event"] == "receipt_invalid"]
-    assert refused["reason"] == f"it is for alerts up to seq {1 << 62}, and none above 0 was sent"
+    assert refused["reason"].startswith(f"it names alerts up to seq {1 << 62}, not all of which were acknowledged")
+
+
+@pytest.mark.door
+def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, box: Box) -> None:
+    """What the broker refused or has acknowledged to nobody stays in the outbox, whatever an unauthenticated receipt
+    says; once it is acknowledged, receipts count."""
+    access = tmp_path / "acl"
+    access.write_text(f"topic read {UP}\ntopic readwrite {DOWN}\ntopic readwrite {STATUS}\n")
+
+    async def main(broker: Broker) -> None:
+        box.put(300)
+        async with region(broker.url) as forger:
+            up = await Up(broker.url, box).connected()
+            await until(lambda: any(entry["event"] == "uplink_failed" for entry in logs))
+            forger.receipt(0, 1 << 62, log_id=box.outbox.log_id)
+            await until(lambda: box.counters.totals["receipts_refused"] == 1)
+            box.put(1)  # the next receipt is settled after the forged one
+            assert box.outbox.depth == 301
+            access.write_text("topic readwrite #\n")
+            assert broker.process is not None
+            broker.process.send_signal(signal.SIGHUP)
+            await until(lambda: len(set(forger.seqs)) == 301)
+            forger.receipt(1, 301)
+            await until(lambda: box.outbox.depth == 0)
+            await up.stop()
+
+    with capture_logs() as logs, running(tmp_path / "broker", extra=[f"acl_file {access}"]) as broker:
+        asyncio.run(main(broker))
 
 
 @pytest.mark.door

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import msgpack
@@ -61,6 +61,23 @@ def unpack_receipt(
     if keys:
         _verify(document.get("signature"), _signed(topic, log_id, pairs), keys)
     return log_id, pairs
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same seqs as ascending ranges that neither touch nor overlap."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def common(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The seqs that are in both."""
+    both = ((max(a, first), min(b, last)) for a, b in some for first, last in others)
+    return [(first, last) for first, last in both if first <= last]
 
 
 def _signed(topic: str, log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes:

@@ -10,11 +10,11 @@ landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are un
 
 It goes again under the same ``alert_id``, and the region drops doubles.
 
-A receipt makes the agent delete alerts, so it is believed only as far as it can be true: for this outbox's numbering,
-and for alerts that were sent. With ``receipt_keys`` one of them must have signed it (``delivery/receipts.py``); else it
-is as good as the broker's access list over TLS, and without TLS anybody's. Receipts wait in the broker's session while
-the agent is away: those for alerts sent before its start are believed where receipts are authenticated, and else
-ignored, since the alerts are sent again anyway.
+A receipt makes the agent delete alerts, so it is believed only as far as it can be true. It must be for this outbox's
+numbering; with ``receipt_keys`` one of them must have signed it (``delivery/receipts.py``), else it is as good as the
+broker's access list over TLS. Authenticated receipts are believed for every alert that was sent, before the agent's
+start, too: they wait in the broker's session. Without either anybody may have sent them, so they are believed only for
+alerts that the broker has acknowledged in this life; what a refused receipt was for is sent again.
 
 The status topic is retained: a heartbeat at every connection and every ``heartbeat`` seconds, and as last will
 ``{"state": "lost"}``.
@@ -36,7 +36,7 @@ from vedette.bundle.seal import public_key
 from vedette.config.settings import UNAUTHENTICATED, AgentSettings, UplinkSettings
 from vedette.delivery.envelope import BATCH_BYTES, pack_batch
 from vedette.delivery.queue import Outbox
-from vedette.delivery.receipts import unpack_receipt
+from vedette.delivery.receipts import common, joined, unpack_receipt
 from vedette.delivery.topics import agent_topic
 from vedette.model.counters import Counters, Log
 from vedette.mqtt.client import BACKOFF, REGION_PACKET, Message, MqttClient, topic_matches
@@ -95,10 +95,13 @@ class MqttUplink:
         )
         self._routes: dict[str, Handler] = {self._receipts: self._receipt, **(routes or {})}
         self._keys = [public_key(text) for text in settings.receipt_keys]
-        self._former = outbox.account().next_seq - 1 if settings.receipts != UNAUTHENTICATED else 0
-        """The highest seq that may have been sent before this life, where its receipt is believed."""
+        self._authenticated = settings.receipts != UNAUTHENTICATED
+        self._former = outbox.account().next_seq - 1
+        """The highest seq that may have been sent before this life."""
         self._after = 0
         """The highest seq taken from the outbox in this life."""
+        self._acknowledged: list[tuple[int, int]] = []
+        """What the broker has acknowledged in this life, as ascending receipt ranges."""
         self._again: deque[tuple[int, int]] = deque()
         """Runs of seqs to send again, first of all."""
         self._sent: deque[_Run] = deque()
@@ -181,7 +184,7 @@ class MqttUplink:
             for message in messages:
                 try:
                     log_id, pairs = unpack_receipt(message.payload, message.topic, self._keys)
-                    by_log.setdefault(log_id, []).extend(self._sent_ones(message, pairs))
+                    by_log.setdefault(log_id, []).extend(self._credible(message, pairs))
                 except ValueError as error:
                     self._disbelieve(message, str(error))
             for log_id, pairs in by_log.items():
@@ -189,13 +192,15 @@ class MqttUplink:
             for message in messages:
                 self.client.ack(message)
 
-    def _sent_ones(self, message: Message, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """``pairs`` as far as these alerts were sent."""
-        sent, highest = max(self._after, self._former), max((last for _, last in pairs), default=0)
-        if highest <= sent:
-            return pairs
-        self._disbelieve(message, f"it is for alerts up to seq {highest}, and none above {sent} was sent")
-        return [(first, min(last, sent)) for first, last in pairs if first <= sent]
+    def _credible(self, message: Message, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """``pairs`` as far as they can be true: see the module's text."""
+        sent = [(0, max(self._after, self._former))] if self._authenticated else self._acknowledged
+        claimed = joined(pairs)
+        credible = common(claimed, sent)
+        if credible != claimed:
+            state = "sent" if self._authenticated else "acknowledged by the broker"
+            self._disbelieve(message, f"it names alerts up to seq {claimed[-1][1]}, not all of which were {state}")
+        return credible
 
     def _disbelieve(self, message: Message, reason: str) -> None:
         self._counters.totals["receipts_refused"] += 1
@@ -277,6 +282,7 @@ class MqttUplink:
         if not taken:
             self._fail("the broker has no subscriber for alerts: has `vedette region land` ever run?", first, last)
             return
+        self._acknowledged = joined([*self._acknowledged, (first, last)])
         self._trouble, self._delay = False, self._backoff[0]
         now = time.monotonic()
         if self._sent and self._sent[-1].last + 1 == first:
