@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from structlog.testing import capture_logs
 from tests.broker import Broker, running
 from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, until
 from vedette.config.settings import MqttSettings
-from vedette.delivery.envelope import encode, pack_batch
+from vedette.delivery.envelope import BAD_PAYLOAD, bad_row, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import Message, MqttClient
 from vedette.region.land import Landing, LandingSettings, land
@@ -275,6 +276,38 @@ def test_memory_is_bounded_while_the_directory_fails(
 
     asyncio.run(main())
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 5001))
+
+
+def test_a_large_message_is_cut_down_beside_the_event_loop(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the digest of an agent's oversized message is taken, another agent's messages are taken in."""
+    folder, entered, release, given_up = tmp_path / "landing", threading.Event(), threading.Event(), threading.Event()
+
+    def slow(payload: bytes, **about: Any) -> dict[str, Any]:
+        entered.set()
+        if not release.wait(10):
+            given_up.set()
+        row: dict[str, Any] = bad_row(payload, **about)
+        return row
+
+    monkeypatch.setattr("vedette.region.land.bad_row", slow)
+
+    async def main() -> None:
+        service = await Land(broker, folder).connected()
+        async with agent(broker) as (client, receipts), agent(broker, "a2") as (other, _):
+            await other.publish("vedette/v1/f1/a2/alerts", bytes(2 << 20))
+            await until(entered.is_set)
+            delivered = broker.log().count("Sending PUBLISH to vedette-landing")
+            await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))]))
+            await until(lambda: broker.log().count("Sending PUBLISH to vedette-landing") > delivered)
+            assert not given_up.is_set()
+            release.set()
+            await until(lambda: receipts == [("log", [(1, 1)])])
+        await service.stop()
+
+    asyncio.run(main())
+    assert [len(row["payload"]) for row in read(folder, "bad")] == [BAD_PAYLOAD]
 
 
 def test_two_landings_share_the_work(broker: Broker, box: Box, tmp_path: Path) -> None:

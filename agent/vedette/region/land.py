@@ -3,9 +3,10 @@
 Delivery, in this order for every message:
 
 1. received, not acknowledged: the broker keeps it (shared subscription, persistent session of ``session_expiry``);
-   what is no message of an agent's, or beyond its bounds (``delivery/envelope.py``), is cut down to a row of ``bad``;
+   what is no message of an agent's, or beyond its bounds (``delivery/envelope.py``), is refused;
 2. decoded into rows, a batch at a time and one message of each agent in turn, so that an agent that sends much delays
-   no other's; what cannot be read, or names another agent or fleet than its topic, becomes a row of ``bad``;
+   no other's; what was refused, cannot be read, or names another agent or fleet than its topic, becomes a row of
+   ``bad``: in a thread, since a refused message may have REGION_PACKET bytes;
 3. all rows written, synced and renamed into place (``delivery/landing.py``), and if so set, confirmed by Kafka
    (``region/kafka.py``);
 4. PUBACK; then a receipt of the seqs to each agent.
@@ -46,7 +47,17 @@ import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vedette.config.settings import MqttSettings
-from vedette.delivery.envelope import MAX_MESSAGE, bad_row, decode_row, landed, ranges, seq_of, split_batch, status_row
+from vedette.delivery.envelope import (
+    BAD_PAYLOAD,
+    MAX_MESSAGE,
+    bad_row,
+    decode_row,
+    landed,
+    ranges,
+    seq_of,
+    split_batch,
+    status_row,
+)
 from vedette.delivery.landing import TABLES, LandingFolder
 from vedette.delivery.receipts import MAX_RANGES, pack_receipt
 from vedette.delivery.topics import ROOT, agent_topic, parse
@@ -61,6 +72,8 @@ SHARED = (f"{ROOT}/+/+/alerts", f"{ROOT}/+/+/status")
 """What all landings of a group share."""
 HELD_BYTES = 64 << 20
 """Of messages in memory, at most."""
+OVERSIZED_BYTES = REGION_PACKET
+"""The same for messages over ``MAX_MESSAGE``, until they are cut down."""
 BATCH_BYTES = 8 << 20
 """Of messages after which a batch is written early, and decoded at a time: rows take up to 25 times their bytes."""
 ITEM_BYTES = 256
@@ -105,15 +118,17 @@ class _Received(NamedTuple):
     """One message, taken apart and not decoded, and what it takes in memory."""
 
     message: Message
-    """Without its payload."""
+    """Without its payload, unless it is refused."""
     fleet: str
     agent_id: str
     log_id: str
     parts: Sequence[bytes]
     """Alerts; or one heartbeat, when ``log_id`` is empty."""
-    letter: dict[str, Any] | None
-    """A row of ``bad`` in place of the parts."""
+    refused: str
+    """Why its payload becomes a row of ``bad``; else empty."""
     size: int
+    oversized: int
+    """Bytes of a payload over ``MAX_MESSAGE``, which count apart."""
 
 
 @dataclass(slots=True)
@@ -140,6 +155,8 @@ class Landing:
         """By fleet and agent, in whose turn it is."""
         self._held = self._parts = self._messages = 0
         """Bytes in memory; of them waiting: parts, messages."""
+        self._oversized = 0
+        """Bytes of oversized messages in memory."""
         self._bytes = 0
         self._letters: dict[tuple[str, str], int] = {}
         """Rows of ``bad`` by fleet and agent, since ``_since``."""
@@ -198,8 +215,12 @@ class Landing:
         if self._letters and self._ignored(_sender(message.topic)):
             self.client.ack(message)
             return
+        if len(message.payload) > MAX_MESSAGE and self._oversized + len(message.payload) > OVERSIZED_BYTES:
+            self._set_aside = True
+            return
         one = _taken_apart(message)
-        if one.letter is not None:
+        self._oversized += one.oversized
+        if one.refused:
             self._count_letter((one.fleet, one.agent_id), message.topic)
         self._waiting.setdefault((one.fleet, one.agent_id), deque()).append(one)
         self._held += one.size
@@ -207,7 +228,8 @@ class Landing:
         self._idle.clear()
         self._came.set()
         half = self.settings.receive_maximum // 2
-        if self._parts >= self.settings.max_rows or self._bytes >= BATCH_BYTES or self._messages >= half:
+        enough = self._parts >= self.settings.max_rows or self._bytes >= BATCH_BYTES or self._messages >= half
+        if enough or self._oversized:
             self._full.set()
 
     def _ignored(self, sender: tuple[str, str]) -> bool:
@@ -242,8 +264,9 @@ class Landing:
             about: dict[str, Any] = {"received_at": 0, "collector_id": self.settings.client_id, "topic": topic}
             named: dict[str, Any] = {"agent_id": one.agent_id, "fleet": one.fleet}
             sender = one.fleet, one.agent_id
-            if one.letter is not None:
-                batch.rows["bad"].append(one.letter)
+            if one.refused:
+                payload = one.message.payload
+                batch.rows["bad"].append(bad_row(payload, topic=topic, reason=one.refused, received_at=0))
             seqs = batch.seqs.setdefault((one.fleet, one.agent_id, one.log_id), []) if one.log_id else []
             for data in one.parts:
                 if self._ignored(sender):
@@ -293,13 +316,17 @@ class Landing:
                 if not self._stopping:
                     self._full.clear()
             batch = await asyncio.to_thread(self._decode, taken)
+            self._oversized -= sum(one.oversized for one in taken)
+            size = sum(one.size for one in taken)
+            messages = [one.message._replace(payload=b"") for one in taken]
+            del taken
             await self._until_landed(writers, batch)
-            for i, one in enumerate(taken):
-                self.client.ack(one.message)
+            for i, message in enumerate(messages):
+                self.client.ack(message)
                 if i % 500 == 499:
                     await asyncio.sleep(0)
             self._owe(batch)
-            self._held -= sum(one.size for one in taken)
+            self._held -= size
             if not self._waiting:
                 self._idle.set()
             if self._set_aside and not self._stopping:
@@ -389,22 +416,23 @@ def _sender(topic: str) -> tuple[str, str]:
 
 
 def _taken_apart(message: Message) -> _Received:
-    fleet = agent_id = log_id = ""
+    fleet = agent_id = log_id = refused = ""
     parts: Sequence[bytes] = ()
-    letter = None
+    size = len(message.payload)
     try:
         fleet, agent_id, leaf = parse(message.topic)
+        if size > MAX_MESSAGE:
+            raise ValueError(f"{size} bytes, at most {MAX_MESSAGE}")
         if leaf == "alerts":
             log_id, parts = split_batch(message.payload)
-        elif len(message.payload) > MAX_MESSAGE:
-            raise ValueError(f"{len(message.payload)} bytes, at most {MAX_MESSAGE}")
         else:
             parts = (message.payload,)
+        message = message._replace(payload=b"")
     except ValueError as error:
-        letter = bad_row(message.payload, topic=message.topic, reason=str(error), received_at=0)
-    kept = sum(map(len, parts)) if letter is None else len(letter["payload"])
-    size = kept + ITEM_BYTES * (1 + len(parts))
-    return _Received(message._replace(payload=b""), fleet, agent_id, log_id, parts, letter, size)
+        refused = str(error)
+    oversized = size if size > MAX_MESSAGE else 0
+    kept = BAD_PAYLOAD if oversized else sum(map(len, parts)) or size
+    return _Received(message, fleet, agent_id, log_id, parts, refused, kept + ITEM_BYTES * (1 + len(parts)), oversized)
 
 
 async def land(settings: LandingSettings, stop: asyncio.Event) -> None:
