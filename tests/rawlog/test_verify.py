@@ -15,7 +15,7 @@ from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import Segment, segments
-from vedette.rawlog.verify import BYTES_PER_SECOND, ROUND_SECONDS, STEP_BYTES, Verifier
+from vedette.rawlog.verify import BUSY_ROUND_SECONDS, BYTES_PER_SECOND, ROUND_SECONDS, STEP_BYTES, Verifier
 
 
 class Clock:
@@ -58,6 +58,26 @@ def test_nothing_is_found_in_a_whole_log(tmp_path: Path) -> None:
         clock.now += ROUND_SECONDS
         round_of(verifier, clock, kept)
     assert (verifier.damaged(), said) == (0, [])
+
+
+def test_a_busy_agent_verifies_its_log_as_well(tmp_path: Path) -> None:
+    """Under a constant backlog a round takes as long as it may, and no longer; an idle moment is used at once."""
+    fill(tmp_path, [lines(noise(i)) for i in range(200)])
+    kept, clock = segments(tmp_path), Clock()
+    flip(kept[0].path, located(kept[0])[1].after - 1)
+    verifier, began, steps = Verifier(clock), clock.now, 0
+    while not verifier.rounds:
+        verifier.step(kept, busy=True)
+        clock.now += 60.0
+        steps += 1
+        assert clock.now < began + BUSY_ROUND_SECONDS
+    assert verifier.damaged() == 1
+    assert clock.now > began + BUSY_ROUND_SECONDS / 2
+    clock.now += ROUND_SECONDS
+    verifier.step(kept, busy=True)
+    clock.now += 1.0
+    verifier.step(kept, busy=True)  # too early
+    assert round_of(verifier, clock, kept) < 3600
 
 
 def frame(number: int, at: Callable[[int, int], int]) -> Callable[[Path], None]:

@@ -406,11 +406,11 @@ class RawLog:
         freed = self.retain(judged, now, make_room=make_room)
         return freed if make_room else freed + self._shelf.pack(self.durable)
 
-    def verify(self) -> None:
-        """For the writer thread, while nothing else is to be done: see ``verify.py``."""
+    def verify(self, busy: bool = False) -> None:
+        """For the writer thread: see ``verify.py``. ``busy``: there is something else to do."""
         with self._state:
             kept = [one.segment for one in self._shelf.kept]
-        self.verifier.step(kept)
+        self.verifier.step(kept, busy)
 
     def retain(self, judged: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments: see ``Shelf.retain``. Raises OSError."""

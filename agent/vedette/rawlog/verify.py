@@ -1,9 +1,10 @@
-"""Whether what lies in the raw log can still be read: sealed segments, slowly, while there is nothing else to do.
+"""Whether what lies in the raw log can still be read: sealed segments, slowly.
 
 What is judged is not read again until somebody asks for it, and a disk that decays says nothing by itself. So once in
 ROUND_SECONDS every frame of every sealed segment is read and checked against its checksums, at BYTES_PER_SECOND on
-average. What is found is logged once and counted as long as its segment is kept; nothing is repaired, nothing counts as
-lost: what is not judged is counted when judging comes to it.
+average; while the agent is busy, however long, only as fast as a round within BUSY_ROUND_SECONDS needs. What is found
+is logged once and counted as long as its segment is kept; nothing is repaired, nothing counts as lost: what is not
+judged is counted when judging comes to it.
 
 Belongs to the writer thread.
 """
@@ -25,6 +26,8 @@ log = structlog.get_logger()
 
 BYTES_PER_SECOND = 256 << 10
 ROUND_SECONDS = 86_400.0
+BUSY_ROUND_SECONDS = 3 * 86_400.0
+"""Longest round of a busy agent: 40 KB/s for a raw log of 10 GiB, and never more than that."""
 STEP_BYTES = 64 << 10
 """Read at a time; a frame or a pack is read whole."""
 PLACES = 100
@@ -39,8 +42,9 @@ class Verifier:
         self._found: dict[Path, dict[int, str]] = {}
         """By segment: positions of what cannot be read, and why."""
         self._steps: Iterator[int] | None = None
-        self._not_before = clock()
-        self._begun = 0.0
+        self._began = self._stepped = clock() - ROUND_SECONDS
+        self._read = self._size = 0
+        """Bytes read in the last step; of all segments in this round."""
         self.rounds = 0
         """Since the start."""
 
@@ -48,21 +52,25 @@ class Verifier:
         """Places in the segments that are kept, as far as they were looked at."""
         return sum(map(len, list(self._found.values())))
 
-    def step(self, kept: Sequence[Segment]) -> None:
+    def step(self, kept: Sequence[Segment], busy: bool = False) -> None:
         """Go on, if it is time. ``kept``: all segments, oldest first; the last is being written."""
-        if (now := self._clock()) < self._not_before:
-            return
+        now = self._clock()
         if self._steps is None:
+            if now < self._began + ROUND_SECONDS:
+                return
             for path in self._found.keys() - {segment.path for segment in kept}:
                 del self._found[path]
-            self._steps, self._begun = self._round(list(kept)), now
-        read = 0
+            self._steps, self._began, self._read = self._round(list(kept)), now, 0
+            self._size = sum(map(_size, kept))
+        rate = self._size / BUSY_ROUND_SECONDS
+        if now < self._stepped + self._read / (rate if busy else max(rate, BYTES_PER_SECOND)):
+            return
+        self._read, self._stepped = 0, now
         for size in self._steps:
-            read += size
-            if read >= STEP_BYTES:
-                self._not_before = now + read / BYTES_PER_SECOND
+            self._read += size
+            if self._read >= STEP_BYTES:
                 return
-        self._steps, self._not_before = None, self._begun + ROUND_SECONDS
+        self._steps = None
         self.rounds += 1
 
     def _round(self, kept: list[Segment]) -> Iterator[int]:
@@ -114,3 +122,9 @@ class Verifier:
             with suppress(ValueError, FileNotFoundError), SegmentFile(follower) as next_file:
                 if next_file.header().first_event != event:
                     found[size] = "frames at its end are missing"
+
+
+def _size(segment: Segment) -> int:
+    with suppress(OSError):
+        return segment.path.stat().st_size
+    return 0

@@ -147,8 +147,9 @@ class Storing:
             tidy = partial(self._log.tidy, self._progress.committed, self._age_clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
             self._trouble.well(RETENTION)
-            if self._progress.caught_up and not self._trouble:
-                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify)
+            if not self._trouble:
+                busy = not self._progress.caught_up
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify, busy)
         except OSError as error:
             self._trouble.failed(RETENTION, error)
         if SYNC in self._trouble:  # a commit may have synced since
