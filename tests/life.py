@@ -72,7 +72,7 @@ class Life:
         )  # fmt: skip
 
     def give(self, *chunks: Chunk) -> None:
-        """As an input's door does."""
+        """As an input does."""
         for chunk in chunks:
             self.counters.received[chunk.input] += len(chunk)
             self.pipeline.storing.store(chunk)

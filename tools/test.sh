@@ -12,7 +12,7 @@ tests() {
 if [ "${2:-}" = unit ]; then
     tests --ignore tests/spark_jobs --ignore tests/e2e --ignore tests/install --ignore tests/bench \
         --ignore tests/differential --ignore tests/fuzz \
-        -m "not door and not crash and not spark and not install and not boot and not release" tests
+        -m "not peer and not crash and not spark and not install and not boot and not release" tests
     exit
 fi
 

@@ -112,7 +112,7 @@ def test_bad_address(value: str) -> None:
         send.address(value)
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_mqtt_counts_acknowledged_messages(tmp_path: Path) -> None:
     """Over a real broker every line arrives once, in order, and is counted at its PUBACK."""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -110,7 +110,7 @@ async def region(url: str, key: Ed25519PrivateKey | None = None) -> AsyncIterato
         await asyncio.wait_for(task, 5)
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box) -> None:
     """Alerts arrive in order; PUBACK leaves them in the outbox, receipts take them off, foreign ones do nothing."""
 
@@ -141,7 +141,7 @@ def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box) -> N
     asyncio.run(main())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
     """What has no receipt after ``resend_after`` goes again, and only that, until the receipt comes."""
 
@@ -164,7 +164,7 @@ def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker, tmp_path: Path) -> None:
     """A killed agent sends again what lacks a receipt; a signed receipt that came while it was away is waiting."""
     key = Ed25519PrivateKey.generate()
@@ -193,7 +193,7 @@ def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker,
     asyncio.run(main())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: Box) -> None:
     """A forged receipt for everything takes nothing that was not sent: neither what is made later, nor what waits while
     the agent starts; what is wrong is counted and logged."""
@@ -254,7 +254,7 @@ def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, bo
         asyncio.run(main(broker))
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> None:
     """With ``receipt_keys`` a receipt without signature, by another key, for another agent, changed after signing or
     replayed takes nothing off the outbox; the region's do, by each of its landings' keys."""
@@ -301,7 +301,7 @@ def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> Non
     assert box.counters.totals["receipts_refused"] == 6
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_path: Path, box: Box) -> None:
     """A broker killed with all it had acknowledged loses no alert: all are sent again and receipted in the end."""
     broker = Broker(tmp_path / "broker")
@@ -339,7 +339,7 @@ def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_path: Pa
     assert len(away) == 2
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_without_a_subscriber_alerts_wait(broker: Broker, box: Box) -> None:
     """While no landing has ever subscribed, the uplink says so once, keeps trying, and delivers when one comes."""
 
@@ -360,7 +360,7 @@ def test_without_a_subscriber_alerts_wait(broker: Broker, box: Box) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
     """The status topic holds a heartbeat at connect and every interval; after a crash it holds the last will."""
 
@@ -382,7 +382,7 @@ def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_routes(broker: Broker, box: Box) -> None:
     """Further subscriptions share the connection, get retained messages, and can be added and withdrawn."""
 

@@ -19,7 +19,7 @@ from tests.e2e.agent import Agent, until, vedette
 from vedette.runtime.metrics import ROWS, TWICE, families, walk
 from vedette.store.store import Store
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 MISCOUNTS = """
 import sys

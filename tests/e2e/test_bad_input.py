@@ -20,7 +20,7 @@ from tests.e2e.agent import Agent, landed, until, vedette
 from tests.e2e.test_landing import AGENT, Landing, session
 from vedette.model.event import MAX_EVENT
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 HEAD = b"<38>Nov 20 10:00:00 web1 sshd[7]: "
 ATTACK = HEAD + b"Failed password for root from 203.0.113.9 port 22 ssh2"

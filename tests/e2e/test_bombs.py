@@ -19,7 +19,7 @@ from vedette.bundle.attempts import LIMIT
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.seal import MAX_BODY, MAX_BUNDLE, seal
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 MEMORY = 600_000_000
 SECONDS = 5.0
 """Of CPU time, for a command that refuses a bomb."""

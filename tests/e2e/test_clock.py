@@ -18,7 +18,7 @@ from bench.send import tcp
 from tests.e2e.agent import Agent, until
 from vedette.rawlog import read
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 RULES = """title: Marker
 name: marker

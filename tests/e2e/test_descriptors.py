@@ -74,7 +74,7 @@ def send(port: int, lines: int, source: str) -> None:
         assert peer.recv(1) == b""  # all is read
 
 
-@pytest.mark.door
+@pytest.mark.peer
 @pytest.mark.parametrize(("soft", "hard"), [(1024, 1024), (256, 4096), (256, 256)])
 def test_silent_connections_take_nobodys_descriptors(tmp_path: Path, soft: int, hard: int) -> None:
     """A thousand connections that say nothing, of 12 addresses: the agent lives, files are read and rotated, whoever
@@ -104,7 +104,7 @@ def test_silent_connections_take_nobodys_descriptors(tmp_path: Path, soft: int, 
     assert agent.stop() == 0
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_silent_connections_lock_nobody_out(tmp_path: Path) -> None:
     """1,100 connections that say nothing, of 20 addresses: whoever sends something gets in at once, also from one of
     these addresses; those that had sent something stay."""
@@ -139,7 +139,7 @@ class Short:
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (self.hard, self.hard))
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
     """With none left, for seconds at a time, while files rotate, segments are begun and packed, senders connect, alerts
     are made, the configuration is reloaded, the broker goes and comes, and the status is asked: the agent lives,

@@ -23,7 +23,7 @@ from tests.e2e.faults import Ext4, Faults, tmpfs
 from tests.e2e.test_bad_input import publish
 from vedette.runtime.committing import IDLE_SECONDS
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 INPUTS = """
 [[input]]

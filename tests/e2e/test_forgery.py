@@ -77,7 +77,7 @@ def events(rng: random.Random) -> list[bytes]:
     return found
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_no_event_forges_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """400 hostile events: one alert each, with our rule, agent and fleet; every command shows them line by line, with
     nothing that a terminal acts on, and JSON that parses to the same."""

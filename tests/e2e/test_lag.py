@@ -14,7 +14,7 @@ from tests.e2e.agent import Agent, assert_as_scanned, say, until
 from tests.e2e.test_account import scrape
 from vedette.runtime.storing import MEMORY
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 LINES = 150_000
 

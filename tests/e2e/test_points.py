@@ -43,7 +43,7 @@ from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign
 from vedette.rules.build import build
 
-pytestmark = [pytest.mark.door, pytest.mark.crash]
+pytestmark = [pytest.mark.peer, pytest.mark.crash]
 
 ROUNDS = max(10, KILLS // 2)
 """Kills in each of the two tests."""

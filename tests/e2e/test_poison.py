@@ -15,7 +15,7 @@ import pytest
 from bench.send import tcp
 from tests.e2e.agent import Agent, landed, until, vedette
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 RAISES = """
 import sys

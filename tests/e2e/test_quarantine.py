@@ -10,7 +10,7 @@ import pytest
 from bench.send import tcp
 from tests.e2e.agent import Agent, until, vedette
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 SLOW = """title: Slow
 id: 6a1f0000-0000-4000-8000-000000000001

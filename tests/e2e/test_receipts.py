@@ -16,7 +16,7 @@ from vedette.delivery.receipts import pack_receipt
 from vedette.region.sign import keygen, load_key
 from vedette.store.store import Store
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 DOWN = "vedette/v1/f1/edge-1/receipts"
 EVENTS = 5_000

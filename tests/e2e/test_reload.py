@@ -15,7 +15,7 @@ from bench.send import tcp
 from tests.broker import free_port, running
 from tests.e2e.agent import Agent, until
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 RULE = """title: {title}
 id: 6a1f0000-0000-4000-8000-00000000000{number}

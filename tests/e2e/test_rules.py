@@ -21,7 +21,7 @@ from bench.send import tcp
 from tests.broker import Broker, running
 from tests.e2e.agent import RULES, Agent, until, vedette
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 RULE = """\
 title: Marker {word}

@@ -17,7 +17,7 @@ from bench.send import Sent, mqtt
 from tests.broker import Broker, running
 from tests.e2e.agent import Agent, assert_as_scanned, say, split, until
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 LINES = 60_000
 STOPS = 3

@@ -18,7 +18,7 @@ ROUND = 1.0
 """Seconds that a slice of the stream takes when a kill is to come in the middle of it."""
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_200_000_lines(tmp_path: Path) -> None:
     """200,000 mixed lines: received = stored = judged, and the alerts are those of ``scan``, by rule and line."""
     lines = tmp_path / "lines"

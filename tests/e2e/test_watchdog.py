@@ -16,7 +16,7 @@ import pytest
 from bench.send import tcp
 from tests.e2e.agent import Agent, until
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 INTERVAL = 0.3
 SLOW_DISK = """

@@ -300,7 +300,7 @@ def chunk_of(run: list[Line], way: str) -> Chunk:
         ends.append(len(data))
     origin_of = None if way == "l" else array("H", [line.origin for line in run])
     origins = ("10.0.0.1", "10.0.0.2")
-    if origin_of is not None and len(set(origin_of)) == 1:  # as a door writes it
+    if origin_of is not None and len(set(origin_of)) == 1:  # as an input writes it
         origins, origin_of = (origins[origin_of[0]], ""), None
     return Chunk("test", "auto", 5, data, ends if way == "e" else None, origins, origin_of)
 

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.inputs.doors import Bin, account, until
+from tests.inputs.intake import Bin, account, until
 from vedette.config.settings import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.accept import Gate, Place, network
@@ -326,7 +326,7 @@ def test_no_one_is_stalled_while_nothing_is_read() -> None:
 
 VANISH = """
 import asyncio, os, subprocess, sys
-from tests.inputs.doors import Bin, until
+from tests.inputs.intake import Bin, until
 from vedette.config.settings import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
@@ -381,7 +381,7 @@ def _lacking() -> str:
     return f"no network namespace of our own here: {done.stderr.strip()}" if done.returncode else ""
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_a_peer_that_vanishes(tmp_path: Path) -> None:
     """In a network whose link goes down without a word, keep-alive probes find the half-open connection: its place is
     free again, and what it had sent is stored."""

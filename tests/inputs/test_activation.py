@@ -11,7 +11,7 @@ import pytest
 
 from vedette.inputs import activation
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 LISTENER = """
 import asyncio, os, sys
@@ -19,7 +19,7 @@ os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()) if sys.arg
 from vedette.config.settings import SyslogInput
 from vedette.inputs.listen import SyslogListener
 from vedette.model.counters import Counters
-from tests.inputs.doors import Bin, until
+from tests.inputs.intake import Bin, until
 
 async def main():
     bin, counters = Bin(), Counters()

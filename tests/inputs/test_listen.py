@@ -1,4 +1,4 @@
-"""The syslog door against real sockets, the real ``logger`` and a real rsyslogd."""
+"""The syslog input against real sockets, the real ``logger`` and a real rsyslogd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.doors import Bin, account, rsyslogd, until
+from tests.inputs.intake import Bin, account, rsyslogd, until
 from vedette.config.settings import SyslogInput
 from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
@@ -381,7 +381,7 @@ def test_both_address_families() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("logger"), reason="needs logger")
 @pytest.mark.parametrize("options", [["--udp"], ["--tcp"], ["--tcp", "--octet-count"]], ids=" ".join)
 def test_logger(options: list[str]) -> None:
@@ -399,7 +399,7 @@ def test_logger(options: list[str]) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("rsyslogd"), reason="needs rsyslogd")
 @pytest.mark.parametrize(
     ("transport", "options"),

@@ -19,7 +19,7 @@ from vedette.mqtt.client import Message, MqttClient
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 QUICK = (0.05, 0.2)
 
 
@@ -87,16 +87,16 @@ async def publisher(broker: Broker) -> AsyncIterator[MqttClient]:
         await asyncio.wait_for(task, 5)
 
 
-class Door:
+class Input:
     """A running subscription; ``kill`` ends it as a crash would, without acknowledging or disconnecting."""
 
     def __init__(self, broker: Broker, log: Log, **options: object) -> None:
         settings = MqttInput(name="plant", url=broker.url, topics=("plant/#",), **options)  # type: ignore[arg-type]
-        self.door = MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent(), backoff=QUICK)
-        self.task = asyncio.create_task(self.door.run())
+        self.input = MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent(), backoff=QUICK)
+        self.task = asyncio.create_task(self.input.run())
 
-    async def connected(self) -> Door:
-        await asyncio.wait_for(self.door.client.connected.wait(), 10)
+    async def connected(self) -> Input:
+        await asyncio.wait_for(self.input.client.connected.wait(), 10)
         return self
 
     async def kill(self) -> None:
@@ -104,7 +104,7 @@ class Door:
         await asyncio.gather(self.task, return_exceptions=True)
 
     async def stop(self) -> None:
-        await asyncio.wait_for(self.door.stop(), 5)
+        await asyncio.wait_for(self.input.stop(), 5)
         await asyncio.wait_for(self.task, 5)
 
 
@@ -125,12 +125,12 @@ def test_messages_become_events(broker: Broker) -> None:
 
     async def main() -> Log:
         log = Log(Counters())
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             await asyncio.gather(*(pub.publish(f"plant/p{i % 5}", p) for i, p in enumerate(payloads)))
             await pub.publish("plant/q0", b"qos 0", qos=0)
         await until(lambda: len(log.events()) == len(payloads) + 1)
-        await door.stop()
+        await opened.stop()
         return log
 
     log = asyncio.run(main())
@@ -151,19 +151,19 @@ def test_acknowledged_only_when_on_disk(broker: Broker) -> None:
     async def main() -> None:
         log = Log(Counters())
         log.synced.clear()
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             for i in range(20):
                 await pub.publish("plant/x", b"same" if i % 2 else b"%d" % i)
             await until(lambda: len(log.events()) == 20)
-            await door.kill()
+            await opened.kill()
             assert "Received PUBACK from vedette-a1-plant" not in broker.log()
             log.synced.set()
-            door = await Door(broker, log).connected()
+            opened = await Input(broker, log).connected()
             await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 20)
             await pub.publish("plant/x", b"same")
             await until(lambda: len(log.events()) == 21)
-            await door.stop()
+            await opened.stop()
         assert log.payloads()[:20] == [b"same" if i % 2 else b"%d" % i for i in range(20)]
         assert log.counters.snapshot()["inputs"]["plant"]["dropped"] == {"duplicate": 20}
         assert log.counters.received["plant"] == 41
@@ -178,19 +178,19 @@ def test_a_redelivery_the_log_does_not_hold_is_stored_and_marked(broker: Broker)
     async def main() -> Log:
         log = Log(Counters())
         log.synced.clear()
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             for i in range(6):
                 await pub.publish("plant/x", b"%d" % i)
                 await asyncio.sleep(0.02)  # a chunk each
             await until(lambda: len(log.events()) == 6)
-            await door.kill()
+            await opened.kill()
         kept = Log(Counters())
         kept.store(log.frames[0].chunk)
         kept.store(log.frames[1].chunk)
-        door = await Door(broker, kept).connected()
+        opened = await Input(broker, kept).connected()
         await until(lambda: len(kept.events()) == 6)
-        await door.stop()
+        await opened.stop()
         return kept
 
     kept = asyncio.run(main())
@@ -204,16 +204,16 @@ def test_nothing_is_lost_while_the_agent_is_away(broker: Broker) -> None:
 
     async def main() -> Log:
         log = Log(Counters())
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"0")
             await until(lambda: len(log.events()) == 1)
-            await door.stop()
+            await opened.stop()
             for i in range(1, 1500):
                 await pub.publish("plant/x", b"%d" % i)
-            door = await Door(broker, log, receive_maximum=50).connected()
+            opened = await Input(broker, log, receive_maximum=50).connected()
             await until(lambda: len(log.events()) == 1500)
-            await door.stop()
+            await opened.stop()
         return log
 
     log = asyncio.run(main())
@@ -227,18 +227,18 @@ def test_duplicates_after_a_reconnect_are_not_stored_twice(broker: Broker) -> No
     async def main() -> Log:
         log = Log(Counters())
         log.synced.clear()
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             for i in range(100):
                 await pub.publish("plant/x", b"%d" % i)
             await until(lambda: len(log.events()) == 100)
             for _ in range(2):
-                door.door.client.reconnect()
-                await door.connected()
+                opened.input.client.reconnect()
+                await opened.connected()
             await until(lambda: log.counters.dropped["plant", "duplicate"] == 200)
             log.synced.set()
             await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 100)
-        await door.stop()
+        await opened.stop()
         return log
 
     log = asyncio.run(main())
@@ -252,20 +252,20 @@ def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
 
     async def main() -> Log:
         log = Log(Counters())
-        door = Door(broker, log)
+        opened = Input(broker, log)
         await asyncio.sleep(0.2)
         broker.start()
-        await door.connected()
+        await opened.connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"one")
             await until(lambda: len(log.events()) == 1)
         broker.restart()
-        await until(lambda: not door.door.client.connected.is_set())
-        await door.connected()
+        await until(lambda: not opened.input.client.connected.is_set())
+        await opened.connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"one")  # the same packet identifier, topic and payload: a new message
             await until(lambda: len(log.events()) == 2)
-        await door.stop()
+        await opened.stop()
         return log
 
     try:
@@ -280,7 +280,7 @@ def test_without_room_messages_stay_with_the_broker(broker: Broker) -> None:
 
     async def main() -> Log:
         log = Log(Counters())
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         log.room.clear()
         async with publisher(broker) as pub:
             for i in range(30):
@@ -290,7 +290,7 @@ def test_without_room_messages_stay_with_the_broker(broker: Broker) -> None:
             assert not log.frames
             log.room.set()
             await until(lambda: len(log.events()) == 30)
-        await door.stop()
+        await opened.stop()
         return log
 
     log = asyncio.run(main())
@@ -304,13 +304,13 @@ def test_long_payloads_are_cut(broker: Broker) -> None:
 
     async def main() -> Log:
         log = Log(Counters())
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"before")
             await pub.publish("plant/x", bytes(3 * MAX_EVENT))
             await pub.publish("plant/x", b"after")
         await until(lambda: len(log.events()) == 3)
-        await door.stop()
+        await opened.stop()
         return log
 
     log = asyncio.run(main())
@@ -325,13 +325,13 @@ def test_retained_messages_come_once_per_session(broker: Broker) -> None:
         log = Log(Counters())
         async with publisher(broker) as pub:
             await pub.publish("plant/state", b"on", retain=True)
-            door = await Door(broker, log).connected()
+            opened = await Input(broker, log).connected()
             await until(lambda: len(log.events()) == 1)
-            await door.stop()
-            door = await Door(broker, log).connected()
+            await opened.stop()
+            opened = await Input(broker, log).connected()
             await pub.publish("plant/x", b"next")
             await until(lambda: len(log.events()) >= 2)
-            await door.stop()
+            await opened.stop()
         return log
 
     assert asyncio.run(main()).payloads() == [b"on", b"next"]
@@ -343,20 +343,20 @@ def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> None:
     async def main() -> None:
         log = Log(Counters())
         log.broken = True
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"kept")
         with pytest.raises(OSError, match="Input/output error"):
-            await asyncio.wait_for(door.task, 5)
+            await asyncio.wait_for(opened.task, 5)
         fresh = Log(Counters())
-        door = await Door(broker, fresh).connected()
+        opened = await Input(broker, fresh).connected()
         await until(lambda: fresh.payloads() == [b"kept"])
-        await door.stop()
+        await opened.stop()
 
     asyncio.run(main())
 
 
-def door(log: Log, **options: object) -> MqttSubscription:
+def subscription(log: Log, **options: object) -> MqttSubscription:
     """A subscription that is not connected: the test plays the broker."""
     settings = MqttInput(name="plant", url="mqtt://unused:1", topics=("plant/#",), **options)  # type: ignore[arg-type]
     return MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent())
@@ -365,14 +365,14 @@ def door(log: Log, **options: object) -> MqttSubscription:
 def numbered(first: int, count: int, *, dup: bool = False) -> list[Message]:
     """A broker's next messages, all alike; packet identifiers go from 1 to 65,535 in turn."""
     return [
-        Message("plant/door", b"OPEN", 1, False, dup, n % 65535 + 1, 1) for n in range(first - 1, first + count - 1)
+        Message("plant/input", b"OPEN", 1, False, dup, n % 65535 + 1, 1) for n in range(first - 1, first + count - 1)
     ]
 
 
-def receive(door: MqttSubscription, messages: list[Message]) -> None:
+def receive(made: MqttSubscription, messages: list[Message]) -> None:
     for message in messages:
-        door._received(message)
-    door._flush()
+        made._received(message)
+    made._flush()
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -385,7 +385,7 @@ def test_a_batch_is_stored_once(restarted: bool, tmp_path: Path) -> None:
     async def main() -> None:
         with closing(RawLog.open(tmp_path, RawLogSettings(), Counters())) as raw:
             log = Log(Counters())
-            made = door(log)
+            made = subscription(log)
             receive(made, messages)
             events = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":4}', b'{"n":5}', b'{"n":6}\nbroken']
             assert log.payloads() == events
@@ -416,10 +416,10 @@ def test_identifiers_begin_anew(restarted: bool) -> None:
 
     async def main() -> None:
         log = Log(Counters())
-        made = door(log)
+        made = subscription(log)
         receive(made, numbered(1, 70_000))
         if restarted:
-            made = door(log)
+            made = subscription(log)
         made._session(True)
         receive(made, numbered(69_981, 20, dup=True))  # stored, not acknowledged
         assert len(log.events()) == 70_000
@@ -435,10 +435,10 @@ def test_half_a_round_is_looked_at() -> None:
     """Of the stored messages the last 32,767 are known when they come again, whatever ``receive_maximum`` says."""
 
     async def main() -> None:
-        made = door(Log(Counters()), receive_maximum=10)
+        made = subscription(Log(Counters()), receive_maximum=10)
         receive(made, numbered(1, 70_000))
         digest = md5(b"OPEN").digest()
-        known = [n for n in range(1, 70_001) if made._seen.has(n % 65535 or 65535, "plant/door", digest)]
+        known = [n for n in range(1, 70_001) if made._seen.has(n % 65535 or 65535, "plant/input", digest)]
         assert [n for n in known if n > 70_000 - 65_535] == list(range(70_000 - 32_767 + 1, 70_001))
 
     asyncio.run(main())
@@ -449,11 +449,11 @@ def test_a_session_of_before_is_no_duplicate() -> None:
 
     async def main() -> None:
         log = Log(Counters())
-        made = door(log)
+        made = subscription(log)
         receive(made, numbered(1, 30))
         made._session(False)
         receive(made, numbered(1, 10))
-        made = door(log)  # the broker has this session
+        made = subscription(log)  # the broker has this session
         made._session(True)
         receive(made, numbered(6, 5, dup=True))
         assert log.counters.dropped["plant", "duplicate"] == 5
@@ -469,12 +469,12 @@ def test_order_is_kept_when_there_is_room_again() -> None:
 
     async def main() -> None:
         log = Log(Counters())
-        made = door(log)
+        made = subscription(log)
         log.room.clear()
         receive(made, numbered(1, 2))
         log.room.set()
         receive(made, numbered(3, 2))
-        receive(made, [Message("plant/door", b"fleeting", 0, False, False, 0, 1)])
+        receive(made, [Message("plant/input", b"fleeting", 0, False, False, 0, 1)])
         assert log.payloads() == [b"fleeting"]
 
     asyncio.run(main())
@@ -485,20 +485,20 @@ def test_a_message_beyond_the_packet_bound_is_discarded_by_the_broker(broker: Br
 
     async def main() -> Log:
         log = Log(Counters())
-        door = await Door(broker, log).connected()
+        opened = await Input(broker, log).connected()
         async with publisher(broker) as pub:
             await pub.publish("plant/x", b"before")
             for qos in (0, 1):
                 await pub.publish("plant/x", bytes(6 << 20), qos=qos)
             await pub.publish("plant/x", b"after")
             await until(lambda: len(log.events()) == 2)
-            await door.stop()
+            await opened.stop()
             await pub.publish("plant/x", bytes(6 << 20))
             await pub.publish("plant/x", b"while away")
-            door = await Door(broker, log).connected()
+            opened = await Input(broker, log).connected()
             await until(lambda: len(log.events()) == 3)
-        assert door.door.client.outage == ""
-        await door.stop()
+        assert opened.input.client.outage == ""
+        await opened.stop()
         return log
 
     log = asyncio.run(main())

@@ -1,4 +1,4 @@
-"""The file door on real files: whatever is done to them, every line once, in order."""
+"""The file input on real files: whatever is done to them, every line once, in order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.doors import Bin, account, rsyslogd, until
+from tests.inputs.intake import Bin, account, rsyslogd, until
 from vedette.config.settings import FileInput
 from vedette.inputs import files, tail
 from vedette.inputs.tail import FileTail
@@ -42,14 +42,14 @@ async def tailing(
     """A running tail; stopped afterwards, and the account checked. Goes on from ``positions``, else the bin's."""
     counters, before = Counters(), len(bin.chunks)
     settings = FileInput("f", paths=tuple(map(str, paths)), format="text", poll=POLL, from_start=from_start)
-    door = FileTail(
+    followed = FileTail(
         settings, bin, counters, list((positions or bin.positions).values()), linger=linger, open_files=open_files
     )
-    task = asyncio.create_task(door.run())
+    task = asyncio.create_task(followed.run())
     try:
         yield counters
     finally:
-        await door.stop()
+        await followed.stop()
         await task
     later = Bin()
     later.chunks = bin.chunks[before:]
@@ -379,10 +379,10 @@ def test_unwritable_log(tmp_path: Path) -> None:
         bin, counters = Bin(), Counters()
         bin.broken = True
         append(tmp_path / "a.log", "one\n")
-        door = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
+        followed = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
         with pytest.raises(OSError, match="disk gone"):
-            await asyncio.wait_for(door.run(), 5)
-        await door.stop()
+            await asyncio.wait_for(followed.run(), 5)
+        await followed.stop()
         assert counters.received["f"] == 0
 
     asyncio.run(scenario())
@@ -544,7 +544,7 @@ def test_everything_at_random(tmp_path: Path, seed: int) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("rsyslogd"), reason="needs rsyslogd")
 def test_rsyslog_writes(tmp_path: Path) -> None:
     """What a real rsyslogd writes while its file is renamed and it is told to reopen: every message once."""

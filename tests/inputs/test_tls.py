@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.certificates import Authority
-from tests.inputs.doors import Bin, account, rsyslogd, until
+from tests.inputs.intake import Bin, account, rsyslogd, until
 from vedette.config.settings import SyslogInput, TlsListener
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
@@ -265,7 +265,7 @@ def test_a_renewed_certificate(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
 def test_openssl_s_client(tmp_path: Path) -> None:
     """``openssl s_client`` delivers by TLS 1.2 and 1.3, and is turned away with 1.1."""
@@ -290,7 +290,7 @@ def test_openssl_s_client(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.door
+@pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("rsyslogd") or not OSSL, reason="needs rsyslogd with rsyslog-openssl")
 @pytest.mark.parametrize("named", [True, False], ids=["client certificate", "none"])
 def test_rsyslog(tmp_path: Path, named: bool) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.install.conftest import RULE_ID, Place, call
 
-pytestmark = [pytest.mark.install, pytest.mark.door]
+pytestmark = [pytest.mark.install, pytest.mark.peer]
 
 
 def free_port() -> int:

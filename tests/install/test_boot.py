@@ -16,7 +16,7 @@ import pytest
 from tests.install.booted import Host
 from tests.install.conftest import RULE_ID, Variant
 
-pytestmark = [pytest.mark.boot, pytest.mark.door]
+pytestmark = [pytest.mark.boot, pytest.mark.peer]
 
 OLDER = ["bullseye", "bionic", "xenial"]
 HOSTS = ["bookworm", *(OLDER if os.environ.get("VEDETTE_BOOT") == "all" else [])]

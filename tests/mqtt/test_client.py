@@ -16,7 +16,7 @@ from tests.certificates import Authority
 from vedette.config.settings import MqttSettings
 from vedette.mqtt.client import MAX_PACKET, REGION_PACKET, Message, MqttClient
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 QUICK = (0.05, 0.2)
 
 

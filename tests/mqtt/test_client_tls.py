@@ -20,7 +20,7 @@ from tests.certificates import Authority
 from vedette.config.settings import MqttSettings
 from vedette.mqtt.client import Message, MqttClient
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 QUICK = (0.05, 0.1)
 ASKS = ("require_certificate true", "use_identity_as_username true", "allow_anonymous false")
 

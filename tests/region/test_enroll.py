@@ -314,7 +314,7 @@ async def denied(client: MqttClient, topic: str) -> None:
     await asyncio.sleep(0.05)
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_an_agent_only_as_itself(site: Site) -> None:
     """A member publishes under its own id and fleet and nowhere else, and gets what is its own and nothing else,
     whatever it subscribes to and under whatever client id it comes; the one it tries to be is not disturbed."""
@@ -367,7 +367,7 @@ def test_an_agent_only_as_itself(site: Site) -> None:
         site.broker.kill()
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_revoked(site: Site) -> None:
     """A revoked member loses its rights when the broker reloads, though it stays connected, and may not connect any
     more when the broker has the list; enrolled anew it may."""
@@ -405,7 +405,7 @@ def test_revoked(site: Site) -> None:
         site.broker.kill()
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
     """A server that shows an agent's certificate is refused: it is good for a client only."""
     home = tmp_path / "region" / "members"
@@ -429,7 +429,7 @@ def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
         fake.kill()
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_landings_of_the_random_group(site: Site, tmp_path: Path) -> None:
     """A landing with the folder's group lands and receipts while a member sits in the default group and takes nothing
     away from it."""

@@ -22,7 +22,7 @@ from vedette.delivery import landing as landing_folder
 from vedette.mqtt import client as mqtt
 from vedette.region.land import Landing, LandingSettings
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture

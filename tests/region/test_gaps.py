@@ -81,7 +81,7 @@ def test_a_heartbeat_that_makes_no_sense(waiting: str, tmp_path: Path) -> None:
     assert [(one.landed, one.missing) for one in find(tmp_path, NOW)] == [(90, 0)]
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
     """Three alerts vanish from a real agent's outbox while the region is away: the agent's own account says so, and
     when the rest has landed, by two landings that share them, the region names their numbers and no others."""

@@ -23,7 +23,7 @@ from vedette.delivery.envelope import BAD_PAYLOAD, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.region.land import LETTERS
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 MEMORY = 2 << 30
 LIMITED = (

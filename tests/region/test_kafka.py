@@ -21,7 +21,7 @@ confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka
 
 NOW = 1_795_228_874_000_000
 needs_broker = pytest.mark.skipif(not kafka.JARS.exists(), reason="no jars in build/jars: run tools/jars.sh")
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import Message, MqttClient
 from vedette.region.land import Landing, LandingSettings, land
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture

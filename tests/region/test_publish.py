@@ -20,7 +20,7 @@ from vedette.mqtt.client import Message, MqttClient
 from vedette.region import publish as module
 from vedette.region.publish import publish
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from bench.send import tcp
 from tests.broker import free_port
 from tests.e2e.agent import Agent, until, vedette
 
-pytestmark = pytest.mark.door
+pytestmark = pytest.mark.peer
 
 RULE = """\
 title: Marker

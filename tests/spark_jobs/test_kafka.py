@@ -26,7 +26,7 @@ confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.door,
+    pytest.mark.peer,
     pytest.mark.skipif(not JARS or not kafka.JARS.exists(), reason="no jars in build/jars: run tools/jars.sh"),
 ]
 

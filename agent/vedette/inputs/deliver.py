@@ -1,4 +1,4 @@
-"""The step from a door into the agent: every chunk of every input passes here, and is counted as received here."""
+"""The step from an input into the agent: every chunk of every input is counted as received here."""
 
 from __future__ import annotations
 

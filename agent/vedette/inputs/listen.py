@@ -110,7 +110,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class SyslogListener:
-    """The door of one ``syslog`` input; see the module's text. Belongs to one event loop."""
+    """One ``syslog`` input; see the module's text. Belongs to one event loop."""
 
     def __init__(
         self,

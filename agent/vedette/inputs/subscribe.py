@@ -7,7 +7,7 @@ Promises:
 * A redelivery (marked DUP by the broker) that the log already holds is acknowledged, counted as a duplicate and not
   stored. What cannot be told to be in the log is stored with ``Flag.DUP``; how it is told: ``_Seen``.
 * While the raw log accepts nothing, QoS 1 messages stay with the broker: they are neither stored nor acknowledged, at
-  most ``receive_maximum`` are under way, and when there is room again the door reconnects to be sent them; what comes
+  most ``receive_maximum`` are under way, and when there is room again the input reconnects to be sent them; what comes
   before that waits behind them, so that the log has the broker's order. A QoS 0 message has no way to wait: it is
   dropped and counted.
 

@@ -1,4 +1,4 @@
-"""Tailing of log files: the door of one ``file`` input.
+"""Tailing of log files: one ``file`` input.
 
 Promise: every line of a file is handed over once, in order, also across restarts, rotation by rename and rotation by
 truncation. A chunk carries the position after it, so that events and position are committed together, and a restart
@@ -114,7 +114,7 @@ class _File:
 
 
 class FileTail:
-    """The door of one ``file`` input; see the module's text.
+    """One ``file`` input; see the module's text.
 
     ``positions`` are the stored ones, of all inputs and of all files that were at a path: so a rotated file that a glob
     still finds, and that had nothing left to read when it was rotated, is known after a restart.

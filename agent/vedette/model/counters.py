@@ -7,7 +7,7 @@ The identity that must always hold, per input (``Counters.identity`` checks it):
 and for the agent: alerts made = receipted + in outbox + lost. Damage may take the name of the input with it: such
 events are counted under ``UNKNOWN``, and while there are any, the second equation holds for the sum over all inputs.
 
-Each counter is counted at its own stage, never by subtraction: ``received`` at the input's door, ``stored`` by the raw
+Each counter is counted at its own stage, never by subtraction: ``received`` at the input, ``stored`` by the raw
 log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.
 
 No counter that was shown goes back, over a kill either: what is evaluated is shown when it is committed (``visible``),

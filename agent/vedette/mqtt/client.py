@@ -375,7 +375,7 @@ class MqttClient:
             delay = min(delay * 2, self._backoff[1])
 
     async def run_with(self, *loops: Coroutine[Any, Any, None]) -> None:
-        """``run`` beside a door's own loops: when one ends all are ended, and what it raised is raised."""
+        """``run`` beside an input's own loops: when one ends all are ended, and what it raised is raised."""
         tasks = [asyncio.create_task(part) for part in (self.run(), *loops)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
