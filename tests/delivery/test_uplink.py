@@ -226,7 +226,7 @@ def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: B
     assert refused["reason"].startswith(f"it names alerts up to seq {1 << 62}, not all of which were acknowledged")
 
 
-@pytest.mark.door
+@pytest.mark.peer
 def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, box: Box) -> None:
     """What the broker refused or has acknowledged to nobody stays in the outbox, whatever an unauthenticated receipt
     says; once it is acknowledged, receipts count."""
