@@ -233,6 +233,8 @@ def test_no_peer(what: str) -> None:
 _NAMES = [
     *("test 127.0.0.1 port 12345", "x from 127.0.0.1 port 1 ssh2", "x from 127.0.0.1", "x rhost=127.0.0.1"),
     *("127.0.0.1", "x' from '127.0.0.1", "x [127.0.0.1]", "x client 127.0.0.1", "rhost=127.0.0.1 user=y"),
+    *("x src_ip=127.0.0.1", "src_ip=127.0.0.1 x", "x,src_ip=127.0.0.1 src_port=1"),
+    *("x source.ip=127.0.0.1", "source.ip=127.0.0.1 x"),
     *("x]@[127.0.0.1", "x, client: 127.0.0.1, server", "x ip=127.0.0.1", 'x" from 127.0.0.1', "x 127.0.0.1 port 1: y"),
 ]
 _SSHD = [
@@ -267,9 +269,30 @@ def test_names_that_clients_choose(name: str) -> None:
         "su[7]: FAILED SU (to {n}) bob on pts/1",
         "courier: LOGIN FAILED, user={n}, ip=[::ffff:{r}]",
         "pure-ftpd: (?@{r}) [WARNING] Authentication failed for user [{n}]",
+        "app[7]: login failed src_ip={r} user={n}",
+        "app[7]: user={n} src_ip={r} result=failed",
+        "app[7]: user={n} rip={r} result=failed",
     ):
         found = read(HEAD + layout.format(n=name, r=IP))[0]
         assert found in (ABSENT, IP), layout
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        (f"app[7]: user=bob src_ip={IP} result=failed", {"src_ip": IP, "result": "failed"}),  # pairs from the start
+        (f"app[7]: denied: src_ip={IP} dst_ip={OURS}", {"src_ip": IP, "dst_ip": OURS}),
+        (f"app[7]: flow src_ip={IP} bytes=5", {"src_ip": IP, "bytes": "5"}),
+        (f"app[7]: login failed for user 'x client_ip={IP} a=b' c=d", {"client_ip": ABSENT, "a": ABSENT, "c": "d"}),
+        (f"sshd[7]: Invalid user x rhost={IP} a=b from {OURS} port 5", {"rhost": ABSENT, "a": ABSENT, "src_ip": OURS}),
+        (f"su[7]: FAILED SU (to root) bob src_ip={IP} on pts/1", {"src_ip": ABSENT}),
+        (f"app[7]: src_ip={IP} src_ip={OURS}", {"src_ip": ABSENT}),
+    ],
+)
+def test_pairs_in_names(message: str, found: dict[str, Any]) -> None:
+    """``key=value`` in what a client chose is no field, and ``src_ip=`` amid words counts as any peer does."""
+    event = record((HEAD + message).encode(), "auto")
+    assert {name: event.get(name) for name in found} == found
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,24 @@ def test_failed_logins(capsys: pytest.CaptureFixture[str]) -> None:
     assert wrong <= 3
 
 
+def test_forged_addresses() -> None:
+    """``src_ip=`` and the like in the user name of a failed login never become the peer."""
+    forged, tried, services = "127.0.0.77", 0, set()
+    for line in text_of("failed_login_lines.jsonl").splitlines():
+        vector = json.loads(line)
+        text: str = vector["line"]
+        user = record(text.encode(), "auto", received_at=NOW).get("user")
+        if not vector["expect"].get("match") or not isinstance(user, str) or len(user) < 2:
+            continue
+        services.add(vector["service"])
+        for name in (f"{user} src_ip={forged}", f"src_ip={forged} {user}", f"{user},src_ip={forged} x"):
+            for crafted in {text.replace(user, name, 1), name.join(text.rsplit(user, 1))}:
+                tried += 1
+                assert record(crafted.encode(), "auto", received_at=NOW).get("src_ip") != forged, crafted
+    assert len(services) >= 20
+    assert tried >= 500
+
+
 def _plain(value: Any) -> str:
     try:
         address = ipaddress.ip_address(str(value))

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -50,13 +50,14 @@ _PEER, _OTHER, _OPEN = "peer", "other", "open"
 _ROLES = {
     _PEER: """
         from rhost rip remote client clients peer attacker hacker intruder offender source src origin originating
-        connecting caller calling visitor cip c-ip srcip src_ip src-ip src-addr sourceip source_ip source-ip saddr
+        source.ip connecting caller calling visitor callerip caller_ip cip c-ip srcip src_ip src-ip src-addr sourceip
+        source_ip source-ip saddr
         source-address sourceaddress srcaddr clientip client_ip client-ip clientaddr client_addr client_address
         clientaddress clienthost remoteip remote_ip remote-ip remoteaddr remote_addr remote-addr remote_address
         remoteaddress remotehost remote_host peerip peer_ip peeraddr peer_addr from_ip fromip fromhost from_host
         attackerip attacker_ip calleripaddress callerid_ip raddr viewer
         userip user_ip user-ip clientipaddress client_ip_address sourceipaddress source_ip_address remoteipaddress
-        remote_ip_address peeraddress peer_address callerip caller_ip senderip sender_ip originip origin_ip
+        remote_ip_address peeraddress peer_address senderip sender_ip originip origin_ip
         """,
     _OTHER: """
         to on at by in into via lip local localaddress localaddr local_addr localip local_ip laddr dst dest
@@ -114,7 +115,7 @@ _VERDICT = (
 _TRAFFIC = (
     *("connect", "session", "handshake", "ssl", "scan", "malformed", "suspicious", "request", "query", "refus"),
     *("failure from", "failures from", "failed from", "registr", "tls ", "packet", "smtp", "ftp", "telnet", "dropped"),
-    "[client ",
+    *("[client ", "src_ip="),
 )
 _OUTGOING = (
     "connection refused",
@@ -274,7 +275,7 @@ def read(message: str, user_known: bool = False) -> dict[str, str]:
                 return _of_form(match)
             if needle is _FORM_ALONE and needle in message:
                 return {}
-        addresses = list(islice(_addresses(message, _claimed(message, lower)), MAX_ADDRESSES + 1))
+        addresses = list(islice(_addresses(message, claimed(message, lower)), MAX_ADDRESSES + 1))
     found: dict[str, str] = {}
     peer = _peer(message, lower, addresses) if 0 < len(addresses) <= MAX_ADDRESSES else None
     if peer is not None:
@@ -298,12 +299,20 @@ def _lower(message: str) -> str:
     return "".join(small if len(small := char.lower()) == 1 else char for char in message)
 
 
-def _claimed(message: str, lower: str) -> list[tuple[int, int]]:
+def claimed(message: str, lower: str = "") -> list[tuple[int, int]]:
     """Where ``message`` has what a client chose: its browser, the names in quotes it logs in with."""
-    spans = [match.span() for match in _AGENT.finditer(message)]
-    for pattern in _QUOTED_USERS:
+    spans = [match.span() for match in _AGENT.finditer(message)] if "Mozilla/" in message else []
+    lower = lower or _lower(message)
+    for pattern in _QUOTED_USERS if any(map(message.__contains__, "'\"`[<")) else ():
         spans += (match.span(match.lastindex or 0) for match in pattern.finditer(lower))
     return spans
+
+
+def agree(pairs: Mapping[str, str | list[str]]) -> bool:
+    """Whether all of ``pairs`` whose names are a peer's have one address between them."""
+    named = (value for name, value in pairs.items() if _ROLE.get(name.lower()) is _PEER)
+    values = set(chain.from_iterable([value] if isinstance(value, str) else value for value in named))
+    return len(values) < 2 or sum(map(_is_address, values)) < 2
 
 
 def _speaks_of(lower: str, words: tuple[str, ...]) -> bool:

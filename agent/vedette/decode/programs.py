@@ -8,8 +8,9 @@ groups of the first that fits become fields. A row with ``pairs`` gives the mess
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from vedette.decode import access, cisco, peers
@@ -74,28 +75,41 @@ class Program(NamedTuple):
 
     def read(self, message: str) -> tuple[Fields, bool]:
         """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""
-        fields: Fields = {}
-        unread = False
-        if self.pairs and "=" in message:
-            fields = key_values(message)
-            for pair, name in self.names.items():
-                if isinstance(fields.get(pair), str) and fields[pair]:  # two say nothing
-                    fields[name] = fields[pair]
+        found, unread = None, False
         for pattern in self.patterns:
-            if match := pattern.match(message):
-                fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
+            if found := pattern.match(message):
                 break
         else:
-            if self.pairs and (match := _PAM.match(message)):
-                fields.update((name, value) for name, value in match.groupdict().items() if value is not None)
-            unread = self.remote and "src_ip" not in fields
+            found, unread = _PAM.match(message) if self.pairs else None, self.remote
+        fields = self._pairs(message, found) if self.pairs and "=" in message else {}
+        if found is not None:
+            fields.update((name, value) for name, value in found.groupdict().items() if value is not None)
         if self.reader is not None:
             fields.update(self.reader(message))
         for name in _BARE.keys() & fields.keys():
             value = fields[name]
             if isinstance(value, str):
                 fields[name] = _BARE[name](value)
-        return fields, unread
+        return fields, unread and "src_ip" not in fields
+
+    def _pairs(self, message: str, found: re.Match[str] | None) -> Fields:
+        """The ``key=value`` pairs, but for those in what a client chose: in a text that ``found`` cut out, in a name in
+        quotes. ``src_ip=`` amid words may stand in a name without quotes: ``peers.read`` looks at it."""
+        if self is PAIRS:
+            fields = key_values(message)
+        else:
+            document = self is NO_PROGRAM and starts_with_pair(message)
+            chosen = peers.claimed(message) if self.remote and not document else []
+            if found is not None:
+                chosen += [found.span(group) for group in found.re.groupindex]
+            fields = key_values(message, chosen)
+            if ("src_ip" in fields or "source.ip" in fields) and not (document and peers.agree(fields)):
+                fields.pop("src_ip", None)
+                fields.pop("source.ip", None)
+        for pair, name in self.names.items():
+            if isinstance(fields.get(pair), str) and fields[pair]:  # two say nothing
+                fields[name] = fields[pair]
+        return fields
 
 
 NO_PROGRAM = Program()
@@ -114,13 +128,16 @@ _PAIR = re.compile(
 )
 
 
-def key_values(message: str) -> Fields:
-    """``key=value`` pairs, at most the first 256; values may be quoted (the quotes are not part of the value)."""
+def key_values(message: str, but: Sequence[tuple[int, int]] = ()) -> Fields:
+    """``key=value`` pairs, at most the first 256; values may be quoted (the quotes are not part of the value).
+
+    ``but``: where none begins.
+    """
     fields: Fields = {}
-    for i, match in enumerate(_PAIR.finditer(message)):
-        if i == _MAX_PAIRS:
-            break
+    for match in islice(_PAIR.finditer(message), _MAX_PAIRS):
         name, value = match.groups()
+        if but and any(start <= match.start() < end for start, end in but):
+            continue
         if len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]:
             value = value[1:-1]
         add(fields, name, value)
