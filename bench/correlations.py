@@ -2,7 +2,7 @@
 
 Matches come in the order of time, ``STEP`` apart, from one source; each group gets ``matches`` first, so that all are
 alive, then they come to groups at random; the window is longer than all of it, so that a single group ends with
-everything in it. Bytes a live group are what the process's resident memory grew by while the groups were made over
+everything in it. Bytes a live group are what the process's resident state grew by while the groups were made over
 their number, beside what the state itself accounts for. What is decided late (averages, medians, percentiles) is
 decided ``DECIDED`` after its event, within the time measured. With ``commits`` what changed is committed to a store on
 disk every COMMIT_EVERY updates, as the agent does every 100 ms; the median of several runs is told. Each figure is of a
@@ -25,7 +25,7 @@ from vedette.model.event import Cursor
 from vedette.plan.plan import Plan
 from vedette.plan.relation import NUMERIC, Correlation, Kind, Slot
 from vedette.state.graph import Item
-from vedette.state.memory import Memory
+from vedette.state.state import State
 from vedette.store.store import Store
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     """See the module's text."""
     c = usual(kind) if matches == 1 else correlation(kind, bounds=(("gte", matches),))
     lateness = 30_000_000 if c.prompt else DECIDED
-    memory = Memory(Plan((), (), (), correlations=(c,)), log_id="b", lateness=lateness, max_bytes=1 << 40)
-    one, clock = memory.correlator, memory.clock
+    state = State(Plan((), (), (), correlations=(c,)), log_id="b", lateness=lateness, max_bytes=1 << 40)
+    one, clock = state.correlator, state.clock
     node, rng = one.nodes[0], random.Random(1)
     values: list[Any] = [None]
     if c.field:
@@ -87,8 +87,8 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
         source, _ = clock.observe("in", "h", at)
         one.add((Item(node, 0, group(number % groups), values[0], None),), source, at, at * 10, 100)
         if number % COMMIT_EVERY == 0:
-            memory.delta()
-    memory.delta()
+            state.delta()
+    state.delta()
     live = len(one.groups)
     taken, accounted = _resident() - before, one.groups.bytes
     if live != groups:
@@ -103,11 +103,11 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
             source, _ = clock.observe("in", "h", at)
             fired += len(one.add((item,), source, at, at * 10, 100))
             if commits and i % COMMIT_EVERY == COMMIT_EVERY - 1:
-                delta = memory.delta()
+                delta = state.delta()
                 written += len(delta)
-                store.commit(Cursor("b" * 32, at * 10), counters, (), (), delta, memory.rewritten)
-                if not memory.rewriting and store.state_is_long():
-                    memory.rewrite()
+                store.commit(Cursor("b" * 32, at * 10), counters, (), (), delta, state.rewritten)
+                if not state.rewriting and store.state_is_long():
+                    state.rewrite()
                     store.state_begins()
         seconds = time.process_time() - began
     return {

@@ -27,7 +27,7 @@ from vedette.model.event import Chunk, Cursor
 from vedette.plan.plan import Plan
 from vedette.rawlog.log import RawLog
 from vedette.runtime.control import Control
-from vedette.state.memory import Memory
+from vedette.state.state import State
 from vedette.store.store import Store
 
 RULE = """\
@@ -555,7 +555,7 @@ STATUS = {
     "rules": {"origin": "rules", "running": 1, "correlations": 0, "always_candidates": 0,
               "error": "Bad \x1b[2J\n\u202e",
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
-    "memory": {**Memory(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
+    "memory": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
     "raw_log": {"bytes": 1, "max_bytes": 2, "full": False},
     "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
 }  # fmt: skip

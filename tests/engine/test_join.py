@@ -19,7 +19,7 @@ from vedette.model.event import Chunk, Flag, Frame
 from vedette.plan import plan as plans
 from vedette.plan.plan import Plan
 from vedette.rules import sigma
-from vedette.state.memory import Memory
+from vedette.state.state import State
 
 RULE = """
 title: hidden file run
@@ -327,18 +327,18 @@ def go_on_after_crashes(stream: list[Line], way: str, rewrite: bool) -> None:
     parts: list[bytes] = []
     crashes = iter([*(line.crash for line in stream), *[False] * 100])
 
-    def restored() -> Memory:
+    def restored() -> State:
         if rewrite:
             memory.rewrite()
             parts.clear()
         parts.append(memory.delta())
         parts[:] = [part for part in parts if part]
-        fresh = Memory(engine().plan, log_id="l")
+        fresh = State(engine().plan, log_id="l")
         fresh.restore(parts)
         assert (fresh.joiner.offsets(), fresh.joiner.bytes) == (memory.joiner.offsets(), memory.joiner.bytes)
         return fresh
 
-    memory, found = Memory(engine().plan, log_id="l"), []
+    memory, found = State(engine().plan, log_id="l"), []
     for frame in log:
         first, done = 0, False
         while not done:
@@ -385,9 +385,9 @@ def test_deltas_are_small() -> None:
 
 def test_state_of_a_version_before() -> None:
     """What an agent remembered that did not join over frames is read: no audit event is open."""
-    memory = Memory(plan(), log_id="l")
+    state = State(plan(), log_id="l")
     memory.observe("in", "h", 5)
     part = msgpack.packb(msgpack.unpackb(memory.delta())[:-1])
-    fresh = Memory(plan(), log_id="l")
+    fresh = State(plan(), log_id="l")
     fresh.restore([part])
     assert (len(fresh.clock), len(fresh.joiner)) == (1, 0)

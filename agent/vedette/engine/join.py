@@ -15,7 +15,7 @@ An event is **open** from its first record on; it is complete
 * as the oldest of more than ``MAX_OPEN`` open ones, or of ``HELD_BYTES``. It is judged as it is: none is dropped.
 
 Which records belong together is thus a function of the records and their receipts: of no hit, and not of how the log
-is cut into frames. What is open at a frame's end is remembered (``delta`` and ``load``, by ``state/memory.py`` with
+is cut into frames. What is open at a frame's end is remembered (``delta`` and ``load``, by ``state/state.py`` with
 the cursor), text and all, so the cursor goes on and a segment may be deleted.
 
 **Where the cursor may stand.** ``events`` gives an event before it forgets it, and before it has taken the record that

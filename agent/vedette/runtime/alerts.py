@@ -3,7 +3,7 @@
 ``event`` takes the matches of one event, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame;
 each gives the alerts that result, numbered in that order. An alert of which a part cannot be made, because a decoder
 raises, leaves all the same: with its event as text, without fields and entities, flagged ``PARTIAL``. What is
-remembered from one call to the next is in ``state/memory.py``. An alert about an event of an earlier frame (a
+remembered from one call to the next is in ``state/state.py``. An alert about an event of an earlier frame (a
 correlation that could only be decided now) reads that event, with all its audit records, back from the raw log.
 """
 
@@ -30,7 +30,7 @@ from vedette.rawlog.log import RawLog
 from vedette.state.clock import clamp
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
-from vedette.state.memory import Memory
+from vedette.state.state import State
 from vedette.state.suppress import Fold, Source
 
 logger = structlog.get_logger()
@@ -70,7 +70,7 @@ class Alerting:
     """See the module's text."""
 
     def __init__(
-        self, agent: AgentSettings, engine: Engine, contexts: Mapping[str, Context], log: RawLog, memory: Memory,
+        self, agent: AgentSettings, engine: Engine, contexts: Mapping[str, Context], log: RawLog, memory: State,
         suppress: tuple[SuppressSettings, ...], clock: Callable[[], int], next_seq: Callable[[], int], fails: Fails,
     ) -> None:  # fmt: skip
         """``next_seq`` is called once for each alert that leaves, just before it does."""

@@ -24,7 +24,7 @@ from vedette.rawlog.log import RawLog
 from vedette.runtime.failures import Failures
 from vedette.runtime.progress import Progress
 from vedette.runtime.storing import Storing
-from vedette.state.memory import Memory
+from vedette.state.state import State
 from vedette.store.store import BEFORE, Store
 from vedette.system.trouble import RETRY_SECONDS, STORE, Trouble
 
@@ -50,7 +50,7 @@ class Committing:
 
     def __init__(
         self, log: RawLog, store: Store, outbox: Outbox, counters: Counters, writer: Executor, progress: Progress,
-        storing: Storing, memory: Memory, failures: Failures, trouble: Trouble, *, next_seq: int, outbox_bytes: int,
+        storing: Storing, memory: State, failures: Failures, trouble: Trouble, *, next_seq: int, outbox_bytes: int,
     ) -> None:  # fmt: skip
         """``next_seq``: of the first alert to be made; ``outbox_bytes``: from which on judging waits."""
         self._log, self._store, self._outbox, self.counters, self._writer = log, store, outbox, counters, writer

@@ -37,7 +37,7 @@ from vedette.runtime.judging import Judging
 from vedette.runtime.progress import Progress
 from vedette.runtime.quarantine import Quarantine
 from vedette.runtime.storing import MEMORY, Storing
-from vedette.state.memory import Memory
+from vedette.state.state import State
 from vedette.store.store import Store
 from vedette.system.trouble import STORE, Trouble
 
@@ -220,10 +220,10 @@ class Pipeline:
         self.judging.lean(lean)
 
 
-def _remembered(engine: Engine, raw_log: RawLog, store: Store, state: StateSettings) -> Memory:
+def _remembered(engine: Engine, raw_log: RawLog, store: Store, state: StateSettings) -> State:
     """What judging remembered at the last commit."""
     empty = partial(
-        Memory,
+        State,
         engine.plan,
         log_id=raw_log.log_id,
         lateness=int(state.max_lateness * 1_000_000),

@@ -10,7 +10,7 @@ table      key                           content
 ``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
-``state``  number, 8 bytes big-endian    what judging remembers, in the order to be read (``state/memory.py``)
+``state``  number, 8 bytes big-endian    what judging remembers, in the order to be read (``state/state.py``)
 =========  ============================  ==================================================================
 
 * ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment

@@ -3,7 +3,7 @@ suppression.
 
 Events and frames are told in the order of the log; everything here is a function of that, of the plan and the
 settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
-``Memory`` restored from all deltas goes on as if it had not stopped. After ``rewrite`` the next deltas also hold what
+``State`` restored from all deltas goes on as if it had not stopped. After ``rewrite`` the next deltas also hold what
 has not changed, a slice each; with the one after which ``rewritten`` is true, the deltas before ``rewrite`` say nothing
 that is not said again. So the deltas kept are bounded by what is remembered, and nothing is ever copied in memory.
 
@@ -33,7 +33,7 @@ SLICE_BYTES = 64 << 10
 """Of groups that a delta holds besides those that changed, at least as many as of those, until all are rewritten."""
 
 
-class Memory:
+class State:
     """See the module's text. ``lateness`` is in microseconds, ``max_bytes`` bounds the correlations' windows."""
 
     def __init__(

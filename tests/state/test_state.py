@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from vedette.decode.decoder import from_mapping
 from vedette.plan.plan import Plan
 from vedette.rules.build import from_text
-from vedette.state import memory as module
-from vedette.state.memory import Memory
+from vedette.state import state as module
+from vedette.state.state import State
 from vedette.state.windows import Window
 
 SECOND = 1_000_000
@@ -51,25 +51,25 @@ PLAN = plan()
 RULE = PLAN.rules[0].id
 
 
-def put(memory: Memory, second: float, group: str, offset: int, **more: Any) -> list[tuple[str, int]]:
+def put(state: State, second: float, group: str, offset: int, **more: Any) -> list[tuple[str, int]]:
     """One match; what fires, as (title, offset)."""
     time = int(second * SECOND)
-    fired = memory.advance(time)
-    source, _ = memory.observe("in", "h", time)
-    fired += memory.match([RULE], from_mapping({"f": "aaaa", "g": group, **more}), source, time, offset, 10)
+    fired = state.advance(time)
+    source, _ = state.observe("in", "h", time)
+    fired += state.match([RULE], from_mapping({"f": "aaaa", "g": group, **more}), source, time, offset, 10)
     return [(one.correlation.title, one.event.offset) for one in fired]
 
 
 def test_bytes_are_bounded() -> None:
-    """However many groups come, memory stays within the bound; the least recently touched go and are counted."""
-    memory = Memory(PLAN, lateness=0, max_bytes=20_000)
+    """However many groups come, state stays within the bound; the least recently touched go and are counted."""
+    state = State(PLAN, lateness=0, max_bytes=20_000)
     for i in range(500):
-        put(memory, i / 100, f"group-{i}", i)
-        put(memory, i / 100, "kept", i)
-        assert memory.correlator.groups.bytes <= 20_000
-    groups = memory.correlator.groups
-    assert memory.correlator.groups.bytes == sum(window.size for window in groups.values())
-    assert memory.status()["evicted"] + len(groups) == 2 * 501
+        put(state, i / 100, f"group-{i}", i)
+        put(state, i / 100, "kept", i)
+        assert state.correlator.groups.bytes <= 20_000
+    groups = state.correlator.groups
+    assert state.correlator.groups.bytes == sum(window.size for window in groups.values())
+    assert state.status()["evicted"] + len(groups) == 2 * 501
     assert any(b"kept" in key for key in groups)
     assert any(b"group-499" in key for key in groups)
     assert not any(key[-7:] == b"group-1" for key in groups)
@@ -77,30 +77,30 @@ def test_bytes_are_bounded() -> None:
 
 def test_expired_groups_go() -> None:
     """A group whose windows can hold nothing any more is forgotten, without eviction."""
-    memory = Memory(PLAN, lateness=0)
+    state = State(PLAN, lateness=0)
     for i in range(50):
-        put(memory, i / 10, f"group-{i}", i)
+        put(state, i / 10, f"group-{i}", i)
     for second in range(6, 120):
-        memory.advance(second * SECOND)
-    assert memory.status()["groups"] == 0
-    assert memory.status()["evicted"] == 0
-    assert memory.correlator.groups.bytes == 0
+        state.advance(second * SECOND)
+    assert state.status()["groups"] == 0
+    assert state.status()["evicted"] == 0
+    assert state.correlator.groups.bytes == 0
 
 
 class Parts:
     """The deltas that a store keeps; like ``committing.py``, with a rewriting when they are more than ``above``."""
 
-    def __init__(self, memory: Memory, above: int = 1 << 60) -> None:
-        self.memory, self.above = memory, above
+    def __init__(self, state: State, above: int = 1 << 60) -> None:
+        self.state, self.above = state, above
         self.kept: list[bytes] = []
         self.old = self.rewritten = 0
 
     def commit(self) -> None:
-        if not self.memory.rewriting and len(self.kept) > self.above:
-            self.memory.rewrite()
+        if not self.state.rewriting and len(self.kept) > self.above:
+            self.state.rewrite()
             self.old = len(self.kept)
-        self.kept += [delta] if (delta := self.memory.delta()) else []
-        if self.memory.rewritten:
+        self.kept += [delta] if (delta := self.state.delta()) else []
+        if self.state.rewritten:
             self.kept, self.rewritten = self.kept[self.old :], self.rewritten + 1
 
 
@@ -118,93 +118,93 @@ def test_deltas(
     for i, (second, group) in enumerate(events):  # no event further behind than the lateness
         newest = max(newest, second)
         events[i] = (max(second, newest - 5), group)
-    whole = Memory(PLAN, log_id="l", lateness=5 * SECOND)
+    whole = State(PLAN, log_id="l", lateness=5 * SECOND)
     expected = [fired for i, (second, group) in enumerate(events) for fired in put(whole, second, group, i)]
     found: list[tuple[str, int]] = []
-    parts = Parts(Memory(PLAN, log_id="l", lateness=5 * SECOND), above)
+    parts = Parts(State(PLAN, log_id="l", lateness=5 * SECOND), above)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SLICE_BYTES", slices)
         for i, (second, group) in enumerate(events):
-            found += put(parts.memory, second, group, i)
+            found += put(parts.state, second, group, i)
             if i in commits:
                 parts.commit()
                 if restart or i == max(commits):
-                    parts.memory = Memory(PLAN, log_id="l", lateness=5 * SECOND)
-                    parts.memory.restore(parts.kept)
+                    parts.state = State(PLAN, log_id="l", lateness=5 * SECOND)
+                    parts.state.restore(parts.kept)
     assert found == expected
-    ends = [one.finish() for one in (whole.correlator, parts.memory.correlator)]
+    ends = [one.finish() for one in (whole.correlator, parts.state.correlator)]
     assert [one.event for one in ends[0]] == [one.event for one in ends[1]]
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it goes on, the deltas kept are a few times what they tell, and restore to it at every moment."""
     monkeypatch.setattr(module, "SLICE_BYTES", 2000)
-    parts = Parts(memory := Memory(PLAN, log_id="l", lateness=0), above=200)
+    parts = Parts(state := State(PLAN, log_id="l", lateness=0), above=200)
     most, checked = 0, 0
     for i in range(4000):
-        put(memory, 1 + i / 1e6, f"group-{i % 300}", i)
+        put(state, 1 + i / 1e6, f"group-{i % 300}", i)
         parts.commit()
         most = max(most, sum(map(len, parts.kept)))
         if i % 97 == 0:
-            copy, checked = Memory(PLAN, log_id="l", lateness=0), checked + 1
+            copy, checked = State(PLAN, log_id="l", lateness=0), checked + 1
             copy.restore(parts.kept)
-            assert list(copy.correlator.groups) == list(memory.correlator.groups)
-            assert copy.status() == memory.status()
+            assert list(copy.correlator.groups) == list(state.correlator.groups)
+            assert copy.status() == state.status()
     assert parts.rewritten > 8
-    assert most < 6 * memory.correlator.groups.bytes
+    assert most < 6 * state.correlator.groups.bytes
     assert checked == 42
 
 
 def test_another_plan_while_rewriting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch of plans in the middle leaves what was written before; the rewriting begins anew."""
     monkeypatch.setattr(module, "SLICE_BYTES", 1)
-    parts = Parts(memory := Memory(PLAN, log_id="l", lateness=0), above=3)
+    parts = Parts(state := State(PLAN, log_id="l", lateness=0), above=3)
     for i in range(8):
-        put(memory, 1, f"group-{i}", i)
+        put(state, 1, f"group-{i}", i)
         parts.commit()
-    assert memory.rewriting
-    memory.switch(PLAN)
-    assert not memory.rewriting
+    assert state.rewriting
+    state.switch(PLAN)
+    assert not state.rewriting
     assert len(parts.kept) == 8
     for i in range(8, 60):
-        put(memory, 1, f"group-{i % 8}", i)
+        put(state, 1, f"group-{i % 8}", i)
         parts.commit()
     assert parts.rewritten
-    copy = Memory(PLAN, log_id="l", lateness=0)
+    copy = State(PLAN, log_id="l", lateness=0)
     copy.restore(parts.kept)
-    assert list(copy.correlator.groups) == list(memory.correlator.groups)
-    assert copy.status() == memory.status()
+    assert list(copy.correlator.groups) == list(state.correlator.groups)
+    assert copy.status() == state.status()
 
 
 def test_nothing_new_is_nothing_to_write() -> None:
     """A delta after which nothing came is empty."""
-    memory = Memory(PLAN)
-    assert memory.delta() == b""
-    put(memory, 1, "a", 1)
-    assert memory.delta()
-    memory.advance(2 * SECOND)
-    assert memory.delta() == b""
+    state = State(PLAN)
+    assert state.delta() == b""
+    put(state, 1, "a", 1)
+    assert state.delta()
+    state.advance(2 * SECOND)
+    assert state.delta() == b""
 
 
 def test_another_log() -> None:
     """What was remembered of another raw log is dropped: its offsets mean nothing here."""
-    memory = Memory(PLAN, log_id="l")
-    put(memory, 1, "a", 1)
-    other = Memory(PLAN, log_id="m")
-    other.restore([memory.delta()])
+    state = State(PLAN, log_id="l")
+    put(state, 1, "a", 1)
+    other = State(PLAN, log_id="m")
+    other.restore([state.delta()])
     assert other.status()["groups"] == 0
 
 
 def test_another_version() -> None:
     """What another version has written is refused by name, not passed over; what this one writes after it is read."""
-    memory = Memory(PLAN, log_id="a", lateness=0)
-    put(memory, 1, "x", 1)
-    ours = memory.delta()
+    state = State(PLAN, log_id="a", lateness=0)
+    put(state, 1, "x", 1)
+    ours = state.delta()
     form, *rest = msgpack.unpackb(ours)
     theirs = msgpack.packb([form - 1, *rest])
     with pytest.raises(ValueError, match=f"is of format {form - 1}; this version reads format {form} only"):
-        Memory(PLAN, log_id="a", lateness=0).restore([theirs])
-    again = Memory(PLAN, log_id="a", lateness=0)
+        State(PLAN, log_id="a", lateness=0).restore([theirs])
+    again = State(PLAN, log_id="a", lateness=0)
     again.restore([theirs, ours])
     assert len(again.correlator.groups) == 2
 
@@ -212,13 +212,13 @@ def test_another_version() -> None:
 def test_a_large_window_over_many_commits() -> None:
     """A group of thousands, of which each commit writes what is new: restored from that, or from the deltas since all
     was written again, it is what it was; and that is no more work than there is written."""
-    memory, parts = Memory(plan(NUMBERS), log_id="a", lateness=30 * SECOND), []
+    state, parts = State(plan(NUMBERS), log_id="a", lateness=30 * SECOND), []
     for i in range(3000):
-        put(memory, 100 + i / 100 - (20 if i % 50 == 7 else 0), "x", i, n=i % 11)
+        put(state, 100 + i / 100 - (20 if i % 50 == 7 else 0), "x", i, n=i % 11)
         if i == 2000:
-            memory.rewrite()
-        parts.append(memory.delta())
-    assert memory.rewritten
+            state.rewrite()
+        parts.append(state.delta())
+    assert state.rewritten
     applied = 0
     with pytest.MonkeyPatch.context() as patch:
         apply = Window.apply
@@ -230,11 +230,11 @@ def test_a_large_window_over_many_commits() -> None:
 
         patch.setattr(Window, "apply", counting)
         for saved in (parts, parts[2000:]):
-            again = Memory(plan(NUMBERS), log_id="a", lateness=30 * SECOND)
+            again = State(plan(NUMBERS), log_id="a", lateness=30 * SECOND)
             again.restore(saved)
-            assert again.correlator.groups.bytes == memory.correlator.groups.bytes
+            assert again.correlator.groups.bytes == state.correlator.groups.bytes
             assert [w.pack()[2:] for w in again.correlator.groups.values()] == [
-                w.pack()[2:] for w in memory.correlator.groups.values()
+                w.pack()[2:] for w in state.correlator.groups.values()
             ]
     assert sum(map(len, parts)) < 3000 * 1500
     assert applied < 2 * 3000 * 30
@@ -242,14 +242,14 @@ def test_a_large_window_over_many_commits() -> None:
 
 def test_another_plan() -> None:
     """An unchanged correlation keeps its windows, a changed one starts empty and is named."""
-    memory = Memory(PLAN, lateness=0)
-    put(memory, 1, "a", 1)
-    put(memory, 2, "a", 2)
-    memory.switch(plan(RULES.replace("{eq: 2}", "{eq: 1}").replace("title: many", "title: MANY")))
-    assert memory.started_empty == ["0a0a0a0a-0000-4000-8000-000000000002"]
-    assert put(memory, 3, "a", 3) == [("MANY", 3)]
-    parts = [memory.delta()]
-    later = Memory(plan(RULES.replace("{gte: 3}", "{gte: 4}").replace("{eq: 2}", "{eq: 1}")), lateness=0)
+    state = State(PLAN, lateness=0)
+    put(state, 1, "a", 1)
+    put(state, 2, "a", 2)
+    state.switch(plan(RULES.replace("{eq: 2}", "{eq: 1}").replace("title: many", "title: MANY")))
+    assert state.started_empty == ["0a0a0a0a-0000-4000-8000-000000000002"]
+    assert put(state, 3, "a", 3) == [("MANY", 3)]
+    parts = [state.delta()]
+    later = State(plan(RULES.replace("{gte: 3}", "{gte: 4}").replace("{eq: 2}", "{eq: 1}")), lateness=0)
     later.restore(parts)
     assert later.started_empty == ["0a0a0a0a-0000-4000-8000-000000000001"]
     assert later.status()["groups"] == 1
@@ -268,51 +268,51 @@ def test_another_plan_wants_to_know_more(again: bool) -> None:
     """A correlation above comes in, or groups by another field: what was kept for it of earlier events is read by its
     name, and what was not kept belongs to no group; over a restart, too."""
     text = RULES.replace("title: many\n", "title: many\nname: many\n")
-    memory = Memory(plan(text + CHAIN % "host"), lateness=0)
+    state = State(plan(text + CHAIN % "host"), lateness=0)
 
     def more(second: int) -> list[tuple[str, tuple[str, ...]]]:
-        source, _ = memory.observe("in", "h", second * SECOND)
+        source, _ = state.observe("in", "h", second * SECOND)
         event = from_mapping({"f": "aaaa", "g": "x", "host": f"h{second}", "dst": f"d{second}"})
-        fired = memory.match([RULE], event, source, second * SECOND, second, 9)
+        fired = state.match([RULE], event, source, second * SECOND, second, 9)
         return [(one.correlation.title, one.values) for one in fired if one.correlation.title != "few"]
 
     assert [more(1), more(2)] == [[], []]
     wider = plan(text + CHAIN % "dst, host")
     if again:
-        parts = [memory.delta()]
-        memory = Memory(wider, lateness=0)
-        memory.restore(parts)
+        parts = [state.delta()]
+        state = State(wider, lateness=0)
+        state.restore(parts)
     else:
         parts = []
-        memory.switch(wider)
+        state.switch(wider)
     for _ in range(2):
-        copy = Memory(wider, lateness=0)
-        copy.restore(parts := [*parts, memory.delta()])
-        known, expected = ([w.carried for w in one.correlator.groups.values()] for one in (copy, memory))
+        copy = State(wider, lateness=0)
+        copy.restore(parts := [*parts, state.delta()])
+        known, expected = ([w.carried for w in one.correlator.groups.values()] for one in (copy, state))
         assert sorted(known, key=repr) == sorted(expected, key=repr)
-        memory.observe("in", "other", SECOND)
+        state.observe("in", "other", SECOND)
     assert more(3) == [("many", ("x",)), ("above", ("d3", "h3"))]
-    memory.switch(plan(text))
-    assert all(window.carried is None for window in memory.correlator.groups.values())
-    groups = memory.correlator.groups
+    state.switch(plan(text))
+    assert all(window.carried is None for window in state.correlator.groups.values())
+    groups = state.correlator.groups
     assert groups.bytes == sum(window.size for window in groups.values())
 
 
 @pytest.mark.parametrize("jump", [1, 4_000_000_000])
 def test_the_agents_clock_jumps(jump: int) -> None:
     """To 1970 or 2099 and back: nothing fires by it, no window is lost, no later event is late."""
-    memory, now = Memory(PLAN, lateness=30 * SECOND), 1_790_000_000
-    assert put(memory, now, "a", 1) + put(memory, now + 1, "a", 2) == []
+    state, now = State(PLAN, lateness=30 * SECOND), 1_790_000_000
+    assert put(state, now, "a", 1) + put(state, now + 1, "a", 2) == []
     for _ in range(3):
-        assert memory.advance(jump * SECOND) == []
-        assert memory.advance((now + 1) * SECOND) == []
-    assert put(memory, now + 2, "a", 3) == [("many", 3)]
-    put(memory, now + 2, "c", 90)
-    put(memory, now + 2, "c", 91)
-    copy = Memory(PLAN, lateness=30 * SECOND)
-    copy.restore([memory.delta()])
+        assert state.advance(jump * SECOND) == []
+        assert state.advance((now + 1) * SECOND) == []
+    assert put(state, now + 2, "a", 3) == [("many", 3)]
+    put(state, now + 2, "c", 90)
+    put(state, now + 2, "c", 91)
+    copy = State(PLAN, lateness=30 * SECOND)
+    copy.restore([state.delta()])
     silent = [one.event.offset for second in range(3, 40) for one in copy.advance((now + second) * SECOND)]
     assert silent == [2, 91]
-    found = [fired for second in range(3, 40) for fired in put(memory, now + second, "b", second + 1)]
+    found = [fired for second in range(3, 40) for fired in put(state, now + second, "b", second + 1)]
     assert found == [("many", 6), ("few", 2), ("few", 91), ("few", 5)]
-    assert memory.clock.jumps == 0
+    assert state.clock.jumps == 0
