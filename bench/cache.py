@@ -90,10 +90,10 @@ def compare(
             for name, make in CACHES.items():
                 one = last[name] = Engine(plan, databases, cache=make())
                 for chunk in before(share):  # what is prepared once
-                    for _ in one.judge(chunk):
+                    for _ in one.evaluate(chunk):
                         pass
                 began = time.process_time()
-                matches.add(sum(1 for chunk in chunks for _ in one.judge(chunk)))
+                matches.add(sum(1 for chunk in chunks for _ in one.evaluate(chunk)))
                 seconds[name].append(time.process_time() - began)
         if len(matches) != 1:
             raise RuntimeError(f"the cache changes the matches: {matches}")

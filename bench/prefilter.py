@@ -49,7 +49,7 @@ def measure(engine: Engine, stream: list[Chunk], context: Context) -> dict[str, 
         began = time.process_time()
         found = [sum(1 for _ in candidates(engine, chunk, context)) for chunk in stream]
         scanned = time.process_time()
-        matches = sum(1 for chunk in stream for _ in engine.judge(chunk, context))
+        matches = sum(1 for chunk in stream for _ in engine.evaluate(chunk, context))
         scans.append(scanned - began)
         alls.append(time.process_time() - scanned)
     looked = [len(c.rules) for chunk in stream for c in candidates(engine, chunk, context)]
@@ -92,7 +92,7 @@ def main() -> None:
     if given.check:
         first = chunks(b"".join(data.splitlines(keepends=True)[:CHECKED]), given.format)
         off = Engine(plan, engine.databases(), prefilter=False, quarantine_after=1 << 40)
-        sides = [[(m.start, m.rule) for chunk in first for m in one.judge(chunk, context)] for one in (engine, off)]
+        sides = [[(m.start, m.rule) for chunk in first for m in one.evaluate(chunk, context)] for one in (engine, off)]
         result["equal_without_prefilter"] = sides[0] == sides[1]
     print(json.dumps(result))
 

@@ -21,7 +21,7 @@ def main(folder: str, bundle: str, key: str) -> None:
     events = matches = 0
     for frame in read_log(folder):
         events += len(frame.chunk)
-        matches += sum(1 for _ in engine.judge(frame.chunk, context))
+        matches += sum(1 for _ in engine.evaluate(frame.chunk, context))
     seconds = time.process_time() - began
     rate = round(events / seconds)
     print(json.dumps({"events": events, "matches": matches, "events_per_cpu_second": rate}))

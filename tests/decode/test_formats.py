@@ -457,7 +457,7 @@ def test_cisco_sigma_rules() -> None:
     }  # fmt: skip
     engine = Engine(compile_rules(folder))
     for line, title in lines.items():
-        found = engine.judge(Chunk("test", "auto", NOW, f"{line}\n".encode()))
+        found = engine.evaluate(Chunk("test", "auto", NOW, f"{line}\n".encode()))
         assert title in [engine.plan.rules[match.rule].title for match in found]
 
 

@@ -162,11 +162,11 @@ def test_only_the_parts_that_rules_ask_for_are_in_the_key() -> None:
     known |= {"host.name": [1, 1, 0, 0, 0, 0], "hostname": [1, 1, 0, 0, 0, 0], "program": [1, 1, 1, 0, 0, 0]}
     for name, expected in known.items():
         engine = Engine(plan_of(CONTAINS, Predicate(name, Op.NULL)), route=False, prefilter=False)
-        list(engine.judge(lines(first)))
+        list(engine.evaluate(lines(first)))
         part = engine.cache.parts["events"][0]
         for other, hit in zip(others, expected, strict=True):
             before = part.hits
-            list(engine.judge(lines(other)))
+            list(engine.evaluate(lines(other)))
             assert part.hits - before == hit, (name, other)
 
 
@@ -175,7 +175,11 @@ def test_a_sender_is_in_the_key_when_a_rule_asks_for_it() -> None:
     for name, codec, raw in (("peer", "syslog", b"<38>Nov 20 10:00:00 w a: fail"), ("topic_level_1", "mqtt", b"fail")):
         plan = plan_of(Predicate(name, Op.EXACT, "one"))
         engine = Engine(plan, route=False)
-        assert [len(list(engine.judge(lines(raw, codec=codec, origin=o)))) for o in ("one", "two", "one")] == [1, 0, 1]
+        assert [len(list(engine.evaluate(lines(raw, codec=codec, origin=o)))) for o in ("one", "two", "one")] == [
+            1,
+            0,
+            1,
+        ]
         assert engine.cache.parts["events"][0].hits == 1
 
 
@@ -183,7 +187,7 @@ def test_inputs_do_not_share_what_they_do_not_mean() -> None:
     """The same bytes under another codec or log source are another event."""
     engine = Engine(plan_of(Predicate("a", Op.EXISTS)), route=False)
     raw = b'{"a": 1}'
-    assert [len(list(engine.judge(lines(raw, codec=c)))) for c in ("json", "text", "json", "text")] == [1, 0, 1, 0]
+    assert [len(list(engine.evaluate(lines(raw, codec=c)))) for c in ("json", "text", "json", "text")] == [1, 0, 1, 0]
 
 
 @st.composite
@@ -244,12 +248,12 @@ def test_a_wrong_answer_is_told_and_ends_the_cache() -> None:
     """An answer that is not what judging afresh gives: the fresh one counts, the cache says why and is off."""
     cache = Cache(1 << 20, 1.0, seed=lambda data: Weak(data, 0))
     engine = Engine(plan_of(CONTAINS), route=False, prefilter=False, cache=cache)
-    assert list(engine.judge(lines(b"<38>Nov 20 10:00:00 w a: fine"))) == []
-    assert len(list(engine.judge(lines(b"<38>Nov 20 10:00:00 w a: fail")))) == 1
+    assert list(engine.evaluate(lines(b"<38>Nov 20 10:00:00 w a: fine"))) == []
+    assert len(list(engine.evaluate(lines(b"<38>Nov 20 10:00:00 w a: fail")))) == 1
     assert "[0]" in cache.failure
     assert not cache.on
     assert cache.account()["bytes"] == 0
-    assert [len(list(engine.judge(lines(b"<38>Nov 20 10:00:00 w a: fail")))) for _ in range(3)] == [1, 1, 1]
+    assert [len(list(engine.evaluate(lines(b"<38>Nov 20 10:00:00 w a: fail")))) for _ in range(3)] == [1, 1, 1]
 
 
 HARD = "a" * 60 + "!"
@@ -262,8 +266,10 @@ def test_what_is_undecided_is_not_kept() -> None:
     for cache in (Cache(0), Cache(1 << 20, 0.5)):
         engine = Engine(plan_of(slow, CONTAINS), route=False, prefilter=False, quarantine_after=2, cache=cache)
         chunk = lines(*[f"<38>Nov 20 10:00:00 w x: {HARD}".encode()] * 2, *[b"<38>Nov 20 10:00:00 w x: fail"] * 4)
-        matches = [(m.rule, m.start) for _ in range(2) for m in engine.judge(chunk)]
-        accounts.append((matches, engine.tally.undecided, engine.tally.skipped, engine.quarantined, engine.aside()))
+        matches = [(m.rule, m.start) for _ in range(2) for m in engine.evaluate(chunk)]
+        accounts.append(
+            (matches, engine.tally.undecided, engine.tally.skipped, engine.quarantined, engine.undecided_events())
+        )
     assert accounts[0] == accounts[1]
     assert accounts[0][1] == {0: 2}
     assert accounts[0][3] == {0}
@@ -273,9 +279,9 @@ def test_a_rule_put_in_quarantine_is_not_answered_from_memory() -> None:
     """What was kept before a rule went into quarantine is not used after it."""
     engine = Engine(plan_of(CONTAINS), route=False, prefilter=False)
     chunk = lines(b"<38>Nov 20 10:00:00 w x: fail")
-    assert [len(list(engine.judge(chunk))) for _ in range(2)] == [1, 1]
+    assert [len(list(engine.evaluate(chunk))) for _ in range(2)] == [1, 1]
     engine.quarantine({"0"})
-    assert [len(list(engine.judge(chunk))) for _ in range(2)] == [0, 0]
+    assert [len(list(engine.evaluate(chunk))) for _ in range(2)] == [0, 0]
     assert engine.tally.skipped == {0: 2}
 
 
@@ -283,7 +289,7 @@ def test_a_match_from_memory_has_the_whole_event() -> None:
     """The record of a match that was known is that of its own event: its time, host and process."""
     engine = Engine(plan_of(CONTAINS), route=False)
     chunk = lines(b"<38>Nov 20 10:00:00 w1 x[1]: fail", b"<38>Nov 20 10:00:01 w2 x[2]: fail")
-    first, second = engine.judge(chunk, Context())
+    first, second = engine.evaluate(chunk, Context())
     assert engine.cache.parts["events"][0].hits == 1
     assert (first.record.host, first.record.get("pid")) == ("w1", "1")
     assert (second.record.host, second.record.get("pid")) == ("w2", "2")
@@ -296,7 +302,7 @@ def test_rules_of_the_same_candidates_are_told_apart() -> None:
     plan = plans.build([rule(0, Leaf(0)), rule(1, And((Leaf(1), Not(Leaf(0)))))], [one, two])
     engine = Engine(plan, route=False)
     chunk = lines(b"<38>Nov 20 10:00:00 special x: ok", b"<38>Nov 20 10:00:00 other x: ok")
-    assert [(m.rule, m.start) for m in [*engine.judge(chunk), *engine.judge(chunk)]] == [(1, 0), (1, 0)]
+    assert [(m.rule, m.start) for m in [*engine.evaluate(chunk), *engine.evaluate(chunk)]] == [(1, 0), (1, 0)]
 
 
 HEADERS = st.one_of(

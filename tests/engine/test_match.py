@@ -38,7 +38,7 @@ PLAN = from_text(RULES)
 def titles(chunk: Chunk, *, route: bool = True, logsource: LogSource = LogSource()) -> list[tuple[int, str]]:
     """(event, title) of every match; the same without the prefilter."""
     found = [
-        [(chunk.index(m.start), PLAN.rules[m.rule].title) for m in engine.judge(chunk, Context(None, logsource))]
+        [(chunk.index(m.start), PLAN.rules[m.rule].title) for m in engine.evaluate(chunk, Context(None, logsource))]
         for engine in (Engine(PLAN, route=route), Engine(PLAN, route=route, prefilter=False))
     ]
     assert found[0] == found[1]
@@ -96,10 +96,10 @@ def test_rules_without_literals_are_told_by_their_source() -> None:
     for logsource, candidates in ((LogSource(), 1), (LogSource("linux"), 1), (LogSource(service="sudo"), 3)):
         engine = Engine(plan)
         chunk, context = lines(SSH, SUDO, WEB), Context(None, logsource)
-        found = [(m.start, m.rule) for m in engine.judge(chunk, context)]
-        assert found == [(m.start, m.rule) for m in Engine(plan, prefilter=False).judge(chunk, context)]
+        found = [(m.start, m.rule) for m in engine.evaluate(chunk, context)]
+        assert found == [(m.start, m.rule) for m in Engine(plan, prefilter=False).evaluate(chunk, context)]
         assert engine.tally.candidates == candidates
-    assert len(list(Engine(plan, route=False).judge(lines(SSH, SUDO, WEB)))) == 3
+    assert len(list(Engine(plan, route=False).evaluate(lines(SSH, SUDO, WEB)))) == 3
 
 
 def test_an_input_that_few_rules_can_meet_has_a_scan_of_its_own() -> None:
@@ -108,8 +108,8 @@ def test_an_input_that_few_rules_can_meet_has_a_scan_of_its_own() -> None:
     engine.prepare([("access", LogSource()), ("auto", LogSource()), ("text", LogSource())])
     for codec in ("access", "auto", "text"):
         chunk = lines(SSH, SUDO, WEB, codec=codec)
-        found = [(m.start, m.rule) for m in engine.judge(chunk)]
-        assert found == [(m.start, m.rule) for m in Engine(PLAN).judge(chunk)]
+        found = [(m.start, m.rule) for m in engine.evaluate(chunk)]
+        assert found == [(m.start, m.rule) for m in Engine(PLAN).evaluate(chunk)]
     scans = [engine._at_input(codec, LogSource())[2] for codec in ("access", "auto", "text")]
     assert [scan is engine.prefilter for scan in scans] == [False, True, False]
 
@@ -128,7 +128,7 @@ def test_matches_carry_bounds_and_record() -> None:
     """Start and end are the event's own; the record is decoded from it; the tally counts."""
     engine = Engine(PLAN, route=False)
     chunk = lines(b"", SSH)
-    (empty, ssh, always) = engine.judge(chunk)
+    (empty, ssh, always) = engine.evaluate(chunk)
     assert (empty.start, empty.end, empty.record.raw) == (0, 0, b"")
     assert chunk.data[ssh.start : ssh.end] == ssh.record.raw == SSH
     assert ssh.record is always.record
@@ -159,7 +159,7 @@ def test_an_empty_chunk() -> None:
 def test_a_plan_without_rules() -> None:
     """An agent that waits for its first bundle judges all events, with nothing to find."""
     engine = Engine(from_text(""))
-    assert list(engine.judge(lines(SSH, WEB))) == []
+    assert list(engine.evaluate(lines(SSH, WEB))) == []
     assert engine.tally.events == 2
 
 
@@ -168,4 +168,4 @@ def test_invalid_utf8_is_judged_as_replaced() -> None:
     plan = from_text(
         "title: t\nlogsource: {product: x}\ndetection: {s: {message|contains: 'evil\ufffdthing'}, condition: s}"
     )
-    assert len(list(Engine(plan, route=False).judge(lines(b"an evil\xffthing")))) == 1
+    assert len(list(Engine(plan, route=False).evaluate(lines(b"an evil\xffthing")))) == 1

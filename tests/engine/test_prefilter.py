@@ -51,7 +51,7 @@ def test_explicit_ends() -> None:
     chunk = datagrams(b"a\nalpha\n", b"al", b"pha", b"beta")
     hits = list(Prefilter(plan_of("alpha", "beta")).hits(chunk))
     assert named(hits, chunk) == [(b"a\nalpha\n", [0]), (b"pha", [0]), (b"beta", [1])]
-    assert not list(Engine(plan_of("alpha"), route=False).judge(datagrams(b"al", b"pha")))
+    assert not list(Engine(plan_of("alpha"), route=False).evaluate(datagrams(b"al", b"pha")))
 
 
 def test_a_value_that_no_header_has_is_searched_for() -> None:
@@ -68,7 +68,7 @@ def test_a_value_that_no_header_has_is_searched_for() -> None:
     ]
     events = [f"<36>Nov 20 10:00:00 web1 eset[1]: {text}\n".encode() for text in texts]
     found: dict[str, set[int]] = {text: set() for text in texts}
-    for match in Engine(plan, route=False).judge(Chunk("in", "auto", 0, b"".join(events))):
+    for match in Engine(plan, route=False).evaluate(Chunk("in", "auto", 0, b"".join(events))):
         found[match.record.text.partition(": ")[2]].add(match.rule)
     assert [found[text] for text in texts] == [{0}, {2, 4}, {2, 4}, {3}, {2, 4}]
 
@@ -122,20 +122,20 @@ def test_too_many_hits_make_every_event_a_candidate() -> None:
     """Past the bound the chunk's events are all candidates of all filtered rules: nothing is missed."""
     plan = plan_of("alpha", "beta", None)
     chunk = lines(b"beta", *[b"alpha alpha"] * 20, b"nothing", b"beta")
-    expected = [(m.start, m.rule) for m in Engine(plan, route=False, prefilter=False).judge(chunk)]
+    expected = [(m.start, m.rule) for m in Engine(plan, route=False, prefilter=False).evaluate(chunk)]
     for most in (1, 2, 5, 41, 42, 43, 100):
         with mock.patch.object(prefilter, "MAX_HITS", most):
             found = list(Prefilter(plan).hits(chunk))
             if most <= 42:
                 assert named(found, chunk) == [(chunk.data[a:b], [0, 1]) for a, b in chunk.spans()]
-            assert [(m.start, m.rule) for m in Engine(plan, route=False).judge(chunk)] == expected
+            assert [(m.start, m.rule) for m in Engine(plan, route=False).evaluate(chunk)] == expected
 
 
 def test_the_real_bound_holds() -> None:
     """A chunk of a hundred thousand hits is judged whole."""
     plan = plan_of("alpha", "omega")
     chunk = lines(*[b"alpha" * 100] * 1000, b"omega")
-    assert len(list(Engine(plan, route=False).judge(chunk))) == 1001
+    assert len(list(Engine(plan, route=False).evaluate(chunk))) == 1001
 
 
 PIECES = st.sampled_from([b"alpha", b"beta", b"lph", b" ", b"a", b"\n"])
@@ -184,7 +184,7 @@ def test_records_that_may_be_joined_need_one() -> None:
     records = b"type=EXECVE msg=audit(1.5:7): a0=alpha", b"type=PATH msg=audit(1.5:7): name=beta"
     chunk = Chunk("in", "auditd", 0, b"\n".join((*records, b"")))
     assert named(list(Prefilter(conjunction()).hits(chunk, apart=True)), chunk) == [(records[0], [0])]
-    assert len(list(Engine(conjunction(), route=False).judge(chunk))) == 1
+    assert len(list(Engine(conjunction(), route=False).evaluate(chunk))) == 1
 
 
 def test_only_rules_within_are_named() -> None:
@@ -246,7 +246,7 @@ def test_a_negated_literal_is_not_required() -> None:
     """NOT gives no literal: such a rule sees every event."""
     predicates = [Predicate("message", Op.CONTAINS, "alpha")]
     plan = build([rule(0, Not(Leaf(0)))], predicates)
-    assert [m.start for m in Engine(plan, route=False).judge(lines(b"alpha", b"x"))] == [6]
+    assert [m.start for m in Engine(plan, route=False).evaluate(lines(b"alpha", b"x"))] == [6]
 
 
 def test_databases_of_other_patterns_are_left_aside() -> None:

@@ -77,7 +77,7 @@ def found(
     result: list[tuple[int, int]] = []
     for chunk, numbers in batch:
         spans, matches = list(chunk.spans()), []
-        for m in engine.judge(chunk, context):
+        for m in engine.evaluate(chunk, context):
             number = chunk.index(m.start)
             assert spans[number] == (m.start, m.end)
             matches.append((number, m.rule))

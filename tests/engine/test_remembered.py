@@ -40,7 +40,7 @@ def test_it_holds_what_was_kept_last_and_never_weighs_too_much(kept: list[tuple[
 
 def _held(engine: Engine) -> list[Remembered[Any, Any]]:
     scans = [engine.prefilter, *engine._narrow.values()]
-    memos = [memo for scan in scans for memo in (scan._sets, scan._told)]
+    memos = [memo for scan in scans for memo in (scan._sets, scan._known_hits)]
     return [*memos, engine._prepared, *(scopes for _, scopes in engine._views.values())]
 
 
@@ -58,7 +58,7 @@ def test_events_of_every_kind_take_no_more_than_the_bounds() -> None:
         for first in range(0, 3000, 100):
             part = events[first : first + 100]
             data = b"".join(" ".join(words).encode() + b"\n" for words in part)
-            found = list(engine.judge(Chunk("in", "text", 0, data)))
+            found = list(engine.evaluate(Chunk("in", "text", 0, data)))
             assert sorted(Counter(one.start for one in found).values()) == sorted(map(len, part))
             assert all(memo.weight <= memo.limit for memo in _held(engine))
         assert all(memo.weight > 0 for memo in _held(engine))

@@ -160,4 +160,4 @@ def test_a_plan_made_for_other_decoders_gets_other_literals() -> None:
     built = Artifact.of(replace(plan, literals=(frozenset({b"unheard"}),), names="0"))
     engine = Artifact.from_bytes(built.to_bytes()).engine(route=False)
     assert engine.plan == plan
-    assert len(list(engine.judge(Chunk("in", "json", 0, b'{"OwnName":7}\n')))) == 1
+    assert len(list(engine.evaluate(Chunk("in", "json", 0, b'{"OwnName":7}\n')))) == 1

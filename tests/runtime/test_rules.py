@@ -60,7 +60,7 @@ def words(engine: Engine, text: str = "alpha beta gamma") -> set[str]:
     """The words whose rules are true for ``text``."""
     judged = Engine(engine.plan, engine.databases(), route=False)
     chunk = Chunk("in", "text", 0, text.encode() + b"\n")
-    return {judged.plan.rules[match.rule].title.removeprefix("Marker ") for match in judged.judge(chunk)}
+    return {judged.plan.rules[match.rule].title.removeprefix("Marker ") for match in judged.evaluate(chunk)}
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ What ``vedette.rules`` builds in a process of its own, bundles carry and the age
 one exact library version only; under another one they are left aside and compiled again from the plan, and so are
 those of the prefilter under decoders of which it holds something else (``Prefilter``).
 
-Bytes: BLAKE2b-128 of the rest; msgpack map ``{"library", "plan", "databases": {name: bytes}}``. The digest tells
+Bytes: BLAKE2b-128 of the rest; msgpack map ``{"library", "plan", "databases": {name: bytes}}``. The digest detects
 damage, not tampering: load it only from the agent's own folder.
 """
 

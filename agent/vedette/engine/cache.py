@@ -1,4 +1,4 @@
-"""The result cache: what was judged once need not be judged again.
+"""The result cache: what was evaluated once need not be evaluated again.
 
 Keys are MD5 digests of all that an answer depends on, begun with a random salt: log values are chosen by attackers, and
 MD5 collides. Values are numbers of answers, of which there are few (most are "nothing is true", and are kept too: they
@@ -10,7 +10,7 @@ A digest belongs to one set. A new entry becomes the set's first slot and pushes
 goes; one that is found in the oldest quarter becomes the first again. So memory is bounded by the slots alone, and
 nothing is ever deleted. A page is touched, and so costs memory, when an entry first comes to lie in it.
 
-``Cache`` adds the answers, the account and the proof: every ``1 / verify``-th hit is handed back to be judged afresh,
+``Cache`` adds the answers, the account and the proof: every ``1 / verify``-th hit is evaluated again by the caller,
 and an answer that differs ends the cache (``fail``). A cache belongs to one engine, so to one plan: there is nothing to
 invalidate. What is undecided is not put in; neither is what depends on more than its key, for the callers to see to.
 
@@ -157,7 +157,7 @@ class Cache:
         *,
         seed: Callable[[bytes], Hash] | None = None,
     ) -> None:
-        """``max_bytes``: of keys and answers together; 0: no cache. ``verify``: the share of hits that are judged
+        """``max_bytes``: of keys and answers together; 0: no cache. ``verify``: the share of hits that are evaluated
         afresh, 0 to 1. ``seed``: in place of MD5, for tests."""
         self.max_bytes = max_bytes
         self.on = max_bytes > 0
@@ -185,7 +185,7 @@ class Cache:
         return self._seed(self._salt + head).copy
 
     def check(self) -> bool:
-        """Whether this hit is one to judge afresh; to be asked for each."""
+        """Whether this hit is one to evaluate afresh; to be asked for each."""
         self.until_check -= 1
         if self.until_check:
             return False

@@ -2,7 +2,7 @@
 
 All predicates of a plan are grouped by field. For one field value the answers of its whole group are one integer,
 bit *i* for the group's predicate *i* (``group.py``). A rule is an expression over those bits, compiled to a Python
-function when it is first a candidate. What a predicate means is told in ``plan/ir.py``; ``tests/reference.py``
+function when it is first a candidate. What a predicate means is in ``plan/ir.py``; ``tests/reference.py``
 says the same without groups, bits or Hyperscan, and property tests hold the two together.
 
 A predicate whose test ran out of time is *undecided* for the event, and so is each rule whose truth hangs on it, no
@@ -184,7 +184,7 @@ class Evaluator:
         if known is not None:
             self._values.hits += 1
             if cache.check():
-                fresh = self._judged(record, among, undecided, values)
+                fresh = self._decided(record, among, undecided, values)
                 if fresh is not None and tuple(fresh) != known:
                     cache.fail(f"for the same values of {', '.join(among.fields)[:200]} rules came out differently")
                 return list(known) if fresh is None else fresh
@@ -201,10 +201,10 @@ class Evaluator:
             cache.put(digest, tuple(found))
         return found
 
-    def _judged(
+    def _decided(
         self, record: Record, among: Among, undecided: Callable[[int, str], None], values: dict[str, Any]
     ) -> list[int] | None:
-        """``_fresh``; None, and nothing told, when some rule is undecided."""
+        """``_fresh``; None, and nothing reported, when some rule is undecided."""
         open_: list[int] = []
         found = self._fresh(record, among, lambda rule, reason: open_.append(rule), values)
         return None if open_ else found

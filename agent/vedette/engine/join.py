@@ -1,9 +1,9 @@
-"""Audit records of one event, brought together: several events of the raw log judged as one.
+"""Audit records of one event, brought together: several events of the raw log evaluated as one.
 
 ``auditd`` writes an event as several records with one id (``decode/formats/auditd.py``); a rule may ask for the
 argument in one and the file in another. Records of one input, origin, host and id are one event: its text is the
 records', each on its line, its place that of the first. A hit in any record is a hit of the event, with the rules of
-all hits; it is judged once, when it is complete. Events are judged in the order in which they are complete.
+all hits; it is evaluated once, when it is complete. Events are evaluated in the order in which they are complete.
 
 An event is **open** from its first record on; it is complete
 
@@ -12,7 +12,7 @@ An event is **open** from its first record on; it is complete
 * when more than ``HOLD`` has gone by since its first record (``advance``), by the receipts of frames of all inputs, and
   by the agent's clock while none comes. A gap between two of them counts for ``GAP`` at most: while the agent was down,
   no record could come;
-* as the oldest of more than ``MAX_OPEN`` open ones, or of ``HELD_BYTES``. It is judged as it is: none is dropped.
+* as the oldest of more than ``MAX_OPEN`` open ones, or of ``HELD_BYTES``. It is evaluated as it is: none is dropped.
 
 Which records belong together is thus a function of the records and their receipts: of no hit, and not of how the log
 is cut into frames. What is open at a frame's end is remembered (``delta`` and ``load``, by ``state/state.py`` with
@@ -70,7 +70,7 @@ _NONE: frozenset[int] = frozenset()
 class Joined(NamedTuple):
     """An event of one or several records: ``frame.chunk.data[start:end]`` is the first, ``raw`` all of them.
 
-    ``at``: where in the frame under way the cursor stands until the event is judged. ``frame`` is that frame, or when
+    ``at``: the cursor's place in the current frame until the event is evaluated. ``frame`` is that frame, or when
     the first record lies before it, one made of the event alone, of which only the first record is in its place.
     """
 
@@ -119,15 +119,15 @@ class Joiner:
         """By the offset of the first record."""
         self.bytes = 0
         self.evicted = 0
-        """Judged before their time, for lack of room."""
+        """Evaluated before their time, for lack of room."""
         self.now = 0
         """Receipt of the last frame."""
         self.running = 0
         """Microseconds gone by, without what gaps have beyond ``GAP``."""
         self._moved = False
         self._changed: dict[int, _Open | None] = {}
-        self._told: set[int] = set()
-        """Offsets of open events that a delta has told of."""
+        self._written: set[int] = set()
+        """Offsets of open events that a delta holds."""
 
     def __len__(self) -> int:
         """Open events."""
@@ -137,7 +137,7 @@ class Joiner:
         """Where the open events begin, ascending."""
         return [one.offset for one in self._open.values()]
 
-    # --- judging
+    # --- evaluation
 
     def advance(self, now: int) -> None:
         """Time has come to ``now``, by a frame or by nothing; a clock that was set back goes on from there."""
@@ -149,10 +149,10 @@ class Joiner:
     def events(
         self, frame: Frame, candidates: Iterable[Candidate], rules_of: RulesOf, first: int, records: bool
     ) -> Iterator[Joined]:
-        """The events to judge: of ``candidates`` those that begin at ``first`` or later, audit records joined.
+        """The events to evaluate: of ``candidates`` those that begin at ``first`` or later, audit records joined.
 
-        ``records``: what ``may_hold_records`` says of the chunk, as the prefilter was told. Must be asked to its end,
-        or not at all: what is open afterwards is as of the frame's end.
+        ``records``: what ``may_hold_records`` says of the chunk, as the prefilter has it. Must be asked to its end, or
+        not at all: what is open afterwards is as of the frame's end.
         """
         chunk = frame.chunk
         data = chunk.data
@@ -211,7 +211,7 @@ class Joiner:
     def due(self, rules_of: RulesOf, *, before: int = 0) -> Joined | None:
         """The oldest event when its time is over, or when it begins before the offset ``before``; else None.
 
-        The same is given again until ``judged`` is called.
+        The same is given again until ``evaluated`` is called.
         """
         while self._open:
             group = next(iter(self._open.values()))
@@ -222,8 +222,8 @@ class Joiner:
             self._close(group)
         return None
 
-    def judged(self) -> None:
-        """What ``due`` has given is judged."""
+    def evaluated(self) -> None:
+        """What ``due`` has given is evaluated."""
         self._close(next(iter(self._open.values())))
 
     def _event(
@@ -247,16 +247,16 @@ class Joiner:
     def _close(self, group: _Open) -> None:
         del self._open[group.key]
         self.bytes -= group.size
-        if group.offset in self._told:
+        if group.offset in self._written:
             self._changed[group.offset] = None
         else:
             self._changed.pop(group.offset, None)
 
-    # --- remembering
+    # --- state
 
     @property
     def changed(self) -> bool:
-        """Whether ``delta`` has something to tell."""
+        """Whether ``delta`` is not empty."""
         return bool(self._changed) or (self._moved and bool(self._open))
 
     def touch(self) -> None:
@@ -266,14 +266,14 @@ class Joiner:
 
     def delta(self) -> list[Any]:
         """For msgpack, what changed since the last call: ``[[now, running, evicted], [[offset, event or None], …]]``;
-        None: judged. An event: ``[input, origin, host, id, codec, received_at, flags, opened, records]``."""
+        None: evaluated. An event: ``[input, origin, host, id, codec, received_at, flags, opened, records]``."""
         rows: list[Any] = []
         for offset, group in self._changed.items():
             if group is None:
-                self._told.discard(offset)
+                self._written.discard(offset)
                 rows.append([offset, None])
             else:
-                self._told.add(offset)
+                self._written.add(offset)
                 place = group.codec, group.received_at, group.flags, group.opened
                 rows.append([offset, [*group.key, *place, group.records]])
         self._changed, self._moved = {}, False
@@ -286,13 +286,13 @@ class Joiner:
         for offset, row in rows:
             if (old := by_offset.pop(offset, None)) is not None and row is None:
                 del self._open[old.key]
-                self._told.discard(offset)
+                self._written.discard(offset)
             elif row is not None:
                 input, origin, host, record_id, codec, received_at, flags, opened, records = row
                 key, size = (input, origin, host, record_id), sum(map(len, records))
                 group = _Open(key, offset, codec, received_at, flags, opened, records, size, _NONE, -1)
                 self._open[group.key] = by_offset[offset] = group
-                self._told.add(offset)
+                self._written.add(offset)
         self.bytes = sum(group.size for group in self._open.values())
 
 

@@ -1,6 +1,6 @@
 """Chunk in, matches out: prefilter, decode, evaluate. One engine for the live path, ``scan`` and Spark.
 
-Judging is a function of the frame and the plan: it reads no clock, socket or file (but for the time bound of
+Evaluation is a function of the frame and the plan: it reads no clock, socket or file (but for the time bound of
 ``engine/fallback.py``). An engine is immutable once built, but for what it counts, the routes it remembers and the
 rules in quarantine; a new plan is a new engine.
 
@@ -12,8 +12,8 @@ when a rule asks for that. Rules in quarantine are counted event by event, so wh
 kept.
 
 **Quarantine.** A rule that could not be decided on ``quarantine_after`` events (its pattern took too long, or it
-raised) is asked about no further one. Each of those events is ``Aside``, for the caller to keep; what a rule in
-quarantine would have been asked about is counted (``Tally.skipped``).
+raised) is evaluated on no further one. The caller keeps each of those events (``UndecidedEvent``); what a rule in
+quarantine would have been evaluated on is counted (``Tally.skipped``).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ QUARANTINE_AFTER = 10
 """Undecided events after which a rule is asked no more; the default of ``[rules] quarantine_after``."""
 
 
-class Aside(NamedTuple):
+class UndecidedEvent(NamedTuple):
     """Rule number ``rule`` could not be decided for the event ``chunk.data[start:end]``."""
 
     rule: int
@@ -78,7 +78,7 @@ class Aside(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What judging cost, in all, since the engine was built."""
+    """What evaluation cost, in all, since the engine was built."""
 
     events: int = 0
     candidates: int = 0
@@ -132,7 +132,7 @@ _UNASKED: Any = object()
 
 
 class Engine:
-    """A plan, ready to judge chunks."""
+    """A plan, ready to evaluate chunks."""
 
     def __init__(
         self, plan: Plan, databases: Mapping[str, bytes] | None = None, *, route: bool = True, prefilter: bool = True,
@@ -149,7 +149,7 @@ class Engine:
         self.tally = Tally()
         self.quarantine_after = quarantine_after
         self.quarantined: frozenset[int] = frozenset()
-        self._aside: list[Aside] = []
+        self._undecided_events: list[UndecidedEvent] = []
         self._at = (0, 0)
         self.prefilter = Prefilter(plan, databases)
         self.evaluator = Evaluator(plan, databases)
@@ -181,7 +181,7 @@ class Engine:
         """The compiled Hyperscan databases, by name, for a bundle or a cache."""
         return {**self.prefilter.databases(), **self.evaluator.databases()}
 
-    def judge(self, chunk: Chunk, context: Context = Context()) -> Iterator[Match]:
+    def evaluate(self, chunk: Chunk, context: Context = Context()) -> Iterator[Match]:
         """The matches of ``chunk`` by itself: by event, and within one event by the rules' order in the plan."""
         joiner, contexts = Joiner(), {chunk.input: context}
         for event in self.candidates(Frame(0, chunk), joiner, context):
@@ -189,13 +189,13 @@ class Engine:
         while (left := self.due(joiner, contexts, before=REST)) is not None:
             start, end = left.frame.offset + left.start, left.frame.offset + left.end
             yield from (m._replace(start=start, end=end) for m in self.matches(left.frame.chunk, left, context))
-            joiner.judged()
+            joiner.evaluated()
 
     def candidates(
         self, frame: Frame, joiner: Joiner, context: Context = Context(), first: int = 0
     ) -> Iterator[Joined]:
         """The events of ``frame`` from byte ``first`` on that a rule may match, as they are complete: the first half of
-        ``judge``. See ``Joiner.events``."""
+        ``evaluate``. See ``Joiner.events``."""
         chunk = frame.chunk
         self.tally.events += len(chunk)
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
@@ -251,9 +251,9 @@ class Engine:
         event = self._record(chunk, start, raw, context)
         if line is not None:
             event.usual = line
-        undecided = len(self._aside)
+        undecided = len(self._undecided_events)
         true = self.true(event, rules, context.logsource)
-        if digest is not None and undecided == len(self._aside):
+        if digest is not None and undecided == len(self._undecided_events):
             if known is None:
                 if not self.quarantined:
                     cache.put(digest, tuple(true))
@@ -372,7 +372,7 @@ class Engine:
     def _undecided(self, rule: int, reason: str) -> None:
         count = self.tally.undecided[rule] = self.tally.undecided.get(rule, 0) + 1
         self.tally.reasons[rule] = reason
-        self._aside.append(Aside(rule, *self._at, reason))
+        self._undecided_events.append(UndecidedEvent(rule, *self._at, reason))
         if count >= self.quarantine_after:
             self._set_quarantined(self.quarantined | {rule})
 
@@ -384,13 +384,13 @@ class Engine:
 
     @property
     def undecided(self) -> bool:
-        """Whether ``aside`` has something to tell."""
-        return bool(self._aside)
+        """Whether ``undecided_events`` has any."""
+        return bool(self._undecided_events)
 
-    def aside(self) -> list[Aside]:
+    def undecided_events(self) -> list[UndecidedEvent]:
         """The events that could not be decided since the last call; at most ``quarantine_after`` of each rule."""
-        aside, self._aside = self._aside, []
-        return aside
+        found, self._undecided_events = self._undecided_events, []
+        return found
 
     def release(self) -> None:
         """Ask the rules in quarantine again, as if nothing had been."""

@@ -8,10 +8,10 @@ Of a rule with literals of two kinds (``Plan.further``) an event must hold one o
 integer of two bits a rule, one per kind, and so is what each pattern says: the rules of an event are an OR per hit, one
 AND and a look-up. Records that ``engine/join.py`` may bring together are named by the first kind alone, as the other
 may be in another record. ``within`` leaves out the rules that no event of the input can meet; an event of none is not
-named. A rule without literals may be told by its log source instead (``plan/witness.py``, ``excused``).
+named. A rule without literals may be found by its log source instead (``plan/witness.py``, ``excused``).
 
-Events that hold many literals are scanned one by one, by a second database of the same patterns that tells each hit
-once: which of the two is used is a matter of cost alone, told from the chunk before.
+Events that hold many literals are scanned one by one, by a second database of the same patterns that reports each hit
+once: which of the two is used is a matter of cost alone, decided from the chunk before.
 
 Hits come with the position of their last byte. A literal holds no newline, and in a chunk with explicit ends a hit
 that straddles two events is charged to the second: too many, never too few. The chunks' database uses neither
@@ -70,7 +70,7 @@ SEARCHED = "prefilter-patterns"
 """Name among the databases of the digest of what they search for."""
 
 DENSE = 6
-"""Hits an event from which events are scanned one by one: a call costs what two hits cost, a literal is told once."""
+"""Hits an event from which events are scanned one by one: a call costs two hits, a literal is reported once."""
 
 
 class Candidate(NamedTuple):
@@ -128,9 +128,9 @@ class Prefilter:
         self._says = [*(says.get(item, 0) for item in patterns), numeric]
         self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
         self._sets: Remembered[int, frozenset[int]] = Remembered(REMEMBERED_BYTES)
-        self._told: Remembered[_Hits, frozenset[int]] = Remembered(REMEMBERED_BYTES)
+        self._known_hits: Remembered[_Hits, frozenset[int]] = Remembered(REMEMBERED_BYTES)
         self._kinds: dict[tuple[int, bool], int] = {}
-        """(``within``, ``apart``), numbered below the patterns: the first number of each key of ``_told``."""
+        """(``within``, ``apart``), numbered below the patterns: the first number of each key of ``_known_hits``."""
         self._rule_numbers = tuple(range(size))
         self._scanner: Scanner | None = None
         self._once: Scanner | None = None
@@ -151,7 +151,7 @@ class Prefilter:
                 self._numbers = scanner(NUMBERS_DATABASE, [Pattern(guard, CASELESS) for guard in NUMBER_GUARDS])
 
     def excused(self, codec: str, logsource: LogSource) -> frozenset[int]:
-        """Those of ``always`` that ``hits`` tells where their log source could be, on such an input."""
+        """Those of ``always`` that ``hits`` finds by what their log source's events hold, on such an input."""
         return frozenset(i for i, one in self._witness.items() if one.excuses(self._sources[i], codec, logsource))
 
     def databases(self) -> dict[str, bytes]:
@@ -163,7 +163,7 @@ class Prefilter:
     def forget(self) -> None:
         """Give back the memory of what is remembered."""
         self._sets.clear()
-        self._told.clear()
+        self._known_hits.clear()
 
     def hits(self, chunk: Chunk, within: int = -1, apart: bool = False) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.
@@ -195,7 +195,7 @@ class Prefilter:
         found += ((end, self._number) for end in numbers)
         found.sort()
         found.append((_NEVER, 0))
-        told, kind = self._told, self._kind(within, apart)
+        known_hits, kind = self._known_hits, self._kind(within, apart)
         start = end = -1
         hit: list[int] = []
         for to, number in found:
@@ -203,7 +203,7 @@ class Prefilter:
                 hit.append(number)
                 continue
             if hit:
-                rules = told.get(tuple(hit))
+                rules = known_hits.get(tuple(hit))
                 if rules is None:
                     rules = self._rules_hit(hit, data[start:end], within, apart)
                 if rules:
@@ -218,7 +218,7 @@ class Prefilter:
                 start, end = (ends[i - 1] if i else 0), ends[i]
 
     def _kind(self, within: int, apart: bool) -> int:
-        """What stands for the two in the keys of ``_told``."""
+        """What stands for the two in the keys of ``_known_hits``."""
         return self._kinds.setdefault((within, apart), ~len(self._kinds))
 
     def _rules_hit(self, hit: Sequence[int], event: bytes, within: int, apart: bool) -> frozenset[int]:
@@ -231,7 +231,7 @@ class Prefilter:
             return self._named(held | self._searched_again(event), apart, within)
         rules = self._named(held, apart, within)
         if len(hit) - 1 <= FEW_HITS:
-            self._told.keep(tuple(hit), rules, ENTRY + HIT * len(hit))
+            self._known_hits.keep(tuple(hit), rules, ENTRY + HIT * len(hit))
         return rules
 
     def _number_ends(self, chunk: Chunk, padded: bytes) -> list[int] | None:
@@ -259,7 +259,7 @@ class Prefilter:
         numbers = self._number_ends(chunk, data + PAD) if self._numbers is not None else []
         at_number = iter(sorted(numbers) if numbers is not None else ())
         number_end = next(at_number, _NEVER)
-        told = self._told
+        known_hits = self._known_hits
 
         def handler(number: int, _from: int, _to: int, _flags: int, _context: Any) -> None:
             note(number)
@@ -273,7 +273,7 @@ class Prefilter:
                 while number_end <= end:
                     number_end = next(at_number, _NEVER)
             if len(hits) > 1:
-                rules = told.get(tuple(hits))
+                rules = known_hits.get(tuple(hits))
                 if rules is None:
                     rules = self._rules_hit(hits, data[start:end], within, apart)
                 del hits[1:]

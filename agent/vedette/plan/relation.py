@@ -139,7 +139,7 @@ class Correlation:
 
     @property
     def forward(self) -> bool:
-        """True when its windows begin at a match, because a slot's absence can only be told by what follows."""
+        """True when its windows begin at a match, because a slot's absence can only be known from what follows."""
         return any(clause.forbidden for clause in self.clauses)
 
     @property

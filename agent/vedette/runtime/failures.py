@@ -21,7 +21,7 @@ from typing import Any
 
 import structlog
 
-from vedette.engine.match import Aside, Engine
+from vedette.engine.match import Engine, UndecidedEvent
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Frame
 from vedette.plan.ir import Rule
@@ -79,7 +79,7 @@ class Failures:
         self._counters.totals["poisoned"] += 1
         log.error(Log.JUDGING_FAILED, what=what, reason=reason, action="the agent goes on; please report it")
 
-    def undecided(self, engine: Engine, frame: Frame, aside: list[Aside], now: int) -> None:
+    def undecided(self, engine: Engine, frame: Frame, aside: list[UndecidedEvent], now: int) -> None:
         """Rules of ``engine`` came to no answer; those that did so too often are in its quarantine already."""
         self._counters.totals["undecided"] += len(aside)
         rules = engine.plan.rules

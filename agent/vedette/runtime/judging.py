@@ -128,7 +128,7 @@ class Judging:
                     await self._give_way(frame, 0)
                     until, room = time.perf_counter() + STEP_SECONDS, committing.room()
                 self.event(engine, waited)
-                joiner.judged()
+                joiner.evaluated()
             self._step("time", self.alerting.advance(chunk.received_at))
         for event in self._candidates(engine, frame, first):
             if committing.bytes >= room or time.perf_counter() >= until:
@@ -152,7 +152,7 @@ class Judging:
         except Exception as error:  # whatever an event does to a decoder, the others are judged
             self._failures.event(frame, event.start, event.end, error)
         if engine.undecided:
-            self._failures.undecided(engine, frame, engine.aside(), self._clock())
+            self._failures.undecided(engine, frame, engine.undecided_events(), self._clock())
         if failed := self.alerting.memory.correlator.failures():
             self._failures.correlations(failed, self._clock())
 
@@ -240,7 +240,7 @@ class Judging:
         joiner.advance(now)
         while (event := self._due(engine)) is not None:
             self.event(engine, event)
-            joiner.judged()
+            joiner.evaluated()
             if time.perf_counter() >= until:
                 break  # the rest at the next frame or tick; time does not go on before them
         else:
@@ -256,5 +256,5 @@ class Judging:
                 return engine.due(joiner, self._contexts)
             except Exception as error:  # its records are given up, others wait on
                 self._failures.step("an audit event that waited for further records", error)
-                joiner.judged()
+                joiner.evaluated()
         return None

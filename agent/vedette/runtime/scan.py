@@ -336,7 +336,7 @@ def judge(
         """Events that begin before this offset wait for no further records."""
         while (left := engine.due(joiner, contexts, before=before)) is not None:
             yield from found(engine.matches(left.frame.chunk, left, context), waiting[left.frame.offset])
-            joiner.judged()
+            joiner.evaluated()
 
     for chunk in chunks:
         yield from given_up(offset - GATHER_BYTES)

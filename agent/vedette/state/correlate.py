@@ -19,7 +19,7 @@ group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prom
 before the newest receipt's watermark; and a match that arrives out of order looks at ``MAX_AFTER`` later ones: in such
 a flood the condition has held long since, or (values, chains) may be found late.
 
-**Failures.** A correlation that raises loses the group it raised on, no other, and is told in ``failures``; after
+**Failures.** A correlation that raises loses the group it raised on, no other, and is reported by ``failures``; after
 ``MUTED_AFTER`` times it is muted: what its rules match means nothing to it any more.
 
 **State** is keyed by the digest of the correlation with its rules, and by the group: it outlives a plan under which

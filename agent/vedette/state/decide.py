@@ -101,7 +101,7 @@ def _between(new: list[tuple[int, int]], i: int) -> tuple[int, int]:
 
 def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
     """Decide at all entries of one ``time``: of ``Correlation.forward`` the window that begins there, else those that
-    end there. Where it held before, because they came in parts, it is not told again; nor is a run that goes on."""
+    end there. Where it held before, because they came in parts, it is not reported again; nor is a run that goes on."""
     c, first, after = node.c, window.first(time), window.first(time + 1)
     if c.forward:
         return _looking_forward(c, window, first, after)

@@ -178,7 +178,7 @@ class Groups:
             self.bytes -= size(group, key) if isinstance(group, bytes) else group.size
             node.groups -= 1
         if row is None or (group is None and not isinstance(row, bytes) and row[1]):
-            return  # gone, or a change of what is told in full further on (``touch``)
+            return  # gone, or a change of what is written in full further on (``touch``)
         if isinstance(row, bytes):
             group = row
         else:

@@ -1,7 +1,7 @@
-"""All that judging remembers from one event to the next: the clock, open audit events, the windows of correlations and
+"""What evaluation keeps from one event to the next: the clock, open audit events, the windows of correlations and
 suppression.
 
-Events and frames are told in the order of the log; everything here is a function of that, of the plan and the
+Events and frames come in the order of the log; everything here is a function of that, of the plan and the
 settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
 ``State`` restored from all deltas goes on as if it had not stopped. After ``rewrite`` the next deltas also hold what
 has not changed, a slice each; with the one after which ``rewritten`` is true, the deltas before ``rewrite`` say nothing
@@ -74,7 +74,7 @@ class State:
         return self.correlator.add(items, source, time, offset, length)
 
     def folds(self) -> list[Fold]:
-        """What suppression has to tell since the last call."""
+        """The folds to send since the last call."""
         return self.suppressor.closed()
 
     def switch(self, plan: Plan) -> None:
@@ -163,8 +163,8 @@ class State:
                 for one in audit:
                     self.joiner.load(one)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
-            raise ValueError(f"what judging remembered cannot be read: {error}") from error
+            raise ValueError(f"the stored state cannot be read: {error}") from error
         if other is not None:
-            raise ValueError(f"what judging remembered is of format {other}; this version reads format {FORMAT} only")
+            raise ValueError(f"the stored state is of format {other}; this version reads format {FORMAT} only")
         self.started_empty = sorted(changed)
         self.correlator.resume()
