@@ -4,7 +4,7 @@ For each rate and each ``raw_log.fsync`` an agent of its own gets syslog lines o
 ``--seconds``; all run side by side. Written is what the kernel says of the process (``write_bytes`` of
 ``/proc/PID/io``): whole pages, each time they are made dirty after they were written out; the file system's own journal
 comes on top. The folder must not be on a tmpfs, where nothing is written. Then the same lines, a frame each, go into a
-raw log in this process, which is sealed and packed: bytes of events for each byte of segments, before and after.
+raw log in this process, which is sealed and compacted: bytes of events for each byte of segments, before and after.
 
 ``--document`` puts the table into docs/reliability.md.
 """
@@ -91,8 +91,8 @@ def measure(folder: Path, cell: Cell, seconds: float) -> dict[str, Any]:
     return {"cell": cell, "sent": sent, "raw": raw, "written": total, "seconds": seconds}
 
 
-def packing(folder: Path, count: int = 40_000) -> tuple[float, float]:
-    """Bytes of events for each byte of a sealed segment of one-event frames: as written, and packed."""
+def compaction(folder: Path, count: int = 40_000) -> tuple[float, float]:
+    """Bytes of events for each byte of a sealed segment of one-event frames: as written, and compacted."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     log = RawLog.open(folder, RawLogSettings(segment_bytes=4 << 20), Counters(), clock=lambda: 0)
     for number, line in enumerate(b"".join(traffic.blocks(4, count)).splitlines(keepends=True)[:count]):
@@ -101,7 +101,7 @@ def packing(folder: Path, count: int = 40_000) -> tuple[float, float]:
     raw, sealed = segments(folder)[1].base, segments(folder)[0].path
     before = sealed.stat().st_size
     for _ in range(10_000):
-        log.tidy(0, 0)
+        log.maintain(0, 0)
     after = sealed.stat().st_size
     log.close()
     return raw / before, raw / after
@@ -127,7 +127,7 @@ def table(rows: Sequence[dict[str, Any]], ratios: tuple[float, float]) -> str:
         out.append(f"| `{policy}` | " + " | ".join(cells) + " |")
     out += [
         "",
-        f"Events : segment, frames of one event each: {ratios[0]:.2f} : 1 as written, {ratios[1]:.1f} : 1 packed.",
+        f"Events : segment, frames of one event each: {ratios[0]:.2f} : 1 as written, {ratios[1]:.1f} : 1 compacted.",
     ]
     return "\n".join(out)
 
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not any(row["written"] for row in rows):
             sys.stderr.write(f"{folder}: nothing is written there: is it a tmpfs? Name another one with --folder\n")
             return 2
-        text = table(rows, packing(folder / "packing"))
+        text = table(rows, compaction(folder / "compaction"))
     print(text)
     if given.document:
         DOCUMENT.write_text(report.filled(DOCUMENT.read_text("utf-8"), {"sdcard": text}), "utf-8")

@@ -1,9 +1,10 @@
 """``make soak MINUTES=30``: one real agent under everything at once, for so long; the exit code says how it went.
 
 TCP (a connection each second), UDP, a tailed file that is rotated and MQTT messages come at the same rate; a broker
-goes away and comes back; the region pushes a bundle each minute; segments of the raw log are made, packed and deleted.
-Once a second memory, descriptors and the agent's own account are read; a row a minute is printed as it goes. At the end
-the load stops, the agent settles, and ``verdict`` lists what is not as promised: nothing, then the exit code is 0.
+goes away and comes back; the region pushes a bundle each minute; segments of the raw log are made, compacted and
+deleted. Once a second memory, descriptors and the agent's own account are read; a row a minute is printed as it goes.
+At the end the load stops, the agent settles, and ``verdict`` lists what is not as promised: nothing, then the exit code
+is 0.
 
 **Memory** is told apart by what the kernel says of the process (``/proc/PID/status``) and what the agent says itself:
 

@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily
 
 import vedette
 from vedette.cli.main import main
-from vedette.delivery.envelope import ALERT, BAD, LANDED_ALERT, SEQS, STATUS
+from vedette.delivery.envelope import ALERT, DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
 from vedette.model.counters import TOTALS, Counters, Dropped, Lost
 from vedette.runtime import status
 from vedette.runtime.metrics import ROWS, TEXTS
@@ -145,7 +145,7 @@ def test_every_column_is_documented() -> None:
     assert rows[: len(ALERT)] == [column.name for column in ALERT]
     for title, table in (
         ("The table status (STATUS)", STATUS),
-        ("The table bad (BAD)", BAD),
+        ("The table bad (DEAD_LETTER)", DEAD_LETTER),
         ("The table seqs (SEQS)", SEQS),
     ):
         assert {column.name for column in table} <= quoted(section(text, title))

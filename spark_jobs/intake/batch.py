@@ -156,7 +156,7 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
     finally:
         keys.unpersist()
     account.duplicates = account.rows - account.unusable - account.new
-    _bury(work, batch, rows.where("trouble IS NOT NULL") if account.unusable else None)
+    _keep_dead_letters(work, batch, rows.where("trouble IS NOT NULL") if account.unusable else None)
     return account
 
 
@@ -216,8 +216,8 @@ def seqs(work: Work, batch: Batch) -> Account:
 def _keep(
     work: Work, batch: Batch, table: Table, needed: Sequence[str], same: Sequence[str]
 ) -> tuple[Account, DataFrame]:
-    """Append the rows that have what is ``needed`` to ``table``, and bury the others; those that have it. Rows that
-    another batch has brought, alike in the columns ``same``, are not appended."""
+    """Append the rows that have what is ``needed`` to ``table``, and keep the others as dead letters; those that have
+    it. Rows that another batch has brought, alike in the columns ``same``, are not appended."""
     rows = batch.rows.withColumn("trouble", F.coalesce("undecoded", frames.trouble(*needed)))
     rows = rows.withColumn("batch", F.lit(work.label)).withColumn("date", F.date_format("received_at", "yyyy-MM-dd"))
     good, bad = rows.where("trouble IS NULL"), rows.where("trouble IS NOT NULL")
@@ -228,7 +228,7 @@ def _keep(
         _append(work, table, new, _parts(account.rows, size), *same)
         account.new = _written(work, table, dates).count()
     account.duplicates = account.rows - account.unusable - account.new
-    _bury(work, batch, bad if account.unusable else None)
+    _keep_dead_letters(work, batch, bad if account.unusable else None)
     return account, good
 
 
@@ -237,7 +237,7 @@ def dead_letters(work: Work, batch: Batch) -> Account:
     rows = batch.rows.withColumn("whole", F.coalesce("payload", "whole")).withColumn("file", F.col("origin"))
     rows = rows.withColumn("origin", F.coalesce("topic", "origin"))
     rows = rows.withColumn("trouble", F.coalesce("undecoded", "reason", F.lit("")))
-    new = _bury(work, batch, rows, kind="message")
+    new = _keep_dead_letters(work, batch, rows, kind="message")
     number = rows.count()
     return Account(rows=number, new=new, duplicates=number - new)
 
@@ -316,7 +316,7 @@ def _written(work: Work, table: Table, dates: Collection[str]) -> DataFrame:
     return rows.where(F.col("batch") == work.label)
 
 
-def _bury(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = None) -> int:
+def _keep_dead_letters(work: Work, batch: Batch, rows: DataFrame | None, kind: str | None = None) -> int:
     """Write bad files and ``rows`` (columns ``origin``, ``trouble``, ``whole``, ``received_at``, and ``file`` when that
     is not ``origin``) to the dead letters; how many of the rows no other batch has brought.
 

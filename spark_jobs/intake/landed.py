@@ -22,7 +22,7 @@ ROWS = 32_768
 
 def rows(places: pa.Table, schema: T.StructType) -> pa.Table | None:
     """The rows at ``places`` (columns ``frames.PLACE``, each row once) with the columns of ``schema`` and the further
-    ones of ``places``; None when they are not to be had this way."""
+    ones of ``places``; None when they are unavailable this way."""
     wanted, pieces = arrow_schema(schema), []
     origins = pc.dictionary_encode(places[PLACE[0]]).combine_chunks()
     others = places.drop_columns(PLACE)

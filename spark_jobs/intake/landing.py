@@ -1,4 +1,4 @@
-"""Reading landed files, the bad ones set aside.
+"""Reading landed files, unreadable ones as dead letters.
 
 Structured Streaming keeps the account of which files are done (``new_files``: names only, a bounded number each
 micro-batch); the rows are then read by name. So one bad file costs a second look at its batch, never the stream.

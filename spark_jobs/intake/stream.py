@@ -93,7 +93,7 @@ def _start(
 
 
 def take_batch(work: Work, stream: Stream, frame: DataFrame, checkpoint: str) -> Account:
-    """One micro-batch, with the files that cannot be read set aside. A second time it changes nothing."""
+    """One micro-batch, with the files that cannot be read as dead letters. A second time it changes nothing."""
     batch = stream.source.batch(work.spark, frame, work.number, checkpoint)
     done = work.tables.version(stream.main, work.query)
     if done is not None and done >= work.txn.version:

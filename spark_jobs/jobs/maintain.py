@@ -103,9 +103,9 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
                 if not tables.many_writers:
-                    done += tidy(spark, tables, wanted, said.keep)
+                    done += clean_up(spark, tables, wanted, said.keep)
         if tables.many_writers:
-            done += tidy(spark, tables, wanted, said.keep)
+            done += clean_up(spark, tables, wanted, said.keep)
         if failure is not None:
             log.error("copies or counts could not be put right; done: %s", ", ".join(done))
             raise failure
@@ -144,7 +144,7 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 
-def tidy(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
+def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
     """Steps 2 and 3; what was done."""
     done = [f"{compact(tables, wanted)} tables compacted"]
     for name, days in keep:

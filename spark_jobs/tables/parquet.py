@@ -1,4 +1,4 @@
-"""Tables as plain Parquet, for where no library of a table format can be had: ``TABLE/<partition>/write=<label>/``.
+"""Tables as plain Parquet, for where no library of a table format is available: ``TABLE/<partition>/write=<label>/``.
 
 * A write owns the folders of its label (its ``Txn``, else the time). Writing a label again replaces what it wrote, so a
   write that is done twice leaves one copy; ``TABLE/_txn/<app>`` then notes it as done.

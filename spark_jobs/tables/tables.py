@@ -11,7 +11,7 @@
 * **Additive schemas.** Rows may lack columns of the table (they become null) and a table on disk may have columns that
   this version does not know (they stay, null in new rows). A column of another type is refused.
 
-Backends: ``delta`` (deltalake, no JVM jars; the default), ``parquet`` (plain files, where deltalake is not to be had),
+Backends: ``delta`` (deltalake, no JVM jars; the default), ``parquet`` (plain files, where deltalake is unavailable),
 ``delta-spark`` (Delta by Spark itself, for clusters; the same files as ``delta``). Several jobs may write one table at
 a time in the Delta backends; a write that loses a race is done again on what the other one left.
 """

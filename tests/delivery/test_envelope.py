@@ -195,10 +195,10 @@ def test_the_seq_of_what_cannot_be_read(data: bytes, seq: int | None) -> None:
 
 def test_a_dead_letter_is_bounded() -> None:
     """What is longer than its bound is cut, and the reason has size and digest of the whole."""
-    payload = bytes(envelope.BAD_PAYLOAD + 1)
-    whole = envelope.bad_row(payload[1:], topic="t", reason="r", received_at=0)
+    payload = bytes(envelope.MAX_DEAD_LETTER + 1)
+    whole = envelope.dead_letter(payload[1:], topic="t", reason="r", received_at=0)
     assert (whole["payload"], whole["reason"]) == (payload[1:], "r")
-    row = envelope.bad_row(payload, topic="t" * 9000, reason="r" * 9000, received_at=0)
+    row = envelope.dead_letter(payload, topic="t" * 9000, reason="r" * 9000, received_at=0)
     assert row["payload"] == payload[1:]
     assert row["reason"].endswith(f"(cut: 65537 bytes in all, SHA-256 {sha256(payload).hexdigest()})")
     assert max(len(row["topic"]), len(row["reason"])) <= envelope.MAX_VALUE

@@ -31,7 +31,7 @@ from vedette.delivery.columns import (
     Type,
     fit,
 )
-from vedette.delivery.envelope import BAD, LANDED_ALERT, SEQS, STATUS
+from vedette.delivery.envelope import DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
 
 ARROW = {
     STRING: pa.string(),
@@ -129,7 +129,7 @@ def test_pyarrow_reads_back_any_schema(data: st.DataObject) -> None:
     check(schema, data.draw(st.lists(rows_of(schema), max_size=20)))
 
 
-@pytest.mark.parametrize("schema", [LANDED_ALERT, STATUS, BAD, SEQS], ids=["alerts", "status", "bad", "seqs"])
+@pytest.mark.parametrize("schema", [LANDED_ALERT, STATUS, DEAD_LETTER, SEQS], ids=["alerts", "status", "bad", "seqs"])
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_pyarrow_reads_back_the_landing(schema: Schema, data: st.DataObject) -> None:

@@ -260,7 +260,7 @@ def test_a_truncated_frame(tmp_path: Path) -> None:
     status = agent.status()
     assert status["raw_log"]["recovery"]["cut_bytes"] == told["cut_bytes"]
     assert status["identity_broken"] == []
-    kept = list((agent.data / "raw" / "quarantine").iterdir())
+    kept = list((agent.data / "raw" / "damaged").iterdir())
     assert [path.stat().st_size for path in kept] == [told["cut_bytes"]]
     found = vedette("logs", "search", "-c", agent.config, "Failed password").stdout.splitlines()
     assert [line[-1] for line in found] == list("0123")

@@ -141,8 +141,8 @@ class Short:
 
 @pytest.mark.peer
 def test_no_descriptor_is_left(tmp_path: Path) -> None:
-    """With none left, for seconds at a time, while files rotate, segments are begun and packed, senders connect, alerts
-    are made, the configuration is reloaded, the broker goes and comes, and the status is asked: the agent lives,
+    """With none left, for seconds at a time, while files rotate, segments are begun and compacted, senders connect,
+    alerts are made, the configuration is reloaded, the broker goes and comes, and the status is asked: the agent lives,
     nothing of the files is lost or doubled, the account adds up; with descriptors all is as before."""
     lines = b"".join(traffic.blocks(5, 12_000, attack_rate=0.02)).splitlines(keepends=True)
     broker = Broker(tmp_path / "broker")

@@ -190,7 +190,7 @@ def test_two_things_break(template: Template, capsys: pytest.CaptureFixture[str]
             begin = status["disk"]["store_rebuilt"]["judged_from"] or 0
         if names[2] == "shown as it was":
             not_back(known.shown, status, *(("judged", "candidates", "matches", "memory") if told else ()))
-            # Of a frame or pack in whose middle judging began nobody knows how many events had been judged.
+            # Of a frame or compacted frame in whose middle judging began nobody knows how many events had been judged.
             least = sum(offset >= begin for offset in gone) if told else 0
             assert least <= _sums(status, "lost") <= (len(gone) if least else 0), (what, status["inputs"])
             lost += _sums(status, "lost")

@@ -105,7 +105,7 @@ def mixed() -> bytes:
 )
 def test_an_event_that_raises(agent: Agent, stage: str, alerts: str | None) -> None:
     """Events around it make the alerts they should, also when the agent is killed and judges them again; it is counted
-    and kept aside; its own alert leaves without what cannot be had, or not at all. No seq is left out."""
+    and kept aside; its own alert leaves without what is unavailable, or not at all. No seq is left out."""
     agent.program = (sys.executable, "-c", RAISES, stage)
     agent.up()
     tcp(("127.0.0.1", agent.port), mixed())

@@ -1,9 +1,8 @@
 """The real agent on what a power cut or a bad disk leaves: files cut off or with flipped bits, anywhere.
 
-A template is made once by a real agent: several raw log segments, one of them packed, a store with alerts in outbox and
-ring, a tailed file. Each case is a copy of it with damage of one class; the agent must start on it, say what it found,
-keep its account, lose no more than what the damage took, and go on judging.
-"""
+A template is made once by a real agent: several raw log segments, one of them compacted, a store with alerts in outbox
+and ring, a tailed file. Each case is a copy of it with damage of one class; the agent must start on it, say what it
+found, keep its account, lose no more than what the damage took, and go on judging."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
         until("all to be judged", lambda: not agent.status()["backlog"])
         until("the alerts", lambda: agent.status()["alerts"]["in_outbox"] >= 4)
         until("the commit", lambda: _committed(agent.data) == agent.status()["raw_log"]["end"])
-        until("packing", lambda: agent.said("segment_packed"))
+        until("compaction", lambda: agent.said("segment_compacted"))
     finally:
         agent.kill()
     agent.landing.unlink()
@@ -159,7 +158,7 @@ def _at(which: int, place: str, cut: bool) -> Damage:
         meta = unit.position + 68
         low, high = {
             "segment header": (0, 80),
-            "note": (80, max(81, begin)),
+            "checkpoint": (80, max(81, begin)),
             "frame header": (unit.position, meta),
             "metadata": (meta, meta + unit.header.meta_size),
             "body": (meta + unit.header.meta_size, unit.after),
@@ -187,7 +186,7 @@ def _garbage(data: Path, rng: Random) -> None:
 RAW: dict[str, Damage] = {
     f"{'cut' if cut else 'flip'} {place} of {name} segment": _at(which, place, cut)
     for name, which in (("first", 0), ("middle", 2), ("last", -1))
-    for place in ("segment header", "note", "frame header", "metadata", "body", "last frame", "last boundary")
+    for place in ("segment header", "checkpoint", "frame header", "metadata", "body", "last frame", "last boundary")
     for cut in (False, True)
 }
 RAW |= {"first segment gone": _gone(0), "middle segment gone": _gone(2), "garbage at the end": _garbage}

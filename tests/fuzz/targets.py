@@ -34,7 +34,7 @@ from vedette.inputs.batches import split
 from vedette.inputs.framing import Lines, StreamFramer
 from vedette.model.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
 from vedette.plan.plan import Plan
-from vedette.rawlog import format, note
+from vedette.rawlog import checkpoint, format
 from vedette.region.build import build as build_bundle
 from vedette.rules.build import from_text
 from vedette.runtime.arrivals import announcement
@@ -149,7 +149,7 @@ def frame(data: bytes) -> None:
             meta, rest = each[format.FRAME_HEADER : body], each[body : head.size]
             coder.verify_meta(head, meta)
             coder.verify(head, rest)
-            if head.pack:
+            if head.compacted:
                 coder.unpack(head, meta)
             else:
                 chunk = coder.chunk(head, coder.meta(head, meta), rest)
@@ -160,9 +160,9 @@ def frame(data: bytes) -> None:
 def segment(data: bytes) -> None:
     with suppress(ValueError):
         head = format.decode_segment(data)
-        format.verify_note(head, data)
+        format.verify_checkpoint(head, data)
     with suppress(ValueError):
-        note.decode(data)
+        checkpoint.decode(data)
     format.parse_segment_name(data.decode("latin-1"))
 
 
@@ -265,8 +265,8 @@ def _frames() -> tuple[bytes, ...]:
     )
 
 
-_NOTE = note.encode(note.Note(Cursor(LOG, 7), {"stored": {"in": 3}}, (), 9))
-_SEGMENT = format.encode_segment(format.SegmentHeader(LOG, 3, 1 << 40, 9, NOW, 77), _NOTE)
+_CHECKPOINT = checkpoint.encode(checkpoint.Checkpoint(Cursor(LOG, 7), {"stored": {"in": 3}}, (), 9))
+_SEGMENT = format.encode_segment(format.SegmentHeader(LOG, 3, 1 << 40, 9, NOW, 77), _CHECKPOINT)
 _TOML = (ROOT / "packaging" / "vedette.toml").read_bytes()
 _CONFIG = b"""[agent]
 id = "a"
@@ -296,7 +296,7 @@ TARGETS: dict[str, Target] = {
     "header": Target(header, _SYSLOG),
     **{f"decode-{codec}": Target(decoder(codec), _EVENTS) for codec in sorted(CODECS)},
     "frame": Target(frame, _frames()),
-    "segment": Target(segment, (_SEGMENT, _NOTE)),
+    "segment": Target(segment, (_SEGMENT, _CHECKPOINT)),
     "alert": Target(_refuses(envelope.decode), (_ALERT, msgpack.packb({"alert_id": "c", "seq": 1, "raw_ref": {}}))),
     "alerts": Target(_refuses(alerts), (envelope.pack_batch(LOG, [_ALERT] * 3),)),
     "seq": Target(envelope.seq_of, (_ALERT, msgpack.packb({"new": [[{}]], "seq": 1}))),

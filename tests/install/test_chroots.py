@@ -1,6 +1,6 @@
 """Old distributions without Python: the zip installs and the agent works, in a root folder of each.
 
-The root folders are those of ``booted.root``; a distribution that cannot be had is skipped with the reason.
+The root folders are those of ``booted.root``; a distribution that is unavailable is skipped with the reason.
 """
 
 from __future__ import annotations

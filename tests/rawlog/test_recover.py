@@ -69,7 +69,7 @@ def test_torn_at_every_byte(tmp_path: Path) -> None:
         assert log.end == log.durable == offsets[2]
         log.append(lines(b"again"))
         assert [chunk.data for _, chunk in chunks_of(log)] == [b"one\ntwo\n", b"threefour", b"again\n"]
-        kept = list((folder / "quarantine").iterdir()) if cut else []
+        kept = list((folder / "damaged").iterdir()) if cut else []
         assert [file.read_bytes() for file in kept] == ([data[size - cut : size]] if cut else [])
         log.close()
         shutil.rmtree(folder)
@@ -77,7 +77,7 @@ def test_torn_at_every_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 40, 67])
 def test_segment_header_torn_at_rotation(tmp_path: Path, size: int) -> None:
-    """A newest segment that has not even its header is set aside; the one before is gone on with."""
+    """A newest segment that has not even its header is cut off; the one before is gone on with."""
     offsets = fill(tmp_path, [lines(noise(i)) for i in range(6)])
     last = segments(tmp_path)[-1]
     os.truncate(last.path, size)
@@ -172,7 +172,7 @@ def test_hole_in_what_was_never_synced_cuts(tmp_path: Path) -> None:
     assert log.end in offsets
     assert not log.recovery.new_log
     assert len(segments(tmp_path)) == 2
-    assert len(list((tmp_path / "quarantine").iterdir())) == len(parts) - 1
+    assert len(list((tmp_path / "damaged").iterdir())) == len(parts) - 1
     log.append(lines(b"again"))
     assert chunks_of(log)[-1][1].data == b"again\n"
     log.close()
@@ -303,7 +303,7 @@ def test_foreign_cursor_does_not_cut(tmp_path: Path) -> None:
     log.close()
 
 
-def test_quarantine_is_bounded(tmp_path: Path) -> None:
+def test_what_is_kept_of_damage_is_bounded(tmp_path: Path) -> None:
     """Cut bytes are kept up to an eighth of the budget, the newest first."""
     config = RawLogSettings(max_bytes=40_000)
     for i in range(6):
@@ -313,15 +313,15 @@ def test_quarantine_is_bounded(tmp_path: Path) -> None:
         path = segments(tmp_path)[-1].path
         os.truncate(path, path.stat().st_size - 1)
     open_log(tmp_path, config, now=6).close()
-    kept = sorted((tmp_path / "quarantine").iterdir())
+    kept = sorted((tmp_path / "damaged").iterdir())
     assert [int(file.name.split(".")[-2]) for file in kept] == [5, 6]
     assert sum(file.stat().st_size for file in kept) <= 5000
 
 
-def test_quarantine_that_cannot_be_written(tmp_path: Path) -> None:
+def test_damage_that_cannot_be_kept(tmp_path: Path) -> None:
     """When the cut bytes cannot be kept the log opens all the same and says so."""
     fill(tmp_path, [lines(b"one"), lines(b"two")])
-    (tmp_path / "quarantine").write_text("in the way")
+    (tmp_path / "damaged").write_text("in the way")
     path = segments(tmp_path)[0].path
     os.truncate(path, path.stat().st_size - 1)
     log = open_log(tmp_path, SMALL)

@@ -233,7 +233,7 @@ def test_any_order(tmp_path: Path, disk: Disk, seed: int) -> None:
         chunk = lines(noise(rng.randrange(1000), rng.randrange(10, 4000)))
         every.append((log.append(chunk).offset, chunk))
 
-    steps: list[Callable[[], object]] = [append, append, append, sync, restart, lambda: log.tidy(0, NOW)]
+    steps: list[Callable[[], object]] = [append, append, append, sync, restart, lambda: log.maintain(0, NOW)]
     for _ in range(120):
         rng.choice(steps)()
         if log._suspect:  # in between, the file may lack what only memory has

@@ -133,16 +133,16 @@ def test_a_disk_that_cannot_read(tmp_path: Path) -> None:
 
 
 def test_the_log_verifies_what_is_sealed(tmp_path: Path) -> None:
-    """Also what has been packed; what is being written is left alone."""
+    """Also what has been compacted; what is being written is left alone."""
     log = open_log(tmp_path, RawLogSettings(max_bytes=1 << 20, segment_bytes=40_000))
     for i in range(600):
         log.append(lines(b"<13>Nov 20 10:00:00 web1 app: line %d" % i))
     log.sync()
-    assert any(log.tidy(0, NOW) for _ in range(100))
+    assert any(log.maintain(0, NOW) for _ in range(100))
     clock = Clock()
     log.verifier = Verifier(clock)
-    packed = segments(tmp_path)[0]
-    flip(packed.path, packed.path.stat().st_size - 1)
+    compacted = segments(tmp_path)[0]
+    flip(compacted.path, compacted.path.stat().st_size - 1)
     with segments(tmp_path)[-1].path.open("ab") as file:
         file.write(b"unfinished")
     while not log.verifier.rounds:

@@ -19,9 +19,9 @@ import pytest
 from tests.broker import Broker, running
 from tests.delivery.kit import alert
 from tests.e2e.agent import ROOT, Process, landed, say, until
-from vedette.delivery.envelope import BAD_PAYLOAD, encode, pack_batch
+from vedette.delivery.envelope import MAX_DEAD_LETTER, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
-from vedette.region.land import LETTERS
+from vedette.region.land import DEAD_LETTERS
 
 pytestmark = pytest.mark.peer
 
@@ -236,10 +236,10 @@ def test_no_message_takes_the_landing_down(broker: Broker, tmp_path: Path, capsy
     assert {row["seq"] for row in rows} == {*range(1, len(HOSTILE) + 1), 1000}
     assert not landed(landing.folder, "status")
     bad = landed(landing.folder, "bad")
-    assert max(len(row["payload"]) for row in bad) == BAD_PAYLOAD
+    assert max(len(row["payload"]) for row in bad) == MAX_DEAD_LETTER
     noise = HOSTILE["20 MB of noise"]()[1]
     whole = f"{len(noise)} bytes in all, SHA-256 {hashlib.sha256(noise).hexdigest()}"
-    assert {row["payload"] for row in bad if whole in row["reason"]} == {noise[:BAD_PAYLOAD]}
+    assert {row["payload"] for row in bad if whole in row["reason"]} == {noise[:MAX_DEAD_LETTER]}
     say(capsys, f"{len(HOSTILE)} hostile messages: at most {slowest:.1f} s for an honest alert, {largest >> 20} MiB")
 
 
@@ -302,7 +302,7 @@ def test_a_flood_delays_no_other_agent(
         landing.kill()
     assert sent
     assert max(delays) < 30
-    assert len(landed(landing.folder, "bad")) <= LETTERS
+    assert len(landed(landing.folder, "bad")) <= DEAD_LETTERS
     assert peak < PEAK
     say(
         capsys,

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from tests.delivery.kit import alert
 from tests.spark_jobs import kafka
-from vedette.delivery.envelope import bad_row, decode_row, encode, landed, status_row
+from vedette.delivery.envelope import dead_letter, decode_row, encode, landed, status_row
 from vedette.region.kafka import MAX_MESSAGE, SMALL, KafkaLanding, cut_to
 
 confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'vedette[kafka]'")
@@ -69,7 +69,7 @@ def test_large_rows_are_cut_and_stop_nothing(brokers: str) -> None:
     payload = bytes(range(256)) * 20_000
     text = orjson.dumps({"state": "running", "seq_high": 7, "more": '\x01"é' * 100_000})
     with capture_logs() as logs:
-        row = bad_row(b"small", topic="t", reason="is not msgpack", received_at=0)
+        row = dead_letter(b"small", topic="t", reason="is not msgpack", received_at=0)
         bad = [row, {**row, "payload": payload}]
         assert writer.write("bad", bad, NOW) == "large.bad"
         writer.write("status", [beat(b'{"state": "lost"}'), beat(text)], NOW)

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from tests.broker import Broker, running
 from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, until
 from vedette.config.settings import MqttSettings
-from vedette.delivery.envelope import BAD_PAYLOAD, bad_row, encode, pack_batch
+from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import Message, MqttClient
 from vedette.region.land import Landing, LandingSettings, land
@@ -288,10 +288,10 @@ def test_a_large_message_is_cut_down_beside_the_event_loop(
         entered.set()
         if not release.wait(10):
             given_up.set()
-        row: dict[str, Any] = bad_row(payload, **about)
+        row: dict[str, Any] = dead_letter(payload, **about)
         return row
 
-    monkeypatch.setattr("vedette.region.land.bad_row", slow)
+    monkeypatch.setattr("vedette.region.land.dead_letter", slow)
 
     async def main() -> None:
         service = await Land(broker, folder).connected()
@@ -307,7 +307,7 @@ def test_a_large_message_is_cut_down_beside_the_event_loop(
         await service.stop()
 
     asyncio.run(main())
-    assert [len(row["payload"]) for row in read(folder, "bad")] == [BAD_PAYLOAD]
+    assert [len(row["payload"]) for row in read(folder, "bad")] == [MAX_DEAD_LETTER]
 
 
 def test_two_landings_share_the_work(broker: Broker, box: Box, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.life import NOW, Life, engine, lines
 from tests.rawlog.samples import noise
 from vedette.delivery import envelope
 from vedette.model.counters import Dropped
-from vedette.rawlog import note
+from vedette.rawlog import checkpoint
 from vedette.runtime import committing
 from vedette.runtime.account import broken
 from vedette.store.rebuild import open_store
@@ -208,7 +208,7 @@ def test_alerts_that_wait_over_a_start_are_not_settled(begin: Callable[..., Life
                 while not life.pipeline.progress.caught_up:
                     await asyncio.sleep(0.01)
                 await life.pipeline.committing.commit()
-            cursor = note.decode(life.pipeline.committing._describe()).cursor
+            cursor = checkpoint.decode(life.pipeline.committing._describe()).cursor
             if receipted:
                 assert cursor is not None
                 assert cursor.offset > waiting.raw_ref.offset
@@ -219,8 +219,8 @@ def test_alerts_that_wait_over_a_start_are_not_settled(begin: Callable[..., Life
 
 
 def test_the_settled_place(begin: Callable[..., Life]) -> None:
-    """A segment's note says how far every alert has its receipt, with the counters of that commit; alerts without one
-    hold it back."""
+    """A segment's checkpoint says how far every alert has its receipt, with the counters of that commit; alerts without
+    one hold it back."""
     life = begin(engine("evil"), segment_bytes=4096)
     one = life.pipeline
     places = []
@@ -231,7 +231,7 @@ def test_the_settled_place(begin: Callable[..., Life]) -> None:
         while one.progress.judged < life.log.end:
             await asyncio.sleep(0.005)
         await one.committing.commit()
-        told = note.decode(one.committing._describe())
+        told = checkpoint.decode(one.committing._describe())
         assert told.cursor is not None
         assert told.counters is not None
         judged = told.counters["inputs"].get("in", {"judged": 0})["judged"]
@@ -298,7 +298,7 @@ def test_alerts_of_a_lost_store_are_lost_until_they_are_made_again(begin: Callab
 
 
 def test_what_was_receipted_of_a_lost_store_is_known_by_its_note(begin: Callable[..., Life], tmp_path: Path) -> None:
-    """Without what was shown, the newest segment's note says how many alerts were made and had their receipt."""
+    """Without what was shown, the newest segment's checkpoint says how many alerts were made and had their receipt."""
     small = {"segment_bytes": 10_000, "max_bytes": 1 << 20}
     life = begin(engine("evil"), **small)
 

@@ -69,9 +69,9 @@ def test_a_crash_before_the_commit(begin: Callable[..., Life]) -> None:
     assert life.alerts() == again
 
 
-@pytest.mark.parametrize("notes", ["whole", "damaged"])
+@pytest.mark.parametrize("checkpoints", ["whole", "damaged"])
 def test_what_retention_took_before_a_lost_store_is_lost(
-    notes: str, begin: Callable[..., Life], tmp_path: Path
+    checkpoints: str, begin: Callable[..., Life], tmp_path: Path
 ) -> None:
     """The region never answered, retention deleted what was judged, then the store was lost: events whose alerts can
     never be made again stay in the account, over the next restarts too."""
@@ -85,7 +85,7 @@ def test_what_retention_took_before_a_lost_store_is_lost(
     assert life.store.account().entries == 80
     life.end()
     shutil.rmtree(tmp_path / "store")
-    if notes == "damaged":
+    if checkpoints == "damaged":
         for segment in segments(tmp_path / "raw"):
             with segment.path.open("r+b") as file:
                 file.seek(90)

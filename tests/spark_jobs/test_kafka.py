@@ -65,7 +65,7 @@ def test_kafka_gives_the_tables_that_the_landing_gives(spark: SparkSession, brok
     writer.write("alerts", [*rows[:15], *rows[:5]], NOON)
     writer.write("alerts", rows[10:], NOON)
     writer.write("status", [_beat("agent-1")], NOON)
-    writer.write("bad", [envelope.bad_row(b"\xff\x00", topic="t", reason="is not msgpack", received_at=0)], NOON)
+    writer.write("bad", [envelope.dead_letter(b"\xff\x00", topic="t", reason="is not msgpack", received_at=0)], NOON)
     run = {"agent_id": "agent-1", "fleet": "north", "log_id": "0", "first": 1, "last": 20}
     writer.write("seqs", [run], NOON)
     writer.write("bad", [{"topic": "t", "reason": "r", "payload": bytes(3_000_000), "received_at": 0}], NOON)

@@ -33,7 +33,7 @@ def _run(agent: str, first: int, at: int) -> dict[str, Any]:
 
 
 def _bad(payload: bytes, at: int) -> dict[str, Any]:
-    return envelope.bad_row(payload, topic="x/alerts", reason="is not msgpack", received_at=at)
+    return envelope.dead_letter(payload, topic="x/alerts", reason="is not msgpack", received_at=at)
 
 
 def _land(landing: Path, start: int) -> None:
@@ -43,7 +43,7 @@ def _land(landing: Path, start: int) -> None:
     runs = [_run("a", n * 10, start + n) for n in range(9)]
     land(landing, runs, table="seqs", schema=arrow_schema(envelope.SEQS))
     bad = [_bad(b"\xff", start + n) for n in range(3)] + [_bad(bytes([n]), start) for n in range(8)]
-    land(landing, bad, table="bad", schema=arrow_schema(envelope.BAD))
+    land(landing, bad, table="bad", schema=arrow_schema(envelope.DEAD_LETTER))
 
 
 def _ingest(spark: SparkSession, tables: Tables, landing: Path, size: int = 1 << 20) -> dict[str, Account]:

@@ -1,4 +1,4 @@
-"""The store at start: checked by a child, set aside when damaged, made again from the raw log's notes."""
+"""The store at start: checked by a child, set aside when damaged, made again from the raw log's checkpoints."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.rawlog.samples import NOW, lines, noise
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor, FilePosition
-from vedette.rawlog import note
+from vedette.rawlog import checkpoint
+from vedette.rawlog.checkpoint import Checkpoint
 from vedette.rawlog.log import RawLog
-from vedette.rawlog.note import Note
-from vedette.rawlog.read import newest_note
+from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.segment import segments
 from vedette.store import check as storecheck
 from vedette.store.check import examine
@@ -47,38 +47,40 @@ def filled(folder: Path) -> None:
                 store.receipt([(1, seqs[0])])
 
 
-def raw_log(folder: Path) -> tuple[str, list[Note]]:
-    """Segments with a note each; returns the log_id and the notes."""
+def raw_log(folder: Path) -> tuple[str, list[Checkpoint]]:
+    """Segments with a checkpoint each; returns the log_id and the checkpoints."""
     log = RawLog.open(folder, RawLogSettings(segment_bytes=10_000), Counters(), clock=lambda: NOW)
-    notes: list[Note] = []
+    checkpoints: list[Checkpoint] = []
 
     def describe() -> bytes:
-        notes.append(Note(Cursor(log.log_id, 10 * len(notes)), COUNTS, (POSITION,), 1 + len(notes)))
-        return note.encode(notes[-1])
+        checkpoints.append(
+            Checkpoint(Cursor(log.log_id, 10 * len(checkpoints)), COUNTS, (POSITION,), 1 + len(checkpoints))
+        )
+        return checkpoint.encode(checkpoints[-1])
 
     log.describe = describe
     for i in range(30):
         log.append(lines(noise(i)))
     log.close()
-    assert len(notes) >= 4
-    return log.log_id, notes
+    assert len(checkpoints) >= 4
+    return log.log_id, checkpoints
 
 
 def test_notes_come_back() -> None:
-    """A note holds what it was given, also paths that are no UTF-8; other bytes are refused."""
-    told = Note(Cursor("ab" * 16, 1 << 40), COUNTS, (POSITION, POSITION), 77)
-    assert note.decode(note.encode(told)) == told
-    assert note.decode(b"") == Note()
-    for data in (b"x", note.encode(told)[:-3], note.encode(told)[5:]):
-        with pytest.raises(ValueError, match="note"):
-            note.decode(data)
+    """A checkpoint holds what it was given, also paths that are no UTF-8; other bytes are refused."""
+    told = Checkpoint(Cursor("ab" * 16, 1 << 40), COUNTS, (POSITION, POSITION), 77)
+    assert checkpoint.decode(checkpoint.encode(told)) == told
+    assert checkpoint.decode(b"") == Checkpoint()
+    for data in (b"x", checkpoint.encode(told)[:-3], checkpoint.encode(told)[5:]):
+        with pytest.raises(ValueError, match="checkpoint"):
+            checkpoint.decode(data)
 
 
 def test_notes_are_bounded() -> None:
-    """Of very many long paths a note keeps the last ones that fit."""
+    """Of very many long paths a checkpoint keeps the last ones that fit."""
     many = tuple(FilePosition("/" + "x" * 4000 + str(i), i, "", i) for i in range(20_000))
-    kept = note.decode(note.encode(Note(None, None, many))).positions
-    assert 1000 < len(kept) <= note.MAX_POSITIONS
+    kept = checkpoint.decode(checkpoint.encode(Checkpoint(None, None, many))).positions
+    assert 1000 < len(kept) <= checkpoint.MAX_POSITIONS
     assert kept == many[-len(kept) :]
 
 
@@ -98,9 +100,9 @@ def test_a_whole_store_is_opened(tmp_path: Path) -> None:
 
 
 def test_made_again_from_the_newest_note(tmp_path: Path) -> None:
-    """A damaged store is set aside whole and made again with the newest note's cursor, counters and positions, all its
-    alerts receipted, another numbering, and seq above what was known."""
-    _, notes = raw_log(tmp_path / "raw")
+    """A damaged store is set aside whole and made again with the newest checkpoint's cursor, counters and positions,
+    all its alerts receipted, another numbering, and seq above what was known."""
+    _, checkpoints = raw_log(tmp_path / "raw")
     filled(tmp_path / "store")
     with Store.open(tmp_path / "store", readonly=True) as store:
         numbering = store.load().log_id
@@ -110,9 +112,9 @@ def test_made_again_from_the_newest_note(tmp_path: Path) -> None:
     found = opened(tmp_path)
     assert found.anew
     saved, account, told = found.store.load(), found.store.account(), found.store.get("rebuilt")
-    assert (saved.cursor, saved.counters, saved.positions) == (notes[-1].cursor, COUNTS, [POSITION])
+    assert (saved.cursor, saved.counters, saved.positions) == (checkpoints[-1].cursor, COUNTS, [POSITION])
     assert saved.log_id != numbering
-    assert saved.next_seq >= notes[-1].next_seq
+    assert saved.next_seq >= checkpoints[-1].next_seq
     assert (account.made, account.receipted, account.depth) == (5, 5, 0)
     assert told["at"] == NOW
     assert told["reason"]
@@ -122,12 +124,12 @@ def test_made_again_from_the_newest_note(tmp_path: Path) -> None:
 
 def test_a_store_that_is_gone_is_made_again(tmp_path: Path) -> None:
     """Where the raw log is there, a store that is not is no first start; half of one, left by a kill, is in no way."""
-    _, notes = raw_log(tmp_path / "raw")
+    _, checkpoints = raw_log(tmp_path / "raw")
     filled(tmp_path / "store.new")
     for lost in ("never there", "emptied folder"):
         found = opened(tmp_path)
         assert found.anew, lost
-        assert found.store.load().cursor == notes[-1].cursor
+        assert found.store.load().cursor == checkpoints[-1].cursor
         found.store.close()
         assert not list(tmp_path.glob("store.*"))
         shutil.rmtree(tmp_path / "store")
@@ -150,10 +152,10 @@ def test_how_far_the_log_was_used_stays_unknown_until_it_was_opened(tmp_path: Pa
 
 
 def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
-    """A store with fewer commits than were shown of it, or a cursor below a note's, would give numbers again that
+    """A store with fewer commits than were shown of it, or a cursor below a checkpoint's, would give numbers again that
     alerts have had; one that is newer, or another, is used as it is."""
-    log_id, notes = raw_log(tmp_path / "raw")
-    newest = notes[-1].cursor
+    log_id, checkpoints = raw_log(tmp_path / "raw")
+    newest = checkpoints[-1].cursor
     assert newest is not None
     filled(tmp_path / "copy")
     with Store.open(tmp_path / "copy") as store:
@@ -186,15 +188,18 @@ def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
 
 
 def test_damaged_notes_are_passed_over(tmp_path: Path) -> None:
-    """Where the newest note is damaged the one before it counts; without any, judging begins at the oldest frame."""
-    _, notes = raw_log(tmp_path)
-    for number in range(1, len(notes) + 1):
+    """Where the newest checkpoint is damaged the one before it counts; without any, judging begins at the oldest
+    frame."""
+    _, checkpoints = raw_log(tmp_path)
+    for number in range(1, len(checkpoints) + 1):
         path = segments(tmp_path)[-number].path
         with path.open("r+b") as file:
             file.seek(90)
             file.write(b"damage")
-        assert newest_note(tmp_path).cursor == (notes[-number - 1].cursor if number < len(notes) else None)
-    assert newest_note(tmp_path / "none") == Note()
+        assert newest_checkpoint(tmp_path).cursor == (
+            checkpoints[-number - 1].cursor if number < len(checkpoints) else None
+        )
+    assert newest_checkpoint(tmp_path / "none") == Checkpoint()
 
 
 def test_seq_goes_on_above_what_the_store_told(tmp_path: Path) -> None:

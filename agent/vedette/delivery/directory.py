@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from vedette.config.settings import AgentSettings, UplinkSettings
-from vedette.delivery.envelope import bad_row, decode_row, landed, ranges, status_row
+from vedette.delivery.envelope import dead_letter, decode_row, landed, ranges, status_row
 from vedette.delivery.landing import LandingFolder
 from vedette.delivery.queue import Outbox
 from vedette.model.counters import Counters, Log
@@ -131,7 +131,7 @@ class DirectoryUplink:
             try:
                 alerts[seq] = landed(decode_row(data), received_at=now, collector_id=self._collector, topic="")
             except ValueError as error:
-                bad[seq] = bad_row(data, topic="", reason=str(error), received_at=now)
+                bad[seq] = dead_letter(data, topic="", reason=str(error), received_at=now)
         _write_table(folder, "bad", list(bad.values()), now)
         self._written.update(bad)
         for seq, row in bad.items():

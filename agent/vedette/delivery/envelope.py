@@ -7,7 +7,8 @@
   alert is kept as its own bytes, so that one that cannot be read does not take the others with it: ``split_batch``,
   then ``decode_row`` for each.
   ``log_id`` is ``Outbox.log_id``: it names the numbering that ``seq`` belongs to, here and in receipts.
-* The **landing** has four tables: ``LANDED_ALERT`` (``ALERT`` and who received it when), ``STATUS``, ``BAD``, ``SEQS``.
+* The **landing** has four tables: ``LANDED_ALERT`` (``ALERT`` and who received it when), ``STATUS``, ``DEAD_LETTER``,
+  ``SEQS``.
 
 Bounds hold when an alert is encoded: ``raw`` 2 KiB, any other text 1 KiB, 64 fields, 32 entities, 20 contributing
 events; text is cut at a character, and what UTF-8 cannot encode becomes ``?``.
@@ -64,7 +65,7 @@ MAX_BATCH = 1000
 """Alerts in one batch."""
 MAX_MESSAGE = 1 << 20
 """Bytes of one message from an agent: a batch, a heartbeat. A larger one is not parsed."""
-BAD_PAYLOAD = 64 << 10
+MAX_DEAD_LETTER = 64 << 10
 """Bytes of a message or an alert that are kept when it cannot be read."""
 
 KINDS = ("detection", "correlation", "fold")
@@ -131,14 +132,14 @@ STATUS: Schema = (
 )
 """One heartbeat or last will: ``payload`` is its whole JSON text, the columns before it what most questions ask."""
 
-BAD: Schema = (
+DEAD_LETTER: Schema = (
     Column("topic", STRING, True),
     Column("reason", STRING, True),
     Column("payload", BINARY, True),
     Column("received_at", TIMESTAMP, True),
 )
-"""What came in and could not be read, and why: at most ``BAD_PAYLOAD`` bytes of it, then the reason has size and digest
-of the whole."""
+"""What came in and could not be read, and why: at most ``MAX_DEAD_LETTER`` bytes of it, then the reason has size and
+digest of the whole."""
 
 SEQS: Schema = (
     Column("agent_id", STRING, True),
@@ -404,15 +405,16 @@ def status_row(
     return landed(row, received_at=received_at, collector_id=collector_id, topic=topic)
 
 
-def bad_row(payload: bytes, *, topic: str, reason: str, received_at: int) -> dict[str, Any]:
-    """A row of ``BAD``: of more than ``BAD_PAYLOAD`` bytes the beginning, with size and digest in the reason."""
+def dead_letter(payload: bytes, *, topic: str, reason: str, received_at: int) -> dict[str, Any]:
+    """A row of ``DEAD_LETTER``: of more than ``MAX_DEAD_LETTER`` bytes the beginning, with size and digest in the
+    reason."""
     reason = cut(reason, MAX_VALUE - 128)
-    if len(payload) > BAD_PAYLOAD:
+    if len(payload) > MAX_DEAD_LETTER:
         reason = f"{reason} (cut: {len(payload)} bytes in all, SHA-256 {sha256(payload).hexdigest()})"
     return {
         "topic": cut(topic, MAX_VALUE),
         "reason": reason,
-        "payload": payload[:BAD_PAYLOAD],
+        "payload": payload[:MAX_DEAD_LETTER],
         "received_at": received_at,
     }
 

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from vedette.delivery.columns import Schema
-from vedette.delivery.envelope import BAD, LANDED_ALERT, SEQS, STATUS
+from vedette.delivery.envelope import DEAD_LETTER, LANDED_ALERT, SEQS, STATUS
 from vedette.delivery.parquet import write
 from vedette.system.durable import sync_path
 
-TABLES: dict[str, Schema] = {"alerts": LANDED_ALERT, "status": STATUS, "bad": BAD, "seqs": SEQS}
+TABLES: dict[str, Schema] = {"alerts": LANDED_ALERT, "status": STATUS, "bad": DEAD_LETTER, "seqs": SEQS}
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

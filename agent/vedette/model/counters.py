@@ -81,7 +81,7 @@ class Log(StrEnum):
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
     RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"
     RAW_LOG_REWRITTEN = "raw_log_rewritten"
-    SEGMENT_PACKED = "segment_packed"
+    SEGMENT_COMPACTED = "segment_compacted"
     DISK_TROUBLE = "disk_trouble"
     DISK_WELL = "disk_well"
     STORE_DAMAGED = "store_damaged"

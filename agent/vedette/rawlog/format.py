@@ -4,9 +4,9 @@ A log is a run of **segments**, each one file named ``GENERATION-BASE-LOGID.seg`
 rises with every new log in a folder, the base (decimal, 20 digits) is the raw offset of the segment's first byte, so
 names sort by age. A segment is one header and then frames, back to back. Integers are little-endian.
 
-Segment header, 80 bytes: magic ``VEDSEG2\\n`` · log_id 16 B · generation u64 · base u64 · first_event u64 ·
-created_at i64 · durable u64 · packed u32 · note_size u32 · CRC32 of the note · CRC32 of all before it. Then the
-**note** (``note.py``): what a store that is lost is made again from.
+Segment header, 80 bytes: magic ``VEDSEG2\\n`` · log_id 16 B · generation u64 · base u64 · first_event u64 · created_at
+i64 · durable u64 · compacted u32 · checkpoint_size u32 · CRC32 of the checkpoint · CRC32 of all before it. Then the
+**checkpoint** (``checkpoint.py``): what a store that is lost is made again from.
 
 Frame, 68 bytes of header, then metadata, then body:
 magic ``FE 'V' 'F' 01`` · meta_size u32 · meta_raw u32 · body_size u32 · raw_size u32 · events u32 · offset u64 ·
@@ -20,11 +20,11 @@ first_event u64 · durable u64 · received_at i64 · CRC32 of the metadata · CR
 * ``first_event`` numbers the log's events from 0: the difference across a hole tells how many were in it.
 * ``durable`` is the offset up to which the log was known to be on disk when the frame was written: a hole below it is
   damage to what was once safe, a hole above it is a write that never finished (see ``recover.py``).
-* A **pack** (magic ``FE 'V' 'P' 01``, header as above) holds neighbouring frames as one: their events' bytes, one after
-  the other, are one body, and its metadata is a msgpack map of columns (``sizes events times durables metas meta_of``),
-  a row for each frame. Offsets stay what they were, and a pack has no holes. Sealed segments of small frames are
-  written again as packs (``repack.py``); their header says ``packed`` 1.
-* No length is believed before it is checked against MAX_RAW, MAX_META, MAX_BODY and MAX_NOTE.
+* A **compacted frame** (magic ``FE 'V' 'P' 01``, header as above) holds neighbouring frames as one: their events'
+  bytes, one after the other, are one body, and its metadata is a msgpack map of columns (``sizes events times durables
+  metas meta_of``), a row for each frame. Offsets stay what they were, and a compacted frame has no holes. Sealed
+  segments of small frames are compacted (``compaction.py``); their header says ``compacted`` 1.
+* No length is believed before it is checked against MAX_RAW, MAX_META, MAX_BODY and MAX_CHECKPOINT.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ MAX_BODY = MAX_RAW + (MAX_RAW >> 8) + 64
 """Bytes of a body: what zstd may make of MAX_RAW bytes that do not compress."""
 META_PLAIN = 512
 """Bytes up to which metadata is stored as it is."""
-MAX_NOTE = 16 << 20
-"""Bytes of a segment's note."""
+MAX_CHECKPOINT = 16 << 20
+"""Bytes of a segment's checkpoint."""
 LEVEL = 1
-PACK_LEVEL = 6
-"""Of packs, which are made once and at leisure."""
+COMPACTED_LEVEL = 6
+"""Of compacted frames, which are made once and at leisure."""
 
 SEGMENT_MAGIC = b"VEDSEG2\n"
 FRAME_MAGIC = b"\xfeVF\x01"
-PACK_MAGIC = b"\xfeVP\x01"
+COMPACTED_MAGIC = b"\xfeVP\x01"
 _SEGMENT = struct.Struct("<8s16sQQQqQIIII")
 _FRAME = struct.Struct("<4s5IQQQqIII")
 SEGMENT_HEADER = _SEGMENT.size
@@ -71,7 +71,7 @@ _NAME = re.compile(r"(\d{8})-(\d{20})-([0-9a-f]{32})\.seg")
 class SegmentHeader(NamedTuple):
     """The start of a segment. ``created_at`` is not before the ``received_at`` of any frame of an earlier segment.
 
-    ``packed``: 1 when it was written again as packs. ``note_size``, ``note_crc``: see ``encode_segment``.
+    ``compacted``: 1 when it was compacted. ``checkpoint_size``, ``checkpoint_crc``: see ``encode_segment``.
     """
 
     log_id: str
@@ -80,18 +80,19 @@ class SegmentHeader(NamedTuple):
     first_event: int
     created_at: int
     durable: int
-    packed: int = 0
-    note_size: int = 0
-    note_crc: int = 0
+    compacted: int = 0
+    checkpoint_size: int = 0
+    checkpoint_crc: int = 0
 
     @property
     def size(self) -> int:
         """Bytes before the first frame."""
-        return SEGMENT_HEADER + self.note_size
+        return SEGMENT_HEADER + self.checkpoint_size
 
 
 class FrameHeader(NamedTuple):
-    """The start of a frame or a pack; sizes in bytes. A pack's ``raw_size`` and ``events`` are those of its frames."""
+    """The start of a frame or a compacted one; sizes in bytes. A compacted frame's ``raw_size`` and ``events`` are
+    those of its frames."""
 
     meta_size: int
     meta_raw: int
@@ -104,7 +105,7 @@ class FrameHeader(NamedTuple):
     received_at: int
     meta_crc: int
     body_crc: int
-    pack: bool = False
+    compacted: bool = False
 
     @property
     def size(self) -> int:
@@ -131,7 +132,8 @@ class Meta(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A frame as it goes into a pack and comes out of it. ``meta``: its metadata, msgpack, not compressed."""
+    """A frame as it goes into a compacted frame and comes out of it. ``meta``: its metadata, msgpack, not
+    compressed."""
 
     raw_size: int
     events: int
@@ -151,13 +153,14 @@ def parse_segment_name(name: str) -> tuple[int, int, str] | None:
     return (int(match[1]), int(match[2]), match[3]) if match else None
 
 
-def encode_segment(header: SegmentHeader, note: bytes = b"") -> bytes:
-    """The header, which gets the ``note``'s size and checksum, and the note. Raises ValueError over MAX_NOTE."""
-    if len(note) > MAX_NOTE:
-        raise ValueError(f"a segment's note has at most {MAX_NOTE} bytes, not {len(note)}")
-    log_id, *rest = header._replace(note_size=len(note), note_crc=crc32(note))
+def encode_segment(header: SegmentHeader, checkpoint: bytes = b"") -> bytes:
+    """The header, which gets the ``checkpoint``'s size and checksum, and the checkpoint. Raises ValueError over
+    MAX_CHECKPOINT."""
+    if len(checkpoint) > MAX_CHECKPOINT:
+        raise ValueError(f"a segment's checkpoint has at most {MAX_CHECKPOINT} bytes, not {len(checkpoint)}")
+    log_id, *rest = header._replace(checkpoint_size=len(checkpoint), checkpoint_crc=crc32(checkpoint))
     packed = _SEGMENT.pack(SEGMENT_MAGIC, bytes.fromhex(log_id), *rest, 0)[:-4]
-    return packed + crc32(packed).to_bytes(4, "little") + note
+    return packed + crc32(packed).to_bytes(4, "little") + checkpoint
 
 
 def decode_segment(data: bytes) -> SegmentHeader:
@@ -170,15 +173,15 @@ def decode_segment(data: bytes) -> SegmentHeader:
     if crc32(data[: SEGMENT_HEADER - 4]) != crc:
         raise ValueError("segment header fails its checksum")
     header = SegmentHeader(log_id.hex(), *rest)
-    if header.note_size > MAX_NOTE:
+    if header.checkpoint_size > MAX_CHECKPOINT:
         raise ValueError("segment header has a size out of bounds")
     return header
 
 
-def verify_note(header: SegmentHeader, note: bytes) -> None:
-    """Raises ValueError when ``note`` is not the one that was written."""
-    if len(note) != header.note_size or crc32(note) != header.note_crc:
-        raise ValueError("segment note fails its checksum")
+def verify_checkpoint(header: SegmentHeader, checkpoint: bytes) -> None:
+    """Raises ValueError when ``checkpoint`` is not the one that was written."""
+    if len(checkpoint) != header.checkpoint_size or crc32(checkpoint) != header.checkpoint_crc:
+        raise ValueError("segment checkpoint fails its checksum")
 
 
 def _pack(items: array[int]) -> bytes:
@@ -268,15 +271,15 @@ class Coder:
             FRAME_MAGIC, meta, meta_raw, body, (raw, events, offset, first_event, durable, chunk.received_at)
         )
 
-    def encode_pack(
+    def encode_compacted(
         self, parts: Sequence[Part], data: bytes, offset: int, first_event: int
     ) -> tuple[bytes, bytes, bytes]:
-        """Header, metadata and body of a pack of neighbouring frames; ``data``: the bytes of their events.
+        """Header, metadata and body of a compacted frame of neighbouring frames; ``data``: the bytes of their events.
 
         Raises ValueError when there are none, or too much.
         """
         if not parts or len(data) > MAX_RAW or len(data) != sum(part.raw_size for part in parts):
-            raise ValueError(f"a pack holds frames of 1 to {MAX_RAW} bytes together, not {len(data)}")
+            raise ValueError(f"a compacted frame holds frames of 1 to {MAX_RAW} bytes together, not {len(data)}")
         table: dict[bytes, int] = {}
         columns = {
             "sizes": [part.raw_size for part in parts],
@@ -290,11 +293,11 @@ class Coder:
         if len(plain) > MAX_META:
             raise ValueError(f"{len(plain)} bytes of metadata are over {MAX_META}")
         if self._press is None:
-            self._press = zstandard.ZstdCompressor(level=PACK_LEVEL)
+            self._press = zstandard.ZstdCompressor(level=COMPACTED_LEVEL)
         meta, body = self._press.compress(plain), self._press.compress(data)
         events, newest = sum(part.events for part in parts), max(part.received_at for part in parts)
         figures = len(data), events, offset, first_event, parts[-1].durable, newest
-        return self._framed(PACK_MAGIC, meta, len(plain), body, figures)
+        return self._framed(COMPACTED_MAGIC, meta, len(plain), body, figures)
 
     def _framed(
         self, magic: bytes, meta: bytes, meta_raw: int, body: bytes, figures: tuple[int, ...]
@@ -308,17 +311,17 @@ class Coder:
         return header + crc32(header, seed).to_bytes(4, "little"), meta, body
 
     def header(self, data: bytes) -> FrameHeader:
-        """The header of the frame or pack at the start of ``data``; raises ValueError with the reason."""
+        """The header of the frame at the start of ``data``; raises ValueError with the reason."""
         if len(data) < FRAME_HEADER:
             raise ValueError("frame header is cut short")
         magic, *rest, crc = _FRAME.unpack_from(data)
-        if magic != FRAME_MAGIC and magic != PACK_MAGIC:
+        if magic != FRAME_MAGIC and magic != COMPACTED_MAGIC:
             raise ValueError("no frame begins here")
         if crc32(data[: FRAME_HEADER - 4], self._seed) != crc:
             raise ValueError("frame header fails its checksum")
         header = FrameHeader(*rest)
-        if magic == PACK_MAGIC:
-            header = header._replace(pack=True)
+        if magic == COMPACTED_MAGIC:
+            header = header._replace(compacted=True)
         if not (
             0 < header.raw_size <= MAX_RAW
             and 0 < header.events <= MAX_RAW
@@ -350,7 +353,7 @@ class Coder:
             raise ValueError(f"frame metadata cannot be read: {error!r}") from error
 
     def unpack(self, header: FrameHeader, data: bytes) -> list[tuple[FrameHeader, Meta]]:
-        """The frames of a pack, whose metadata is ``data``; raises ValueError with the reason.
+        """The frames of a compacted frame, whose metadata is ``data``; raises ValueError with the reason.
 
         Their headers have no sizes and no checksums of their own.
         """
@@ -359,14 +362,14 @@ class Coder:
             sizes, events, metas, meta_of = (columns[name] for name in ("sizes", "events", "metas", "meta_of"))
             times, durables = accumulate(columns["times"]), accumulate(columns["durables"])
             if (sum(sizes), sum(events)) != (header.raw_size, header.events) or min(sizes) <= 0 or min(events) <= 0:
-                raise ValueError("the frames of a pack do not add up")
+                raise ValueError("the frames of a compacted frame do not add up")
             offset, first, found = header.offset, header.first_event, []
             for size, count, time, durable, number in zip(sizes, events, times, durables, meta_of, strict=True):
                 one = FrameHeader(0, 0, 0, size, count, offset, first, durable, time, 0, 0)
                 found.append((one, self._read_meta(one, metas[number])))
                 offset, first = offset + size, first + count
         except (AttributeError, IndexError, KeyError, TypeError, msgpack.UnpackException) as error:
-            raise ValueError(f"pack metadata cannot be read: {error!r}") from error
+            raise ValueError(f"compacted metadata cannot be read: {error!r}") from error
         return found
 
     @staticmethod
@@ -398,7 +401,7 @@ class Coder:
         return self.chunk_of(header, meta, self.events(header, body))
 
     def events(self, header: FrameHeader, body: bytes) -> bytes:
-        """The bytes of a frame's or pack's events; raises ValueError with the reason."""
+        """The bytes of a frame's events; raises ValueError with the reason."""
         self.verify(header, body)
         return self._inflate(body, header.raw_size, "body")
 

@@ -4,7 +4,7 @@
   has covered (``durable``) survives the death of the host.
 * Offsets only rise, and (log_id, offset) never names two events. Every frame takes at least one byte of them.
 * A segment is sealed when it reaches ``segment_bytes`` (at most a quarter of ``max_bytes``) or SEGMENT_FRAMES, or has
-  been written for a quarter of ``max_age``. Which there are, which go and which are packed: ``shelf.py``.
+  been written for a quarter of ``max_age``. Which there are, which go and which are compacted: ``segment_set.py``.
 * A write that fails is taken back, so that the log stays whole, and raises: the caller may try again. Where it cannot
   be taken back, the next write begins a new segment, and readers pass over the rest of the old one.
 * After a sync that failed the kernel may have forgotten what it could not write, and a second one would say that all is
@@ -12,7 +12,7 @@
   While that fails, too, ``sync`` raises, ``durable`` stays, and the next ``sync`` tries again.
 * The folder is locked (``lock``) against a second writer. Readers need no lock.
 
-``append`` belongs to one thread (the event loop), ``sync`` and ``tidy`` to one (the writer), which may be another.
+``append`` belongs to one thread (the event loop), ``sync`` and ``maintain`` to one (the writer), which may be another.
 ``frames``, ``headers`` and ``backlog`` (``replay.py``) may be called from any.
 """
 
@@ -35,14 +35,14 @@ from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
-from vedette.rawlog.note import Note
-from vedette.rawlog.read import Header, newest_note
-from vedette.rawlog.recover import APART, MARK_BYTES, QUARANTINE_BYTES, Ending, Recovery, recover, set_aside
-from vedette.rawlog.repack import PACKED
+from vedette.rawlog.checkpoint import Checkpoint
+from vedette.rawlog.compaction import TEMPORARY
+from vedette.rawlog.read import Header, newest_checkpoint
+from vedette.rawlog.recover import APART, DAMAGED, DAMAGED_BYTES, MARK_BYTES, Ending, Recovery, keep_copy, recover
 from vedette.rawlog.replay import Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
-from vedette.rawlog.shelf import Kept, Shelf
+from vedette.rawlog.segment_set import Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
 from vedette.system.durable import sync_path
 
@@ -55,7 +55,7 @@ SEGMENT_FRAMES = 1 << 16
 UNSYNCED_BYTES = 16 << 20
 """Of frames kept in memory until they are synced; what is beyond would be read back after a failed sync."""
 GAP_BYTES = 1 << 20
-"""Set aside of one damaged place."""
+"""Copied of one damaged place."""
 
 
 def _now() -> int:
@@ -72,7 +72,7 @@ class RawLog:
     """Raw offset up to which all is on disk."""
     recovery: Recovery
     describe: Callable[[], bytes]
-    """Gives the note for a segment that is begun; called by ``append``."""
+    """Gives the checkpoint for a segment that is begun; called by ``append``."""
 
     def __init__(
         self, folder: Path, settings: RawLogSettings, counters: Counters, clock: Callable[[], int], lock_fd: int
@@ -82,7 +82,7 @@ class RawLog:
         self._max_bytes, self._max_age = settings.max_bytes, int(settings.max_age * 1e6)
         self._segment_bytes = max(1, min(settings.segment_bytes, settings.max_bytes // SHARE))
         self._state = threading.Lock()  # what append changes
-        self._shelf = Shelf(folder, self._state, self._max_bytes, self._max_age, self._segment_bytes)
+        self._segments = SegmentSet(folder, self._state, self._max_bytes, self._max_age, self._segment_bytes)
         self._replay = Replay(counters, self._span)
         self.verifier = Verifier()
         self._syncing = threading.Lock()  # one sync at a time; only its holder closes sealed files
@@ -136,7 +136,7 @@ class RawLog:
         return self
 
     def _open(self, committed: Cursor | None, certain: bool) -> None:
-        for leftover in (*self._folder.glob(f"*{NEW}"), *self._folder.glob(f"*{PACKED}")):
+        for leftover in (*self._folder.glob(f"*{NEW}"), *self._folder.glob(f"*{TEMPORARY}")):
             leftover.unlink()
         every = segments(self._folder)
         log_id = every[-1].log_id if every else ""
@@ -144,20 +144,20 @@ class RawLog:
         known = committed.offset if committed is not None and committed.log_id == log_id else 0
         ending = Ending([], 0, 0, 0, [], 0, "")
         if every:
-            budget = min(QUARANTINE_BYTES, self._max_bytes // 8)
+            budget = min(DAMAGED_BYTES, self._max_bytes // 8)
             parts = [segment for segment in every if segment.log_id == log_id]
             ending = recover(self._folder, parts, known, budget, self._clock(), certain=certain)
-        self._shelf.fill([s for s in every if s.log_id != log_id] + ending.parts)
-        self._newest = max([ending.newest, *(kept.sealed_at for kept in self._shelf.kept)])
+        self._segments.fill([s for s in every if s.log_id != log_id] + ending.parts)
+        self._newest = max([ending.newest, *(kept.sealed_at for kept in self._segments.kept)])
         new, resumed, reason = not ending.parts, 0, ending.reason
         if new:
             if not reason and committed is not None:
                 reason = "the folder holds no log"
             self.log_id, self.end, generation = secrets.token_hex(16), 0, generation + 1
-            self._shelf.of_log(self.log_id, 0, [])
+            self._segments.of_log(self.log_id, 0, [])
         else:
             self.log_id, self.end, self._events = log_id, ending.end, ending.events
-            self._shelf.of_log(log_id, ending.parts[0].base, ending.marks)
+            self._segments.of_log(log_id, ending.parts[0].base, ending.marks)
             if ending.end < known:
                 reason = reason or "frames at its end are missing"
                 reason += f"; it ends at {ending.end}, below the committed offset {known}"
@@ -173,9 +173,9 @@ class RawLog:
             self._folder_synced = True
         else:
             self._fd = os.open(ending.parts[-1].path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            self._shelf.kept[-1].sealed_at = 0
-            self._opened_at, self._frames = self._shelf.kept[-1].created_at, ending.frames
-        active = self._shelf.kept[-1]
+            self._segments.kept[-1].sealed_at = 0
+            self._opened_at, self._frames = self._segments.kept[-1].created_at, ending.frames
+        active = self._segments.kept[-1]
         self._durable_at = self._events, active.segment.base, active.size
         self.recovery = Recovery(ending.cut_bytes, ending.end, new, reason, resumed)
         if reason:
@@ -185,7 +185,7 @@ class RawLog:
                 cut_bytes=ending.cut_bytes,
                 cut_at=ending.end,
                 reason=reason,
-                kept_in=str(self._folder / "quarantine"),
+                kept_in=str(self._folder / DAMAGED),
                 new_log=self.log_id if new else None,
                 resumed_at=resumed,
             )
@@ -201,21 +201,21 @@ class RawLog:
             return Frame(self.end, chunk)
         offset = self.end
         parts = self._coder.encode(chunk, events=events, offset=offset, first_event=self._events, durable=self.durable)
-        shelf = self._shelf
+        held = self._segments
         with self._state:
             self._check()
             if self._torn:
                 self._mend()
-            active = shelf.kept[-1]
+            active = held.kept[-1]
             if offset > active.segment.base and (
                 active.size >= self._segment_bytes
                 or self._frames >= SEGMENT_FRAMES
                 or self._clock() - self._opened_at > self._max_age // SHARE
             ):
                 self._rotate()
-                active = shelf.kept[-1]
+                active = held.kept[-1]
             size = self._write(parts, active)
-            marks = shelf.marks
+            marks = held.marks
             if not marks or marks[-1][2] != active.segment.base or active.size - marks[-1][3] >= MARK_BYTES:
                 marks.append((offset, self._events, active.segment.base, active.size))
             self._fresh.append(Unsynced(offset, self._events, parts, size))
@@ -223,7 +223,7 @@ class RawLog:
             while self._fresh_bytes > UNSYNCED_BYTES:
                 self._fresh_bytes -= self._fresh.popleft().size
             active.size += size
-            shelf.bytes += size
+            held.bytes += size
             self._events += events
             self._frames += 1
             if chunk.received_at > self._newest:
@@ -258,9 +258,9 @@ class RawLog:
     def _mend(self) -> None:
         """Take back what is left of a write that failed, or leave it behind in a sealed segment. Raises OSError."""
         try:
-            os.ftruncate(self._fd, self._shelf.kept[-1].size)
+            os.ftruncate(self._fd, self._segments.kept[-1].size)
         except OSError:
-            if self.end == self._shelf.kept[-1].segment.base:  # a new segment would have this one's name
+            if self.end == self._segments.kept[-1].segment.base:  # a new segment would have this one's name
                 raise
             self._rotate()
         self._torn = False
@@ -282,12 +282,12 @@ class RawLog:
             with suppress(OSError):
                 path.unlink()
             raise OSError(error.errno, f"a raw log segment cannot be begun: {error.strerror}", str(path)) from error
-        self._shelf.add(Kept(Segment(generation, self.end, self.log_id, path), len(data), created_at))
+        self._segments.add(Kept(Segment(generation, self.end, self.log_id, path), len(data), created_at))
         self._fd, self._opened_at, self._folder_synced, self._frames = fd, self._clock(), False, 0
 
     def _rotate(self) -> None:
         sealed = self._fd
-        self._begin(self._shelf.kept[-1].segment.generation)
+        self._begin(self._segments.kept[-1].segment.generation)
         self._unsynced.append(sealed)
 
     def sync(self) -> int:
@@ -299,7 +299,7 @@ class RawLog:
             with self._state:
                 self._check()
                 end, sealed, folder = self.end, list(self._unsynced), not self._folder_synced
-                active = self._shelf.kept[-1]
+                active = self._segments.kept[-1]
                 place = self._events, active.segment.base, active.size
                 if end == self.durable and not (sealed or folder or self._suspect):
                     return end
@@ -358,7 +358,7 @@ class RawLog:
         """
         with self._state:
             base, until, (event, old_base, position) = self.durable, self.end, self._durable_at
-            kept, fresh, newest = list(self._shelf.kept), list(self._fresh), max(self._newest, self._clock())
+            kept, fresh, newest = list(self._segments.kept), list(self._fresh), max(self._newest, self._clock())
         old = next(one for one in reversed(kept) if one.segment.base == old_base)
         header = format.SegmentHeader(self.log_id, old.segment.generation, base, event, newest, base)
         made = Rewritten(self._folder, header)
@@ -369,9 +369,9 @@ class RawLog:
             synced = made.place
             with self._state:
                 if self.end > until:
-                    since = [one.segment for one in self._shelf.kept[len(kept) - len(after) :]]
+                    since = [one.segment for one in self._segments.kept[len(kept) - len(after) :]]
                     rewrite(made, since, list(self._fresh), self.end)
-                gone = self._shelf.since(base)
+                gone = self._segments.since(base)
                 earlier = old.segment.path if old_base < base else None
                 fd = made.take_place([one.segment.path for one in gone], earlier, position)
                 for stale in (*self._unsynced, self._fd):
@@ -379,7 +379,7 @@ class RawLog:
                 self._unsynced, self._fd, self._folder_synced = [], fd, False
                 if earlier is not None:
                     old.size, old.sealed_at = position, newest
-                self._shelf.replace(gone, Kept(made.segment, made.size, newest), made.marks)
+                self._segments.replace(gone, Kept(made.segment, made.size, newest), made.marks)
                 self._frames, self._opened_at, self._newest = made.frames, self._clock(), newest
                 self._durable_at = event, base, format.SEGMENT_HEADER
                 self._suspect = self._torn = False
@@ -393,33 +393,33 @@ class RawLog:
             self._folder_synced = True
             self._settle(until, (synced[0], base, synced[1]))
 
-    def tidy(self, judged: int, now: int, *, make_room: bool = False) -> int:
-        """For the writer thread, at leisure: set damage aside, ``retain``, go on packing a sealed segment.
+    def maintain(self, judged: int, now: int, *, make_room: bool = False) -> int:
+        """For the writer thread, at leisure: copy damage, ``retain``, go on compacting a sealed segment.
 
         ``make_room``: the disk is full, so the oldest judged segment goes though the budget has room. Returns the bytes
         freed. Raises OSError.
         """
         while self._replay.damaged:
             gap = self._replay.damaged[-1]
-            set_aside(self._folder, gap.path, gap.position, min(QUARANTINE_BYTES, self._max_bytes // 8), now, GAP_BYTES)
+            keep_copy(self._folder, gap.path, gap.position, min(DAMAGED_BYTES, self._max_bytes // 8), now, GAP_BYTES)
             self._replay.damaged.remove(gap)
         freed = self.retain(judged, now, make_room=make_room)
-        return freed if make_room else freed + self._shelf.pack(self.durable)
+        return freed if make_room else freed + self._segments.compact(self.durable)
 
     def verify(self, busy: bool = False) -> None:
         """For the writer thread: see ``verify.py``. ``busy``: there is something else to do."""
         with self._state:
-            kept = [one.segment for one in self._shelf.kept]
+            kept = [one.segment for one in self._segments.kept]
         self.verifier.step(kept, busy)
 
     def retain(self, judged: int, now: int, *, make_room: bool = False) -> int:
-        """Deletes sealed segments: see ``Shelf.retain``. Raises OSError."""
-        return self._shelf.retain(judged, now, make_room=make_room)
+        """Deletes sealed segments: see ``SegmentSet.retain``. Raises OSError."""
+        return self._segments.retain(judged, now, make_room=make_room)
 
     @property
     def start(self) -> int:
         """Raw offset of the oldest byte kept."""
-        return self._shelf.start
+        return self._segments.start
 
     @property
     def events(self) -> int:
@@ -432,16 +432,16 @@ class RawLog:
         return self._newest if self.end else 0
 
     def size(self) -> int:
-        """Bytes of all segments on disk; what ``quarantine/`` holds is not among them."""
-        return self._shelf.bytes
+        """Bytes of all segments on disk; what ``damaged/`` holds is not among them."""
+        return self._segments.bytes
 
     def oldest(self) -> int:
         """When the oldest segment was begun."""
-        return self._shelf.kept[0].created_at
+        return self._segments.kept[0].created_at
 
     def full(self) -> bool:
         """Whether the budget is used up. ``retain`` keeps it from being, as long as judging keeps up."""
-        return self._shelf.bytes >= self._max_bytes
+        return self._segments.bytes >= self._max_bytes
 
     def frames(self, start: int, *, count_lost: bool = True) -> Iterator[Frame]:
         """See ``Replay.frames``. Raises OSError."""
@@ -455,14 +455,14 @@ class RawLog:
         """Events of ``headers``, by input."""
         return self._replay.backlog(start)
 
-    def note(self) -> Note:
+    def checkpoint(self) -> Checkpoint:
         """The newest one that says how far the log was judged. Raises OSError."""
-        return newest_note(self._folder)
+        return newest_checkpoint(self._folder)
 
     def _span(self, start: int) -> Span:
         with self._state:
             end = self.end, self._events
-            return Span(self._shelf.parts(), end, self._shelf.mark(start, end[1]))
+            return Span(self._segments.parts(), end, self._segments.mark(start, end[1]))
 
     def close(self) -> None:
         """Syncs and closes. Closing twice is allowed. Raises OSError when the sync fails; it is closed all the same."""
@@ -473,7 +473,7 @@ class RawLog:
                 self.sync()
         finally:
             self._refused = self._refused or "it is closed"
-            self._shelf.stop_packing()
+            self._segments.stop_compaction()
             self._release()
 
     def _release(self) -> None:

@@ -27,7 +27,7 @@ import structlog
 
 from vedette.model.counters import UNKNOWN, Log
 from vedette.model.event import Chunk, FilePosition, Flag, Frame, RawRef
-from vedette.rawlog.note import Note, decode
+from vedette.rawlog.checkpoint import Checkpoint, decode
 from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
 
 log = structlog.get_logger()
@@ -117,18 +117,18 @@ def of_log(folder: Path, log_id: str | None = None) -> list[Segment]:
     return [segment for segment in every if segment.log_id == wanted]
 
 
-def newest_note(raw: Path) -> Note:
-    """The newest note in the newest log of ``raw`` that says how far it was judged; an empty one when none does.
+def newest_checkpoint(raw: Path) -> Checkpoint:
+    """The newest checkpoint in the newest log of ``raw`` that says how far it was judged; an empty one when none does.
 
-    File positions are those of the newest note that has any. Raises OSError.
+    File positions are those of the newest checkpoint that has any. Raises OSError.
     """
     if not raw.is_dir():
-        return Note()
-    newest = Note()
+        return Checkpoint()
+    newest = Checkpoint()
     for segment in reversed(of_log(raw)):
         try:
             with SegmentFile(segment) as file:
-                found = decode(file.note())
+                found = decode(file.checkpoint())
         except (FileNotFoundError, ValueError):
             continue
         made = max(newest.made, found.made)
@@ -194,7 +194,7 @@ def entries(
 
 
 def _stands(file: SegmentFile, mark: Mark) -> bool:
-    """Whether ``mark`` is of the file as it is: packing may have put another in its place."""
+    """Whether ``mark`` is of the file as it is: compaction may have put another in its place."""
     try:
         return file.unit(mark[3]).header.offset == mark[0]
     except ValueError:

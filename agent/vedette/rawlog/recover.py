@@ -7,7 +7,7 @@ written, and nothing is committed past that. So from the newest segments:
 2. From the segment that holds it the frames are checked, bodies included. A hole or a bad frame *below* it is damage:
    it stays where it is, and reading passes over it. The first one *at or above* it is a write that never finished:
    the log is **cut** there, with all that follows, because an input that was not told "durable" sends it again.
-3. What is cut is kept in ``quarantine/`` (the oldest there gives way), then the file is truncated; the segments
+3. What is cut is kept in ``damaged/`` (the oldest there gives way), then the file is truncated; the segments
    looked at and the folder are synced, so that all that remains is durable.
 
 When the committed offset is not ``certain`` (the store was rebuilt), anything may have been committed and acknowledged:
@@ -29,8 +29,10 @@ from vedette.rawlog.read import Mark
 from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
 from vedette.system.durable import sync_path
 
-QUARANTINE_BYTES = 64 << 20
-"""What quarantine/ holds at most; also at most an eighth of the log's own budget."""
+DAMAGED = "damaged"
+"""Folder beside the segments, for copies of what was cut or is damaged."""
+DAMAGED_BYTES = 64 << 20
+"""What damaged/ holds at most; also at most an eighth of the log's own budget."""
 MARK_BYTES = 1 << 20
 """Of a segment, between two marks."""
 APART = 1 << 40
@@ -65,15 +67,15 @@ class Ending(NamedTuple):
     """In the last segment."""
 
 
-def set_aside(folder: Path, path: Path, position: int, budget: int, now: int, size: int = 1 << 62) -> str:
+def keep_copy(folder: Path, path: Path, position: int, budget: int, now: int, size: int = 1 << 62) -> str:
     """Keep ``size`` bytes of ``path`` from ``position`` on, at most ``budget``; returns the reason when that fails."""
-    quarantine = folder / "quarantine"
-    target = quarantine / f"{path.name}.{position}.{now}.cut"
+    kept_in = folder / DAMAGED
+    target = kept_in / f"{path.name}.{position}.{now}.cut"
     temporary = target.with_suffix(".tmp")
     try:
-        quarantine.mkdir(mode=0o750, exist_ok=True)
+        kept_in.mkdir(mode=0o750, exist_ok=True)
         kept = min(path.stat().st_size - position, budget, size)
-        files = sorted((f for f in quarantine.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns)
+        files = sorted((f for f in kept_in.iterdir() if f.is_file()), key=lambda f: f.stat().st_mtime_ns)
         while files and sum(f.stat().st_size for f in files) + kept > budget:
             files.pop(0).unlink()
         with path.open("rb") as source, temporary.open("wb") as sink:
@@ -84,7 +86,7 @@ def set_aside(folder: Path, path: Path, position: int, budget: int, now: int, si
             sink.flush()
             os.fsync(sink.fileno())
         temporary.rename(target)
-        sync_path(quarantine)
+        sync_path(kept_in)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
@@ -190,7 +192,7 @@ def recover(
         nonlocal cut_bytes, reason
         size = segment.path.stat().st_size
         if size > position:
-            reason += set_aside(folder, segment.path, position, budget, now)
+            reason += keep_copy(folder, segment.path, position, budget, now)
             cut_bytes += size - position
         if position:
             os.truncate(segment.path, position)

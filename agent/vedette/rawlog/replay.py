@@ -2,7 +2,7 @@
 
 Reading goes to the log's end as it was at the call, beside a writer that goes on. Damaged frames are passed over with a
 log line, and what they held is counted as lost once, however often their place is read: offsets only rise, so one
-number (``_lost_to``) tells what is counted. The first DAMAGED places are remembered, to be set aside by the writer.
+number (``_lost_to``) tells what is counted. The first DAMAGED places are remembered, for the writer to copy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Replay:
         self._counters, self._span = counters, span
         self._lost_to = 0  # damage below this offset is counted
         self.damaged: list[read.Gap] = []
-        """Counted, and not yet set aside."""
+        """Counted, and not yet copied."""
 
     def frames(self, start: int, *, count_lost: bool = True) -> Iterator[Frame]:
         """Frames from the one that holds raw offset ``start`` to the log's end as it is now.

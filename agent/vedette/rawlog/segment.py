@@ -6,7 +6,7 @@ nothing follows. Anything else that is no frame is damage: ``units`` says where 
 of the same log (magic, CRC seeded by the log_id, offset not below the expected one). Nothing here writes.
 
 ``units`` reads headers and checksums alone, which is what recovery needs, at some 3 µs a frame; ``walk`` reads the
-metadata, too, and opens packs.
+metadata, too, and expands compacted frames.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vedette.system.descriptors import SPARE
 WINDOW = 4 << 10
 """Bytes read at a time while walking headers: one frame's header and metadata, as a rule."""
 _SCAN = 1 << 20
-_MAGIC = re.compile(b"|".join(map(re.escape, (format.FRAME_MAGIC, format.PACK_MAGIC))))
+_MAGIC = re.compile(b"|".join(map(re.escape, (format.FRAME_MAGIC, format.COMPACTED_MAGIC))))
 
 
 class Segment(NamedTuple):
@@ -37,7 +37,8 @@ class Segment(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A frame or a pack in its segment, its checksums right but for the body's; ``position`` is that of its header."""
+    """A frame or a compacted one in its segment, its checksums right but for the body's; ``position`` is that of its
+    header."""
 
     header: format.FrameHeader
     position: int
@@ -49,7 +50,7 @@ class Unit(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A frame in its segment: ``unit``, or a part of it at ``start`` of the events of a pack."""
+    """A frame in its segment: ``unit``, or a part of it at ``start`` of the events of a compacted frame."""
 
     header: format.FrameHeader
     meta: format.Meta
@@ -96,7 +97,7 @@ class SegmentFile:
         self.size = os.fstat(self._fd).st_size
         self._window = window
         self._buffer, self._start = b"", 0
-        self._events: tuple[int, bytes] = -1, b""  # of the pack read last, by its position
+        self._events: tuple[int, bytes] = -1, b""  # of the compacted frame read last, by its position
 
     def __enter__(self) -> Self:
         return self
@@ -125,12 +126,12 @@ class SegmentFile:
             raise ValueError("segment header and file name disagree")
         return header
 
-    def note(self) -> bytes:
-        """The segment's note; raises ValueError when it or the header is damaged."""
+    def checkpoint(self) -> bytes:
+        """The segment's checkpoint; raises ValueError when it or the header is damaged."""
         header = self.header()
-        note = self.read(format.SEGMENT_HEADER, header.note_size)
-        format.verify_note(header, note)
-        return note
+        checkpoint = self.read(format.SEGMENT_HEADER, header.checkpoint_size)
+        format.verify_checkpoint(header, checkpoint)
+        return checkpoint
 
     def begin(self) -> int:
         """Position of the first frame, or where to look for it when the header is damaged."""
@@ -140,7 +141,7 @@ class SegmentFile:
             return format.SEGMENT_HEADER
 
     def unit(self, position: int) -> Unit:
-        """The frame or pack whose header is at ``position``; raises ValueError with the reason. Its body is not
+        """The frame whose header is at ``position``; raises ValueError with the reason. Its body is not
         checked."""
         header = self._coder.header(self.read(position, format.FRAME_HEADER))
         if position + header.size > self.size:
@@ -151,7 +152,7 @@ class SegmentFile:
     def frames(self, unit: Unit) -> list[Located]:
         """The frames of a unit; raises ValueError when its metadata cannot be read."""
         data = self.meta(unit)
-        if not unit.header.pack:
+        if not unit.header.compacted:
             return [Located(unit.header, self._coder.meta(unit.header, data), unit)]
         first = unit.header.offset
         return [
@@ -173,14 +174,14 @@ class SegmentFile:
     def chunk(self, at: Located) -> Chunk:
         """The frame's chunk; raises ValueError when its body is damaged."""
         unit = at.unit
-        if not unit.header.pack:
+        if not unit.header.compacted:
             return self._coder.chunk(at.header, at.meta, self.body(unit))
         if self._events[0] != unit.position:
             self._events = unit.position, self._coder.events(unit.header, self.body(unit))
         return self._coder.chunk_of(at.header, at.meta, self._events[1][at.start : at.start + at.header.raw_size])
 
     def find(self, position: int, offset: int) -> Unit | None:
-        """The first frame or pack of this log at or after ``position`` whose raw offset is ``offset`` or more."""
+        """The first frame of this log at or after ``position`` whose raw offset is ``offset`` or more."""
         while position < self.size:
             block = os.pread(self._fd, min(_SCAN, self.size - position), position)
             for match in _MAGIC.finditer(block):
@@ -194,7 +195,7 @@ class SegmentFile:
         return None
 
     def units(self, position: int, offset: int) -> Iterator[Unit | Damage]:
-        """Frames and packs from the one at ``position`` on, whose raw offset should be ``offset``.
+        """Frames from the one at ``position`` on, whose raw offset should be ``offset``.
 
         A Damage tells where bytes were skipped; nothing after it: no frame follows in this segment.
         """

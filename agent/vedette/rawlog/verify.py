@@ -29,7 +29,7 @@ ROUND_SECONDS = 86_400.0
 BUSY_ROUND_SECONDS = 3 * 86_400.0
 """Longest round of a busy agent: 40 KB/s for a raw log of 10 GiB, and never more than that."""
 STEP_BYTES = 64 << 10
-"""Read at a time; a frame or a pack is read whole."""
+"""Read at a time; a frame or a compacted one is read whole."""
 PLACES = 100
 """Counted in one segment."""
 
@@ -98,7 +98,7 @@ class Verifier:
         with SegmentFile(segment, STEP_BYTES) as file:
             try:
                 event = file.header().first_event
-                file.note()
+                file.checkpoint()
             except ValueError as error:
                 found[0] = str(error)
             yield file.begin()

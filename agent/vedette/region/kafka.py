@@ -99,7 +99,7 @@ class KafkaLanding:
         short = [message.cut for message in messages if message.cut]
         for message in self._send(messages):  # perhaps only together too large
             for alone in self._send([message]):
-                small = _message(alone.table, alone.row, SMALL, bury=True)
+                small = _message(alone.table, alone.row, SMALL, dead_letter=True)
                 if self._send([small]):
                     raise OSError(
                         f"{self.name}: {self._topic(small.table)}: refuses {len(small.value)} bytes as too large:"
@@ -154,12 +154,13 @@ class KafkaLanding:
         return f"{self._topics}.{table}"
 
 
-def _message(table: str, row: Mapping[str, Any], limit: int, *, bury: bool = False) -> _Message:
-    """``row`` as a message of at most ``limit`` bytes with its key. ``bury``: in any case as a row of ``bad``."""
+def _message(table: str, row: Mapping[str, Any], limit: int, *, dead_letter: bool = False) -> _Message:
+    """``row`` as a message of at most ``limit`` bytes with its key. ``dead_letter``: in any case as a row of
+    ``bad``."""
     key = row.get("agent_id")
     room = limit - len((key or "").encode())
     whole = orjson.dumps(row, default=_text)
-    if len(whole) <= room and (table == "bad" or not bury):
+    if len(whole) <= room and (table == "bad" or not dead_letter):
         return _Message(table, row, key, whole)
     why = f"too large for Kafka: {len(whole)} bytes as a row of {table}"
     if table == "bad":
@@ -167,13 +168,13 @@ def _message(table: str, row: Mapping[str, Any], limit: int, *, bury: bool = Fal
         value = cut_to(told, room) or cut_to({**told, "topic": cut(row["topic"], MAX_VALUE)}, room)
         assert value is not None, "a topic and a reason of bounded length fit"
         return _Message(table, row, key, value, why)
-    if table == "status" and not bury:
+    if table == "status" and not dead_letter:
         value = cut_to(row, room)
         if value is not None:
             return _Message(table, row, key, value, why)
     origin = (row.get("ingest") or {}).get("topic", "")
-    letter = {"topic": origin, "reason": why, "payload": whole, "received_at": row["received_at"]}
-    return _message("bad", letter, limit)._replace(cut=why)
+    row_of_bad = {"topic": origin, "reason": why, "payload": whole, "received_at": row["received_at"]}
+    return _message("bad", row_of_bad, limit)._replace(cut=why)
 
 
 def cut_to(row: Mapping[str, Any], limit: int) -> bytes | None:

@@ -17,8 +17,9 @@ With each batch goes a row of ``seqs`` for each run of seqs in it, after the ale
 Killed anywhere, the broker or the agent sends again what lacks its acknowledgement: rows may be landed twice, under
 the same ``alert_id``, but never lost. Fleet and agent are the topic's, which the broker's access list has checked.
 
-``bad`` takes at most ``LETTERS`` of an agent in ``LETTERS_SECONDS``. What it sends beyond is acknowledged unread, so
-that neither disk nor other agents pay for a flood; it has no receipt, so an alert among it that is good comes again.
+``bad`` takes at most ``DEAD_LETTERS`` of an agent in ``DEAD_LETTERS_SECONDS``. What it sends beyond is acknowledged
+unread, so that neither disk nor other agents pay for a flood; it has no receipt, so an alert among it that is good
+comes again.
 
 An alert in ``bad`` is receipted as well where its seq can be read: it is on the region's disk, and the agent would send
 it for ever.
@@ -48,9 +49,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from vedette.config.settings import MqttSettings
 from vedette.delivery.envelope import (
-    BAD_PAYLOAD,
+    MAX_DEAD_LETTER,
     MAX_MESSAGE,
-    bad_row,
+    dead_letter,
     decode_row,
     landed,
     ranges,
@@ -80,7 +81,7 @@ ITEM_BYTES = 256
 """What each message and each alert in it takes in memory beside its bytes."""
 MAX_RECEIPTS = 1_000_000
 """Seqs whose receipt could not be sent yet; beyond that the oldest agents' are forgotten and sent again by them."""
-LETTERS, LETTERS_SECONDS = 100, 60.0
+DEAD_LETTERS, DEAD_LETTERS_SECONDS = 100, 60.0
 """Rows of ``bad`` for one agent, and for how long."""
 STOP_SECONDS = 10.0
 
@@ -158,7 +159,7 @@ class Landing:
         self._oversized = 0
         """Bytes of oversized messages in memory."""
         self._bytes = 0
-        self._letters: dict[tuple[str, str], int] = {}
+        self._dead_letters: dict[tuple[str, str], int] = {}
         """Rows of ``bad`` by fleet and agent, since ``_since``."""
         self._since = time.monotonic()
         self._came = asyncio.Event()
@@ -210,9 +211,9 @@ class Landing:
         if self._stopping or self._held > HELD_BYTES:
             self._set_aside = True  # not acknowledged: the broker keeps it
             return
-        if self._letters and time.monotonic() - self._since > LETTERS_SECONDS:
-            self._letters.clear()
-        if self._letters and self._ignored(_sender(message.topic)):
+        if self._dead_letters and time.monotonic() - self._since > DEAD_LETTERS_SECONDS:
+            self._dead_letters.clear()
+        if self._dead_letters and self._ignored(_sender(message.topic)):
             self.client.ack(message)
             return
         if len(message.payload) > MAX_MESSAGE and self._oversized + len(message.payload) > OVERSIZED_BYTES:
@@ -221,7 +222,7 @@ class Landing:
         one = _taken_apart(message)
         self._oversized += one.oversized
         if one.refused:
-            self._count_letter((one.fleet, one.agent_id), message.topic)
+            self._count_dead_letter((one.fleet, one.agent_id), message.topic)
         self._waiting.setdefault((one.fleet, one.agent_id), deque()).append(one)
         self._held += one.size
         self._count(one, 1)
@@ -233,7 +234,7 @@ class Landing:
             self._full.set()
 
     def _ignored(self, sender: tuple[str, str]) -> bool:
-        return self._letters.get(sender, 0) >= LETTERS
+        return self._dead_letters.get(sender, 0) >= DEAD_LETTERS
 
     def _count(self, one: _Received, sign: int) -> None:
         """``one`` waits (1), or no longer (-1)."""
@@ -266,7 +267,7 @@ class Landing:
             sender = one.fleet, one.agent_id
             if one.refused:
                 payload = one.message.payload
-                batch.rows["bad"].append(bad_row(payload, topic=topic, reason=one.refused, received_at=0))
+                batch.rows["bad"].append(dead_letter(payload, topic=topic, reason=one.refused, received_at=0))
             seqs = batch.seqs.setdefault((one.fleet, one.agent_id, one.log_id), []) if one.log_id else []
             for data in one.parts:
                 if self._ignored(sender):
@@ -282,24 +283,24 @@ class Landing:
                     seqs.append(row["seq"])
                     batch.rows["alerts"].append(landed(row, **about))
                 except ValueError as error:
-                    self._count_letter(sender, topic)
-                    batch.rows["bad"].append(bad_row(data, topic=topic, reason=str(error), received_at=0))
+                    self._count_dead_letter(sender, topic)
+                    batch.rows["bad"].append(dead_letter(data, topic=topic, reason=str(error), received_at=0))
                     seq = seq_of(data) if one.log_id else None
                     if seq is not None:
                         seqs.append(seq)
         return batch
 
-    def _count_letter(self, sender: tuple[str, str], topic: str) -> None:
+    def _count_dead_letter(self, sender: tuple[str, str], topic: str) -> None:
         """One more row of ``bad``, of a sender that is not ignored yet."""
-        if not self._letters:
+        if not self._dead_letters:
             self._since = time.monotonic()
-        self._letters[sender] = self._letters.get(sender, 0) + 1
+        self._dead_letters[sender] = self._dead_letters.get(sender, 0) + 1
         if self._ignored(sender):
             log.warning(
                 Log.SENDER_IGNORED,
                 topic=topic,
-                reason=f"{LETTERS} messages or alerts that cannot be read",
-                action=f"its messages are acknowledged unread for up to {LETTERS_SECONDS:g} s; look at the table bad",
+                reason=f"{DEAD_LETTERS} messages or alerts that cannot be read",
+                action=f"its messages are acknowledged unread for up to {DEAD_LETTERS_SECONDS:g} s; see the table bad",
             )
 
     async def _write(self, writers: list[_Writer]) -> None:
@@ -431,7 +432,7 @@ def _taken_apart(message: Message) -> _Received:
     except ValueError as error:
         refused = str(error)
     oversized = size if size > MAX_MESSAGE else 0
-    kept = BAD_PAYLOAD if oversized else sum(map(len, parts)) or size
+    kept = MAX_DEAD_LETTER if oversized else sum(map(len, parts)) or size
     return _Received(message, fleet, agent_id, log_id, parts, refused, kept + ITEM_BYTES * (1 + len(parts)), oversized)
 
 

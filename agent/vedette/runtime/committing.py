@@ -19,7 +19,7 @@ from vedette.delivery import envelope
 from vedette.delivery.queue import Outbox
 from vedette.model.counters import Counters
 from vedette.model.event import Alert, Cursor, FilePosition
-from vedette.rawlog import note
+from vedette.rawlog import checkpoint
 from vedette.rawlog.log import RawLog
 from vedette.runtime.failures import Failures
 from vedette.runtime.progress import Progress
@@ -82,8 +82,8 @@ class Committing:
         """As of a commit: cursor, counters, next seq, receipted alerts; not all of its alerts are receipted."""
         self._settled: _Settled = self._settling
         """As of an earlier commit: every alert of it is receipted."""
-        if outbox.pending(0, 1):  # since when they wait, the newest note knows
-            told = log.note()
+        if outbox.pending(0, 1):  # since when they wait, the newest checkpoint knows
+            told = log.checkpoint()
             self._settled = told.cursor, told.counters, told.next_seq, told.receipted
         log.describe = self._describe
 
@@ -251,7 +251,7 @@ class Committing:
             self._settled, self._settling = self._settling, commit
 
     def _describe(self) -> bytes:
-        """The note of a segment that is begun."""
+        """The checkpoint of a segment that is begun."""
         cursor, counters, _, receipted = self._settled
         positions, made = tuple(self._progress.positions.values()), self.counters.totals["alerts_made"]
-        return note.encode(note.Note(cursor, counters, positions, self._next_seq, made, receipted))
+        return checkpoint.encode(checkpoint.Checkpoint(cursor, counters, positions, self._next_seq, made, receipted))

@@ -138,13 +138,13 @@ class Storing:
         """On a full disk the oldest judged segment goes, although the budget would hold it."""
         if self._trouble.full():
             with suppress(OSError):
-                room = partial(self._log.tidy, self._progress.committed, self._age_clock(), make_room=True)
+                room = partial(self._log.maintain, self._progress.committed, self._age_clock(), make_room=True)
                 await asyncio.get_running_loop().run_in_executor(self._writer, room)
 
     async def tidy(self) -> None:
         """Delete what the budget no longer holds, pack what is sealed, verify, and look for room."""
         try:
-            tidy = partial(self._log.tidy, self._progress.committed, self._age_clock())
+            tidy = partial(self._log.maintain, self._progress.committed, self._age_clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
             self._trouble.well(RETENTION)
             if not self._trouble:

@@ -9,7 +9,7 @@ other than with 0, or not in time, the store is damaged. So it is when an agent 
 A child that is not started, does not get as far as ``ready``, or dies of a signal that only others send (the kernel for
 want of memory, a service that is stopped) says nothing of the store: it is ``unchecked``, which is no damage. So is one
 that ends with ``UNCHECKED``, because the system lacks or forbids what it needs (``environment.OUTSIDE``). Memory lacks
-only where what a sound store needs cannot be had either: a damaged one may ask for any amount.
+only where what a sound store needs is unavailable as well: a damaged one may ask for any amount.
 
 On standard output: ``ready``, then ``next_seq N`` as soon as it is known, which may outlive the check; on standard
 error the reason.

@@ -1,10 +1,10 @@
 """The agent's store at start: checked, and where it is damaged set aside and made again from the raw log.
 
-So is one that is older than what is known of it, by what was shown (``shown.py``) or by a note: an old copy would give
-numbers again that alerts have had.
+So is one that is older than what is known of it, by what was shown (``shown.py``) or by a checkpoint: an old copy would
+give numbers again that alerts have had.
 
-What a rebuilt store holds comes from the note of the newest raw log segment that has a good one (``rawlog/note.py``),
-and where there is none, judging begins at the oldest frame that is kept:
+What a rebuilt store holds comes from the checkpoint of the newest raw log segment that has a good one
+(``rawlog/checkpoint.py``), and where there is none, judging begins at the oldest frame that is kept:
 
 * restored: the cursor, as far as every alert before it has its receipt; counters as of it; positions of tailed files.
 * made again by judging from there: every alert without a receipt, under the id it had, as long as the raw log still
@@ -33,8 +33,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from vedette.model.counters import Log
-from vedette.rawlog.note import Note
-from vedette.rawlog.read import newest_note
+from vedette.rawlog.checkpoint import Checkpoint
+from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import segments
 from vedette.store.check import Finding, examine
@@ -80,7 +80,7 @@ def open_store(
         try:
             with ExitStack() as undo:
                 store = undo.enter_context(Store.open(folder, map_bytes=map_bytes, owner=owner))
-                if not (older := _older(store, newest_note(raw), shown)):
+                if not (older := _older(store, newest_checkpoint(raw), shown)):
                     opened = Opened(store, store.get(_UNCERTAIN) is not None)
                     undo.pop_all()
                     return opened
@@ -110,7 +110,7 @@ def settled(store: Store) -> None:
         store.put(_UNCERTAIN, None)
 
 
-def _older(store: Store, told: Note, shown: Mapping[str, Any] | None) -> str:
+def _older(store: Store, told: Checkpoint, shown: Mapping[str, Any] | None) -> str:
     """Why ``store`` is not the one that was last in use but an older copy; empty when nothing says so."""
     saved, account = store.load(), store.account()
     if shown is not None and shown["store"] == account.log_id and shown["commits"] > account.commits:
@@ -142,7 +142,7 @@ def _rebuild(
     shown: Mapping[str, Any] | None,
 ) -> Store:
     """Under another name, so that a kill leaves all of it or nothing."""
-    told, made = newest_note(raw), folder.with_name(folder.name + NEW)
+    told, made = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
     shutil.rmtree(made, ignore_errors=True)
     next_seq = max(told.next_seq, found.next_seq)
     begin = None if told.cursor is None else told.cursor.offset

@@ -279,7 +279,7 @@ def test_a_second_ingest_is_refused(region: Region) -> None:
 def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
     """Every heartbeat is kept, each agent has its newest account, what the landing could not read keeps its bytes; one
     that names no agent is a dead letter; all once."""
-    status, bad = arrow_schema(envelope.STATUS), arrow_schema(envelope.BAD)
+    status, bad = arrow_schema(envelope.STATUS), arrow_schema(envelope.DEAD_LETTER)
 
     def beat(agent: str, minute: int, **said: Any) -> dict[str, Any]:
         said = {"state": "running", "inputs": {"syslog": {"received": 7, "dropped": {"kernel": 2}}}, **said}
@@ -293,7 +293,7 @@ def test_heartbeats_and_dead_letters_are_taken_over(region: Region) -> None:
         schema=status,
     )
     land(region.landing, [{**beat("a", 2), "agent_id": ""}], table="status", schema=status)
-    letters = [envelope.bad_row(b"\xff", topic="x/alerts", reason="is not msgpack", received_at=NOON)] * 2
+    letters = [envelope.dead_letter(b"\xff", topic="x/alerts", reason="is not msgpack", received_at=NOON)] * 2
     land(region.landing, letters, table="bad", schema=bad)
 
     run = {"agent_id": "a", "fleet": "north", "log_id": "0", "first": 1, "last": 9, "received_at": NOON}

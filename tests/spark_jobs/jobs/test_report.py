@@ -82,8 +82,8 @@ def full(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table
             topic="t",
         )  # fmt: skip
         land(landing, [beat], table="status", schema=arrow_schema(envelope.STATUS))
-    letter = envelope.bad_row(b"\xff", topic="vedette/v1/n/a/alerts", reason=HOSTILE, received_at=NOON)
-    land(landing, [letter], table="bad", schema=arrow_schema(envelope.BAD))
+    letter = envelope.dead_letter(b"\xff", topic="vedette/v1/n/a/alerts", reason=HOSTILE, received_at=NOON)
+    land(landing, [letter], table="bad", schema=arrow_schema(envelope.DEAD_LETTER))
     ingest.take_over(spark, tables, ingest.landing_sources(str(landing)))
     write_all(tables)
     return tables

@@ -40,7 +40,7 @@ def _spark(kind: columns.Type) -> T.DataType:
     [
         (schema.LANDED_ALERT, envelope.LANDED_ALERT),
         (schema.LANDED_STATUS, envelope.STATUS),
-        (schema.LANDED_BAD, envelope.BAD),
+        (schema.LANDED_BAD, envelope.DEAD_LETTER),
         (schema.LANDED_SEQS, envelope.SEQS),
     ],
 )

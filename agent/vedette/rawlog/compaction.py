@@ -1,10 +1,10 @@
-"""Sealed segments of small frames, written again with many frames in one: a pack (``format.py``).
+"""Sealed segments of small frames, written again with many frames in one: a compacted frame (``format.py``).
 
-A frame of one event takes more bytes than the event; packed, the same events take a fifth. Offsets, times, inputs and
-all else that a frame tells stay what they were, so references into the log go on to be good. A segment is packed in
-steps, in the writer thread: each makes one pack or copies STEP_BYTES of frames that are large anyway. The new file is
-written under another name (``.seg.pack``), synced and renamed over the old one: whenever the agent is killed, one of
-the two is there, whole. A reader that has the old file open reads it to its end.
+A frame of one event takes more bytes than the event; compacted, the same events take a fifth. Offsets, times, inputs
+and all else that a frame tells stay what they were, so references into the log go on to be good. A segment is compacted
+in steps, in the writer thread: each makes one compacted frame or copies STEP_BYTES of frames that are large anyway. The
+new file is written under another name (``.seg.pack``), synced and renamed over the old one: whenever the agent is
+killed, one of the two is there, whole. A reader that has the old file open reads it to its end.
 
 A segment with damage is left as it is.
 """
@@ -19,41 +19,41 @@ from typing import NamedTuple
 from vedette.rawlog import format
 from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
 
-PACKED = ".seg.pack"
-PACK_BYTES = 128 << 10
-"""Of events in one pack; a frame of half as many is copied as it is."""
-PACK_FRAMES = 4096
+TEMPORARY = ".seg.pack"
+FRAME_BYTES = 128 << 10
+"""Of events in one compacted frame; a frame of half as many is copied as it is."""
+FRAMES = 4096
 STEP_BYTES = 1 << 20
 WORTH = 3.0
-"""Raw bytes for each byte of a segment, from which on packing would gain little."""
+"""Raw bytes for each byte of a segment, from which on compaction would gain little."""
 LEAST = 16 << 10
 """Bytes of a segment below which nothing is gained."""
 
 
 def is_small(raw: int, size: int) -> bool:
-    """Whether a segment of ``size`` bytes that holds ``raw`` bytes of events is worth packing."""
+    """Whether a segment of ``size`` bytes that holds ``raw`` bytes of events is worth compacting."""
     return size >= LEAST and raw < WORTH * size
 
 
 class Done(NamedTuple):
-    """A packed file, ready; ``size`` 0: there is none, the old one stays."""
+    """A compacted file, ready; ``size`` 0: there is none, the old one stays."""
 
-    repack: Repack
+    compaction: Compaction
     size: int
 
     def take_place(self) -> bool:
         """Renames it over the old one; False when that one stays. Raises OSError. The folder is not synced yet."""
         if self.size:
-            self.repack.temporary.rename(self.repack.segment.path)
+            self.compaction.temporary.rename(self.compaction.segment.path)
         return bool(self.size)
 
 
-class Repack:
-    """One segment being packed; call ``step`` until it gives something."""
+class Compaction:
+    """One segment being compacted; call ``step`` until it gives something."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
-        self.temporary = segment.path.with_suffix(PACKED)
+        self.temporary = segment.path.with_suffix(TEMPORARY)
         self._steps = self._work()
 
     def step(self) -> Done | None:
@@ -75,29 +75,29 @@ class Repack:
             with SegmentFile(self.segment, 256 << 10) as file, self.temporary.open("wb") as sink:
                 os.fchmod(sink.fileno(), 0o640)
                 header = file.header()
-                sink.write(format.encode_segment(header._replace(packed=1), file.note()))
-                copied, packs, pack = 0, 0, _Pack(self.segment.log_id)
+                sink.write(format.encode_segment(header._replace(compacted=1), file.checkpoint()))
+                copied, written, gathered = 0, 0, _Gathered(self.segment.log_id)
                 for unit in file.units(file.begin(), self.segment.base):
                     if isinstance(unit, Damage):
                         raise ValueError(unit.reason)
-                    small = not unit.header.pack and unit.header.raw_size < PACK_BYTES // 2
-                    if pack.parts and not (small and pack.takes(unit)):
-                        sink.write(pack.bytes())
-                        packs += 1
+                    small = not unit.header.compacted and unit.header.raw_size < FRAME_BYTES // 2
+                    if gathered.parts and not (small and gathered.takes(unit)):
+                        sink.write(gathered.bytes())
+                        written += 1
                         yield None
                     if small:
-                        pack.add(file, unit)
+                        gathered.add(file, unit)
                         continue
                     file.verify(unit)
                     sink.write(file.read(unit.position, unit.header.size))
                     copied += unit.header.size
                     if copied >= STEP_BYTES:
-                        if not packs:
+                        if not written:
                             raise ValueError("its frames are large")
                         copied = 0
                         yield None
-                if pack.parts:
-                    sink.write(pack.bytes())
+                if gathered.parts:
+                    sink.write(gathered.bytes())
                 sink.flush()
                 os.fsync(sink.fileno())
                 size = sink.tell()
@@ -110,7 +110,7 @@ class Repack:
         yield Done(self, size if gained else 0)
 
 
-class _Pack:
+class _Gathered:
     """Frames being gathered."""
 
     def __init__(self, log_id: str) -> None:
@@ -124,8 +124,8 @@ class _Pack:
         """Whether a frame fits, and follows."""
         header = unit.header
         return (
-            self._size + header.raw_size <= PACK_BYTES
-            and len(self.parts) < PACK_FRAMES
+            self._size + header.raw_size <= FRAME_BYTES
+            and len(self.parts) < FRAMES
             and (header.offset, header.first_event) == (self._end, self._event)
         )
 
@@ -141,7 +141,7 @@ class _Pack:
         self._end, self._event = header.end, header.first_event + header.events
 
     def bytes(self) -> bytes:
-        """The pack of what was gathered, which then is empty again."""
+        """The compacted frame of what was gathered, which then is empty again."""
         parts, data = self.parts, b"".join(self._data)
         self.parts, self._data = [], []
-        return b"".join(self._coder.encode_pack(parts, data, self._first.offset, self._first.first_event))
+        return b"".join(self._coder.encode_compacted(parts, data, self._first.offset, self._first.first_event))

@@ -1,4 +1,4 @@
-"""Packing of sealed segments: what a reader gets stays the same, in a fifth of the bytes."""
+"""Compaction of sealed segments: what a reader gets stays the same, in a fifth of the bytes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor, FilePosition, RawRef
 from vedette.rawlog import read
+from vedette.rawlog.compaction import TEMPORARY, Compaction
 from vedette.rawlog.log import RawLog
-from vedette.rawlog.repack import PACKED, Repack
 from vedette.rawlog.segment import SegmentFile, segments
 
 SMALL = RawLogSettings(max_bytes=64 << 20, segment_bytes=100_000)
 
 
-def packed(log: RawLog) -> int:
-    """Pack all that can be; returns the bytes freed."""
+def compacted(log: RawLog) -> int:
+    """Compact all that can be; returns the bytes freed."""
     freed = idle = 0
     while idle < 3:
-        step = log.tidy(0, NOW)
-        freed, idle = freed + step, 0 if step or log._shelf.repack is not None else idle + 1
+        step = log.maintain(0, NOW)
+        freed, idle = freed + step, 0 if step or log._segments.compaction is not None else idle + 1
     return freed
 
 
@@ -50,7 +50,7 @@ def single(count: int, seed: int = 1) -> list[Chunk]:
 
 
 def test_four_to_one(tmp_path: Path) -> None:
-    """A log of one-event frames takes at least as many bytes as its events; sealed and packed, at most a quarter."""
+    """A log of one-event frames takes at least as many bytes as its events; sealed and compacted, at most a quarter."""
     log = open_log(tmp_path, replace(SMALL, segment_bytes=1 << 20))
     events = [chunk for chunk in single(12_000) if chunk.input == "auth"]
     for chunk in events:
@@ -58,7 +58,7 @@ def test_four_to_one(tmp_path: Path) -> None:
     log.sync()
     raw, before = segments(tmp_path)[1].base, segments(tmp_path)[0].path.stat().st_size
     assert raw < 1.3 * before
-    assert packed(log) > 0
+    assert compacted(log) > 0
     after = segments(tmp_path)[0].path.stat().st_size
     assert raw > 4 * after
     assert log.size() == sum(segment.path.stat().st_size for segment in segments(tmp_path))
@@ -82,7 +82,7 @@ def test_readers_see_the_same(tmp_path: Path) -> None:
         ]
 
     before = all_ways()
-    assert packed(log) > 0
+    assert compacted(log) > 0
     assert all_ways() == before
     assert chunks_of(log) == every
     end = log.end
@@ -90,19 +90,19 @@ def test_readers_see_the_same(tmp_path: Path) -> None:
     log = open_log(tmp_path, SMALL)
     assert (log.end, log.recovery.cut_bytes, log.recovery.new_log) == (end, 0, False)
     assert chunks_of(log) == every
-    assert not list(tmp_path.glob(f"*{PACKED}"))
+    assert not list(tmp_path.glob(f"*{TEMPORARY}"))
     log.close()
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(line_chunks() | message_chunks(), min_size=1, max_size=12))
 def test_any_chunks(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk]) -> None:
-    """Whatever chunks a segment holds come back from its packs as they were."""
+    """Whatever chunks a segment holds come back from its compacted frames as they were."""
     folder = tmp_path_factory.mktemp("raw")
     log = open_log(folder)
     every = [(log.append(chunk).offset, chunk) for chunk in chunks]
     log.close()
-    work = Repack(segments(folder)[0])
+    work = Compaction(segments(folder)[0])
     while (done := work.step()) is None:
         pass
     done.take_place()
@@ -115,11 +115,11 @@ def test_not_what_is_large_unsynced_or_young(tmp_path: Path) -> None:
     for i in range(40):
         log.append(lines(*(b"the same line again and again %d" % (i % 7) for _ in range(3000))))
     log.sync()
-    assert packed(log) == 0
+    assert compacted(log) == 0
     for chunk in single(2000):
         log.append(chunk)
     names = {segment.path.name: segment.path.stat().st_ino for segment in segments(tmp_path)}
-    packed(log)
+    compacted(log)
     durable = log.durable
     for segment, follower in zip(segments(tmp_path), segments(tmp_path)[1:], strict=False):
         if follower.base > durable:
@@ -128,7 +128,7 @@ def test_not_what_is_large_unsynced_or_young(tmp_path: Path) -> None:
 
 
 def test_damage_is_left_as_it_is(tmp_path: Path) -> None:
-    """A segment with a damaged frame is not packed; the rest are."""
+    """A segment with a damaged frame is not compacted; the rest are."""
     log = open_log(tmp_path, SMALL)
     for chunk in single(3000):
         log.append(chunk)
@@ -136,7 +136,7 @@ def test_damage_is_left_as_it_is(tmp_path: Path) -> None:
     first, second = segments(tmp_path)[:2]
     flip(first.path, 5000)
     inodes = first.path.stat().st_ino, second.path.stat().st_ino
-    assert packed(log) > 0
+    assert compacted(log) > 0
     assert first.path.stat().st_ino == inodes[0]
     assert second.path.stat().st_ino != inodes[1]
     log.close()
@@ -150,24 +150,24 @@ def test_stopped_anywhere(tmp_path: Path) -> None:
     rng = Random(5)
     for _ in range(6):
         for _ in range(rng.randrange(4)):
-            log.tidy(0, NOW)
-        log._shelf.repack = None  # what a kill leaves: the file, and nobody who knows of it
+            log.maintain(0, NOW)
+        log._segments.compaction = None  # what a kill leaves: the file, and nobody who knows of it
         log._release()
         log = open_log(tmp_path, SMALL, committed=Cursor(log.log_id, log.end))
-        assert not list(tmp_path.glob(f"*{PACKED}"))
+        assert not list(tmp_path.glob(f"*{TEMPORARY}"))
         assert chunks_of(log) == every
     log.close()
 
 
 def test_a_reader_in_the_middle(tmp_path: Path) -> None:
-    """A reader that has begun, here or in another process, goes on over a segment that is packed under it."""
+    """A reader that has begun, here or in another process, goes on over a segment that is compacted under it."""
     log = open_log(tmp_path, SMALL)
     every = [(log.append(chunk).offset, chunk) for chunk in single(3000)]
     log.sync()
     gaps: list[read.Gap] = []
     inside, beside = log.frames(every[1500][0]), read.frames(tmp_path, on_gap=gaps.append)
     found, other = [next(inside).offset], [next(beside).offset]
-    assert packed(log) > 0
+    assert compacted(log) > 0
     found += [frame.offset for frame in inside]
     other += [frame.offset for frame in beside]
     assert found == [offset for offset, _ in every[1500:]]
@@ -176,39 +176,40 @@ def test_a_reader_in_the_middle(tmp_path: Path) -> None:
     log.close()
 
 
-def test_one_flipped_bit_in_a_pack(tmp_path: Path) -> None:
-    """A pack whose body or metadata is damaged is lost as a whole, and counted by its events; the rest is read."""
+def test_one_flipped_bit(tmp_path: Path) -> None:
+    """A compacted frame whose body or metadata is damaged is lost as a whole, and counted by its events; the rest is
+    read."""
     log = open_log(tmp_path, SMALL)
     every = [(log.append(chunk).offset, chunk) for chunk in single(3000)]
     log.sync()
-    packed(log)
+    compacted(log)
     log.close()
     first = segments(tmp_path)[0]
     with SegmentFile(first) as file:
         units = [unit for unit in file.units(file.begin(), 0) if hasattr(unit, "header")]
-    assert all(unit.header.pack for unit in units)
+    assert all(unit.header.compacted for unit in units)
     flip(first.path, units[0].after - 10)
     counters = Counters()
     log = open_log(tmp_path, SMALL, counters, committed=Cursor(first.log_id, every[-1][0]))
     lost = units[0].header.events
     assert chunks_of(log) == every[lost:]
     assert sum(counters.lost.values()) == lost
-    log.tidy(0, NOW)
-    (kept,) = (tmp_path / "quarantine").iterdir()
+    log.maintain(0, NOW)
+    (kept,) = (tmp_path / "damaged").iterdir()
     assert kept.read_bytes() == first.path.read_bytes()[units[0].position :][: kept.stat().st_size]
     log.close()
 
 
-def test_a_full_disk_while_packing(tmp_path: Path) -> None:
-    """A packed file that cannot be written leaves the old one in place and nothing behind."""
+def test_a_full_disk_while_compacting(tmp_path: Path) -> None:
+    """A compacted file that cannot be written leaves the old one in place and nothing behind."""
     log = open_log(tmp_path, SMALL)
     for chunk in single(2000):
         log.append(chunk)
     log.sync()
     before = [segment.path.stat().st_ino for segment in segments(tmp_path)]
-    temporary = segments(tmp_path)[0].path.with_suffix(PACKED)
+    temporary = segments(tmp_path)[0].path.with_suffix(TEMPORARY)
     os.symlink("/dev/full", temporary)
-    work = Repack(segments(tmp_path)[0])
+    work = Compaction(segments(tmp_path)[0])
     with pytest.raises(OSError, match="No space left"):
         list(iter(work.step, 0))
     assert not os.path.lexists(temporary)

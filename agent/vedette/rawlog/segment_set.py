@@ -1,13 +1,14 @@
-"""Which segments a raw log's folder holds, oldest first: what retention deletes of them, and what is packed.
+"""Which segments a raw log's folder holds, oldest first: what retention deletes of them, and what is compacted.
 
 * Segments of earlier logs come first; those of the log being written follow, and its active one is the last.
 * Deleted are sealed segments only, oldest first, and of the log being written only what is judged.
-* Packed (``repack.py``) are sealed segments that are on disk, each at most once: in steps, and a step that fails leaves
-  the segment as it is until the next start.
-* ``marks`` point into segments that are there, unpacked: a segment that goes or is packed takes its marks along.
+* Compacted (``compaction.py``) are sealed segments that are on disk, each at most once: in steps, and a step that fails
+  leaves the segment as it is until the next start.
+* ``marks`` point into segments that are there, not compacted: a segment that goes or is compacted takes its marks
+  along.
 
 The writer adds to ``kept``, ``marks`` and ``bytes`` and reads them with the lock held. Only the writer thread takes
-anything away (``retain``, ``pack``, ``replace``).
+anything away (``retain``, ``compact``, ``replace``).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import structlog
 
 from vedette.model.counters import Log
 from vedette.rawlog import format
+from vedette.rawlog.compaction import Compaction, Done, is_small
 from vedette.rawlog.read import Mark
-from vedette.rawlog.repack import Done, Repack, is_small
 from vedette.rawlog.segment import Segment, SegmentFile
 from vedette.system.descriptors import SPENT
 from vedette.system.durable import sync_path
@@ -40,18 +41,18 @@ class Kept:
     size: int
     created_at: int
     sealed_at: int = 0
-    packed: bool = False
-    """Packed, or not worth it."""
+    compacted: bool = False
+    """Compacted, or not worth it."""
 
 
 def measure(every: list[Segment]) -> list[Kept]:
     """Sizes, and as the time a segment was sealed the one its successor was created. Raises OSError."""
     kept = []
     for segment in every:
-        size, created_at, packed = segment.path.stat().st_size, int(segment.path.stat().st_mtime * 1e6), False
+        size, created_at, compacted = segment.path.stat().st_size, int(segment.path.stat().st_mtime * 1e6), False
         with suppress(ValueError), SegmentFile(segment, format.SEGMENT_HEADER) as file:
-            created_at, packed = file.header().created_at, bool(file.header().packed)
-        kept.append(Kept(segment, size, created_at, packed=packed))
+            created_at, compacted = file.header().created_at, bool(file.header().compacted)
+        kept.append(Kept(segment, size, created_at, compacted=compacted))
     for earlier, later in pairwise(kept):
         earlier.sealed_at = later.created_at
     if kept:
@@ -59,7 +60,7 @@ def measure(every: list[Segment]) -> list[Kept]:
     return kept
 
 
-class Shelf:
+class SegmentSet:
     """See the module's text. ``max_age`` in microseconds; ``segment_bytes``: room that the next segment needs."""
 
     log_id: str
@@ -75,8 +76,8 @@ class Shelf:
         """Of all segments on disk."""
         self.marks: list[Mark] = []
         """Of the log being written, ascending."""
-        self.repack: Repack | None = None
-        """What is being packed."""
+        self.compaction: Compaction | None = None
+        """What is being compacted."""
 
     def fill(self, every: list[Segment]) -> None:
         """What is there at the start. Raises OSError."""
@@ -145,47 +146,49 @@ class Shelf:
                 reason="over max_age" if aged else "over max_bytes" if over else "the disk is full",
             )
 
-    def pack(self, durable: int) -> int:
-        """A step of packing what lies before raw offset ``durable``; returns the bytes freed. Raises OSError."""
-        if self.repack is None:
+    def compact(self, durable: int) -> int:
+        """A step of compacting what lies before raw offset ``durable``; returns the bytes freed. Raises OSError."""
+        if self.compaction is None:
             with self._lock:
-                chosen = next((a for a, follower in pairwise(self.kept) if self._packable(a, follower, durable)), None)
+                chosen = next(
+                    (a for a, follower in pairwise(self.kept) if self._compactable(a, follower, durable)), None
+                )
             if chosen is None:
                 return 0
-            self.repack = Repack(chosen.segment)
-        segment = self.repack.segment
+            self.compaction = Compaction(chosen.segment)
+        segment = self.compaction.segment
         kept = next((one for one in self.kept if one.segment == segment), None)  # this thread alone takes any away
         try:
-            done = self.repack.step()
+            done = self.compaction.step()
         except OSError as error:
             if error.errno in SPENT:  # begun anew
-                self.repack = None
+                self.compaction = None
                 return 0
-            done = Done(self.repack, 0)  # it stays as it is, until the next start
+            done = Done(self.compaction, 0)  # it stays as it is, until the next start
         if done is None:
             return 0
-        self.repack = None
+        self.compaction = None
         if kept is None:
-            done.repack.discard()
+            done.compaction.discard()
             return 0
         with self._lock:
-            kept.packed = True
+            kept.compacted = True
             if not done.take_place():
                 return 0
             freed, kept.size = kept.size - done.size, done.size
             self.bytes -= freed
             self.marks = [mark for mark in self.marks if mark[2] != segment.base]
         sync_path(self._folder)
-        log.info(Log.SEGMENT_PACKED, segment=str(segment.path), bytes=done.size, freed=freed)
+        log.info(Log.SEGMENT_COMPACTED, segment=str(segment.path), bytes=done.size, freed=freed)
         return freed
 
-    def _packable(self, one: Kept, follower: Kept, durable: int) -> bool:
+    def _compactable(self, one: Kept, follower: Kept, durable: int) -> bool:
         """Whether it is sealed, on disk, and worth it."""
-        if one.packed or one.segment.log_id != self.log_id or follower.segment.base > durable:
+        if one.compacted or one.segment.log_id != self.log_id or follower.segment.base > durable:
             return False
         return is_small(follower.segment.base - one.segment.base, one.size)
 
-    def stop_packing(self) -> None:
+    def stop_compaction(self) -> None:
         """Leave no half-made file behind."""
-        if self.repack is not None:
-            self.repack.discard()
+        if self.compaction is not None:
+            self.compaction.discard()
