@@ -563,7 +563,7 @@ configuration() {
         done
     fi
     if [ -n "$region" ]; then
-        also="/^\\[uplink\\]/,/^\\[log\\]/{s|^#*type = .*|type = \"mqtt\"|;s|^#*url = .*|url = \"$region\"|;}"
+        also="/^\\[broker\\]/,/^#*\\[/s|^#*url = .*|url = \"$region\"|;/^\\[uplink\\]/,/^#*\\[/s|^#*type = .*|type = \"mqtt\"|"
     fi
     render "$template" "$config_dir/.toml.$$" 640
     if [ -n "$site" ]; then rm -rf "$site"; fi

@@ -106,10 +106,11 @@ def mqtt(bench: Bench, bundle: Bundle) -> dict[str, Any]:
     for name, messages in kinds.items():
         events = len(single) if name == "one_event" else len(many)
         with running(bench.fresh(f"broker-{name}")) as port:
-            inputs = f"""[[input]]
+            inputs = f"""[broker]
+url = "mqtt://127.0.0.1:{port}"
+[[input]]
 type = "mqtt"
 name = "mqtt"
-url = "mqtt://127.0.0.1:{port}"
 topics = ["plant/#"]
 logsource = {{ product = "linux" }}
 """

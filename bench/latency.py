@@ -144,7 +144,7 @@ def one(bench: Bench, rate: int, slow: bool) -> dict[str, Any]:
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
     folder, port = bench.fresh(f"latency-{rate}-{slow}"), free_port()
     with running(folder / "broker") as broker:
-        uplink = f'[uplink]\ntype = "mqtt"\nurl = "mqtt://127.0.0.1:{broker}"\n'
+        uplink = f'[broker]\nurl = "mqtt://127.0.0.1:{broker}"\n[uplink]\ntype = "mqtt"\n'
         python = ("-m", "bench.slow_disk", str(FSYNC_MS)) if slow else ()
         agent = bench.agent(folder, syslog_input(port), bundle.settings, uplink=uplink, python=python)
         try:

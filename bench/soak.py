@@ -194,10 +194,11 @@ class Soak:
             f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{port}"\n'
             f'[[input]]\nname = "udp"\ntype = "syslog"\nudp = "127.0.0.1:{port}"\n'
             f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.log}"]\n{LINUX}'
-            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{self.broker.url}"\ntopics = ["plant/#"]\n{LINUX}'
+            f'[broker]\nurl = "{self.broker.url}"\n'
+            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n{LINUX}'
             f'[raw_log]\nmax_bytes = "16MiB"\nsegment_bytes = "1MiB"\n'
             f'[bundles]\nfile = "{self.region.first}"\ntrusted_keys = ["{self.region.public}"]\n'
-            f'[uplink]\ntype = "mqtt"\nurl = "{self.broker.url}"\nresend_after = "2s"\n'
+            f'[uplink]\ntype = "mqtt"\nresend_after = "2s"\n'
         )
         landing = ("--broker", self.broker.url, "--folder", folder / "landing", "--seconds", "1")
         self.landing = Process(folder / "landing.log", "region", "land", *landing)

@@ -67,10 +67,11 @@ type = "file"
 paths = ["{work}/access.log"]
 format = "access"
 
+[broker]
+url = "{broker}"
 [[input]]
 name = "plant"
 type = "mqtt"
-url = "{broker}"
 topics = ["plant/#"]
 
 [bundles]
@@ -79,7 +80,6 @@ trusted_keys = ["{key}"]
 
 [uplink]
 type = "mqtt"
-url = "{broker}"
 heartbeat = "5s"
 
 [log]

@@ -17,8 +17,8 @@ SECONDS = 3.0
 
 settings = load(Path(sys.argv[1])).uplink
 if settings.type == "mqtt":
-    url = urlsplit(settings.url)
+    url = urlsplit(settings.broker.url)
     try:
         socket.create_connection((url.hostname, url.port or (8883 if url.scheme == "mqtts" else 1883)), SECONDS).close()
     except (OSError, ValueError) as error:
-        sys.exit(f"the region {settings.url} does not answer ({error}): alerts wait in the outbox until it does")
+        sys.exit(f"the region {settings.broker.url} does not answer ({error}): alerts wait in the outbox until it does")

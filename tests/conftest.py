@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 for name in [name for name in os.environ if name.startswith("PYTHON")]:
     del os.environ[name]  # commands and agents that tests start behave as in anybody's shell: buffered, say
+os.environ["VEDETTE_INTERNAL_SETTINGS"] = "1"  # small segments, short waits
 
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")

@@ -12,13 +12,18 @@ from typing import Any
 import pytest
 
 from vedette.config import settings as config
-from vedette.config.settings import INPUT_TYPES, Config, SuppressSettings
+from vedette.config.settings import INPUT_TYPES, Config, MqttSettings, SuppressSettings
 
 FILE = Path(__file__).parents[2] / "packaging" / "vedette.toml"
 TEXT = FILE.read_text("utf-8")
 UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
-SECTIONS = {f.name: f.default_factory for f in dataclasses.fields(Config) if f.name not in ("input", "suppress")}
+SECTIONS = {
+    f.name: f.default_factory
+    for f in dataclasses.fields(Config)
+    if f.name not in ("input", "suppress", "engine", "warnings")
+}
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
+SECTIONS["broker"] = MqttSettings
 IN_FORCE_BY_CHOICE = {
     ("agent", "data_dir"),
     ("bundles", "file"),
@@ -31,18 +36,20 @@ def test_as_it_is_shipped() -> None:
     """The file as it is shipped is a valid configuration."""
     shipped = config.parse(TEXT, FILE)
     assert [item.name for item in shipped.input] == ["syslog", "files", "web"]
+    assert shipped.warnings == ()
 
 
 def test_with_every_line_in_force() -> None:
     """The file is a valid configuration with every "#" taken away, too."""
     everything = config.parse(UNCOMMENTED, FILE)
     assert {type(item) for item in everything.input} == set(INPUT_TYPES.values())
+    assert everything.warnings == ()
 
 
 def test_every_line_is_an_explanation_or_a_setting() -> None:
     """A line is empty, an explanation, a table or a setting: nothing in between that taking "#" away would break."""
     for number, line in enumerate(TEXT.splitlines(), 1):
-        assert re.fullmatch(r"|#|# .+|#?\[\[?[a-z_]+\]\]?|#?[a-z_]+ = .+", line), f"line {number}: {line}"
+        assert re.fullmatch(r"|#|# .+|#?\[\[?[a-z_.]+\]\]?|#?[a-z_]+ = .+", line), f"line {number}: {line}"
 
 
 def keys(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -50,15 +57,22 @@ def keys(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for table, values in document.items():
         for item in values if isinstance(values, list) else [values]:
             yield from (
-                (item["type"] if table == "input" else table, key) for key in item if key != "type" or table != "input"
+                (item["type"] if table == "input" else table, key)
+                for key, value in item.items()
+                if (key != "type" or table != "input") and (table != "broker" or not isinstance(value, dict))
             )
+
+
+def settings(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Those of a dataclass that a file may have."""
+    return [f for f in dataclasses.fields(kind) if not f.metadata]
 
 
 def test_every_setting_is_there() -> None:
     """Every field of the dataclasses appears in its table, and nothing else does."""
-    known = {(table, f.name.rstrip("_")) for table, kind in SECTIONS.items() for f in dataclasses.fields(kind())}  # type: ignore[misc]
-    known |= {(name, f.name) for name, kind in INPUT_TYPES.items() for f in dataclasses.fields(kind)}
-    assert set(keys(tomllib.loads(UNCOMMENTED))) == known
+    known = {(table, f.name.rstrip("_")) for table, kind in SECTIONS.items() for f in settings(kind())}  # type: ignore[misc]
+    known |= {(name, f.name) for name, kind in INPUT_TYPES.items() for f in settings(kind)}
+    assert set(keys(tomllib.loads(UNCOMMENTED))) == known - {("uplink", "broker")}
 
 
 def stated() -> Iterator[tuple[str, str, Any, Any]]:
@@ -69,18 +83,19 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     }
     everything = config.parse(UNCOMMENTED, FILE)
     in_force = set(keys(tomllib.loads(TEXT)))
-    tables = {name: [getattr(everything, name)] for name in SECTIONS if name != "suppress"}
+    tables = {name: [getattr(everything, name)] for name in SECTIONS if name not in ("suppress", "broker")}
+    tables["broker"] = [everything.uplink.broker]
     tables["suppress"] = list(everything.suppress)
     tables |= {name: [i for i in everything.input if type(i) is kind] for name, kind in INPUT_TYPES.items()}
     for table, instances in tables.items():
-        for f in dataclasses.fields(default[table]):
+        for f in settings(default[table]):
             value = getattr(default[table], f.name)
             if (table, f.name) not in in_force and value not in (None, "", ()):
                 for instance in instances[:1]:
                     yield table, f.name, getattr(instance, f.name), value
 
 
-EXAMPLES = {("mqtt", "logsource"), ("mqtt", "name")}
+EXAMPLES = {("mqtt", "logsource"), ("mqtt", "name"), ("mqtt", "broker"), ("uplink", "broker")}
 """Shown with an example, not with the default."""
 
 

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.config.settings import Config, ConfigError, FileInput, MqttInput, SyslogInput, load, parse, split_address
+from vedette.config.settings import (
+    Config,
+    ConfigError,
+    FileInput,
+    MqttInput,
+    MqttSettings,
+    SyslogInput,
+    load,
+    parse,
+    split_address,
+)
 from vedette.decode.decoder import CODECS
 from vedette.model.event import LogSource
 
@@ -44,22 +54,29 @@ def test_inputs_in_order() -> None:
         type = "file"
         name = "b"
         paths = ["/var/log/*.log"]
-        poll = "100ms"
+        from_start = false
         timezone = "Europe/Vienna"
         logsource = { product = "linux", service = "sshd" }
         [[input]]
         type = "mqtt"
         name = "c"
-        url = "mqtts://broker:8883"
         topics = ["plant/#"]
         session_expiry = "2d"
+        [broker]
+        url = "mqtts://broker:8883"
         """)
     assert found.input == (
         SyslogInput("a", udp="[::1]:514", receive_buffer=1 << 20),
         FileInput(
-            "b", ("/var/log/*.log",), timezone="Europe/Vienna", logsource=LogSource("linux", "", "sshd"), poll=0.1
+            "b",
+            ("/var/log/*.log",),
+            timezone="Europe/Vienna",
+            logsource=LogSource("linux", "", "sshd"),
+            from_start=False,
         ),
-        MqttInput(name="c", url="mqtts://broker:8883", topics=("plant/#",), session_expiry=2 * 86400.0),
+        MqttInput(
+            name="c", broker=MqttSettings("mqtts://broker:8883"), topics=("plant/#",), session_expiry=2 * 86400.0
+        ),
     )
 
 
@@ -119,7 +136,7 @@ def test_every_mistake_at_once() -> None:
         "input[2].paths",
         "input[2].timezone",
     ]
-    assert "unknown key; known: format, logsource, max_connections, max_connections_per_peer, message_time" in found[5]
+    assert "unknown key; did you mean tcp? known: format, logsource, max_connections, max_connections_per_p" in found[5]
     assert "expects one of syslog, file, mqtt, not 'sylog'" in found[9]
 
 
@@ -150,10 +167,19 @@ def test_every_mistake_at_once() -> None:
             'raw_log.fsync: expects a duration such as "10m" or "200ms", not \'fast\'',
         ),
         ('[raw_log]\nmax_bytes = "1KiB"', "raw_log.max_bytes: expects 1,048,576 to "),
-        ("[uplink]\nmax_inflight = 0", "uplink.max_inflight: expects 1 to 65,535, not 0"),
-        ('[uplink]\ntype = "mqtt"', 'uplink.url: expects "mqtt://host:port" or "mqtts://host:port", not \'\''),
-        ('[uplink]\ntype = "mqtt"\nurl = "http://x:1"', "uplink.url: expects"),
-        ('[uplink]\ntype = "mqtt"\nurl = "mqtts://x"\ncert_file = "/c"', "uplink: cert_file and key_file go together"),
+        ("[state]\nmax_latness = 0", "state.max_latness: unknown key; did you mean max_lateness? known: max_bytes, "),
+        ("broker = 1", "broker: expects a table, not 1"),
+        ('[uplink]\ntype = "mqtt"', 'broker.url: expects "mqtt://host:port" or "mqtts://host:port", not \'\''),
+        ('[uplink]\ntype = "mqtt"\n[broker]\nurl = "http://x:1"', "broker.url: expects"),
+        ('[uplink]\ntype = "mqtt"\n[broker]\nurl = "mqtts://x"\ncert_file = "/c"', "broker: cert_file and key_file go"),
+        ('[uplink]\nbroker = "plant"\n[broker.plant]\nurl = "mqtt://x"', "uplink.broker: unknown key; known: "),
+        ('[broker.plant]\nurl = "x"', "broker.plant.url: expects"),
+        ('[broker.plant]\nulr = "x"', "broker.plant.ulr: unknown key; did you mean url?"),
+        (
+            '[[input]]\ntype = "mqtt"\ntopics = ["a"]\nbroker = "x"',
+            "input[0].broker: expects the NAME of a table [broker",
+        ),
+        ('[[input]]\ntype = "mqtt"\ntopics = ["a"]', "broker.url: expects"),
         ('[bundles]\ntrusted_keys = ["ssh-rsa AAAA"]', "bundles.trusted_keys[0]: not a public key: 'ssh-rsa AAAA'"),
         ("[agent", "not valid TOML: "),
     ],
@@ -216,8 +242,8 @@ toml_values = st.recursive(
 
 
 @given(
-    st.sampled_from(["agent", "raw_log", "rules", "bundles", "uplink", "log"]),
-    st.sampled_from(["id", "max_bytes", "poll", "paths", "trusted_keys", "url", "type", "level", "path", "heartbeat"]),
+    st.sampled_from(["agent", "broker", "raw_log", "rules", "bundles", "uplink", "log"]),
+    st.sampled_from(["id", "max_bytes", "paths", "trusted_keys", "url", "plant", "type", "level", "path", "heartbeat"]),
     toml_values,
 )
 @settings(max_examples=100, deadline=None)

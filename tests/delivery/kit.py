@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from vedette.config.settings import AgentSettings, UplinkSettings
+from vedette.config.settings import AgentSettings, MqttSettings, UplinkSettings
 from vedette.delivery.envelope import encode
 from vedette.delivery.queue import Outbox
 from vedette.delivery.uplink import Handler, MqttUplink
@@ -80,7 +80,7 @@ class Up:
     """A running uplink; ``kill`` ends it as a crash would."""
 
     def __init__(self, url: str, box: Box, routes: dict[str, Handler] | None = None, **settings: Any) -> None:
-        made = UplinkSettings(type="mqtt", url=url, **{"resend_after": 60.0, **settings})
+        made = UplinkSettings(type="mqtt", broker=MqttSettings(url), **{"resend_after": 60.0, **settings})
         self.uplink = MqttUplink(made, AGENT, box.outbox, box.counters, heartbeat, routes=routes, backoff=QUICK)
         self.task = asyncio.create_task(self.uplink.run())
 

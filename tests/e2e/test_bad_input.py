@@ -46,7 +46,7 @@ class Everything:
             f'udp = "127.0.0.1:{self.agent.port}"\n'
             f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\npoll = "50ms"\nformat = "syslog"\n'
             'logsource = { product = "linux" }\n'
-            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n'
+            f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
         )
 
     def tcp(self, data: bytes) -> bool:

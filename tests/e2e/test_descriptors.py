@@ -150,7 +150,7 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
     agent, logs = tailing(
         tmp_path,
         more=f'[raw_log]\nmax_bytes = "64MiB"\nsegment_bytes = "64KiB"\n'
-        f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n'
+        f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
         f'[metrics]\nlisten = "127.0.0.1:{(metrics := Agent(tmp_path / "b").port)}"\n',
     )
     try:

@@ -231,7 +231,7 @@ def test_a_failed_sync(tmp_path: Path, faults: Faults) -> None:
 def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Broker, faults: Faults) -> None:
     """While syncs fail no MQTT message is acknowledged and no file position is committed; killed then, with what was
     not synced taken away, the agent gets every message and every line again."""
-    more = f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n'
+    more = f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
     agent = configured(tmp_path / "a", tmp_path, more)
     agent.up()
     try:

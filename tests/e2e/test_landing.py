@@ -40,9 +40,10 @@ name = "in"
 type = "syslog"
 tcp = "127.0.0.1:{port}"
 
+[broker]
+url = "{url}"
 [uplink]
 type = "mqtt"
-url = "{url}"
 resend_after = "1s"
 heartbeat = "1s"
 """

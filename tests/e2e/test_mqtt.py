@@ -29,7 +29,7 @@ def test_killed_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     with running(tmp_path / "broker") as broker, ThreadPoolExecutor(1) as publisher:
         agent = Agent(tmp_path / "a")
         agent.configure(
-            f'[[input]]\nname = "in"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n'
+            f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "in"\ntype = "mqtt"\ntopics = ["plant/#"]\n'
             'format = "syslog"\nlogsource = { product = "linux" }\n'
         )
         agent.up()

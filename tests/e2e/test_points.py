@@ -66,17 +66,17 @@ type = "file"
 paths = ["{file}"]
 poll = "50ms"
 {linux}
+[broker]
+url = "{relay}"
 [[input]]
 name = "mqtt"
 type = "mqtt"
-url = "{relay}"
 topics = ["plant/#"]
 {linux}
 [raw_log]
 segment_bytes = "4KiB"
 [uplink]
 type = "mqtt"
-url = "{relay}"
 resend_after = "1s"
 {more}
 """

@@ -33,7 +33,7 @@ def agent_of(folder: Path, broker: Broker, more: str = "") -> Agent:
     agent = Agent(folder)
     agent.configure(
         f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
-        f'[uplink]\ntype = "mqtt"\nurl = "{broker.url}"\nresend_after = "1s"\nheartbeat = "1s"\n{more}'
+        f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nresend_after = "1s"\nheartbeat = "1s"\n{more}'
     )
     return agent
 

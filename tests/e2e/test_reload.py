@@ -196,7 +196,7 @@ def test_another_uplink(it: Reloading, tmp_path: Path) -> None:
     tcp(("127.0.0.1", agent.port), line("marker"))
     agent.settled(1)
     with running(tmp_path / "broker") as broker:
-        it.configure(it.tcp("in", agent.port) + f'[uplink]\ntype = "mqtt"\nurl = "{broker.url}"\n')
+        it.configure(it.tcp("in", agent.port) + f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n')
         until("the broker", lambda: agent.status()["uplink"].get("connected"))
         tcp(("127.0.0.1", agent.port), line("marker"))
         alerts = until("the alert", lambda: (found := agent.status()["alerts"])["made"] == 2 and found)

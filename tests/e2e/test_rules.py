@@ -210,7 +210,7 @@ def test_bundles_by_the_broker(tmp_path: Path) -> None:
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
             f'[bundles]\nfile = "{first}"\ntrusted_keys = ["{region.public}"]\n'
-            f'[uplink]\ntype = "mqtt"\nurl = "{broker.url}"\n'
+            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n'
         )
         agent.up()
         try:
@@ -269,7 +269,7 @@ def test_a_rollback_on_the_host(tmp_path: Path) -> None:
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
             f'[bundles]\nfile = "{first}"\ntrusted_keys = ["{region.public}"]\n'
-            f'[uplink]\ntype = "mqtt"\nurl = "{broker.url}"\n'
+            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\n'
         )
         back = ("bundle", "rollback", "-c", agent.config)
 

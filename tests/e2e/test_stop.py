@@ -34,7 +34,7 @@ class Load:
         self.agent.configure(
             f'[[input]]\nname = "tcp"\ntype = "syslog"\ntcp = "127.0.0.1:{self.agent.port}"\n'
             f'[[input]]\nname = "file"\ntype = "file"\npaths = ["{self.file}"]\npoll = "20ms"\n{common}'
-            f'[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "{broker.url}"\ntopics = ["plant/#"]\n{common}'
+            f'[broker]\nurl = "{broker.url}"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n{common}'
         )
         self.sent = 0
         """Lines that TCP's peer has taken into its socket buffer."""

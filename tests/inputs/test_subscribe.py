@@ -91,7 +91,7 @@ class Input:
     """A running subscription; ``kill`` ends it as a crash would, without acknowledging or disconnecting."""
 
     def __init__(self, broker: Broker, log: Log, **options: object) -> None:
-        settings = MqttInput(name="plant", url=broker.url, topics=("plant/#",), **options)  # type: ignore[arg-type]
+        settings = MqttInput(name="plant", broker=MqttSettings(broker.url), topics=("plant/#",), **options)  # type: ignore[arg-type]
         self.input = MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent(), backoff=QUICK)
         self.task = asyncio.create_task(self.input.run())
 
@@ -358,7 +358,7 @@ def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> None:
 
 def subscription(log: Log, **options: object) -> MqttSubscription:
     """A subscription that is not connected: the test plays the broker."""
-    settings = MqttInput(name="plant", url="mqtt://unused:1", topics=("plant/#",), **options)  # type: ignore[arg-type]
+    settings = MqttInput(name="plant", broker=MqttSettings("mqtt://unused:1"), topics=("plant/#",), **options)  # type: ignore[arg-type]
     return MqttSubscription(settings, log, log.counters, agent_id="a1", recent=log.recent())
 
 

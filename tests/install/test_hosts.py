@@ -143,7 +143,7 @@ def test_variables(zip_file: Path, place: Place) -> None:
     )  # fmt: skip
     assert done.code == 0, done.text
     found = config.load(place.config)
-    assert (found.uplink.url, found.agent.data_dir) == ("mqtt://127.0.0.1:1", place.data_dir)
+    assert (found.uplink.broker.url, found.agent.data_dir) == ("mqtt://127.0.0.1:1", place.data_dir)
     syslog = found.input[0]
     assert (syslog.udp, syslog.tcp) == ("127.0.0.1:10514", "127.0.0.1:10514")  # type: ignore[union-attr]
     assert f"installed {place.current()}" in (place.folder / "own.log").read_text()

@@ -238,7 +238,7 @@ def test_region(release: Path, place: Place) -> None:
     """--region makes the new configuration send its alerts there."""
     assert place.install(release, "--region", "mqtts://region.example:8883").code == 0
     uplink = config.load(place.config).uplink
-    assert (uplink.type, uplink.url) == ("mqtt", "mqtts://region.example:8883")
+    assert (uplink.type, uplink.broker.url) == ("mqtt", "mqtts://region.example:8883")
 
 
 @pytest.mark.parametrize(

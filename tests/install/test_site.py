@@ -59,8 +59,8 @@ def test_installed_as_it_is(zip_file: Path, starter: tuple[Path, str], place: Pl
     assert done.code == 0, done.text
     found = config.load(place.config)
     assert (found.agent.id, found.agent.fleet) == ("web-1", "plants")
-    assert (found.uplink.type, found.uplink.url) == ("mqtt", URL)
-    assert found.uplink.ca_file == place.config_dir / "region-ca.pem"
+    assert (found.uplink.type, found.uplink.broker.url) == ("mqtt", URL)
+    assert found.uplink.broker.ca_file == place.config_dir / "region-ca.pem"
     assert found.bundles.file == place.config_dir / "site.vbundle"
     assert found.bundles.trusted_keys == (starter[1],)
     member = region / "members/web-1"

@@ -61,7 +61,7 @@ def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(x509.ExtensionNotFound):
         certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     config = parse((home / "vedette.toml").read_text() + '[[input]]\ntype = "file"\nname = "f"\npaths = ["/x"]\n')
-    assert (config.agent.id, config.agent.fleet, config.uplink.url) == ("web-1", "plants", URL)
+    assert (config.agent.id, config.agent.fleet, config.uplink.broker.url) == ("web-1", "plants", URL)
 
     assert "as it was" in run("web-1", "--folder", folder, "--fleet", "plants")
     kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "crl.pem"}

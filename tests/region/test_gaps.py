@@ -90,7 +90,7 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
         agent = Agent(tmp_path / "a")
         agent.configure(
             f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\n'
-            f'[uplink]\ntype = "mqtt"\nurl = "{broker.url}"\nheartbeat = "1s"\nresend_after = "1s"\n'
+            f'[broker]\nurl = "{broker.url}"\n[uplink]\ntype = "mqtt"\nheartbeat = "1s"\nresend_after = "1s"\n'
         )
         agent.up()
         tcp(("127.0.0.1", agent.port), b"".join(traffic.blocks(61, 20_000, attack_rate=0.02)))

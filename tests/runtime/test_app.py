@@ -127,7 +127,7 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
 def test_a_stop_without_the_region(agent: Agent) -> None:
     """With a broker that is away the stop takes no longer than its deadlines, and the alerts wait for the next life."""
     agent.configure(
-        SYSLOG.format(port=agent.port) + f'[uplink]\ntype = "mqtt"\nurl = "mqtt://127.0.0.1:{free_port()}"\n'
+        SYSLOG.format(port=agent.port) + f'[broker]\nurl = "mqtt://127.0.0.1:{free_port()}"\n[uplink]\ntype = "mqtt"\n'
     )
     agent.up()
     send(agent)

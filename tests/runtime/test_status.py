@@ -42,7 +42,7 @@ type = "file"
 paths = ["/var/log/access.log"]
 format = "{format}"
 """
-MQTT = '[[input]]\nname = "mqtt"\ntype = "mqtt"\nurl = "mqtt://127.0.0.1"\ntopics = ["#"]\n'
+MQTT = '[broker]\nurl = "mqtt://127.0.0.1"\n[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["#"]\n'
 
 
 def test_dead_and_waiting() -> None:

@@ -48,6 +48,8 @@ def check(config: Path) -> None:
 
     settings = configuration(config)
     click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
+    for warning in settings.warnings:
+        click.echo(safe(f"{config}: warning: {warning}"), err=True)
     if settings.uplink.warning:
         click.echo(f"uplink: warning: {settings.uplink.warning}", err=True)
     shares = shared.share(descriptors.limit(), settings.input)

@@ -2,23 +2,31 @@
 
 ``packaging/vedette.toml`` documents every setting; a test holds the two together. Sizes are written ``"64MiB"`` or as
 bytes, durations ``"30d"``, ``"10m"``, ``"200ms"`` or as seconds.
+
+Fields with the metadata INTERNAL are no settings: the program's own choice is the best one. Tests pass another to the
+constructor, or set VEDETTE_INTERNAL_SETTINGS=1 in the environment of a whole agent: its file may have them then.
+Names of earlier releases are in ``renamed.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
+import os
 import re
 import socket
 import tomllib
 import types
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo
 
 from vedette.bundle.seal import public_key
+from vedette.config import renamed
 from vedette.decode.decoder import CODECS
 from vedette.model.event import LogSource
 
@@ -35,6 +43,14 @@ Fsync = Annotated[str, "fsync"]
 """When the raw log is synced: ``interval:DURATION``, ``batch`` or ``never``."""
 Zone = Annotated[str, "zone"]
 """An IANA time zone; empty: the host's."""
+
+
+INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
+"""The environment variable with which a file may set what is INTERNAL."""
+
+
+INTERNAL = {"internal": True}
+"""Metadata of a field that no configuration sets; see the module's text."""
 
 
 class ConfigError(ValueError):
@@ -121,13 +137,13 @@ class FileInput:
     format: str = "auto"
     timezone: Zone = ""
     logsource: LogSource = LogSource()
-    poll: Seconds = 0.25
+    poll: Seconds = field(default=0.25, metadata=INTERNAL)
     from_start: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class MqttSettings:
-    """How to reach a broker: ``mqtt://host:port`` or ``mqtts://host:port``."""
+    """How to reach a broker: ``mqtt://host:port`` or ``mqtts://host:port``. ``[broker]``, or ``[broker.NAME]``."""
 
     url: str = ""
     username: str = ""
@@ -135,18 +151,19 @@ class MqttSettings:
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
-    keepalive: Seconds = 30.0
+    keepalive: Seconds = field(default=30.0, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
-class MqttInput(MqttSettings):
+class MqttInput:
     """An MQTT 5 subscription with QoS 1 and a persistent session."""
 
     name: Name = "mqtt"
     topics: tuple[str, ...] = ()
-    client_id: str = ""
+    broker: MqttSettings = MqttSettings()
+    client_id: str = field(default="", metadata=INTERNAL)
     session_expiry: Seconds = 7 * 86400.0
-    receive_maximum: int = 1000
+    receive_maximum: int = field(default=1000, metadata=INTERNAL)
     format: str = "auto"
     timezone: Zone = ""
     logsource: LogSource = LogSource()
@@ -172,7 +189,7 @@ class RawLogSettings:
 
     max_bytes: Size = 10 << 30
     max_age: Seconds = 30 * 86400.0
-    segment_bytes: Size = 64 << 20
+    segment_bytes: Size = field(default=64 << 20, metadata=INTERNAL)
     fsync: Fsync = "interval:200ms"
 
     @property
@@ -190,22 +207,22 @@ class RuleSettings:
     paths: tuple[Path, ...] = ()
     pipelines: tuple[Path, ...] = ()
     lookups: tuple[Path, ...] = ()
-    poll: Seconds = 2.0
-    quarantine_after: int = 10
-    quarantine_bytes: Size = 16 << 20
+    poll: Seconds = field(default=2.0, metadata=INTERNAL)
+    quarantine_after: int = field(default=10, metadata=INTERNAL)
+    quarantine_bytes: Size = field(default=16 << 20, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """How events are judged; nothing here changes what matches."""
+    """The cache of results; nothing here changes what matches."""
 
-    cache_bytes: Size = 32 << 20
-    verify_sample: Share = 0.001
+    cache_bytes: Size = field(default=32 << 20, metadata=INTERNAL)
+    verify_sample: Share = field(default=0.001, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
 class StateSettings:
-    """What judging remembers between events: correlations."""
+    """What evaluation keeps between events: correlations."""
 
     max_bytes: Size = 64 << 20
     max_lateness: Seconds = 30.0
@@ -231,21 +248,23 @@ class BundleSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class UplinkSettings(MqttSettings):
-    """Where alerts go: a local directory, or the region's broker."""
+class UplinkSettings:
+    """Where alerts go: a local directory, or the region's broker, from which bundles come, too."""
 
     type: Literal["directory", "mqtt"] = "directory"
     path: Path | None = None
+    broker: MqttSettings = MqttSettings()
+    """``[broker]``."""
     receipt_keys: tuple[str, ...] = ()
-    resend_after: Seconds = 600.0
+    resend_after: Seconds = field(default=600.0, metadata=INTERNAL)
     heartbeat: Seconds = 60.0
-    max_inflight: int = 20
+    max_inflight: int = field(default=20, metadata=INTERNAL)
     max_bytes: Size = 256 << 20
 
     @property
     def receipts(self) -> str:
         """By what a receipt is known to be the region's: "signed", "TLS" (the broker's access list), or nothing."""
-        return "signed" if self.receipt_keys else "TLS" if self.url.startswith("mqtts:") else UNAUTHENTICATED
+        return "signed" if self.receipt_keys else "TLS" if self.broker.url.startswith("mqtts:") else UNAUTHENTICATED
 
     @property
     def warning(self) -> str:
@@ -253,8 +272,8 @@ class UplinkSettings(MqttSettings):
         if self.type != "mqtt" or self.receipts != UNAUTHENTICATED:
             return ""
         return (
-            f"receipts are not authenticated: who can publish at {self.url} can make this agent delete alerts that"
-            " never landed. Set uplink.receipt_keys, or use mqtts:// and an access list (docs/region.md)"
+            f"receipts are not authenticated: whoever can publish at {self.broker.url} can make this agent delete"
+            " alerts that never landed. Set uplink.receipt_keys, or use mqtts:// and an access list (docs/region.md)"
         )
 
 
@@ -264,7 +283,7 @@ class LogSettings:
 
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
-    limit: int = 50
+    limit: int = field(default=50, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +308,8 @@ class Config:
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """Of settings that have another name now, or none: what to write instead, a line each."""
 
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -375,10 +396,49 @@ _SCALARS = {
 }
 
 
-def _convert(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
-    """``value`` of TOML as ``kind``; on a mistake notes it and returns None."""
-    origin, args = get_origin(kind), get_args(kind)
-    try:
+class _Reader:
+    """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong."""
+
+    def __init__(self, internal: bool) -> None:
+        self.mistakes: list[str] = []
+        self._internal = internal
+        self._brokers: dict[str, MqttSettings] = {}
+        """``[broker]`` under "", each ``[broker.NAME]`` under its name."""
+        self._used: set[str] = set()
+
+    def config(self, document: dict[str, Any]) -> Config:
+        rest = dict(document)
+        self._read_brokers(rest.pop("broker", {}))
+        made: Config = self._table(Config, rest, "")
+        if self.mistakes:  # what was made is not whole
+            return made
+        if made.uplink.type == "mqtt":
+            self._used.add("")
+        self._check_brokers()
+        _check(made, self.mistakes)
+        return dataclasses.replace(made, uplink=dataclasses.replace(made.uplink, broker=self._brokers[""]))
+
+    def _read_brokers(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self.mistakes.append(f"broker: expects a table, not {value!r}")
+            value = {}
+        for name, table in {"": {}, **value}.items():
+            if isinstance(table, dict):
+                unnamed = {key: item for key, item in value.items() if not isinstance(item, dict)}
+                where = f"broker.{name}" if name else "broker"
+                self._brokers[name] = self._table(MqttSettings, table if name else unnamed, where)
+
+    def _value(self, kind: Any, value: Any, where: str) -> Any:
+        """``value`` of TOML as ``kind``; None after a mistake."""
+        try:
+            return self._converted(kind, value, where)
+        except ValueError as error:
+            self.mistakes.append(f"{where}: {error}")
+            return None
+
+    def _converted(self, kind: Any, value: Any, where: str) -> Any:
+        """Raises ValueError."""
+        origin, args = get_origin(kind), get_args(kind)
         if origin is Annotated:
             return _SCALARS[args[1]](value)
         if origin is Literal:
@@ -388,9 +448,9 @@ def _convert(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
         if origin is tuple:
             if not isinstance(value, list):
                 raise ValueError(f"expects a list, not {value!r}")
-            return tuple(_convert(args[0], item, f"{where}[{i}]", mistakes) for i, item in enumerate(value))
+            return tuple(self._value(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
         if origin in (types.UnionType, typing.Union):
-            return _convert(args[0], value, where, mistakes)
+            return self._converted(args[0], value, where)
         if kind is Path:
             if not isinstance(value, str) or not value:
                 raise ValueError(f"expects a path, not {value!r}")
@@ -402,52 +462,70 @@ def _convert(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
             if unknown:
                 raise ValueError(f"unknown key {unknown[0]!r}; known: {', '.join(LogSource._fields)}")
             return LogSource(**value)
+        if kind is MqttSettings:
+            if not isinstance(value, str) or value not in self._brokers:
+                raise ValueError(f"expects the NAME of a table [broker.NAME], not {value!r}")
+            self._used.add(value)
+            return self._brokers[value]
         if dataclasses.is_dataclass(kind):
-            return _table(kind, value, where, mistakes)
+            return self._table(kind, value, where)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ValueError(f"expects {kind.__name__}, not {value!r}")
-    except ValueError as error:
-        mistakes.append(f"{where}: {error}")
-        return None
-    return value
+        return value
 
+    def _table(self, kind: Any, value: Any, where: str) -> Any:
+        """A dataclass from a TOML table; unknown keys are mistakes. Raises ValueError when it is no table."""
+        if not isinstance(value, dict):
+            raise ValueError(f"expects a table, not {value!r}")
+        hints = typing.get_type_hints(kind, include_extras=True)
+        fields = {f.name.rstrip("_"): f for f in dataclasses.fields(kind)}  # Python keeps some words, such as "for"
+        known = sorted(name for name, f in fields.items() if not f.metadata and f.compare)
+        if kind is UplinkSettings:
+            known.remove("broker")  # it is always [broker]
+        given: dict[str, Any] = {}
+        for key, item in value.items():
+            here = f"{where}.{key}" if where else key
+            accepted = key in known or (
+                key in fields and bool(fields[key].metadata) and (self._internal or renamed.gone(here))
+            )
+            if not accepted:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                self.mistakes.append(f"{here}: unknown key; {hint}known: {', '.join(known)}")
+            elif kind is Config and key == "input":
+                given[key] = tuple(self._inputs(item))
+            else:
+                given[key] = self._value(hints[fields[key].name], item, here)
+        for name, f in fields.items():
+            if name not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+                self.mistakes.append(f"{where}.{name}: missing")
+                given[name] = None
+        return kind(**{fields[name].name: item for name, item in given.items()})
 
-def _table(kind: Any, value: Any, where: str, mistakes: list[str]) -> Any:
-    """A dataclass from a TOML table; unknown keys are mistakes."""
-    if not isinstance(value, dict):
-        raise ValueError(f"expects a table, not {value!r}")
-    hints = {name.rstrip("_"): hint for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
-    given: dict[str, Any] = {}
-    for key, item in value.items():
-        here = f"{where}.{key}" if where else key
-        if key not in hints:
-            mistakes.append(f"{here}: unknown key; known: {', '.join(sorted(hints))}")
-        elif kind is Config and key == "input":
-            given[key] = tuple(_inputs(item, mistakes))
-        else:
-            given[key] = _convert(hints[key], item, here, mistakes)
-    names = {f.name.rstrip("_"): f for f in dataclasses.fields(kind)}  # Python keeps some words, such as "for"
-    for name, f in names.items():
-        if name not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            mistakes.append(f"{where}.{name}: missing")
-            given[name] = None
-    return kind(**{names[name].name: item for name, item in given.items()})
+    def _inputs(self, items: Any) -> Iterator[Input]:
+        if not isinstance(items, list):
+            self.mistakes.append("input: expects [[input]] tables")
+            return
+        for i, item in enumerate(items):
+            where = f"input[{i}]"
+            if not isinstance(item, dict):
+                self.mistakes.append(f"{where}: expects a table, not {item!r}")
+                continue
+            kind = next((kind for name, kind in INPUT_TYPES.items() if name == item.get("type")), None)
+            if kind is None:
+                expected = f"expects one of {', '.join(INPUT_TYPES)}"
+                self.mistakes.append(f"{where}.type: {expected}, not {item.get('type')!r}")
+                continue
+            named = {k: v for k, v in item.items() if k != "type"}
+            if kind is MqttInput:
+                named.setdefault("broker", "")
+            yield self._table(kind, named, where)
 
-
-def _inputs(items: Any, mistakes: list[str]) -> typing.Iterator[Input]:
-    if not isinstance(items, list):
-        mistakes.append("input: expects [[input]] tables")
-        return
-    for i, item in enumerate(items):
-        where = f"input[{i}]"
-        if not isinstance(item, dict):
-            mistakes.append(f"{where}: expects a table, not {item!r}")
-            continue
-        kind = next((kind for name, kind in INPUT_TYPES.items() if name == item.get("type")), None)
-        if kind is None:
-            mistakes.append(f"{where}.type: expects one of {', '.join(INPUT_TYPES)}, not {item.get('type')!r}")
-            continue
-        yield _table(kind, {k: v for k, v in item.items() if k != "type"}, where, mistakes)
+    def _check_brokers(self) -> None:
+        """All that have a name, and the one without when something uses it."""
+        for name, broker in self._brokers.items():
+            if name or "" in self._used:
+                _check_broker(broker, f"broker.{name}".rstrip("."), self.mistakes)
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -486,7 +564,7 @@ def _check_values(settings: Any, where: str, mistakes: list[str]) -> None:
 def _check(config: Config, mistakes: list[str]) -> None:
     """Mistakes that one key alone does not show."""
     for f in dataclasses.fields(config):
-        if f.name not in ("input", "suppress"):
+        if dataclasses.is_dataclass(getattr(config, f.name)):
             _check_values(getattr(config, f.name), f.name, mistakes)
     for i, suppress in enumerate(config.suppress):
         _check_values(suppress, f"suppress[{i}]", mistakes)
@@ -525,9 +603,6 @@ def _check(config: Config, mistakes: list[str]) -> None:
             case MqttInput():
                 if not item.topics:
                     mistakes.append(f"input[{i}]: needs topics")
-                _check_broker(item, f"input[{i}]", mistakes)
-    if config.uplink.type == "mqtt":
-        _check_broker(config.uplink, "uplink", mistakes)
 
 
 def _check_broker(settings: MqttSettings, where: str, mistakes: list[str]) -> None:
@@ -537,18 +612,19 @@ def _check_broker(settings: MqttSettings, where: str, mistakes: list[str]) -> No
         mistakes.append(f"{where}: cert_file and key_file go together")
 
 
-def parse(text: str, path: Path | str = "vedette.toml") -> Config:
-    """The configuration in ``text``; raises ConfigError with every mistake."""
+def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
+    """The configuration in ``text``, which with ``internal`` may set what is no setting; raises ConfigError with every
+    mistake."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(path, [f"not valid TOML: {error}"]) from error
-    mistakes: list[str] = []
-    config: Config = _table(Config, document, "", mistakes)
-    if not mistakes:
-        _check(config, mistakes)
-    if mistakes:
-        raise ConfigError(path, mistakes)
+    document, warnings = renamed.renew(document, internal=internal)
+    reader = _Reader(internal)
+    config = reader.config(document)
+    if reader.mistakes:
+        raise ConfigError(path, reader.mistakes)
+    config = dataclasses.replace(config, warnings=tuple(warnings))
     if not config.agent.id:
         host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
         config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, id=host))
@@ -561,4 +637,4 @@ def load(path: Path) -> Config:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(path, [f"cannot be read: {error}"]) from error
-    return parse(text, path)
+    return parse(text, path, internal=os.environ.get(INTERNAL_SETTINGS) == "1")

@@ -115,7 +115,7 @@ class MqttUplink:
         self._had_session = False
         will = orjson.dumps({"agent_id": agent.id, "fleet": agent.fleet, "site": agent.site, "state": "lost"})
         self.client = MqttClient(
-            settings,
+            settings.broker,
             f"vedette-{agent.fleet}-{agent.id}",
             subscriptions=list(self._routes),
             on_message=self._message,
@@ -302,7 +302,7 @@ class MqttUplink:
         if not self._trouble:
             log.error(
                 Log.UPLINK_FAILED,
-                broker=self._settings.url,
+                broker=self._settings.broker.url,
                 topic=self._alerts,
                 reason=reason,
                 action="alerts stay in the outbox; retrying",

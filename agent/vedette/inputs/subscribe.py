@@ -163,7 +163,7 @@ class MqttSubscription:
         self._said_json: set[str] = set()
         self._stopping = False
         self.client = MqttClient(
-            settings,
+            settings.broker,
             settings.client_id or f"vedette-{agent_id}-{settings.name}",
             subscriptions=settings.topics,
             on_message=self._received,

@@ -53,6 +53,7 @@ class Log(StrEnum):
     STOP_FORCED = "stop_forced"
     CONFIG_REFUSED = "config_refused"
     CONFIG_NEEDS_RESTART = "config_needs_restart"
+    CONFIG_OLD_NAME = "config_old_name"
     CLOCK_STEPPED = "clock_stepped"
     HOST_RESUMED = "host_resumed"
     LOG_SUPPRESSED = "log_suppressed"

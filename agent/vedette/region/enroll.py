@@ -215,11 +215,11 @@ class Region:
         signed = f'receipt_keys = ["{public_text(load_key(path))}"]\n' if path.exists() else ""
         return (
             f'[agent]\nid = "{member.name}"\nfleet = "{member.fleet}"\n\n'
-            f'[uplink]\ntype = "mqtt"\nurl = "{self.broker}"\n'
+            f'[broker]\nurl = "{self.broker}"\n'
             'ca_file = "/etc/vedette/region-ca.pem"\n'
             'cert_file = "/etc/vedette/agent.pem"\n'
-            'key_file = "/etc/vedette/agent.key"\n'
-            f"{signed}"
+            'key_file = "/etc/vedette/agent.key"\n\n'
+            f'[uplink]\ntype = "mqtt"\n{signed}'
         )
 
     def _save(self, now: datetime) -> None:

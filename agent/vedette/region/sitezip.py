@@ -33,6 +33,7 @@ from vedette import __version__
 from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
 from vedette.config import settings as config
+from vedette.config.renamed import renew
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text
 from vedette.system.durable import write_whole
@@ -87,7 +88,7 @@ def _template(payload: bytes) -> str:
 
 def configuration(template: str, site: Site) -> str:
     """The site's vedette.toml. Raises ValueError when its values do not make a configuration."""
-    own = tomllib.loads((site.folder / "vedette.toml").read_text("utf-8"))
+    own, _ = renew(tomllib.loads((site.folder / "vedette.toml").read_text("utf-8")))  # it may be of an earlier release
     shipped = tomllib.loads(template)["bundles"]
     if site.bundle is not None:
         own["bundles"] = {"file": f"{CONFIG_DIR}/{BUNDLE}", "trusted_keys": [site.key]}

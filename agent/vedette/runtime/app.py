@@ -102,6 +102,7 @@ def run(config: Config, path: Path | None = None) -> None:
     Raises OSError or ValueError when it cannot start or go on.
     """
     configure_logging(config.log)
+    _log_warnings(config)
     descriptors.raise_limit()
     descriptors.SPARE.keep()
     resident()  # whose file stays open
@@ -120,6 +121,11 @@ def run(config: Config, path: Path | None = None) -> None:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
+
+
+def _log_warnings(config: Config) -> None:
+    for line in config.warnings:
+        log.warning(Log.CONFIG_OLD_NAME, reason=line)
 
 
 class Agent:
@@ -284,7 +290,7 @@ class Agent:
         else:
             self.uplink = MqttUplink(config.uplink, config.agent, self.outbox, self.counters, self._heartbeat)
             if config.uplink.warning:
-                log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.url, reason=config.uplink.warning)
+                log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
             if not self.rules.directory and config.bundles.trusted_keys:
                 Arrivals(
                     config, self.uplink, self.rules, lambda: self.loaded.sha256,
@@ -311,7 +317,7 @@ class Agent:
         if isinstance(self.uplink, MqttUplink):
             uplink = {
                 "type": "mqtt",
-                "broker": self.config.uplink.url,
+                "broker": self.config.uplink.broker.url,
                 "connected": self.uplink.client.connected.is_set(),
                 "receipts": self.config.uplink.receipts,
             }
@@ -423,6 +429,7 @@ class Agent:
             log.error(Log.CONFIG_REFUSED, mistakes=error.mistakes, action="the running configuration goes on")
             return
         self.reloads.error = None
+        _log_warnings(new)
         merged = merge(self.config, new)
         await self._adopt(merged)
         self.reloads.needs_restart = merged.later

@@ -37,7 +37,7 @@ def merge(running: Config, new: Config) -> Merged:
     tables: dict[str, Any] = {}
     for table in dataclasses.fields(Config):
         before, after = getattr(running, table.name), getattr(new, table.name)
-        if before == after:
+        if before == after or not table.compare:
             continue
         if table.name == "input":
             old, fresh = ({item.name: item for item in items} for items in (before, after))
