@@ -36,7 +36,7 @@ def test_the_file_of_the_release_before() -> None:
     old name."""
     assert parse(PREVIOUS).warnings == ()
     everything = parse(re.sub(r"(?m)^#(?=\S)", "", PREVIOUS))
-    assert len(everything.warnings) == len(set(everything.warnings)) == 28
+    assert len(everything.warnings) == len(set(everything.warnings)) == 26
     assert everything.uplink.broker.url == "mqtts://region.example:8883"
     (door,) = [item for item in everything.input if isinstance(item, MqttInput)]
     assert door.broker.url == "mqtts://broker.example:8883"

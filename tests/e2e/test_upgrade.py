@@ -34,7 +34,7 @@ def test_the_configuration_of_the_release_before(tmp_path: Path) -> None:
     agent.up()
     try:
         tcp(("127.0.0.1", agent.port), LINE)
-        until("the event", lambda: agent.status()["inputs"]["syslog"]["judged"] == 1)
+        until("the event", lambda: agent.input("syslog")["judged"] == 1)
         status = agent.status()
         assert status["uplink"]["broker"] == broker
         said = [entry["reason"] for entry in agent.said("config_old_name")]
