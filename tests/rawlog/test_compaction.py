@@ -19,7 +19,7 @@ from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor, FilePosition, RawRef
 from vedette.rawlog import read
-from vedette.rawlog.compaction import TEMPORARY, Compaction
+from vedette.rawlog.compaction import TEMPORARY, compact
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import SegmentFile, segments
 
@@ -73,7 +73,7 @@ def test_readers_see_the_same(tmp_path: Path) -> None:
 
     def all_ways() -> list[object]:
         return [
-            list(read.headers(tmp_path)),
+            list(log.headers(0)),
             list(read.search(tmp_path, pattern=re.compile(b"sshd"))),
             read.recent_messages(tmp_path, "plant"),
             [read.event_at(tmp_path, RawRef(log.log_id, offset, len(chunk.data) - 1)) for offset, chunk in every[::97]],
@@ -102,10 +102,8 @@ def test_any_chunks(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk
     log = open_log(folder)
     every = [(log.append(chunk).offset, chunk) for chunk in chunks]
     log.close()
-    work = Compaction(segments(folder)[0])
-    while (done := work.step()) is None:
+    for _ in compact(segments(folder)[0]):
         pass
-    done.take_place()
     assert [(frame.offset, frame.chunk) for frame in read.frames(folder)] == every
 
 
@@ -209,9 +207,8 @@ def test_a_full_disk_while_compacting(tmp_path: Path) -> None:
     before = [segment.path.stat().st_ino for segment in segments(tmp_path)]
     temporary = segments(tmp_path)[0].path.with_suffix(TEMPORARY)
     os.symlink("/dev/full", temporary)
-    work = Compaction(segments(tmp_path)[0])
     with pytest.raises(OSError, match="No space left"):
-        list(iter(work.step, 0))
+        list(compact(segments(tmp_path)[0]))
     assert not os.path.lexists(temporary)
     assert [segment.path.stat().st_ino for segment in segments(tmp_path)] == before
     log.close()

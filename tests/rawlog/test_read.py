@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from hashlib import md5
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.rawlog.samples import NOW, lines, messages, noise, open_log
 from vedette.config.settings import RawLogSettings
-from vedette.model.event import Flag, RawRef
+from vedette.model.event import RawRef
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
 
@@ -38,27 +37,6 @@ def test_frames_between_offsets(folder: Path) -> None:
     assert len(every) == 40
     for start, stop in ((0, 1), (every[3].offset, every[7].offset), (every[5].offset + 1, every[6].end), (0, 10**9)):
         assert list(read.frames(folder, start, stop)) == [f for f in every if f.end > start and f.offset < stop]
-
-
-def test_headers(folder: Path) -> None:
-    """Headers tell of every frame what it is without its body, or with it when asked."""
-    plain, whole = list(read.headers(folder)), list(read.headers(folder, decode_body=True))
-    assert [h._replace(chunk=None) for h in whole] == plain
-    assert [(h.events, h.input, h.codec, h.message_ids) for h in plain[:2]] == [
-        (2, "auth", "syslog", None),
-        (2, "plant", "mqtt", (1, 2)),
-    ]
-    assert [(h.offset, h.chunk) for h in whole] == [(f.offset, f.chunk) for f in read.frames(folder)]
-    assert list(read.headers(folder, plain[9].offset)) == plain[9:]
-
-
-def test_headers_tell_bytes_and_cut_events(tmp_path: Path) -> None:
-    """A header has what the counters of a frame's input need: the bytes of its events and how many of them were cut."""
-    log = open_log(tmp_path, SMALL)
-    log.append(lines(b"one", b"two"))
-    log.append(replace(lines(b"one", b"two", b"six"), marks=((0, Flag.CUT), (4, Flag.DUP), (8, Flag.CUT | Flag.DUP))))
-    log.close()
-    assert [(h.bytes, h.cut) for h in read.headers(tmp_path)] == [(8, 0), (12, 2)]
 
 
 def test_recent_messages(folder: Path) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import suppress
-from typing import NamedTuple
 
 from vedette.rawlog import format
 from vedette.rawlog.segment import Damage, Segment, SegmentFile, Unit
@@ -35,79 +34,50 @@ def is_small(raw: int, size: int) -> bool:
     return size >= LEAST and raw < WORTH * size
 
 
-class Done(NamedTuple):
-    """A compacted file, ready; ``size`` 0: there is none, the old one stays."""
+def compact(segment: Segment) -> Generator[None, None, int]:
+    """Puts a compacted file in the segment's place, in steps; returns its size, 0 when the segment stays as it was.
 
-    compaction: Compaction
-    size: int
-
-    def take_place(self) -> bool:
-        """Renames it over the old one; False when that one stays. Raises OSError. The folder is not synced yet."""
-        if self.size:
-            self.compaction.temporary.rename(self.compaction.segment.path)
-        return bool(self.size)
-
-
-class Compaction:
-    """One segment being compacted; call ``step`` until it gives something."""
-
-    def __init__(self, segment: Segment) -> None:
-        self.segment = segment
-        self.temporary = segment.path.with_suffix(TEMPORARY)
-        self._steps = self._work()
-
-    def step(self) -> Done | None:
-        """Goes on; None: there is more to do. Raises OSError, after which there is nothing to be gone on with."""
-        try:
-            return next(self._steps)
-        except OSError:
-            self.discard()
-            raise
-
-    def discard(self) -> None:
-        """Give up."""
-        self._steps.close()
-        with suppress(OSError):
-            self.temporary.unlink()
-
-    def _work(self) -> Generator[Done | None, None, None]:
-        try:
-            with SegmentFile(self.segment, 256 << 10) as file, self.temporary.open("wb") as sink:
-                os.fchmod(sink.fileno(), 0o640)
-                header = file.header()
-                sink.write(format.encode_segment(header._replace(compacted=1), file.checkpoint()))
-                copied, written, gathered = 0, 0, _Gathered(self.segment.log_id)
-                for unit in file.units(file.begin(), self.segment.base):
-                    if isinstance(unit, Damage):
-                        raise ValueError(unit.reason)
-                    small = not unit.header.compacted and unit.header.raw_size < FRAME_BYTES // 2
-                    if gathered.parts and not (small and gathered.takes(unit)):
-                        sink.write(gathered.bytes())
-                        written += 1
-                        yield None
-                    if small:
-                        gathered.add(file, unit)
-                        continue
-                    file.verify(unit)
-                    sink.write(file.read(unit.position, unit.header.size))
-                    copied += unit.header.size
-                    if copied >= STEP_BYTES:
-                        if not written:
-                            raise ValueError("its frames are large")
-                        copied = 0
-                        yield None
-                if gathered.parts:
+    Raises OSError. Then, and when it is closed before its end, nothing is left behind. The folder is not synced yet.
+    """
+    temporary = segment.path.with_suffix(TEMPORARY)
+    try:
+        with SegmentFile(segment, 256 << 10) as file, temporary.open("wb") as sink:
+            os.fchmod(sink.fileno(), 0o640)
+            sink.write(format.encode_segment(file.header()._replace(compacted=1), file.checkpoint()))
+            copied, written, gathered = 0, 0, _Gathered(segment.log_id)
+            for unit in file.units(file.begin(), segment.base):
+                if isinstance(unit, Damage):
+                    raise ValueError(unit.reason)
+                small = not unit.header.compacted and unit.header.raw_size < FRAME_BYTES // 2
+                if gathered.parts and not (small and gathered.takes(unit)):
                     sink.write(gathered.bytes())
-                sink.flush()
-                os.fsync(sink.fileno())
-                size = sink.tell()
-                gained = size < file.size
-        except (ValueError, FileNotFoundError):  # damaged, not worth it, or deleted by retention
-            size, gained = 0, False
-        if not gained:
-            with suppress(OSError):
-                self.temporary.unlink()
-        yield Done(self, size if gained else 0)
+                    written += 1
+                    yield
+                if small:
+                    gathered.add(file, unit)
+                    continue
+                file.verify(unit)
+                sink.write(file.read(unit.position, unit.header.size))
+                copied += unit.header.size
+                if copied >= STEP_BYTES:
+                    if not written:
+                        raise ValueError("its frames are large")
+                    copied = 0
+                    yield
+            if gathered.parts:
+                sink.write(gathered.bytes())
+            sink.flush()
+            os.fsync(sink.fileno())
+            size, before = sink.tell(), file.size
+        if size < before:
+            temporary.rename(segment.path)
+            return size
+    except (ValueError, FileNotFoundError):  # damaged, not worth it, or deleted by retention
+        pass
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+    return 0
 
 
 class _Gathered:

@@ -37,9 +37,9 @@ from vedette.model.event import Chunk, Cursor, Frame
 from vedette.rawlog import format
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.rawlog.compaction import TEMPORARY
-from vedette.rawlog.read import Header, newest_checkpoint
+from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.recover import APART, DAMAGED, DAMAGED_BYTES, MARK_BYTES, Ending, Recovery, keep_copy, recover
-from vedette.rawlog.replay import Replay, Span
+from vedette.rawlog.replay import Header, Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.segment_set import Kept, SegmentSet
@@ -142,7 +142,7 @@ class RawLog:
         log_id = every[-1].log_id if every else ""
         generation = every[-1].generation if every else 0
         known = committed.offset if committed is not None and committed.log_id == log_id else 0
-        ending = Ending([], 0, 0, 0, [], 0, "")
+        ending = Ending([])
         if every:
             budget = min(DAMAGED_BYTES, self._max_bytes // 8)
             parts = [segment for segment in every if segment.log_id == log_id]

@@ -16,7 +16,6 @@ import re
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from hashlib import md5
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -26,7 +25,7 @@ from typing import NamedTuple
 import structlog
 
 from vedette.model.counters import UNKNOWN, Log
-from vedette.model.event import Chunk, FilePosition, Flag, Frame, RawRef
+from vedette.model.event import Chunk, Frame, RawRef
 from vedette.rawlog.checkpoint import Checkpoint, decode
 from vedette.rawlog.segment import Damage, Located, Segment, SegmentFile, segments
 
@@ -53,30 +52,6 @@ class Gap(NamedTuple):
     path: Path
     position: int
     reason: str
-
-
-class Header(NamedTuple):
-    """A frame, or what of it lies behind the offset asked for, without its events' bytes unless they were wanted.
-
-    ``cut``: events of it that were cut to event.MAX_EVENT. ``message_ids`` and ``chunk`` are the whole frame's.
-    """
-
-    log_id: str
-    offset: int
-    end: int
-    events: int
-    cut: int
-    input: str
-    codec: str
-    received_at: int
-    file: FilePosition | None
-    message_ids: tuple[int, ...] | None
-    chunk: Chunk | None
-
-    @property
-    def bytes(self) -> int:
-        """Of its events, as ``bytes_in`` counts them."""
-        return self.end - self.offset
 
 
 class Hit(NamedTuple):
@@ -225,52 +200,6 @@ def frames(
     for file, at in entries(of_log(folder, log_id), start, on_gap=on_gap, end=end, window=BODY_WINDOW):
         if (found := chunk(file, at, on_gap)) is not None:
             yield Frame(at.header.offset, found)
-
-
-def headers(
-    folder: Path, start: int = 0, *, decode_body: bool = False, log_id: str | None = None, on_gap: OnGap = report
-) -> Iterator[Header]:
-    """What lies in one log from raw offset ``start`` on, a frame each.
-
-    Without ``decode_body`` no body is read but that of a frame in whose middle ``start`` lies.
-    """
-    window = BODY_WINDOW if decode_body else None
-    for file, at in entries(of_log(folder, log_id), start, on_gap=on_gap, window=window):
-        found = chunk(file, at, on_gap) if decode_body else None
-        if found is not None or not decode_body:
-            yield header_of(file, at, start, found)
-
-
-def header_of(file: SegmentFile, at: Located, start: int = 0, found: Chunk | None = None) -> Header:
-    """What of a frame that ``entries`` gave lies at or behind raw offset ``start``, where an event begins.
-
-    When its body is damaged all of its events do: as many as are then lost.
-    """
-    header, meta = at.header, at.meta
-    passed = max(0, start - header.offset)
-    before = 0
-    if passed:
-        with suppress(ValueError):
-            before = (found or file.chunk(at)).index(passed)
-    return Header(
-        log_id=file.segment.log_id,
-        offset=header.offset + passed,
-        end=header.end,
-        events=header.events - before,
-        cut=sum(1 for position, bits in meta.marks if position >= passed and bits & Flag.CUT),
-        input=meta.input,
-        codec=meta.codec,
-        received_at=header.received_at,
-        file=meta.file,
-        message_ids=None if meta.message_ids is None else tuple(meta.message_ids),
-        chunk=found,
-    )
-
-
-def hidden(gap: Gap) -> Header:
-    """What is known of the frames that a hole hides, as if they were one."""
-    at = gap.log_id, gap.offset, gap.end, gap.events
-    return Header(*at, cut=0, input=gap.input, codec="", received_at=0, file=None, message_ids=None, chunk=None)
 
 
 def recent_messages(

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,18 +54,67 @@ class Recovery(NamedTuple):
     resumed_at: int = 0
 
 
-class Ending(NamedTuple):
-    """How a log ends: raw offset, number of the next event, time of the newest frame, places to begin reading at."""
+@dataclass(slots=True)
+class Ending:
+    """How a log ends. Without ``parts`` nothing of it can be read."""
 
     parts: list[Segment]
-    end: int
-    events: int
-    newest: int
-    marks: list[Mark]
-    cut_bytes: int
-    reason: str
+    safe: int = 0
+    """Raw offset below which all was on disk."""
+    end: int = 0
+    """Raw offset."""
+    events: int = 0
+    """Number of the next event."""
+    newest: int = 0
+    """Time of the newest frame."""
     frames: int = 0
     """In the last segment."""
+    marks: list[Mark] = field(default_factory=list)
+    """Places to begin reading at."""
+    cut_bytes: int = 0
+    reason: str = ""
+
+    def take(self, segment: Segment, follower: Segment | None) -> tuple[int, str] | None:
+        """Walk one segment forward. None when it is good to its end, else the position to cut it at, and why.
+
+        What lies in it from the ``follower``'s base on was written again there, after a sync that failed.
+        """
+        marked, damage = -MARK_BYTES, None
+        limit = None if follower is None else follower.base
+        self.end = max(self.end, segment.base)
+        with SegmentFile(segment, 256 << 10) as file:
+            good = file.begin()
+            try:
+                header = file.header()
+                self.newest = max(self.newest, header.created_at)
+                if self.end == segment.base:
+                    self.events = header.first_event
+            except ValueError:
+                self.newest = max(self.newest, int(segment.path.stat().st_mtime * 1e6))
+            for item in file.units(good, self.end):
+                if isinstance(item, Damage):
+                    damage = item
+                    continue
+                frame = item.header
+                if limit is not None and frame.offset >= limit:
+                    break
+                if frame.offset > self.end >= self.safe:
+                    return good, damage.reason if damage else "frames are missing"
+                try:
+                    file.verify(item)
+                except ValueError as error:
+                    if frame.offset >= self.safe:
+                        return good, str(error)
+                if item.position - marked >= MARK_BYTES:
+                    self.marks.append((frame.offset, frame.first_event, segment.base, item.position))
+                    marked = item.position
+                self.end, self.events = frame.end, frame.first_event + frame.events
+                self.frames = self.frames + 1 if follower is None else 0
+                self.newest = max(self.newest, frame.received_at)
+                good, damage = item.after, None
+        if damage is None or self.end == limit:  # a write that was taken up again in the next segment misses nothing
+            return None
+        return good, damage.reason
 
 
 def keep_copy(folder: Path, path: Path, position: int, budget: int, now: int, size: int = 1 << 62) -> str:
@@ -119,115 +169,53 @@ def _safe(parts: list[Segment], committed: int) -> tuple[int, int]:
     return safe, 0
 
 
-class _Check:
-    """Walks segments forward and holds how far they are good."""
-
-    def __init__(self, safe: int, segment: Segment) -> None:
-        self.safe = safe
-        self.end, self.events, self.newest = segment.base, 0, 0
-        self.frames = 0
-        """In the newest segment."""
-        self.marks: list[Mark] = []
-        self.reason = ""
-
-    def segment(self, segment: Segment, follower: Segment | None) -> int | None:
-        """Takes in one segment. Returns None when it is good to its end, else the position to cut it at.
-
-        What lies in it from the ``follower``'s base on was written again there, after a sync that failed.
-        """
-        marked, damage = -MARK_BYTES, None
-        limit = None if follower is None else follower.base
-        self.end = max(self.end, segment.base)
-        with SegmentFile(segment, 256 << 10) as file:
-            good = file.begin()
-            try:
-                header = file.header()
-                self.newest = max(self.newest, header.created_at)
-                if self.end == segment.base:
-                    self.events = header.first_event
-            except ValueError:
-                self.newest = max(self.newest, int(segment.path.stat().st_mtime * 1e6))
-            for item in file.units(good, self.end):
-                if isinstance(item, Damage):
-                    damage = item
-                    continue
-                frame = item.header
-                if limit is not None and frame.offset >= limit:
-                    break
-                if frame.offset > self.end >= self.safe:
-                    return self._cut(good, damage.reason if damage else "frames are missing")
-                try:
-                    file.verify(item)
-                except ValueError as error:
-                    if frame.offset >= self.safe:
-                        return self._cut(good, str(error))
-                if item.position - marked >= MARK_BYTES:
-                    self.marks.append((frame.offset, frame.first_event, segment.base, item.position))
-                    marked = item.position
-                self.end, self.events = frame.end, frame.first_event + frame.events
-                self.frames = self.frames + 1 if follower is None else 0
-                self.newest = max(self.newest, frame.received_at)
-                good, damage = item.after, None
-        if damage is None or self.end == limit:  # a write that was taken up again in the next segment misses nothing
-            return None
-        return self._cut(good, damage.reason)
-
-    def _cut(self, position: int, reason: str) -> int:
-        self.reason = reason
-        return position
-
-
 def recover(
     folder: Path, parts: list[Segment], committed: int, budget: int, now: int, *, certain: bool = True
 ) -> Ending:
     """Makes the log of ``parts`` (its segments, oldest first) end at its last good frame.
 
     ``committed``: the highest raw offset ever committed of this log, if that is ``certain``. ``budget``: bytes to keep
-    of what is cut.
-    ``Ending.parts`` is empty when nothing readable is left. Raises OSError.
+    of what is cut. Raises OSError.
     """
-    parts, cut_bytes, reason = list(parts), 0, ""
+    found = Ending(list(parts))
+    parts = found.parts
 
     def drop(segment: Segment, position: int) -> None:
-        nonlocal cut_bytes, reason
         size = segment.path.stat().st_size
         if size > position:
-            reason += keep_copy(folder, segment.path, position, budget, now)
-            cut_bytes += size - position
+            found.reason += keep_copy(folder, segment.path, position, budget, now)
+            found.cut_bytes += size - position
         if position:
             os.truncate(segment.path, position)
         else:
             segment.path.unlink()
 
     while parts and _bare(parts[-1]):
-        reason = reason or "the newest segment was never finished"
+        found.reason = found.reason or "the newest segment was never finished"
         drop(parts.pop(), 0)
     if not parts:
         sync_path(folder)
-        return Ending([], 0, 0, 0, [], cut_bytes, reason)
-
+        return found
     safe, first = _safe(parts, committed)
-    safe = safe if certain else _ANY
-    check = _Check(safe, parts[first])
+    found.safe, found.end = safe if certain else _ANY, parts[first].base
     for i in range(first, len(parts)):
         last = i + 1 == len(parts)
-        if parts[i].base > check.end >= safe:
-            position, here, why = None, i, "frames before this segment are missing"
+        cut: tuple[int, str] | None
+        if parts[i].base > found.end >= found.safe:
+            cut = 0, "frames before this segment are missing"
         else:
-            follower = None if last else parts[i + 1]
-            position, here = check.segment(parts[i], follower), i + 1
-            why = check.reason
+            cut = found.take(parts[i], None if last else parts[i + 1])
             # What is no frame at the end of an earlier segment is damage when it was safe, like any hole.
-            if position is None or (not last and check.end < safe):
+            if cut is None or (not last and found.end < found.safe):
                 continue
-        reason = why + reason
-        for segment in reversed(parts[here:]):
+        position, reason = cut
+        found.reason = reason + found.reason
+        for segment in reversed(parts[i + 1 :]):
             drop(segment, 0)
-        if position is not None:
-            drop(parts[i], position)
-        del parts[here:]
+        drop(parts[i], position)
+        del parts[i + 1 if position else i :]
         break
     for segment in parts[first:]:
         sync_path(segment.path)
     sync_path(folder)
-    return Ending(parts, check.end, check.events, check.newest, check.marks, cut_bytes, reason, check.frames)
+    return found

@@ -8,10 +8,11 @@ number (``_lost_to``) tells what is counted. The first DAMAGED places are rememb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from vedette.model.counters import Counters, Lost
-from vedette.model.event import Frame
+from vedette.model.event import FilePosition, Flag, Frame
 from vedette.rawlog import read
 from vedette.rawlog.segment import Located, Segment, SegmentFile
 
@@ -25,6 +26,18 @@ class Span(NamedTuple):
     parts: list[Segment]
     end: tuple[int, int]
     mark: read.Mark | None
+
+
+class Header(NamedTuple):
+    """A frame, or what of it lies behind the offset asked for, without its events; ``cut``: those cut to MAX_EVENT."""
+
+    offset: int
+    end: int
+    events: int
+    input: str
+    cut: int = 0
+    received_at: int = 0
+    file: FilePosition | None = None
 
 
 class Replay:
@@ -47,18 +60,19 @@ class Replay:
             if (chunk := read.chunk(file, at, on_gap)) is not None:
                 yield Frame(at.header.offset, chunk)
 
-    def headers(self, start: int) -> Iterator[read.Header]:
+    def headers(self, start: int) -> Iterator[Header]:
         """What lies from raw offset ``start``, where an event begins, to the log's end: a frame each, in order.
 
         Frames that damage hides are one of input UNKNOWN: they count as lost when ``frames`` comes to them, not before,
-        so that losses and the cursor always agree. Reads bodies as ``read.headers`` does. Raises OSError.
+        so that losses and the cursor always agree. Reads no body but that of a frame in whose middle ``start`` lies.
+        Raises OSError.
         """
         gaps: list[read.Gap] = []
         for file, at in self._entries(start, gaps.append, None):
-            yield from map(read.hidden, gaps)
+            yield from map(_hidden, gaps)
             gaps.clear()
-            yield read.header_of(file, at, start)
-        yield from map(read.hidden, gaps)
+            yield _header(file, at, start)
+        yield from map(_hidden, gaps)
 
     def backlog(self, start: int) -> dict[str, int]:
         """Events of ``headers``, by input."""
@@ -85,3 +99,19 @@ class Replay:
                 read.report(gap)
 
         return on_gap
+
+
+def _hidden(gap: read.Gap) -> Header:
+    return Header(gap.offset, gap.end, gap.events, gap.input)
+
+
+def _header(file: SegmentFile, at: Located, start: int) -> Header:
+    """When the body that must be read is damaged, all events of the frame lie behind: as many as are then lost."""
+    header, meta = at.header, at.meta
+    passed, before = max(0, start - header.offset), 0
+    if passed:
+        with suppress(ValueError):
+            before = file.chunk(at).index(passed)
+    cut = sum(1 for position, bits in meta.marks if position >= passed and bits & Flag.CUT)
+    place = header.offset + passed, header.end, header.events - before
+    return Header(*place, meta.input, cut, header.received_at, meta.file)

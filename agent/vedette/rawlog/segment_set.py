@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,7 +25,7 @@ import structlog
 
 from vedette.model.counters import Log
 from vedette.rawlog import format
-from vedette.rawlog.compaction import Compaction, Done, is_small
+from vedette.rawlog.compaction import compact, is_small
 from vedette.rawlog.read import Mark
 from vedette.rawlog.segment import Segment, SegmentFile
 from vedette.system.descriptors import SPENT
@@ -76,8 +77,8 @@ class SegmentSet:
         """Of all segments on disk."""
         self.marks: list[Mark] = []
         """Of the log being written, ascending."""
-        self.compaction: Compaction | None = None
-        """What is being compacted."""
+        self.compaction: tuple[Kept, Generator[None, None, int]] | None = None
+        """What is being compacted, and its steps."""
 
     def fill(self, every: list[Segment]) -> None:
         """What is there at the start. Raises OSError."""
@@ -150,36 +151,30 @@ class SegmentSet:
         """A step of compacting what lies before raw offset ``durable``; returns the bytes freed. Raises OSError."""
         if self.compaction is None:
             with self._lock:
-                chosen = next(
-                    (a for a, follower in pairwise(self.kept) if self._compactable(a, follower, durable)), None
-                )
+                chosen = next((a for a, after in pairwise(self.kept) if self._compactable(a, after, durable)), None)
             if chosen is None:
                 return 0
-            self.compaction = Compaction(chosen.segment)
-        segment = self.compaction.segment
-        kept = next((one for one in self.kept if one.segment == segment), None)  # this thread alone takes any away
+            self.compaction = chosen, compact(chosen.segment)
+        one, steps = self.compaction
+        size, again = 0, False
         try:
-            done = self.compaction.step()
+            if one in self.kept:  # retention may have taken it
+                next(steps)
+                return 0
+        except StopIteration as ended:
+            size = ended.value
         except OSError as error:
-            if error.errno in SPENT:  # begun anew
-                self.compaction = None
-                return 0
-            done = Done(self.compaction, 0)  # it stays as it is, until the next start
-        if done is None:
-            return 0
-        self.compaction = None
-        if kept is None:
-            done.compaction.discard()
-            return 0
+            again = error.errno in SPENT
+        self.stop_compaction()
         with self._lock:
-            kept.compacted = True
-            if not done.take_place():
+            one.compacted = not again
+            if not size:
                 return 0
-            freed, kept.size = kept.size - done.size, done.size
+            freed, one.size = one.size - size, size
             self.bytes -= freed
-            self.marks = [mark for mark in self.marks if mark[2] != segment.base]
+            self.marks = [mark for mark in self.marks if mark[2] != one.segment.base]
         sync_path(self._folder)
-        log.info(Log.SEGMENT_COMPACTED, segment=str(segment.path), bytes=done.size, freed=freed)
+        log.info(Log.SEGMENT_COMPACTED, segment=str(one.segment.path), bytes=size, freed=freed)
         return freed
 
     def _compactable(self, one: Kept, follower: Kept, durable: int) -> bool:
@@ -191,4 +186,5 @@ class SegmentSet:
     def stop_compaction(self) -> None:
         """Leave no half-made file behind."""
         if self.compaction is not None:
-            self.compaction.discard()
+            self.compaction[1].close()
+            self.compaction = None

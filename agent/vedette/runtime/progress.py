@@ -52,7 +52,7 @@ class Progress:
         for header in self._log.headers(offset):
             self.backlog[header.input] += header.events
             self.waiting_since = self.waiting_since or header.received_at
-            behind.append((header.input, header.events, header.bytes, header.cut))
+            behind.append((header.input, header.events, header.end - header.offset, header.cut))
             if header.file is not None:
                 self.positions[header.file.file] = header.file
         # Where retention has passed a rebuilt store's cursor, nobody else knows how many events it took.
