@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vedette.decode import syslog
-from vedette.decode.syslog import Header, iso_time, parse
+from vedette.decode.syslog import Header, parse
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 NOW = 1_795_600_000_000_000  # 2026-11-25
@@ -169,24 +169,6 @@ def test_zone() -> None:
     assert early is not None
     assert late is not None
     assert (early.timestamp, late.timestamp) == (us("2026-10-25T00:30:00"), us("2026-10-25T01:30:00"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2026-11-20T10:00:00Z", "2026-11-20T10:00:00"),
-        ("2026-11-20 10:00:00,250", "2026-11-20T10:00:00.250000"),
-        ("2026-11-20T10:00:00.123456789+0530", "2026-11-20T04:30:00.123456"),
-        ("2026-11-20T10:00:00.123456789012Z", "2026-11-20T10:00:00.123456"),
-        ("2026-11-20T10:00:00," + "9" * 40, "2026-11-20T10:00:00.999999"),
-        ("2026-13-20T10:00:00Z", None),
-        ("20 Nov 2026", None),
-        ("9999-12-31T23:59:59-23:59", None),
-    ],
-)
-def test_iso_time(text: str, expected: str | None) -> None:
-    """RFC 3339 and its usual relatives, to the microsecond; anything else is None."""
-    assert iso_time(text) == (us(expected) if expected else None)
 
 
 @pytest.mark.parametrize("names", ["", "app ", "app 7 ", "- - "])

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from vedette.model.times import iso_time
+
 FORMAT = 1
 """Of the archive; an agent refuses a higher one."""
 
@@ -144,11 +146,10 @@ def _integer(document: Mapping[str, Any], key: str) -> int:
 
 
 def _time(document: Mapping[str, Any], key: str) -> int:
-    text = _text(document, key, r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-    try:
-        return int(datetime.fromisoformat(text).timestamp()) * 1_000_000
-    except ValueError as error:
-        raise ValueError(f"{MANIFEST}: {key}: {error}") from error
+    time = iso_time(_text(document, key, r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"))
+    if time is None:
+        raise ValueError(f"{MANIFEST}: {key}: no such time of 1900 to 2199: {document[key]!r}")
+    return time
 
 
 def _part(name: str, value: Any) -> Part:

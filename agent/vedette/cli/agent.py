@@ -6,12 +6,14 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from vedette.cli.console import config_option, configuration, data_folder, data_option, fail, json_line, rule_plan, safe
+from vedette.model.times import seconds, written_time
 
 
 @click.command()
@@ -110,14 +112,13 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     """UTC microseconds from RFC 3339 or a duration back from now."""
     if value is None:
         return None
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if match := re.fullmatch(r"(\d+)([smhd])", value):
-        return time.time_ns() // 1000 - int(match[1]) * units[match[2]] * 1_000_000
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError as error:
-        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h") from error
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+    now = time.time_ns() // 1000
+    with suppress(ValueError):
+        return now - round(seconds(value) * 1_000_000)
+    moment = written_time(value)
+    if moment is None:
+        raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h")
+    return moment
 
 
 @logs.command("search")

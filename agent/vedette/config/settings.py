@@ -29,6 +29,7 @@ from vedette.bundle.seal import public_key
 from vedette.config import renamed
 from vedette.decode.decoder import CODECS
 from vedette.model.event import LogSource
+from vedette.model.times import seconds
 
 Size = Annotated[int, "size"]
 """Bytes."""
@@ -197,7 +198,7 @@ class RawLogSettings:
         """Longest time, in seconds, for which what came in may not be on disk; 0: as short as can be; infinite: until
         something must be."""
         _, _, interval = self.fsync.partition(":")
-        return _seconds(interval) if interval else 0.0 if self.fsync == "batch" else math.inf
+        return seconds(interval) if interval else 0.0 if self.fsync == "batch" else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +314,6 @@ class Config:
 
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def _size(value: Any) -> int:
@@ -328,10 +328,9 @@ def _size(value: Any) -> int:
 def _seconds(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
         return float(value)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'expects a duration such as "10m" or "200ms", not {value!r}')
-    return float(match[1]) * _SECONDS[match[2]]
+    if isinstance(value, str):
+        return seconds(value)
+    raise ValueError(f'expects a duration such as "10m" or "200ms", not {value!r}')
 
 
 def _share(value: Any) -> float:

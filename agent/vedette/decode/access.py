@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone
-
-from vedette.decode.syslog import MONTHS, micros
 
 _SNIFF = re.compile(rb"[^\[{<]{5,700}?\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] \"")
 _LINE = re.compile(
@@ -31,7 +28,6 @@ CLIENT = (
     r"\]?(?::(?P<src_port>\d{1,5}))?"
 )
 """The ``IP[:PORT]`` of Apache's error log. IPv6 without brackets: five digits at its end are a port."""
-_TIME = re.compile(r"(\d\d)/([A-Z][a-z]{2})/((?:19|20)\d\d):(\d\d):(\d\d):(\d\d) ([+-])(\d\d)(\d\d)")
 
 _NAMES = {
     "host": ("cs-host",),
@@ -72,18 +68,3 @@ def request_fields(request: str) -> dict[str, str]:
 
 def _named(groups: Mapping[str, str | None]) -> dict[str, str]:
     return {name: value for group, value in groups.items() if value and value != "-" for name in _NAMES.get(group, ())}
-
-
-def time(text: str) -> int | None:
-    """UTC microseconds of ``10/Oct/2000:13:55:36 -0700``; None when it is no such time."""
-    match = _TIME.fullmatch(text)
-    month = MONTHS.get(match[2].lower().encode()) if match else None
-    if match is None or month is None:
-        return None
-    day, _, year, hour, minute, second, sign, hours, minutes = match.groups()
-    offset = timedelta(hours=int(hours), minutes=int(minutes))
-    try:
-        zone = timezone(-offset if sign == "-" else offset) if offset else UTC
-        return micros(datetime(int(year), month, int(day), int(hour), int(minute), min(int(second), 59), tzinfo=zone))
-    except (ValueError, OverflowError):
-        return None

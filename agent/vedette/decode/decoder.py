@@ -40,8 +40,9 @@ from vedette.decode.formats.table import SHAPES, format_at, shape_of
 from vedette.decode.programs import NO_PROGRAM, PAIRS, PROGRAMS, program_name, starts_with_pair
 from vedette.decode.provenance import Provenance, guards, is_synthetic, provenance
 from vedette.decode.sources import possible_source
-from vedette.decode.values import ABSENT, Absent, Value, descend, from_json, path, scalars, time_of
+from vedette.decode.values import ABSENT, Absent, Value, descend, from_json, path, scalars
 from vedette.model.event import LogSource, Source
+from vedette.model.times import named_time, time_of
 
 __all__ = [
     "ABSENT",
@@ -251,7 +252,7 @@ class Record:
             return header.timestamp
         if self._kind() is Kind.ACCESS:
             stamp = self.get("timestamp")
-            return access.time(stamp) if isinstance(stamp, str) else None
+            return named_time(stamp) if isinstance(stamp, str) else None
         made = self._made()
         if self._structured() is not None:
             for name in (*made.times, *_TIME_FIELDS) if isinstance(made, Shape) else _TIME_FIELDS:

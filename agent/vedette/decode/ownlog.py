@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 from datetime import tzinfo
 
-from vedette.decode.syslog import MONTHS, Header, bsd_time, iso_time
+from vedette.decode.syslog import Header
+from vedette.model.times import HOUR, bsd_time, dated, iso_time
 
 _ISO = rb"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:[Zz]|[+-]\d\d:?\d\d)?"
 _CLOCK = rb"\d\d:\d\d:\d\d(?:\.\d+)?"
@@ -66,10 +67,6 @@ def _time(found: re.Match[bytes], received_at: int, zone: tzinfo | None) -> int 
         year, _, clock = rest.partition(b" ")
     else:
         month, day, clock = stamp[:3], stamp[4:6], stamp[7:]
-    number = MONTHS.get(month.lower())
-    if number is None:
-        return None
     if year is None:
-        return bsd_time(b"%s %2d %s" % (month, int(day), clock[:8]), received_at, zone)
-    text = b"%s-%02d-%02dT%s%s" % (year, number, int(day), clock, offset or b"")
-    return iso_time(text.decode(), zone)
+        return bsd_time(b"%s %2d %s" % (month, int(day), clock[:8]), 0, received_at // HOUR, zone)
+    return dated(year.decode(), month.decode(), day.decode(), clock.decode(), (offset or b"").decode(), zone)

@@ -22,18 +22,18 @@ header there. Read in this order, the first that fits:
 
 ``unfold`` reads what rsyslog writes for a run of equal messages.
 
-A yearless time means the last such date not more than two days after ``received_at``; without ``received_at`` it has
-no timestamp. A local time that occurs twice (end of summer time) means the later one unless that lies after
-``received_at``. Timestamps are UTC microseconds. Time is linear in the length of the header.
+A yearless time is dated by ``received_at`` (``model/times.py``); without that it has no timestamp. Timestamps are UTC
+microseconds. Time is linear in the length of the header.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
-from functools import lru_cache
+from datetime import tzinfo
 from typing import NamedTuple
+
+from vedette.model.times import HOUR, bsd_time, iso_time
 
 FACILITIES = (
     *("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"),
@@ -111,12 +111,6 @@ class Header(NamedTuple):
         return None if self.priority is None else self.priority & 7
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_HOUR = 3_600_000_000
-_AHEAD = 48 * _HOUR
-MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
-
 _PLAIN = re.compile(
     rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "
     rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
@@ -173,7 +167,7 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
     """
     if match := _PLAIN.match(raw):
         pri, stamp, host, app, pid = match.groups()
-        timestamp = _bsd_time(stamp, 0, received_at // _HOUR, zone)
+        timestamp = bsd_time(stamp, 0, received_at // HOUR, zone)
         if (timestamp is not None or not received_at) and (pri is None or int(pri) < 192):
             priority = None if pri is None else int(pri)
             if app.isdigit() and (relayed := _cisco(raw, match.end(), priority, received_at, zone)):
@@ -226,7 +220,7 @@ def program_and_start(found: re.Match[bytes], raw: bytes, received_at: int) -> t
     None, too, where the message is folded, or may be JSON.
     """
     app = found[3]
-    if app is None or app.isdigit() or 0 < received_at < _HOUR:
+    if app is None or app.isdigit() or 0 < received_at < HOUR:
         return None
     start = found.end()
     if raw[start : start + 1] in JSON_FIRST or raw.startswith(b"message repeated ", start):
@@ -378,60 +372,9 @@ def _stamp_time(match: re.Match[bytes], received_at: int, zone: tzinfo | None) -
     if month is None:
         return None
     stamp = b"%s %2d %s" % (month, int(day), clock)
-    seconds = _bsd_time(stamp, int(year or year_after or 0), received_at // _HOUR, zone)
+    seconds = bsd_time(stamp, int(year or year_after or 0), received_at // HOUR, zone)
     return None if seconds is None else seconds + _micros(fraction)
 
 
 def _micros(fraction: bytes | None) -> int:
     return int(fraction[:6].ljust(6, b"0")) if fraction else 0
-
-
-def bsd_time(stamp: bytes, received_at: int = 0, zone: tzinfo | None = None) -> int | None:
-    """Microseconds of ``Mmm dd hh:mm:ss``, its year inferred from ``received_at``; None when that is not known."""
-    return _bsd_time(stamp, 0, received_at // _HOUR, zone)
-
-
-@lru_cache(maxsize=4096)
-def _bsd_time(stamp: bytes, year: int, received_hour: int, zone: tzinfo | None) -> int | None:
-    """Microseconds of ``Mmm dd hh:mm:ss``; ``year`` 0: inferred from ``received_hour`` (since 1970; 0: unknown)."""
-    month = MONTHS.get(stamp[:3].lower())
-    if month is None or not (year or received_hour):
-        return None
-    day, hour, minute = int(stamp[4:6]), int(stamp[7:9]), int(stamp[10:12])
-    second = min(int(stamp[13:15]), 59) if stamp[13:15] <= b"60" else 60
-    received = received_hour * _HOUR
-    this_year = year or (_EPOCH + timedelta(hours=received_hour)).year
-    for candidate in (year,) if year else range(this_year + 1, this_year - 9, -1):
-        try:
-            local = datetime(candidate, month, day, hour, minute, second, tzinfo=zone or UTC)
-        except ValueError:
-            continue
-        time = micros(local)
-        if zone is not None and (later := micros(local.replace(fold=1))) > time and later <= received + _HOUR:
-            time = later
-        if year or time <= received + _AHEAD:
-            return time
-    return None
-
-
-def micros(time: datetime) -> int:
-    """UTC microseconds since 1970 of an aware ``time``."""
-    return (time - _EPOCH) // _MICROSECOND
-
-
-_ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|z|[+-]\d\d:?\d\d)?")
-
-
-def iso_time(text: str, zone: tzinfo | None = None) -> int | None:
-    """Microseconds of an RFC 3339 time of 1900 to 2199 (a blank for T, a comma, no offset: accepted); else None."""
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return None
-    offset = match[4] or ""
-    try:
-        time = datetime.fromisoformat(f"{match[1]}T{match[2]}{'+00:00' if offset in ('Z', 'z') else offset}")
-        if time.tzinfo is None:
-            time = time.replace(tzinfo=zone or UTC)
-        return micros(time) + (int(match[3][:6].ljust(6, "0")) if match[3] else 0)
-    except (ValueError, OverflowError):
-        return None

@@ -1,4 +1,4 @@
-"""Values of decoded events: JSON, also of careless writers, dotted paths, all texts, and times among them."""
+"""Values of decoded events: JSON, also of careless writers, dotted paths, all texts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from datetime import tzinfo
 from typing import Any, TypeAlias
 
 import orjson
-
-from vedette.decode import syslog
 
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
 
@@ -24,11 +21,6 @@ class Absent(enum.Enum):
 
 
 ABSENT = Absent.ABSENT
-
-MAX_TIME = 64
-"""Characters of a text that may be a time."""
-_PLAUSIBLE = (631_152_000, 7_258_118_400)
-"""Seconds since 1970 of the years 1990 and 2200."""
 
 
 def from_json(data: bytes) -> Value:
@@ -104,22 +96,3 @@ def scalars(stack: list[Any]) -> list[str]:
         elif value is not None:
             texts.append(str(value))
     return texts
-
-
-def time_of(value: Value | Absent, zone: tzinfo | None) -> int | None:
-    """A time in JSON: RFC 3339, or a number (or digits) of seconds, milli-, micro- or nanoseconds since 1970."""
-    if isinstance(value, str):
-        if len(value) > MAX_TIME:
-            return None
-        if (time := syslog.iso_time(value, zone)) is not None:
-            return time
-        try:
-            value = int(value) if value.isdigit() else float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    for unit in (1, 1_000, 1_000_000, 1_000_000_000):
-        if _PLAUSIBLE[0] * unit <= value <= _PLAUSIBLE[1] * unit:
-            return int(value * 1_000_000) // unit if isinstance(value, int) else round(value * (1_000_000 / unit))
-    return None

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime
 
-from vedette.decode.syslog import MONTHS
-from vedette.decode.values import time_of
+from vedette.model.times import MONTHS, time_of
 
 UNITS = {"minute": (0, 59), "hour": (0, 23), "day": (1, 31), "week": (1, 53), "month": (1, 12), "year": (1, 9999)}
 """Each with its least and its greatest number."""

@@ -20,6 +20,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vedette.model.times import micros
+
 SETTLE_SECONDS = 900.0
 """Longer than ``uplink.resend_after`` usually is."""
 SHOWN = 20
@@ -105,7 +107,7 @@ def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECON
     runs: dict[tuple[str, str, str], list[Run]] = {}
     for row in _rows(landing, "seqs", now, days, SEQS_COLUMNS):
         key = row["fleet"], row["agent_id"], row["log_id"]
-        runs.setdefault(key, []).append(Run(row["first"], row["last"], _us(row["received_at"])))
+        runs.setdefault(key, []).append(Run(row["first"], row["last"], micros(row["received_at"])))
     heard: dict[tuple[str, str], dict[str, Any]] = {}
     for row in _rows(landing, "status", now, days, STATUS_COLUMNS):
         known = heard.get((row["fleet"], row["agent_id"]))
@@ -117,7 +119,7 @@ def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECON
         first, last, landed, missing, on_the_way, gaps = judge(merged(came), settled)
         status = heard.get(key[:2])
         tail = _tail(status, last, settled) if newest[key[:2]] == key else 0
-        when, state = (_us(status["received_at"]), status["state"] or "?") if status else (0, "never heard")
+        when, state = (micros(status["received_at"]), status["state"] or "?") if status else (0, "never heard")
         counts = landed, missing + tail, on_the_way
         found.append(Numbering(*key, first, last, *counts, gaps, tail, when, state))
     return found
@@ -125,17 +127,13 @@ def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECON
 
 def _tail(status: dict[str, Any] | None, last: int, settled: int) -> int:
     """Alerts after ``last`` that are neither landed nor, by the heartbeat, in the outbox."""
-    if status is None or status["seq_high"] is None or _us(status["received_at"]) > settled:
+    if status is None or status["seq_high"] is None or micros(status["received_at"]) > settled:
         return 0
     try:
         waiting = int(json.loads(status["payload"])["alerts"]["in_outbox"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):  # an agent's text
         return 0
     return max(0, int(status["seq_high"]) - last - waiting)
-
-
-def _us(moment: datetime) -> int:
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _rows(landing: Path, table: str, now: int, days: int, columns: list[str]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,6 @@ Needs the extra ``vedette[rules]``. Nothing on an installed edge imports this mo
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
@@ -28,6 +27,7 @@ from sigma.rule import SigmaRule
 from sigma.rule.attributes import SigmaStatus
 
 from vedette.model.event import LogSource
+from vedette.model.times import seconds
 from vedette.plan.ir import And, Expr, Or, Predicate, Refusal, Rule, dump, tests
 from vedette.plan.limits import MAX_CONDITION, MAX_FILE, MAX_RULES, MAX_TESTS
 from vedette.plan.relation import MAX_SPAN, Suppress
@@ -157,9 +157,6 @@ def _rule(rules: RuleSet, document: Any, path: str, line: int) -> Rule:
     )
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
-
 def suppress_of(attributes: dict[str, Any]) -> Suppress | None:
     """What a rule's own attribute ``suppress: {by: [field, …], for: 10m}`` asks for; raises Unsupported."""
     asked = attributes.get("suppress")
@@ -172,11 +169,13 @@ def suppress_of(attributes: dict[str, Any]) -> Suppress | None:
     by = [by] if isinstance(by, str) else by
     if not isinstance(by, list) or not all(isinstance(name, str) for name in by):
         raise Unsupported(f"{wanted}: by is a list of fields", "suppress")
-    match = re.fullmatch(r"([0-9]+)\s*([smhdw])", str(asked["for"]))
-    seconds = int(match[1]) * _UNITS[match[2]] if match else 0
-    if not 0 < seconds * 1_000_000 <= MAX_SPAN:
+    try:
+        held = seconds(str(asked["for"]))
+    except ValueError:
+        held = 0.0
+    if not 1_000_000 <= held * 1_000_000 <= MAX_SPAN:
         raise Unsupported(f"{wanted}: for is a time of 1s to 366d, not {asked['for']!r}", "suppress")
-    return Suppress(tuple(by), float(seconds))
+    return Suppress(tuple(by), held)
 
 
 def _source(parsed: SigmaRule) -> LogSource:

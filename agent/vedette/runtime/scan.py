@@ -16,17 +16,17 @@ import io
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import tzinfo
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import orjson
 
 from vedette.decode.decoder import Record
-from vedette.decode.syslog import bsd_time, micros
-from vedette.decode.values import from_json, time_of
+from vedette.decode.values import from_json
 from vedette.engine.join import GATHER_BYTES, REST, Joiner
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Frame, LogSource
+from vedette.model.times import HOUR, bsd_time, time_of, written_time
 from vedette.plan.ir import Rule
 from vedette.plan.plan import Plan
 from vedette.plan.relation import NUMERIC
@@ -145,10 +145,6 @@ class Timeline:
             yield f"{self._correlator.groups.cut} of the oldest matches of groups that hold more than {MAX_ENTRIES}"
 
 
-_WRITTEN = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S %z", "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z")
-"""Times other than ISO 8601's: dates with strokes, of web servers' logs (CLF), of mail (RFC 5322)."""
-
-
 def _time_in(event: Record, field: str, zone: tzinfo | None) -> int | None:
     """The time in a field that is known to hold one: any number counts from 1970, whatever its unit by its size.
 
@@ -163,24 +159,12 @@ def _time_in(event: Record, field: str, zone: tzinfo | None) -> int | None:
     if (number := number_of(value)) is not None:
         unit = next((unit for limit, unit in ((1e11, 1_000_000), (1e14, 1000), (1e17, 1)) if abs(number) < limit), None)
         return round(number * unit) if unit else round(number / 1000)
-    if not isinstance(value, str) or len(value) > 64:
+    if not isinstance(value, str):
         return None
-    written = _written(value, zone)
-    return bsd_time(value.encode(), event.received_at, zone) if written is None and _BSD.fullmatch(value) else written
-
-
-def _written(text: str, zone: tzinfo | None) -> int | None:
-    """A time that is not as RFC 3339 has it; without a zone of its own in ``zone``."""
-    for name in ("UTC", "GMT"):
-        text = text.removesuffix(name).rstrip() + " +0000" if text.endswith(name) else text
-    text = text.replace("/", "-", 2) if text[:4].isdigit() else text
-    for form in ("", *_WRITTEN):
-        try:
-            moment = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
-        except ValueError:
-            continue
-        return micros(moment if moment.tzinfo else moment.replace(tzinfo=zone or UTC))
-    return None
+    written = written_time(value, zone)
+    if written is None and _BSD.fullmatch(value):
+        return bsd_time(value.encode(), 0, event.received_at // HOUR, zone)
+    return written
 
 
 def lines(file: Readable, codec: str = "auto", seen_at: int = 0, name: str = "scan") -> Iterator[Chunk]:

@@ -7,14 +7,12 @@ text, any object, no exception; their time is linear in the text. ``sources`` ho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import Any, NamedTuple, TypeAlias
 
-from vedette.decode.syslog import MONTHS, iso_time
-from vedette.decode.values import time_of
 from vedette.model.event import Source
+from vedette.model.times import named_time, time_of
 
 Fields: TypeAlias = dict[str, Any]
 """Decoded values by name; see ``values.Value``."""
@@ -63,19 +61,6 @@ class Shape(NamedTuple):
     """Names of fields with its time."""
 
 
-_NAMED_TIME = re.compile(r"([A-Z][a-z]{2}) (\d{1,2}) (\d{4}) (\d\d:\d\d:\d\d(?:\.\d+)?)(?: (?:UTC|GMT|Z))?")
-
-
-def named_time(value: Any, zone: tzinfo | None) -> int | None:
-    """UTC microseconds of ``Mmm dd yyyy hh:mm:ss[.SSS][ UTC]``; None when it is no such time."""
-    match = _NAMED_TIME.fullmatch(value) if isinstance(value, str) else None
-    month = MONTHS.get(match[1].lower().encode()) if match else None
-    if match is None or month is None:
-        return None
-    offset = "Z" if value.endswith(("UTC", "GMT", "Z")) else ""
-    return iso_time(f"{match[3]}-{month:02}-{int(match[2]):02} {match[4]}{offset}", zone)
-
-
 def first_time(*names: str) -> Callable[[Seen, tzinfo | None], int | None]:
     """``time_of`` of a format whose time is in the first of ``names`` that holds one."""
 
@@ -83,7 +68,7 @@ def first_time(*names: str) -> Callable[[Seen, tzinfo | None], int | None]:
         for name in names:
             value = fields.get(name)
             time = time_of(value, zone) if value is not None else None
-            if time is None:
+            if time is None and isinstance(value, str):
                 time = named_time(value, zone)
             if time is not None:
                 return time

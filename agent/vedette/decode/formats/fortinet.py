@@ -10,9 +10,8 @@ from functools import lru_cache
 
 from vedette.decode.formats.base import Fields, Format, Seen, source, union
 from vedette.decode.programs import key_values
-from vedette.decode.syslog import iso_time
-from vedette.decode.values import time_of
 from vedette.model.event import Source
+from vedette.model.times import iso_time, time_of
 
 STARTS = rb"(?:date=\d{4}-\d\d-\d\d time=[\d:]{8} )?(?:tz=\S{1,16} )?dev(?:name|id)="
 _NAMES = {"srcip": "src_ip", "dstip": "dst_ip", "srcport": "src_port", "dstport": "dst_port", "devname": "hostname"}

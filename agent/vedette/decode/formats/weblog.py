@@ -17,7 +17,7 @@ from typing import Any
 
 from vedette.decode.access import CLIENT, request_fields
 from vedette.decode.formats.base import Fields, Format, Seen, Shape, source
-from vedette.decode.syslog import MONTHS, iso_time
+from vedette.model.times import dated, iso_time
 
 APACHE_STARTS = rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})? \d{4}\] \["
 _APACHE = re.compile(
@@ -41,7 +41,7 @@ _NGINX_TAIL = re.compile(
     r'(?:, request: "(?P<request>(?:[^"\\]++|\\.)*+)")?(?:, (?:sub)?request: "[^"]*")?'
     r'(?:, upstream: "(?P<upstream>[^"]*)")?(?:, host: "(?P<host>[^"]*)")?(?:, referrer: "(?P<referer>[^"]*)")?'
 )
-_APACHE_TIME = re.compile(r"\w{3} (\w{3}) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))? (\d{4})")
+_APACHE_TIME = re.compile(r"\w{3} (\w{3}) ([ \d]\d) (\d\d:\d\d:\d\d(?:\.\d{1,6})?) (\d{4})")
 
 
 def read_apache(message: str) -> Fields:
@@ -83,12 +83,7 @@ def read_nginx(message: str) -> Fields:
 
 def _apache_time(fields: Seen, zone: tzinfo | None) -> int | None:
     match = _APACHE_TIME.fullmatch(str(fields.get("timestamp", "")))
-    month = MONTHS.get(match[1].lower().encode("utf-8", "replace")) if match else None
-    if match is None or month is None:
-        return None
-    iso = f"{match[7]}-{month:02}-{int(match[2]):02} {match[3]}:{match[4]}:{match[5]}"
-    time = iso_time(iso, zone)
-    return None if time is None else time + int((match[6] or "0").ljust(6, "0"))
+    return None if match is None else dated(match[4], match[1], match[2], match[3], zone=zone)
 
 
 def _nginx_time(fields: Seen, zone: tzinfo | None) -> int | None:

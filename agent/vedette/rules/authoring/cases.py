@@ -24,7 +24,7 @@ import orjson
 import yaml
 
 from vedette.decode.decoder import CODECS
-from vedette.decode.values import time_of
+from vedette.model.times import micros, time_of
 from vedette.plan.ir import Rule
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.plan import Plan
@@ -165,7 +165,7 @@ def _sequence(rule_id: str, item: Mapping[str, Any], where: str) -> Sequence:
 def _time(value: Any) -> int:
     """UTC microseconds of what YAML gives for a time."""
     if isinstance(value, datetime):
-        return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+        return micros(value if value.tzinfo else value.replace(tzinfo=UTC))
     time = time_of(value, UTC)
     if time is None:
         raise ValueError(f'at: expects a time such as "2026-11-21T10:00:00Z", not {value!r:.60}')
