@@ -88,7 +88,7 @@ TARGETS = (
         _row("correlation", "bytes_per_group", kind="event_count", groups=1_000_000),
     ),
     Target(
-        "stored raw log judged, 1 % candidates", 2_000_000, True, PER,
+        "stored raw log evaluated, 1 % candidates", 2_000_000, True, PER,
         _at("throughput.extra.stored.events_per_cpu_second"),
     ),
     Target("idle memory, 3,000 rules", 80, False, "MB", _row("footprint", "idle_rss_mb", rules=3000)),
@@ -175,7 +175,7 @@ def _throughput(found: Results) -> str:
         f"{matrix}\nIn events per CPU-second. With every event a candidate and 90 % of the messages repeated:"
         f" {extra['repeated'][RATE]:,}. With {always['rules_without_literal']} of the rules (1 %) without any literal,"
         f" so that every event is a candidate: {always[RATE]:,}, {always['us_per_event_more']} µs an event more."
-        f" The stored log of a run judged again: {extra['stored']['events_per_cpu_second']:,}.\n"
+        f" The stored log of a run evaluated again: {extra['stored']['events_per_cpu_second']:,}.\n"
     )
 
 
@@ -285,9 +285,9 @@ def _inputs(found: Results) -> str:
 
 def _burst(found: Results) -> str:
     return (
-        f"Judging could take {found['judging_can_take_per_second']:,} events/s; {found['burst_events']:,} came in"
+        f"Evaluation could take {found['judging_can_take_per_second']:,} events/s; {found['burst_events']:,} came in"
         f" {found['burst_seconds']} s ({found['burst_rate']:,}/s). None was lost; {found['backlog_at_its_end']:,} were"
-        f" waiting in the raw log at the end of the burst and were judged {found['caught_up_seconds']} s later."
+        f" waiting in the raw log at the end of the burst and were evaluated {found['caught_up_seconds']} s later."
         f" Peak memory {found['peak_rss_mb']} MB.\n"
     )
 
