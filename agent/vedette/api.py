@@ -34,15 +34,14 @@ def compile_rules(
 
     Rules that cannot run are in ``plan.refused``, each with file, line and reason. ``sample``: lines like those to be
     judged; with it the prefilter picks literals that are rare in them. ``pipelines``: pySigma processing pipelines;
-    ``lookups``: files of values for placeholders (``rules/pipelines.py``). Needs ``vedette[rules]``.
+    ``lookups``: files of values for placeholders (``rules/sigma/pipelines.py``). Needs ``vedette[rules]``.
     Raises OSError for a path that does not exist, ValueError for a pipeline or lookup that cannot be used.
     """
-    from vedette.rules import build, sigma
-    from vedette.rules.pipelines import load
+    from vedette.rules import build
 
-    rules = build.load((Path(path) for path in paths), load(map(Path, pipelines), map(Path, lookups)))
+    rules = build.load(map(Path, paths), map(Path, pipelines), map(Path, lookups))
     if text:
-        sigma.add(rules, text)
+        build.add(rules, text)
     return build.from_rules(rules, sample=sample)
 
 

@@ -18,7 +18,7 @@ from vedette.engine.match import Context, Engine
 from vedette.model.event import Chunk, Flag, Frame
 from vedette.plan import plan as plans
 from vedette.plan.plan import Plan
-from vedette.rules import sigma
+from vedette.rules import build
 from vedette.state.state import State
 
 RULE = """
@@ -33,8 +33,7 @@ detection:
 
 
 def plan() -> Plan:
-    rules = sigma.RuleSet()
-    sigma.add(rules, RULE)
+    rules = build.read(RULE)
     return plans.build(rules.rules, rules.predicates, rules.refused)
 
 
@@ -109,8 +108,7 @@ detection:
 
 @cache
 def engine() -> Engine:
-    rules = sigma.RuleSet()
-    sigma.add(rules, RULE + ALWAYS)
+    rules = build.read(RULE + ALWAYS)
     return Engine(plans.build(rules.rules, rules.predicates, rules.refused), route=False)
 
 

@@ -34,7 +34,7 @@ from vedette.plan.ir import ANY, KEYWORDS, STAR, Expr, Leaf, Op, Predicate, Rule
 from vedette.plan.patterns import End, fallback, search
 from vedette.plan.plan import Plan
 from vedette.plan.window import windows
-from vedette.rules import sigma
+from vedette.rules import build
 
 _ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
 DEEP = 20_000 if _ASKED == 1 else _ASKED
@@ -370,8 +370,7 @@ def test_sigma_rules_mean_the_same_on_every_path(data: st.DataObject) -> None:
                 },
             }
         )
-    rules = sigma.RuleSet()
-    sigma.add(rules, yaml.safe_dump_all(documents, allow_unicode=data.draw(st.booleans())))
+    rules = build.read(yaml.safe_dump_all(documents, allow_unicode=data.draw(st.booleans())))
     assert len(rules.rules) + len(rules.refused) == len(documents)
     plan = plans.build(rules.rules, rules.predicates, rules.refused)
     events = data.draw(st.lists(drawn.event(fragments), min_size=1, max_size=5))

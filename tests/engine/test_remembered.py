@@ -17,7 +17,7 @@ from vedette.engine.match import Engine
 from vedette.engine.remembered import Remembered
 from vedette.model.event import Chunk
 from vedette.plan import plan as plans
-from vedette.rules import sigma
+from vedette.rules import build
 
 WORDS = [f"word{number:02}" for number in range(40)]
 RULES = "---\n".join(
@@ -46,8 +46,8 @@ def _held(engine: Engine) -> list[Remembered[Any, Any]]:
 
 def test_events_of_every_kind_take_no_more_than_the_bounds() -> None:
     """Events that each hold other literals: the memos fill, are forgotten and fill again, and the matches are right."""
-    written, chance = sigma.RuleSet(), random.Random(7)
-    sigma.add(written, RULES)
+    written, chance = build.empty(), random.Random(7)
+    build.add(written, RULES)
     plan = plans.build(written.rules, written.predicates, written.refused)
     events = [chance.sample(WORDS, chance.randint(1, 12)) for _ in range(3000)]
     with (

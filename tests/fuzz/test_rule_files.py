@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from vedette.api import judge
 from vedette.engine.match import Engine
 from vedette.plan.plan import Plan
-from vedette.rules import build, pipelines
+from vedette.rules import build
 from vedette.rules.authoring import cases, explain, lint
 
 ROOT = Path(__file__).parents[2]
@@ -220,9 +220,9 @@ EVENTS = (
 )
 
 
-def loads(folder: Path, given: pipelines.Pipelines = pipelines.NONE) -> Plan:
+def loads(folder: Path) -> Plan:
     """All that reads rule files, on a folder in which ``good.yml`` is good and ``bad.yml`` may be anything."""
-    rules = build.load([folder], given)
+    rules = build.load([folder])
     plan = Plan.from_bytes(build.from_rules(rules).to_bytes())
     bad = folder / "bad.yml"
     lines = bad.read_bytes().count(b"\n") + 2 if bad.exists() else 0
@@ -289,11 +289,11 @@ def test_pipelines(folder: Path, tmp_path: Path) -> None:
     def check(data: bytes) -> None:
         path.write_bytes(data)
         try:
-            given = pipelines.load([path])
+            rules = build.load([folder], [path])
         except ValueError as error:
             if not re.match(rf"{re.escape(str(path))}:\d+:", str(error)):
                 raise
             return
-        build.from_rules(build.load([folder], given))
+        build.from_rules(rules)
 
     check()

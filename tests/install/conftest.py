@@ -32,7 +32,6 @@ from vedette.region.build import build
 from vedette.region.polyglot import archive, read
 from vedette.region.sign import keygen, load_key, sign
 from vedette.rules import build as compiler
-from vedette.rules import sigma
 from vedette.rules.selftest import Case
 
 ROOT = Path(__file__).parent.parent.parent
@@ -122,8 +121,8 @@ class Inputs(NamedTuple):
 
 
 def starter_bundle(path: Path, private: Path) -> None:
-    rules = sigma.load([])
-    sigma.add(rules, RULE)
+    rules = compiler.empty()
+    compiler.add(rules, RULE)
     artifact = Artifact.of(compiler.from_rules(rules))
     now = time.time_ns() // 1000
     bundle = build(

@@ -14,7 +14,7 @@ from vedette.engine.match import Engine
 from vedette.model.event import Chunk
 from vedette.plan import plan as plans
 from vedette.plan.plan import Plan
-from vedette.rules import sigma
+from vedette.rules import build
 from vedette.rules.build import described, from_text
 
 RULES = """
@@ -69,8 +69,7 @@ def test_what_a_plan_tells() -> None:
 
 def test_digests_tell_meaning_from_choice() -> None:
     """Other literals: the same digest. Another title: another one. The order of rules does not matter."""
-    rules = sigma.RuleSet()
-    sigma.add(rules, RULES)
+    rules = build.read(RULES)
     other = plans.build(rules.rules, rules.predicates, cost=lambda literal: len(literal))
     assert other.digest == PLAN.digest
     assert plans.build(reversed(rules.rules), rules.predicates).digest == PLAN.digest

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.differential.material import SHARED
 from vedette.api import compile_rules
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Clause, Correlation, Kind, Slot, Suppress
-from vedette.rules import build, sigma
-from vedette.rules.ruleset import RuleSet
+from vedette.rules import build
 
 A = """
 title: A
@@ -235,10 +235,11 @@ def test_of_a_rule_that_is_refused() -> None:
 
 def test_finish_again() -> None:
     """More files may be added after a first plan: what was lacking is then there."""
-    rules = RuleSet()
-    sigma.add(rules, "title: C\ncorrelation: {type: event_count, rules: [rule_a], timespan: 1m, condition: {gte: 2}}\n")
+    rules = build.read(
+        "title: C\ncorrelation: {type: event_count, rules: [rule_a], timespan: 1m, condition: {gte: 2}}\n"
+    )
     assert len(build.from_rules(rules).refused) == 1
-    sigma.add(rules, A)
+    build.add(rules, A)
     made = build.from_rules(rules)
     assert (len(made.correlations), made.refused) == (1, ())
 
@@ -291,12 +292,11 @@ def test_examples_of_the_specification() -> None:
         pytest.skip(f"{folder} is not there")
     found = {}
     for path in sorted(folder.glob("*.yml")):
-        rules = RuleSet()
-        sigma.add(rules, path.read_bytes(), str(path))
-        body = rules.documents[0].document["correlation"]
+        rules = build.read(path.read_bytes(), str(path))
+        body = yaml.safe_load(path.read_text("utf-8"))["correlation"]
         for name in body["rules"]:
             by = f"id: {name}" if name.count("-") == 4 else f"name: {name}"
-            sigma.add(rules, A.split("---")[0].replace(f"id: {A_ID}\nname: rule_a", by).replace("aaaa", name))
+            build.add(rules, A.split("---")[0].replace(f"id: {A_ID}\nname: rule_a", by).replace("aaaa", name))
         made = build.from_rules(rules)
         found[path.stem] = made.refused[0].reason if made.refused else made.correlations[0].kind.value
     assert found.pop("value_percentile").startswith("value_percentile needs 'percentile'")

@@ -8,16 +8,16 @@ import pytest
 import yaml
 
 from vedette.plan.ir import Op, Predicate
-from vedette.rules import sigma
-from vedette.rules.documents import RuleLoader
+from vedette.rules import build
 from vedette.rules.ruleset import RuleSet
+from vedette.rules.sigma.documents import RuleLoader
+from vedette.rules.sigma.head import DESCRIPTIVE
 
 RULE = "title: {0}\nlogsource: {{product: linux}}\ndetection: {{s: {{f: {0}}}, condition: s}}\n"
 
 
 def compiled(text: str) -> RuleSet:
-    rules = RuleSet()
-    sigma.add(rules, text, "rule.yml")
+    rules = build.read(text, "rule.yml")
     return rules
 
 
@@ -157,7 +157,7 @@ def test_a_refusal_has_line_and_column() -> None:
     assert str(refusal).startswith("rule.yml:4:13: Unknown modifier")
 
 
-@pytest.mark.parametrize("name", sorted(sigma.DESCRIPTIVE))
+@pytest.mark.parametrize("name", sorted(DESCRIPTIVE))
 def test_descriptions_never_stop_a_rule(name: str) -> None:
     """A mistake in an attribute for people is for lint; the rule runs."""
     assert compiled(RULE.format("a") + f"{name}: {{x: [5]}}\n").rules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vedette.engine.match import Engine
 from vedette.model.event import LogSource
-from vedette.rules import build, sigma
+from vedette.rules import build
 from vedette.rules.authoring import explain, reach
 from vedette.rules.build import cost_of
 from vedette.rules.ruleset import RuleSet
@@ -23,8 +23,7 @@ LINE = b"<38>Nov 20 10:00:00 web1 sshd[7]: Failed password for %s from %s port 2
 
 
 def engine_of(text: str) -> tuple[Engine, RuleSet]:
-    rules = RuleSet()
-    sigma.add(rules, text)
+    rules = build.read(text)
     plan = build.from_rules(rules)
     assert not plan.refused
     return Engine(plan, route=False), rules
@@ -32,7 +31,7 @@ def engine_of(text: str) -> tuple[Engine, RuleSet]:
 
 def explained(text: str, raw: bytes, codec: str = "auto") -> list[str]:
     engine, rules = engine_of(text)
-    names = sigma.named(rules, engine.plan.rules[0].id)
+    names = build.part_names(rules, engine.plan.rules[0])
     return list(explain.on_event(engine, 0, raw, codec, names=names))
 
 

@@ -9,8 +9,7 @@ import pytest
 from vedette.api import compile_rules
 from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
-from vedette.rules import sigma
-from vedette.rules.ruleset import RuleSet
+from vedette.rules import build
 
 RULE = """title: {name}
 name: {name}
@@ -114,13 +113,12 @@ def test_filters_that_cannot_work_are_refused(text: str, line: int, says: str) -
 
 def test_finish_may_be_called_again() -> None:
     """Rules that come later get the filters that were there, once; a rule that was missing is no longer."""
-    rules = RuleSet()
-    sigma.add(rules, FILTER.format(rules="[a]", condition="not selection"))
-    sigma.finish(rules)
+    rules = build.read(FILTER.format(rules="[a]", condition="not selection"))
+    build.from_rules(rules)
     assert len(rules.refused) == 1
-    sigma.add(rules, A)
-    sigma.finish(rules)
+    build.add(rules, A)
+    build.from_rules(rules)
     digest = rules.rules[0].digest
-    sigma.finish(rules)
+    build.from_rules(rules)
     assert not rules.refused
     assert rules.rules[0].digest == digest

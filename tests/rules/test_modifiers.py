@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from sigma.modifiers import modifier_mapping
 
-from vedette.rules import build, sigma
+from vedette.rules import build
 from vedette.rules.authoring import lint
-from vedette.rules.modifiers import condition_advice
-from vedette.rules.ruleset import RuleSet
+from vedette.rules.sigma.faults import condition_advice
+from vedette.rules.sigma.modifiers import MODIFIERS
 
 HEAD = "title: T\nid: 929a690e-bef0-4204-a928-ef5e620d6fcc\nlogsource: {product: linux}\n"
 TEXTS = "contains startswith endswith cased windash expand wide utf16 utf16le utf16be re base64 base64offset fieldref"
@@ -26,9 +26,9 @@ QUOTES = "in quotes"
 TABLE: dict[str, dict[str, str]] = {
     **{name: {"text": RUN, "digits": RUN, "number": QUOTES, "true": QUOTES, "null": "not null", "nan": RUN}
        for name in TEXTS.split()},
-    **{name: {"text": "compares numbers, not 'text'", "digits": "quotes off 55", "number": RUN, "true": "not true",
+    **{name: {"text": "compares numbers, not 'text'", "digits": "quotes around 55", "number": RUN, "true": "not true",
               "null": "not null", "nan": "compares with a number"} for name in NUMBERS.split()},
-    **{name: {"text": "takes a whole number from", "digits": "quotes off 55", "number": RUN, "true": "not true",
+    **{name: {"text": "takes a whole number from", "digits": "quotes around 55", "number": RUN, "true": "not true",
               "null": "not null", "nan": "takes a whole number from"} for name in PARTS},
     **{name: dict.fromkeys(("text", "digits", "number", "true", "null", "nan"), f"write f|re|{name}")
        for name in FLAGS.split()},
@@ -44,8 +44,7 @@ ALWAYS = {"none": "is empty: write null", "mapping": "f.NAME, a path", "lists": 
 
 def refusal(item: str, condition: str = "s") -> str:
     """Why a rule with this item does not run; empty: it does."""
-    rules = RuleSet()
-    sigma.add(rules, f"{HEAD}detection:\n  s:\n    {item}\n  condition: {condition}\n", "rule.yml")
+    rules = build.read(f"{HEAD}detection:\n  s:\n    {item}\n  condition: {condition}\n", "rule.yml")
     assert len(rules.refused) + len(rules.rules) == 1
     if not rules.refused:
         return ""
@@ -53,9 +52,17 @@ def refusal(item: str, condition: str = "s") -> str:
     return rules.refused[0].reason
 
 
-def test_every_modifier_is_in_the_table() -> None:
-    """A modifier that a new pySigma brings must be looked at here."""
-    assert set(TABLE) == set(modifier_mapping)
+def test_every_modifier_has_a_row_a_test_and_a_line_in_the_docs() -> None:
+    """A modifier that a new pySigma brings must be declared, tried here and described; modifiers of one meaning share
+    a line."""
+    assert set(MODIFIERS) == set(TABLE) == set(modifier_mapping)
+    lines: dict[str, list[str]] = {}
+    for name, row in MODIFIERS.items():
+        lines.setdefault(row.meaning, []).append(f"`{name}`")
+    wanted = [f"| {', '.join(names)} | {meaning} |" for meaning, names in lines.items()]
+    docs = (Path(__file__).parents[2] / "docs" / "rules.md").read_text("utf-8")
+    table = docs.partition("| modifier | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    assert table.splitlines() == wanted
 
 
 @pytest.mark.parametrize("modifier", sorted(TABLE))
@@ -94,13 +101,13 @@ def test_parts_of_a_time_that_never_occur(part: str, most: int) -> None:
         ("f|neq|cidr: 10.0.0.0/8", "write f|cidr|neq"),
         ("f|cidr: 10.0.0.1/8", "write 10.0.0.0/8"),
         ("f|conatins: a", "did you mean 'contains'?"),
-        ("f|gt|expand: '5'", "quotes off"),
+        ("f|gt|expand: '5'", "quotes around"),
         ("f|exists: yes", "write true"),
         ("f|exists: 'false'", "write false"),
         ("f|base64offset|contains: a", "needs 2 characters"),
         ("f|base64: ''", "needs 1 character"),
         ("f|fieldref: ''", "name of a field"),
-        ("f: []", "write null for a field that is absent"),
+        ("f: []", "write null for an absent field"),
         ("<<: {a: b}", "no merge keys"),
     ],
 )
@@ -142,10 +149,10 @@ def findings(tmp_path: Path, text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("item", "says"),
     [
-        ("f|contains|all: a", "'all' of one value says nothing"),
-        ("f|contains|all: [a]", "'all' of one value says nothing"),
+        ("f|contains|all: a", "'all' with one value has no effect"),
+        ("f|contains|all: [a]", "'all' with one value has no effect"),
         ("f|expand: '\\%username%'", "is the text %username%: a placeholder has no backslash before it"),
-        ("f|expand: username", "there is no %placeholder%"),
+        ("f|expand: username", "no %placeholder% in"),
         ("f: '%username%'", "write f|expand: '%username%'"),
         ("f: '\\%username%'", "write f|expand: '%username%'"),
         ("f|startswith|endswith: a", "together mean contains"),
@@ -223,12 +230,10 @@ def test_unknown_keys_of_a_rule(tmp_path: Path) -> None:
 
 def test_placeholders_with_more_values_than_are_searched_for(tmp_path: Path) -> None:
     """Such a rule is looked at on every event: lint says why by the placeholder's name."""
-    from vedette.rules.pipelines import load
-
     names = tmp_path / "names.txt"
     names.write_text("\n".join(f"user{i}" for i in range(3000)))
     (tmp_path / "rule.yml").write_text(f"{HEAD}detection: {{s: {{user|expand: '%names%'}}, condition: s}}\n")
-    rules = build.load([tmp_path], load(lookups=[names]))
+    rules = build.load([tmp_path], lookups=[names])
     found = lint.lint([tmp_path], rules, build.from_rules(rules))
     (told,) = [one.message for one in found if one.check == "cost"]
     assert "%names% stands for 3,000 values, more than the 2,048 that are searched for" in told
@@ -246,14 +251,12 @@ def test_placeholders_with_more_values_than_are_searched_for(tmp_path: Path) -> 
 )
 def test_several_placeholders_with_more_values_than_are_searched_for(item: str, says: str, tmp_path: Path) -> None:
     """All are named, with the sum of their values: what each has alone is within the bound."""
-    from vedette.rules.pipelines import load
-
     for name, count in (("a", 1500), ("b", 1500), ("full", 2048), ("ten", 6)):
         (tmp_path / f"{name}.txt").write_text("\n".join(f"{name}{i:05}" for i in range(count)))
     bad = f"{HEAD}detection: {{s: {{user|expand: ['%a%', '%nobody%']}}, condition: s}}\n---\n"
     search = item if item.startswith("[") else f"{{{item}}}"
     (tmp_path / "rule.yml").write_text(f"{bad}{HEAD}detection: {{s: {search}, condition: s}}\n")
-    rules = build.load([tmp_path / "rule.yml"], load(lookups=[tmp_path]))
+    rules = build.load([tmp_path / "rule.yml"], lookups=[tmp_path])
     found = lint.lint([tmp_path / "rule.yml"], rules, build.from_rules(rules))
     (told,) = [one.message for one in found if one.check == "cost"]
     assert f"({says}, more than the 2,048 that are searched for)" in told

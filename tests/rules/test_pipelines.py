@@ -10,7 +10,7 @@ from vedette.api import compile_rules
 from vedette.decode.decoder import from_mapping
 from vedette.engine.match import Engine
 from vedette.plan.ir import Op, Predicate
-from vedette.rules import pipelines
+from vedette.rules.sigma import pipelines
 
 SHIPPED = Path(__file__).parents[2] / "rules"
 HEAD = "title: t\nlogsource: {product: windows, category: process_creation}\ndetection:\n"
@@ -203,7 +203,7 @@ def test_networks_of_a_placeholder(tmp_path: Path, order: str) -> None:
         Predicate("f", Op.CIDR, "10.0.0.0/9"),
     }
     assert predicates(f"f|{order}: 10.0.0.0/8", tmp_path) == {Predicate("f", Op.CIDR, "10.0.0.0/8")}
-    assert "no network" in compile_rules(text=rule(f"f|{order}: '%hosts%'"), lookups=[tmp_path]).refused[0].reason
+    assert "is not a network" in compile_rules(text=rule(f"f|{order}: '%hosts%'"), lookups=[tmp_path]).refused[0].reason
     given = write(tmp_path, "p.yml", "name: p\npriority: 1\nvars: {corp: [10.0.0.0/8]}\n"
                   "transformations: [{type: value_placeholders}]\n")  # fmt: skip
     plan = compile_rules(text=rule(f"f|{order}: '%corp%'"), pipelines=[given])
@@ -254,6 +254,37 @@ def test_networks_wherever_they_stand(order: str, item: str, wanted: list[int], 
     if "neq" in item and "[a, b]" in pipeline:  # each of the fields must be there and outside
         events = [from_mapping({"a": address, "b": address}) for address in addresses]
     assert [i for i, event in enumerate(events) if engine.true(event)] == wanted
+
+
+@pytest.mark.parametrize("item", ["f|cased: Root", "f|contains|cased: Root", "f|windash|cased: 'Root -a'"])
+@pytest.mark.parametrize(
+    "step",
+    ["type: replace_string, regex: 'Root', replacement: 'RooT'", "type: map_string, mapping: {Root: RooT}",
+     "type: replace_string, regex: 'Root', replacement: 'RooT', skip_special: true"],
+    ids=["replaced", "mapped", "parts"],
+)  # fmt: skip
+def test_case_counts_behind_any_pipeline(item: str, step: str, tmp_path: Path) -> None:
+    """A pipeline puts plain texts in the place of those under ``cased``: upper and lower case count in these, too."""
+    given = write(tmp_path, "p.yml", f"transformations: [{{{step}}}]")
+    plan = compile_rules(text=rule(item), pipelines=[given])
+    assert not plan.refused
+    assert all(p.cased for p in plan.predicates)
+    if item == "f|cased: Root" or ("replace" in step and "windash" not in item):  # which make other texts of theirs
+        assert all("RooT" in str(p.value) for p in plan.predicates)
+
+
+@pytest.mark.parametrize(("name", "of_set"), [("big.yml", True), ("big.txt", False), ("big.csv", False)])
+def test_files_that_are_too_large(name: str, of_set: bool, tmp_path: Path) -> None:
+    """No more is read of a pipeline or lookup than the bound; the refusal names the file."""
+    path = write(tmp_path, name, "")
+    with path.open("wb") as file:
+        file.truncate(pipelines.MAX_BYTES + 1)
+    if of_set:
+        with pytest.raises(ValueError, match=r"big\.yml: larger than 8 MiB"):
+            compile_rules(text=rule("f: a"), pipelines=[path])
+    else:
+        plan = compile_rules(text=rule("f|expand: '%big%'"), lookups=[path])
+        assert ["larger than 8 MiB" in one.reason for one in plan.refused] == [True, True]
 
 
 @pytest.mark.parametrize("path", sorted((SHIPPED / "pipelines").glob("*.yml")), ids=lambda path: path.stem)

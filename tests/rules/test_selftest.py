@@ -18,8 +18,7 @@ from vedette.api import judge
 from vedette.decode.decoder import record
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
-from vedette.rules import sigma
-from vedette.rules.build import build, from_text
+from vedette.rules import build
 from vedette.runtime.scan import chunk_of
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -38,14 +37,14 @@ def load(name: str) -> Any:
 
 def hits(text: str, events: Iterable[Mapping[str, Any]]) -> list[int] | None:
     """The indexes of the events that the rules of ``text`` match; None when none of them runs."""
-    plan = from_text(text)
+    plan = build.from_text(text)
     return sorted({found.line - 1 for found in judge(plan, events)}) if plan.rules else None
 
 
 @pytest.fixture(scope="module")
 def engines() -> tuple[Engine, Engine]:
     """All rules of the set, with prefilter and without."""
-    plan = build([DATA / "sigma" / "rules"])
+    plan = build.build([DATA / "sigma" / "rules"])
     on = Engine(plan, route=False)
     return on, Engine(plan, on.databases(), route=False, prefilter=False)
 
@@ -119,8 +118,7 @@ def test_rule_texts_of_pysigmas_tests() -> None:
     run = refused = 0
     for case in load("sigma_rule_literals.json"):
         text = case.get("yaml") or yaml.safe_dump(case.get("dict"), allow_unicode=True)
-        rules = sigma.RuleSet()
-        sigma.add(rules, text)
+        rules = build.read(text)
         assert all(refusal.reason and refusal.line > 0 for refusal in rules.refused)
         run, refused = run + len(rules.rules), refused + len(rules.refused)
     sys.stdout.write(f"{run} documents run, {refused} are refused\n")

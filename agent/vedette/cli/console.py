@@ -130,9 +130,8 @@ def rule_set(
     """Rule files as they were read, and their plan; ends with a message when it cannot be built."""
     try:
         from vedette.rules import build
-        from vedette.rules.pipelines import load
 
-        found = build.load(paths, load(pipelines, lookups))
+        found = build.load(paths, pipelines, lookups)
         return found, build.from_rules(found)
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")

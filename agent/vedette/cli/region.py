@@ -107,14 +107,13 @@ def build(
     from vedette.engine.artifact import Artifact
     from vedette.rules import build as compiler
     from vedette.rules.authoring import cases
-    from vedette.rules.pipelines import load
     from vedette.rules.selftest import check
 
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
     try:
         traffic = sample.read_bytes() if sample else b""
-        plan = compiler.build(rules, sample=traffic, pipelines=load(pipelines, lookups))
+        plan = compiler.build(rules, sample=traffic, pipelines=pipelines, lookups=lookups)
         tests, mistakes = cases.load(plan.rules)
         timed, more = cases.sequences(plan)
         mistakes += more

@@ -234,11 +234,10 @@ def rules_lint(
         from vedette.engine.prefilter import measured
         from vedette.rules import build
         from vedette.rules.authoring import lint
-        from vedette.rules.pipelines import load
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     try:
-        found = build.load(paths, load(pipelines, lookups))
+        found = build.load(paths, pipelines, lookups)
         lines = sample.read_bytes() if sample is not None else b""
         plan = build.from_rules(found, sample=lines)
         literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
@@ -290,9 +289,8 @@ def rules_explain(
     Example: vedette rules explain --with rules/sigma my_filter.yml
     """
     try:
-        from vedette.rules import build, sigma
+        from vedette.rules import build
         from vedette.rules.authoring import explain
-        from vedette.rules.pipelines import load
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     from vedette.engine.match import Engine
@@ -302,7 +300,7 @@ def rules_explain(
         asked = list(build.files([rule]))
         known = {path.resolve() for path in asked}
         others = [path for path in build.files(beside) if path.resolve() not in known]
-        found = sigma.load([*asked, *others], load(pipelines, lookups))
+        found = build.load([*asked, *others], pipelines, lookups)
         lines = sample.read_bytes() if sample is not None else b""
         engine = Engine(build.from_rules(found, sample=lines), route=False)
         cost = build.cost_of(found, lines) if lines else None
@@ -317,7 +315,7 @@ def rules_explain(
     refused = [one for one in plan.refused if meant(one.path, one.rule_id, one.title)]
     numbers = [i for i, one in enumerate(plan.rules) if meant(one.path, one.id, one.title)]
     correlations = [one for one in plan.correlations if meant(one.path, one.id, one.title)]
-    filters = [one for one in found.filters if meant(one.path, str(one.parsed.id), one.parsed.title)]
+    filters = [one for one in found.filters if meant(one.path, one.id, one.title)]
     if not (numbers or correlations or filters or refused):
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
 
@@ -332,7 +330,7 @@ def rules_explain(
     data = sys.stdin.buffer.read() if event == "-" else (event or "").encode()
     for number in numbers:
         one = plan.rules[number]
-        show(explain.rule(engine, number, map(build.name_of, build.filters_of(found, one.id)), cost))
+        show(explain.rule(engine, number, [str(joined) for joined in found.filters if one.id in joined.joined], cost))
         if event is not None:
             show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
     for relation in correlations:
@@ -340,7 +338,7 @@ def rules_explain(
         if event is not None:
             show(explain.correlation_on_event(engine, relation, data, codec, origin=topic))
     for joined in filters:
-        show(explain.filter_(build.name_of(joined), [one for one in plan.rules if one.id in joined.joined]))
+        show(explain.filter_(str(joined), [one for one in plan.rules if one.id in joined.joined]))
     sys.exit(1 if refused else 0)
 
 
@@ -398,7 +396,7 @@ def rules_list(
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
         add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
-    lookups_at_fault = {one.path for one in found.pipelines.faults.values()}
+    lookups_at_fault = {one.path for one in found.lookups_refused}
     for one in plan.refused:
         kind = "lookup" if one.path in lookups_at_fault else ""
         rows.append({"state": "dead", "kind": kind, "level": "", "logsource": "", "title": one.title, "id": one.rule_id,

@@ -17,7 +17,6 @@ import orjson
 
 from vedette.engine.artifact import Artifact
 from vedette.rules.build import build
-from vedette.rules.pipelines import load
 from vedette.system.durable import write_whole
 
 
@@ -29,8 +28,8 @@ def main(arguments: Sequence[str]) -> int:
         named.get(option, paths).append(Path(value if option in named else argument))
     out, *paths = paths
     try:
-        pipelines = load(named["--pipeline"], named["--lookup"])
-        plan = build(paths, sample=sys.stdin.buffer.read(), pipelines=pipelines)
+        sample = sys.stdin.buffer.read()
+        plan = build(paths, sample=sample, pipelines=named["--pipeline"], lookups=named["--lookup"])
         if not plan.rules:
             reasons = "; ".join(map(str, plan.refused[:3])) or "no rule file found"
             raise ValueError(f"no rule can run: {reasons}")

@@ -1,4 +1,4 @@
-"""Rule files to a plan: parse, choose literals by their frequency in a sample of the traffic."""
+"""Rule files to a plan: each file to the front end of its language, then literals by their frequency in a sample."""
 
 from __future__ import annotations
 
@@ -7,83 +7,124 @@ from pathlib import Path
 
 from vedette.engine.prefilter import measured
 from vedette.plan import plan as plans
-from vedette.plan.ir import And, Expr, Rule
+from vedette.plan.ir import And, Expr, Refusal, Rule
+from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import Cost, Measured, candidates, guess
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation
-from vedette.rules import sigma
 from vedette.rules.authoring.cases import is_test
-from vedette.rules.pipelines import NONE, Pipelines
-from vedette.rules.ruleset import Filter, RuleSet
+from vedette.rules.ruleset import FrontEnd, RuleSet
+from vedette.rules.sigma import pipelines as processing
+from vedette.rules.sigma.frontend import Sigma
+from vedette.system.folders import listed, read_regular
 
 MAX_SAMPLE = 16 << 20
 """Bytes of a sample that are looked at."""
 
+SIGMA = ".yml"
+"""What a file is read as whose suffix names no language, and text without a file."""
+
+
+def front_ends(rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path]) -> dict[str, FrontEnd]:
+    """The rule languages, by the suffix of their files."""
+    sigma = Sigma(rules, processing.load(pipelines, lookups))
+    return {SIGMA: sigma, ".yaml": sigma}
+
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The rule files at ``paths``: files as given, folders recursively.
+    """The rule files at ``paths``: files as given, folders recursively, without hidden files and test events.
 
-    Test events are left out, also where they are named, as a shell's ``*.yml`` names them. Raises FileNotFoundError for
+    Test events are left out also where they are named, as a shell's ``*.yml`` names them. Raises FileNotFoundError for
     a path that does not exist, and when nothing but test events is named.
     """
     paths = list(paths)
-    named = [path for path in paths if not is_test(path)]
-    if paths and not named:
+    rule_paths = [path for path in paths if not is_test(path)]
+    if paths and not rule_paths:
         raise FileNotFoundError(f"{paths[0]}: holds test events: give the rule file beside it, or the folder")
-    return sigma.rule_files(named)
+    for path in rule_paths:
+        if path.is_dir():
+            yield from (found for found in listed(path, (SIGMA, ".yaml")) if not is_test(found))
+        elif path.exists():
+            yield path
+        else:
+            raise FileNotFoundError(f"{path}: no such rule file or folder")
 
 
-def load(paths: Iterable[Path], pipelines: Pipelines = NONE) -> RuleSet:
-    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these."""
-    return sigma.load(files(paths), pipelines)
+def empty(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
+    """A rule set that rules can be added to. Raises OSError for a pipeline or lookup that does not exist, ValueError
+    for a pipeline that cannot be used."""
+    rules = RuleSet()
+    rules.front_ends.update(front_ends(rules, pipelines, lookups))
+    return rules
 
 
-def build(paths: Iterable[Path], *, sample: bytes = b"", pipelines: Pipelines = NONE) -> Plan:
+def load(paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
+    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these.
+
+    A file that cannot be read is refused by itself, and so is the second rule of an id.
+    """
+    rules = empty(pipelines, lookups)
+    for path in files(paths):
+        name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
+        try:
+            content = read_regular(path, MAX_FILE + 1)
+        except OSError as error:
+            rules.refused.append(Refusal(name, 1, "", "", f"cannot be read: {error.strerror}"))
+            continue
+        rules.front_ends.get(path.suffix, rules.front_ends[SIGMA]).add(content, name)
+    return rules
+
+
+def add(rules: RuleSet, content: bytes | str, path: str = "<rule>") -> None:
+    """Compile the Sigma rules of one text into ``rules``."""
+    rules.front_ends[SIGMA].add(content, path)
+
+
+def read(content: bytes | str, path: str = "<rule>") -> RuleSet:
+    """The rules of one Sigma text, not yet with their filters and correlations."""
+    rules = empty()
+    add(rules, content, path)
+    return rules
+
+
+def build(
+    paths: Iterable[Path], *, sample: bytes = b"", pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()
+) -> Plan:
     """The plan of all rules at ``paths``, as ``pipelines`` map them; refused rules are listed in it.
 
-    ``sample``: lines of the traffic to be judged, for choosing rare literals; without it their rareness is guessed.
-    Raises FileNotFoundError for a path that does not exist.
+    ``sample``: lines of the traffic to be evaluated, for choosing rare literals; without it their frequency is guessed.
+    Raises as ``files`` and ``empty`` do.
     """
-    return from_rules(load(paths, pipelines), sample=sample)
+    return from_rules(load(paths, pipelines, lookups), sample=sample)
 
 
-def from_text(text: str, *, sample: bytes = b"", pipelines: Pipelines = NONE) -> Plan:
-    """The plan of the rules in one YAML text."""
-    rules = RuleSet(pipelines=pipelines)
-    sigma.add(rules, text)
-    return from_rules(rules, sample=sample)
+def from_text(text: str, *, sample: bytes = b"") -> Plan:
+    """The plan of the Sigma rules in one text."""
+    return from_rules(read(text), sample=sample)
 
 
 def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
-    """The plan of parsed rules, with their filters."""
-    sigma.finish(rules)
+    """The plan of loaded rules, with their filters and correlations."""
+    for front_end in dict.fromkeys(rules.front_ends.values()):
+        front_end.finish()
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
     return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations)
 
 
 def cost_of(rules: RuleSet, sample: bytes) -> Measured:
-    """How common in ``sample`` all is that the prefilter could search for."""
+    """How common in ``sample`` everything is that the prefilter could search for."""
     literals: set[bytes] = set()
     for rule in rules.rules:
         literals |= candidates(rule.expr, rules.predicates)
     return measured(literals, sample[:MAX_SAMPLE])
 
 
-def filters_of(rules: RuleSet, rule_id: str) -> list[Filter]:
-    """The filters that are part of a rule, in the order in which they were joined to it."""
-    return [one for one in rules.filters if rule_id in one.joined]
-
-
-def name_of(one: Filter) -> str:
-    """A filter for people: title and place."""
-    return f"filter '{one.parsed.title}' ({one.path}:{one.line})"
-
-
 def part_names(rules: RuleSet, rule: Rule) -> dict[Expr, str]:
     """What authors call the parts of a rule: its search identifiers, and the filters joined to it."""
-    names, filters = sigma.named(rules, rule.id), filters_of(rules, rule.id)
+    names = rules.front_ends.get(Path(rule.path).suffix, rules.front_ends[SIGMA]).names(rule)
+    filters = [one for one in rules.filters if rule.id in one.joined]
     if filters and isinstance(rule.expr, And):  # joining puts a filter's condition behind all others
-        names |= {part: name_of(one) for one, part in zip(filters, rule.expr.args[-len(filters) :], strict=True)}
+        names |= {part: str(one) for one, part in zip(filters, rule.expr.args[-len(filters) :], strict=True)}
     return names
 
 

@@ -1,21 +1,17 @@
-"""What reading rule files comes to: rules, filters and correlations with where they stand, and what does not run.
+"""What reading rule files comes to, whatever language they are written in: the IR, and what does not run.
 
-Filled by ``sigma.py``; expressions refer to ``RuleSet.predicates`` by index, and equal predicates are one.
+The seam between rule languages and the rest: a front end fills a ``RuleSet``, and nothing behind it knows the language.
+Expressions refer to ``RuleSet.predicates`` by index, and equal predicates are one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Protocol
 
-from sigma.filters import SigmaFilter
-from sigma.rule import SigmaRule
-
-from vedette.model.event import LogSource
 from vedette.plan.ir import Expr, Leaf, Predicate, Refusal, Rule
 from vedette.plan.limits import SetFull, Tally
 from vedette.plan.relation import Correlation
-from vedette.rules.pipelines import NONE, Pipelines
 
 OF_SET = "rule set"
 """``Unsupported.part`` of what is no fault of the rule's own."""
@@ -35,24 +31,29 @@ class Unsupported(ValueError):
 
 @dataclass(slots=True)
 class Filter:
-    """A ``filter:`` document; ``joined``: the ids of the rules that it is part of."""
+    """A condition that is joined to rules by AND; ``joined``: the ids of those rules."""
 
-    parsed: SigmaFilter
-    document: Any
+    id: str
+    title: str
     path: str
     line: int
-    column: int
     joined: set[str] = field(default_factory=set)
 
+    def __str__(self) -> str:
+        return f"filter '{self.title}' ({self.path}:{self.line})"
 
-class Document(NamedTuple):
-    """A ``correlation:`` document and where it stands."""
 
-    document: Any
-    path: str
-    line: int
-    column: int
-    node: Any
+class FrontEnd(Protocol):
+    """One rule language. ``build.front_ends`` lists them by the suffix of their files."""
+
+    def add(self, content: bytes | str, path: str) -> None:
+        """Compile one file into the rule set; what cannot run is a refusal of its own."""
+
+    def finish(self) -> None:
+        """Compile what refers to rules of any file; may be called again when more were added."""
+
+    def names(self, rule: Rule) -> dict[Expr, str]:
+        """What its author calls the parts of a rule's condition."""
 
 
 @dataclass(slots=True)
@@ -60,23 +61,22 @@ class RuleSet:
     """What a set of rule files came to; ``rules`` refer to ``predicates`` by index."""
 
     rules: list[Rule] = field(default_factory=list)
+    correlations: list[Correlation] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     predicates: list[Predicate] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
-    pipelines: Pipelines = NONE
     filters: list[Filter] = field(default_factory=list)
-    written: dict[str, SigmaRule] = field(default_factory=dict)
-    """By id the rules as pySigma read them, after the pipelines."""
-    sources: dict[str, LogSource] = field(default_factory=dict)
-    """By id the log sources as the rules name them, before the pipelines."""
-    documents: list[Document] = field(default_factory=list)
-    """The correlations as they were written; ``finish`` compiles them."""
-    correlations: list[Correlation] = field(default_factory=list)
-    correlations_refused: list[Refusal] = field(default_factory=list)
+    lookups_refused: tuple[Refusal, ...] = ()
+    """Of ``refused``, those that are about a lookup."""
     placeholders: dict[Expr, tuple[str, ...]] = field(default_factory=dict)
     """The placeholders that an expression's values come from."""
+    front_ends: dict[str, FrontEnd] = field(default_factory=dict)
     _index: dict[Predicate, int] = field(default_factory=dict)
     _tally: Tally = field(default_factory=Tally)
+
+    def add(self, rule: Rule) -> None:
+        self.ids.add(rule.id)
+        self.rules.append(rule)
 
     def leaf(self, predicate: Predicate) -> Leaf:
         """Raises Unsupported when the set would be beyond a bound with it (``limits.py``)."""
@@ -107,3 +107,7 @@ class RuleSet:
         del self.predicates[first:]
         while len(self.placeholders) > placeholders:
             self.placeholders.popitem()
+
+    def scratch(self) -> RuleSet:
+        """The same predicates in a set of its own, to which an expression may add without a trace in this one."""
+        return RuleSet(predicates=list(self.predicates), _index=dict(self._index))

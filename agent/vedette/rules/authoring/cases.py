@@ -29,9 +29,9 @@ from vedette.plan.ir import Rule
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation
-from vedette.rules.documents import check_shape
-from vedette.rules.faults import not_yaml
 from vedette.rules.selftest import Case, Sequence, Timed
+from vedette.rules.sigma.documents import check_shape
+from vedette.rules.sigma.faults import not_yaml
 from vedette.system.folders import read_regular
 
 _KEYS = {"raw", "event", "codec", "topic"}

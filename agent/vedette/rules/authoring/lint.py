@@ -32,12 +32,12 @@ from vedette.plan.plan import Plan
 from vedette.plan.relation import Correlation
 from vedette.rules.authoring import cases, reach
 from vedette.rules.build import files
-from vedette.rules.correlation import one_bound
-from vedette.rules.documents import child, collected, construct, read
-from vedette.rules.faults import MAX_TRIED, items
-from vedette.rules.modifiers import doubts
-from vedette.rules.pipelines import POLICY
 from vedette.rules.ruleset import RuleSet
+from vedette.rules.sigma import items
+from vedette.rules.sigma.correlation import one_bound
+from vedette.rules.sigma.documents import child, collected, construct, pair, place, read
+from vedette.rules.sigma.faults import MAX_TRIED
+from vedette.rules.sigma.pipelines import POLICY
 from vedette.system.folders import read_regular
 
 HOT = 0.05
@@ -83,19 +83,15 @@ class Written(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        return self.node.start_mark.line + 1, self.node.start_mark.column + 1
+        return place(self.node)
 
     def at(self, *keys: str) -> tuple[int, int]:
         """The place of a key (of a key …), or of the document."""
-        node, place = self.node, self.place
-        for key in keys:
-            pairs = node.value if isinstance(node, yaml.MappingNode) else []
-            found = next((item for item, _ in pairs if item.value == key), None)
-            if found is None:
-                break
-            place = found.start_mark.line + 1, found.start_mark.column + 1
-            node = child(node, key)
-        return place
+        found = node = self.node
+        for name in keys:
+            key, node = pair(node, name)
+            found = key or found
+        return place(found)
 
 
 class Set(NamedTuple):
@@ -322,9 +318,9 @@ def _values(all: Set, one: Written) -> Found:
         for key, value in node.value if isinstance(searches, dict) and isinstance(node, yaml.MappingNode) else ():
             if searches is None or key.value in ("condition", "rules") or key.value not in searches:
                 continue
-            for item, item_node in islice(items(searches[key.value], key, value), MAX_TRIED):
-                for told in doubts(item):
-                    yield Severity.WARNING, (item_node.start_mark.line + 1, item_node.start_mark.column + 1), told
+            for item, item_node in islice(items.single(searches[key.value], key, value), MAX_TRIED):
+                for told in items.doubts(item):
+                    yield Severity.WARNING, place(item_node), told
 
 
 def _unknown_keys(all: Set, one: Written) -> Found:

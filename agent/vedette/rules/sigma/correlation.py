@@ -1,6 +1,6 @@
 """Sigma's ``correlation`` documents to ``relation.Correlation``. pySigma parses; the meaning is ours.
 
-They are compiled when all files are read (``finish``), because they refer to rules of any of them: by id, or by name,
+They are compiled when all files are read, because they refer to rules of any of them: by id, or by name,
 where a rule of the same file goes before others. One that refers to what is not there or does not run is refused with
 that reason, and so are those above it; a cycle is refused. The others run.
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sigma.correlations import (
     CorrelationConditionAND,
@@ -26,8 +27,8 @@ from sigma.correlations import (
     SigmaExtendedCorrelationCondition,
     SigmaRuleReference,
 )
-from sigma.exceptions import SigmaError, SigmaRuleLocation
-from sigma.rule.attributes import SigmaStatus
+from sigma.exceptions import SigmaRuleLocation
+from sigma.rule import SigmaRule
 
 from vedette.plan.ir import Refusal
 from vedette.plan.relation import (
@@ -42,12 +43,10 @@ from vedette.plan.relation import (
     Slot,
     meaning_digest,
 )
-from vedette.rules.documents import child
-from vedette.rules.faults import text
-from vedette.rules.modifiers import condition_advice
-from vedette.rules.pipelines import POLICY
 from vedette.rules.ruleset import RuleSet, Unsupported
-from vedette.rules.sigma import DESCRIPTIVE, derived_id, suppress_of
+from vedette.rules.sigma.faults import refusal
+from vedette.rules.sigma.head import DESCRIPTIVE, check_head, derived_id, suppress_of
+from vedette.rules.sigma.pipelines import POLICY, Pipelines
 
 MAX_CLAUSES = 64
 """Alternatives that an extended condition may come to."""
@@ -62,6 +61,15 @@ _MEANT = {
 """What people write in the place of a correlation's keys."""
 
 
+class Document(NamedTuple):
+    """A ``correlation:`` document and where it stands."""
+
+    document: Any
+    path: str
+    line: int
+    node: Any
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """A correlation as pySigma reads it, before its references are looked up."""
@@ -71,125 +79,86 @@ class _Read:
     id: str
 
 
-def finish(rules: RuleSet) -> None:
-    """Compile the correlations of ``rules``, whose other rules are all there; may be called again with more."""
-    rules.refused[:] = [one for one in rules.refused if one not in rules.correlations_refused]
-    rules.correlations.clear()
-    rules.correlations_refused.clear()
-    Compiler(rules).run()
-    rules.refused += rules.correlations_refused
+def compile_all(
+    rules: RuleSet, written: Mapping[str, SigmaRule], documents: Sequence[Document], pipelines: Pipelines
+) -> tuple[list[Correlation], list[Refusal]]:
+    """The correlations of ``documents``, and those that do not run; ``written``: all rules as pySigma read them."""
+    compiler = Compiler(rules, written, documents, pipelines)
+    for number in range(len(documents)):
+        compiler.read(number)
+    for number in range(len(documents)):
+        with suppress(Exception):  # it is among the refused
+            compiler.make(number, ())
+    return list(compiler.made.values()), compiler.refused
 
 
 class Compiler:
     """One pass over the correlations of a rule set."""
 
-    def __init__(self, rules: RuleSet) -> None:
-        self._rules = rules
+    def __init__(
+        self, rules: RuleSet, written: Mapping[str, SigmaRule], documents: Sequence[Document], pipelines: Pipelines
+    ) -> None:
+        self.made: dict[int, Correlation] = {}
+        self.refused: list[Refusal] = []
+        self._documents, self._written, self._pipelines = documents, written, pipelines
+        self._refused_rules = rules.refused
         self._digests = {rule.id: rule.digest for rule in rules.rules}
         self._read: dict[int, _Read] = {}
+        self._parsed: dict[str, SigmaCorrelationRule] = {}
         self._reasons: dict[int, str] = {}
-        self._made: dict[int, Correlation] = {}
         self._known: dict[str, list[tuple[str, int | str]]] = {}
         """By id and name: (file, number of the correlation or id of the rule)."""
-
-    def run(self) -> None:
-        rules = self._rules
         for rule in rules.rules:
-            for name in {rule.id, rules.written[rule.id].name or rule.id}:
+            for name in {rule.id, written[rule.id].name or rule.id}:
                 self._known.setdefault(name, []).append((rule.path, rule.id))
-        taken = set(self._digests)
-        for number, one in enumerate(rules.documents):
-            try:
-                read = self._parse(one.document, one.path, one.line)
-                if read.id in taken:
-                    raise Unsupported(f"id {read.id} is used by an earlier rule", "id")
-                taken.add(read.id)
-                self._read[number] = read
-                for name in {read.id, read.parsed.name or read.id}:
-                    self._known.setdefault(name, []).append((one.path, number))
-            except Exception as error:
-                self._refuse(number, error)
-        for number in range(len(rules.documents)):
-            try:
-                self._make(number, ())
-            except Exception as error:
-                self._refuse(number, error)
-        rules.correlations += self._made.values()
+
+    def read(self, number: int) -> None:
+        """Parse a document, so that others can refer to it."""
+        one = self._documents[number]
+        try:
+            read = _parse(one.document, one.path, one.line)
+            if read.id in self._digests or read.id in self._parsed:
+                raise Unsupported(f"id {read.id} is used by an earlier rule", "id")
+            self._read[number], self._parsed[read.id] = read, read.parsed
+            for name in {read.id, read.parsed.name or read.id}:
+                self._known.setdefault(name, []).append((one.path, number))
+        except Exception as error:
+            self._refuse(number, error)
 
     def _refuse(self, number: int, error: Exception) -> None:
-        if number in self._reasons:
-            return
-        one = self._rules.documents[number]
-        reason = str(error.args[0] if error.args else error)
-        if not isinstance(error, SigmaError | Unsupported):
-            reason = f"not a valid Sigma correlation: {type(error).__name__}: {reason}"[:300]
-        part = error.part if isinstance(error, Unsupported) else _part_of(reason)
-        body = child(one.node, "correlation")
-        found = _key(body, part) or _key(one.node, part) or _key(one.node, "correlation")
-        line, column = (found.line + 1, found.column + 1) if found is not None else (one.line, one.column)
-        asked = one.document["correlation"]
-        if isinstance(error, SigmaError) and isinstance(asked, dict) and isinstance(asked.get("condition"), str):
-            named = asked.get("rules")
-            advice = condition_advice(asked["condition"], named if isinstance(named, list) else ())
-            reason += f": {advice}" if advice else ""
-        self._reasons[number] = reason
-        known = one.document
-        self._rules.correlations_refused.append(
-            Refusal(one.path, line, text(known.get("id")), text(known.get("title")), reason, column)
-        )
+        one = self._documents[number]
+        refused = refusal(one.path, one.node, one.document, error)
+        self._reasons[number] = refused.reason
+        self.refused.append(refused)
 
-    def _parse(self, document: dict[str, Any], path: str, line: int) -> _Read:
-        body = document["correlation"]
-        if "detection" in document:
-            raise Unsupported("a document is a detection or a correlation, not both", "detection")
-        if not isinstance(body, dict):
-            raise Unsupported(f"'correlation' expects a mapping with type, rules and timespan, not {body!r:.40}")
-        if (unknown := next((key for key in body if key not in _KEYS), None)) is not None:
-            near = _MEANT.get(str(unknown)) or next(iter(get_close_matches(str(unknown), _KEYS, 1)), "")
-            meant = f"did you mean {near!r}?" if near else f"it has {', '.join(_KEYS)}"
-            raise Unsupported(f"{unknown!r:.60} is no key of a correlation: {meant}", str(unknown))
-        meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
-        bounds: tuple[tuple[str, int | float], ...] = ()
-        if isinstance(condition := body.get("condition"), dict):
-            bounds = _bounds(condition)
-            meaning = one_bound(meaning)
-        if body.get("rules") is None and isinstance(body.get("condition"), str):
-            meaning["correlation"] = {key: value for key, value in body.items() if key != "rules"}
-        parsed = SigmaCorrelationRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
-        if not parsed.title:
-            raise Unsupported("title is missing", "title")
-        if parsed.status is SigmaStatus.UNSUPPORTED:
-            raise Unsupported("its status is 'unsupported': by its author's word it cannot be used as it is", "status")
-        return _Read(parsed, bounds, str(parsed.id) if parsed.id else derived_id(document))
-
-    def _make(self, number: int, above: tuple[int, ...]) -> Correlation:
+    def make(self, number: int, above: tuple[int, ...]) -> Correlation:
         """Compile correlation ``number`` and those below it; raises Unsupported and notes the reason."""
         if number in above:
             raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
-        if number in self._made:
-            return self._made[number]
+        if number in self.made:
+            return self.made[number]
         if number in self._reasons:
             raise Unsupported(self._reasons[number])
         if len(above) >= MAX_CHAIN:
             raise Unsupported(f"correlations are chained deeper than {MAX_CHAIN}", "rules")
         try:
-            self._made[number] = made = self._compile(number, (*above, number))
+            self.made[number] = made = self._compile(number, (*above, number))
         except Exception as error:
             self._refuse(number, error)
             raise
         return made
 
     def _compile(self, number: int, above: tuple[int, ...]) -> Correlation:
-        one, read = self._rules.documents[number], self._read[number]
+        one, read = self._documents[number], self._read[number]
         parsed = read.parsed
         kind = Kind(parsed.type.name.lower())
-        references = self._references(parsed, kind)
+        references = _references(parsed, kind)
         targets = [self._target(reference.reference, one.path, above) for reference in references]
         for reference, (rule_id, below) in zip(references, targets, strict=True):
-            reference.rule = self._rules.written[rule_id] if below is None else self._parsed(rule_id)
+            reference.rule = self._written[rule_id] if below is None else self._parsed[rule_id]
         parsed.referenced_rules = references
-        self._rules.pipelines.apply(parsed)  # type: ignore[arg-type]
-        slots = self._slots(parsed, references, targets)
+        self._pipelines.apply(parsed)  # type: ignore[arg-type]
+        slots = _slots(parsed, references, targets)
         field = parsed.condition.fieldref if isinstance(parsed.condition, SigmaCorrelationCondition) else None
         bounds, clauses = read.bounds, tuple[Clause, ...]()
         if isinstance(parsed.condition, SigmaExtendedCorrelationCondition):
@@ -219,28 +188,6 @@ class Compiler:
         digests = [self._digests[rule_id] if below is None else below.digest for rule_id, below in targets]
         return replace(made, digest=meaning_digest(made, digests))
 
-    def _parsed(self, correlation_id: str) -> SigmaCorrelationRule:
-        return next(read.parsed for read in self._read.values() if read.id == correlation_id)
-
-    @staticmethod
-    def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleReference]:
-        if parsed.rules is not None:
-            references = list(parsed.rules)
-        else:
-            assert isinstance(parsed.condition, SigmaExtendedCorrelationCondition)
-            references = [SigmaRuleReference(name) for name in parsed.condition.get_referenced_rules()]
-        if not references:
-            raise Unsupported("it names no rules", "rules")
-        if len(references) > MAX_SLOTS:
-            raise Unsupported(f"it names {len(references)} rules, more than {MAX_SLOTS}", "rules")
-        wrong = next((one.reference for one in references if not isinstance(one.reference, str)), None)
-        if wrong is not None:
-            raise Unsupported(f"a rule is named by its id or name, not {wrong!r:.40}", "rules")
-        names = [reference.reference for reference in references]
-        if kind is not Kind.TEMPORAL_ORDERED and len(set(names)) < len(names):
-            raise Unsupported("it names a rule twice", "rules")
-        return references
-
     def _target(self, reference: str, path: str, above: tuple[int, ...]) -> tuple[str, Correlation | None]:
         """The rule's id, or the correlation, that ``reference`` names."""
         found = self._known.get(reference) or self._known.get(_canonical(reference)) or []
@@ -249,7 +196,8 @@ class Compiler:
             places = " and ".join(sorted({path for path, _ in found})) or path
             raise Unsupported(f"{reference!r} is the name of several rules ({places}): refer to one by its id", "rules")
         if not found:
-            refused = next((r for r in self._rules.refused if r.rule_id and reference in (r.rule_id, r.title)), None)
+            known = (one for one in (*self._refused_rules, *self.refused) if one.rule_id)
+            refused = next((one for one in known if reference in (one.rule_id, one.title)), None)
             why = f"is refused: {refused.reason}" if refused else "is not among the rules, or is refused"
             raise Unsupported(f"it refers to {reference!r}, which {why}", "rules")
         target = found[0][1]
@@ -258,34 +206,75 @@ class Compiler:
         if target in above:
             raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
         try:
-            return self._read[target].id, self._make(target, above)
+            return self._read[target].id, self.make(target, above)
         except Exception as error:
             raise Unsupported(f"it refers to {reference!r}, which is refused: {error}", "rules") from error
 
-    @staticmethod
-    def _slots(
-        parsed: SigmaCorrelationRule,
-        references: list[SigmaRuleReference],
-        targets: list[tuple[str, Correlation | None]],
-    ) -> tuple[Slot, ...]:
-        used: set[str] = set()
-        slots = []
-        for reference, (rule_id, below) in zip(references, targets, strict=True):
-            called = {reference.reference, rule_id, reference.rule.name}
-            names = []
-            for alias in parsed.aliases:
-                for target, field in alias.mapping.items():
-                    if target.reference in called:
-                        names.append((alias.alias, str(field)))
-                        used.add(target.reference)
-            slots.append(Slot(rule_id, below is not None, tuple(names)))
+
+def _parse(document: dict[str, Any], path: str, line: int) -> _Read:
+    body = document["correlation"]
+    if "detection" in document:
+        raise Unsupported("a document is a detection or a correlation, not both", "detection")
+    if not isinstance(body, dict):
+        raise Unsupported(f"'correlation' expects a mapping with type, rules and timespan, not {body!r:.40}")
+    if (unknown := next((key for key in body if key not in _KEYS), None)) is not None:
+        near = _MEANT.get(str(unknown)) or next(iter(get_close_matches(str(unknown), _KEYS, 1)), "")
+        meant = f"did you mean {near!r}?" if near else f"it has {', '.join(_KEYS)}"
+        raise Unsupported(f"{unknown!r:.60} is no key of a correlation: {meant}", str(unknown))
+    meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
+    bounds: tuple[tuple[str, int | float], ...] = ()
+    if isinstance(condition := body.get("condition"), dict):
+        bounds = _bounds(condition)
+        meaning = one_bound(meaning)
+    if body.get("rules") is None and isinstance(body.get("condition"), str):
+        meaning["correlation"] = {key: value for key, value in body.items() if key != "rules"}
+    parsed = SigmaCorrelationRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
+    check_head(parsed.title, parsed.status)
+    return _Read(parsed, bounds, str(parsed.id) if parsed.id else derived_id(document))
+
+
+def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleReference]:
+    if parsed.rules is not None:
+        references = list(parsed.rules)
+    else:
+        assert isinstance(parsed.condition, SigmaExtendedCorrelationCondition)
+        references = [SigmaRuleReference(name) for name in parsed.condition.get_referenced_rules()]
+    if not references:
+        raise Unsupported("it names no rules", "rules")
+    if len(references) > MAX_SLOTS:
+        raise Unsupported(f"it names {len(references)} rules, more than {MAX_SLOTS}", "rules")
+    wrong = next((one.reference for one in references if not isinstance(one.reference, str)), None)
+    if wrong is not None:
+        raise Unsupported(f"a rule is named by its id or name, not {wrong!r:.40}", "rules")
+    names = [reference.reference for reference in references]
+    if kind is not Kind.TEMPORAL_ORDERED and len(set(names)) < len(names):
+        raise Unsupported("it names a rule twice", "rules")
+    return references
+
+
+def _slots(
+    parsed: SigmaCorrelationRule,
+    references: list[SigmaRuleReference],
+    targets: list[tuple[str, Correlation | None]],
+) -> tuple[Slot, ...]:
+    used: set[str] = set()
+    slots = []
+    for reference, (rule_id, below) in zip(references, targets, strict=True):
+        called = {reference.reference, rule_id, reference.rule.name}
+        names = []
         for alias in parsed.aliases:
-            for target in alias.mapping:
-                if target.reference not in used:
-                    raise Unsupported(
-                        f"the alias {alias.alias!r} is for {target.reference!r}, which is none of its rules", "aliases"
-                    )
-        return tuple(slots)
+            for target, field in alias.mapping.items():
+                if target.reference in called:
+                    names.append((alias.alias, str(field)))
+                    used.add(target.reference)
+        slots.append(Slot(rule_id, below is not None, tuple(names)))
+    for alias in parsed.aliases:
+        for target in alias.mapping:
+            if target.reference not in used:
+                raise Unsupported(
+                    f"the alias {alias.alias!r} is for {target.reference!r}, which is none of its rules", "aliases"
+                )
+    return tuple(slots)
 
 
 def one_bound(document: dict[str, Any]) -> dict[str, Any]:
@@ -407,15 +396,3 @@ def _canonical(reference: str) -> str:
         return str(uuid.UUID(reference))
     except ValueError:
         return reference
-
-
-def _part_of(reason: str) -> str:
-    """The key that a complaint of pySigma's is about."""
-    words = {"timespan": "timespan", "condition": "condition", "group": "group-by", "alias": "aliases", "type": "type"}
-    return next((key for word, key in words.items() if word in reason.lower()), "rules")
-
-
-def _key(node: Any, name: str) -> Any:
-    """Where the key ``name`` of a mapping stands, or None."""
-    pairs = node.value if node is not None and isinstance(node.value, list) else []
-    return next((pair[0].start_mark for pair in pairs if isinstance(pair, tuple) and pair[0].value == name), None)

@@ -1,17 +1,13 @@
-"""What a rule's search asks: pySigma's conditions and values as expressions over predicates (``ir.py``).
+"""What a rule's search asks: pySigma's conditions and values as expressions over predicates (``plan/ir.py``).
 
 One function a step: ``expression`` for a condition, ``_value`` for a value of any kind, ``_string`` for the narrowest
-operator of a string. pySigma's own reading is replaced where it falls short of the specification: placeholders with
-escapes, whole numbers beyond 53 bits, ``utf16le``. What cannot be judged raises ``Unsupported``.
+operator of a string. What cannot be evaluated raises ``Unsupported``.
 """
 
 from __future__ import annotations
 
-import copy
-import re
 from typing import Any
 
-from sigma import modifiers
 from sigma.conditions import (
     ConditionAND,
     ConditionFieldEqualsValueExpression,
@@ -20,7 +16,7 @@ from sigma.conditions import (
     ConditionValueExpression,
 )
 from sigma.exceptions import SigmaError
-from sigma.modifiers import SigmaExpandModifier
+from sigma.modifiers import reverse_modifier_mapping
 from sigma.rule import SigmaDetection
 from sigma.types import (
     Placeholder,
@@ -45,71 +41,31 @@ from sigma.types import (
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Not, Op, Or, Predicate, fold
 from vedette.plan.patterns import End, fallback, search
-from vedette.plan.timepart import UNITS
-from vedette.rules.pipelines import POLICY, Pipelines
 from vedette.rules.ruleset import RuleSet, Unsupported
+from vedette.rules.sigma.modifiers import MODIFIERS, SigmaNetworkText
+from vedette.rules.sigma.pipelines import NONE, POLICY, Pipelines
 
 
-class SigmaPlaceholderModifier(SigmaExpandModifier):
-    """``expand`` as the specification has it: ``\\%`` is a percent sign, ``\\%plain%name%`` has one placeholder."""
-
-    def modify(self, val: SigmaString | SigmaRegularExpression) -> SigmaString | SigmaRegularExpression:
-        whole, percent = (val.regexp, r"\%") if isinstance(val, SigmaRegularExpression) else (val, "%")
-        parts: list[Any] = []
-        for part in whole.s:
-            if not isinstance(part, str):
-                parts.append(part)
-                continue
-            for token in re.finditer(r"\\%|%([^%\\]+)%|[^%\\]+|.", part, re.S):
-                text = percent if token[0] == r"\%" else token[0]
-                if token[1] is not None:
-                    parts.append(Placeholder(token[1]))
-                elif parts and isinstance(parts[-1], str):
-                    parts[-1] += text
-                else:
-                    parts.append(text)
-        whole.s = parts
-        return val
-
-
-class SigmaNetworkModifier(modifiers.SigmaCIDRModifier):
-    """``cidr`` before or behind ``expand``: a text until its placeholders are known (``mark_networks``)."""
-
-    def modify(self, val: SigmaString) -> SigmaCIDRExpression | SigmaString:  # type: ignore[override]
-        if SigmaPlaceholderModifier in self.detection_item.modifiers:
-            return val
-        return super().modify(val)
-
-
-class SigmaNetworkText(SigmaString):
-    """A text that is a network, once its placeholders have their values."""
-
-
-def mark_networks(detection: SigmaDetection) -> None:
-    """Mark the texts of items with ``cidr``: when pipelines are through, since these make plain texts of any."""
+def keep_kinds(detection: SigmaDetection) -> None:
+    """Make the texts of items what their modifiers say (``Modifier.kind``), once pipelines are through: these put
+    plain texts in the place of any."""
     for item in detection.detection_items:
         if isinstance(item, SigmaDetection):
-            mark_networks(item)
-        elif SigmaNetworkModifier in item.modifiers:
-            item.value = [_network(value) if isinstance(value, SigmaString) else value for value in item.value]
+            keep_kinds(item)
+            continue
+        names = (reverse_modifier_mapping[made.__name__] for made in item.modifiers)
+        for kind in (row.kind for name in names if (row := MODIFIERS[name]).kind is not None):
+            item.value = [_as(kind, value) for value in item.value]
 
 
-def _network(text: SigmaString) -> SigmaNetworkText:
-    made = SigmaNetworkText(text.original)
-    made.s = text.s
+def _as(kind: Any, value: SigmaType) -> SigmaType:
+    if isinstance(value, SigmaExpansion):
+        return SigmaExpansion([_as(kind, one) for one in value.values])
+    if not isinstance(value, SigmaString):
+        return value
+    made: SigmaString = kind()
+    made.original, made.s = value.original, value.s
     return made
-
-
-class SigmaDashModifier(modifiers.SigmaWindowsDashModifier):
-    """``windash`` for each of the five dashes that the specification names, not only for a rule's ``-`` and ``/``."""
-
-    def modify(self, val: SigmaString) -> SigmaExpansion:
-        plain = copy.copy(val)
-        plain.s = [_LONG_DASH.sub("-", part) if isinstance(part, str) else part for part in val.s]
-        return super().modify(plain)
-
-
-_LONG_DASH = re.compile(r"\B[\u2013\u2014\u2015]\b")
 
 
 class SigmaWholeNumber(SigmaNumber):
@@ -120,13 +76,6 @@ class SigmaWholeNumber(SigmaNumber):
 
 
 type_map[int] = SigmaWholeNumber
-modifiers.modifier_mapping["expand"] = SigmaPlaceholderModifier
-modifiers.reverse_modifier_mapping["SigmaPlaceholderModifier"] = "expand"
-modifiers.modifier_mapping["windash"] = SigmaDashModifier
-modifiers.reverse_modifier_mapping["SigmaDashModifier"] = "windash"
-modifiers.modifier_mapping["cidr"] = SigmaNetworkModifier
-modifiers.reverse_modifier_mapping["SigmaNetworkModifier"] = "cidr"
-modifiers.modifier_mapping.setdefault("utf16le", modifiers.SigmaWideModifier)  # Sigma 2.1's name of ``wide``
 
 MAX_EXPANSION = 10_000
 """Values that the placeholders of one value may stand for."""
@@ -141,29 +90,30 @@ _FLAGS = {
 }
 
 
-def expression(rules: RuleSet, node: Any, depth: int = 0) -> Expr:
+def expression(rules: RuleSet, node: Any, given: Pipelines = NONE, depth: int = 0) -> Expr:
+    """A condition over predicates of ``rules``; ``given``: the values of placeholders. Raises Unsupported."""
     if depth > MAX_DEPTH:
         raise Unsupported(f"the condition is nested deeper than {MAX_DEPTH}", "condition")
     match node:
         case ConditionAND():
-            return And(tuple(expression(rules, arg, depth + 1) for arg in node.args))
+            return And(tuple(expression(rules, arg, given, depth + 1) for arg in node.args))
         case ConditionOR():
-            return Or(tuple(expression(rules, arg, depth + 1) for arg in node.args))
+            return Or(tuple(expression(rules, arg, given, depth + 1) for arg in node.args))
         case ConditionNOT():
-            return Not(expression(rules, node.args[0], depth + 1))
+            return Not(expression(rules, node.args[0], given, depth + 1))
         case ConditionFieldEqualsValueExpression():
-            return _value(rules, node.field, node.value)
+            return _value(rules, node.field, node.value, given)
         case ConditionValueExpression():
-            return _value(rules, KEYWORDS, node.value)
+            return _value(rules, KEYWORDS, node.value, given)
     raise Unsupported("the condition is empty", "condition")
 
 
-def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
+def _value(rules: RuleSet, name: str, value: SigmaType, given: Pipelines) -> Expr:
     match value:
         case SigmaExpansion():
-            return Or(tuple(_value(rules, name, item) for item in value.values))
+            return Or(tuple(_value(rules, name, item, given) for item in value.values))
         case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
-            made = Or(tuple(_value(rules, name, item) for item in _replaced(value, rules.pipelines)))
+            made = Or(tuple(_value(rules, name, item, given) for item in _replaced(value, given)))
             whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
             rules.placeholders[made] = tuple(f"%{part.name}%" for part in whole.s if isinstance(part, Placeholder))
             return made
@@ -171,7 +121,7 @@ def _value(rules: RuleSet, name: str, value: SigmaType) -> Expr:
             try:
                 return rules.leaf(Predicate(name, Op.CIDR, str(SigmaCIDRExpression(str(value)).network)))
             except SigmaError as error:
-                raise Unsupported(f"a placeholder stands for what is no network: {error}") from error
+                raise Unsupported(f"a value of its placeholder is not a network: {error}") from error
         case SigmaString():
             return rules.leaf(_string(name, value))
         case SigmaRegularExpression():
@@ -308,36 +258,3 @@ def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> 
                 text.s.append(part)
         made.append(text)
     return made
-
-
-_TAKE_TEXT = frozenset(
-    {
-        modifiers.SigmaFieldReferenceModifier,
-        modifiers.SigmaBase64Modifier,
-        modifiers.SigmaBase64OffsetModifier,
-        modifiers.SigmaWideModifier,
-        modifiers.SigmaUTF16Modifier,
-        modifiers.SigmaUTF16BEModifier,
-    }
-)
-
-
-_TIME_PARTS = frozenset(modifiers.modifier_mapping[unit] for unit in UNITS)
-
-
-def check_modifiers(detection: SigmaDetection) -> None:
-    """Raise Unsupported for modifiers that pySigma takes together though one makes nothing of the other: a placeholder
-    under one that has made something else of its name; a part of a time under any other."""
-    for item in detection.detection_items:
-        if isinstance(item, SigmaDetection):
-            check_modifiers(item)
-            continue
-        others = [made for made in item.modifiers if made is not modifiers.SigmaNegateModifier]
-        if _TIME_PARTS.intersection(others) and len(others) > 1:
-            raise Unsupported("a part of a time takes no further modifier: list the numbers, as in [20, 21, 22, 23]")
-        if SigmaPlaceholderModifier in item.modifiers and _TAKE_TEXT.intersection(item.modifiers):
-            for value in item.original_value or ():
-                if isinstance(value, SigmaString) and (name := re.search(r"%[^%]+%", value.original)):
-                    raise Unsupported(
-                        f"the placeholder {name[0]} has no value yet when it is encoded: modifiers come first"
-                    )

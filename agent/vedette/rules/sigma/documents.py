@@ -11,9 +11,6 @@ A collection is resolved on the level of YAML nodes, so that every part of a rul
 * ``repeat``: the rule before it, with what this document says over it.
 
 A document that is not YAML is refused by itself where the others of its file do not build on it (``read``).
-
-To Sigma all values are strings, and an unquoted ``0815``, ``12e5`` or ``0x17`` may well be meant as one: ``texts_too``
-keeps the text of a number that is not written as it is printed.
 """
 
 from __future__ import annotations
@@ -26,6 +23,9 @@ from typing import Any
 import yaml
 
 from vedette.plan.limits import MAX_FILE, MAX_FILE_NODES, MAX_NESTING, MAX_NODES
+
+MAX_SHOWN = 1000
+"""Characters of a document's value in a message."""
 
 
 class RuleLoader(yaml.CSafeLoader):
@@ -238,81 +238,31 @@ def collected(nodes: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
 def action(node: Any) -> str | None:
     """What a document says it is to its collection; None for a rule of its own."""
     value = child(node, "action")
-    if value is None:
-        return None
-    return str(value.value) if isinstance(value, yaml.ScalarNode) else "?"
+    return value and (str(value.value) if isinstance(value, yaml.ScalarNode) else "?")
+
+
+def pair(node: Any, name: str) -> tuple[Any, Any]:
+    """The nodes of key ``name`` in a mapping and of its value; None twice where there is none."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next((both for both in pairs if both[0].value == name), (None, None))
 
 
 def child(node: Any, name: str) -> Any:
     """The node of key ``name`` in a mapping, or None."""
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.value == name:
-                return value
-    return None
+    return pair(node, name)[1]
 
 
-_TEXT_MODIFIERS = frozenset(
-    (
-        *("contains", "startswith", "endswith", "cased", "windash", "re", "expand", "fieldref", "cidr"),
-        *("base64", "base64offset", "wide", "utf16", "utf16le", "utf16be"),
-    )
-)
-_KEEPS_KIND = frozenset(("all", "neq"))
-_PRINTED = re.compile(r"(?:-?[1-9][0-9]*|0)(?:\.(?:[0-9]*[1-9]|0))?\Z")
+def place(node: Any) -> tuple[int, int]:
+    """Line and column where a node begins, from 1."""
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-def texts_too(node: Any) -> None:
-    """Give the oddly written numbers in the searches of the rule or filter ``node`` their text back, in place.
-
-    A keyword and the value of a text modifier are the text then; the value of a field is the number or the text. What
-    compares numbers or takes parts of a time is left alone.
-    """
-    seen: set[int] = set()
-    for part in ("detection", "filter"):
-        searches = child(node, part)
-        for key, value in searches.value if isinstance(searches, yaml.MappingNode) else ():
-            if key.value not in ("condition", "rules"):
-                searches.value[searches.value.index((key, value))] = (key, _keyword(value, seen))
-
-
-def _keyword(node: Any, seen: set[int]) -> Any:
-    """``node`` as a search: a keyword, a mapping of fields, or a list of either."""
-    if id(node) in seen:  # an alias, be it of itself
-        return node
-    if isinstance(node, yaml.SequenceNode):
-        seen.add(id(node))
-        node.value[:] = [_keyword(item, seen) for item in node.value]
-    elif isinstance(node, yaml.MappingNode):
-        seen.add(id(node))
-        node.value[:] = [(key, _field_value(key, value)) for key, value in node.value]
-    return _text_of(node) or node
-
-
-def _field_value(key: Any, value: Any) -> Any:
-    name, *chain = str(key.value).split("|")
-    as_text = not name or not _TEXT_MODIFIERS.isdisjoint(chain)
-    if not as_text and (not _KEEPS_KIND.issuperset(chain) or "all" in chain):
-        return value
-    items = value.value if isinstance(value, yaml.SequenceNode) else [value]
-    texts = [_text_of(item) for item in items]
-    if not any(texts):
-        return value
-    if as_text:
-        made = [text or item for item, text in zip(items, texts, strict=True)]
-    else:
-        made = [*items, *(text for text in texts if text is not None)]
-    if len(made) == 1 and not isinstance(value, yaml.SequenceNode):
-        return made[0]
-    return yaml.SequenceNode("tag:yaml.org,2002:seq", made, value.start_mark, value.end_mark)
-
-
-def _text_of(node: Any) -> Any:
-    """The text that ``node`` is written as, as a node, when it is a number that is printed otherwise; else None."""
-    number = isinstance(node, yaml.ScalarNode) and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-    if not number or _PRINTED.match(node.value):
-        return None
-    return yaml.ScalarNode("tag:yaml.org,2002:str", node.value, node.start_mark, node.end_mark, node.style)
+def shown(value: object) -> str:
+    """A document's value for people, bounded; a number may have too many digits to be shown."""
+    try:
+        return "" if value is None else str(value)[:MAX_SHOWN]
+    except ValueError:
+        return "?"
 
 
 def _without_action(node: Any) -> Any:

@@ -30,15 +30,18 @@ from vedette.plan.database import Pattern, Scanner
 from vedette.plan.ir import Refusal
 from vedette.plan.limits import check_regex
 from vedette.plan.patterns import fallback
-from vedette.rules.documents import check_shape, child
+from vedette.rules.sigma.documents import check_shape, child
 from vedette.system.folders import read_regular
 
 MAX_VALUES = 10_000
 """Values of one lookup."""
 
+MAX_BYTES = 8 << 20
+"""Bytes of a pipeline or lookup file."""
+
 
 class _Runnable(RegexEngine):
-    """pySigma's check of a regular expression: one of the two engines that judge must take it."""
+    """pySigma's check of a regular expression: one of the two engines that evaluate must take it."""
 
     def compile(self, pattern: str, flags: int = 0) -> Any:
         check_regex(pattern)
@@ -113,13 +116,23 @@ def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[P
             yield path, True
 
 
+def _read(path: Path) -> bytes:
+    """Raises ValueError for a file beyond ``MAX_BYTES``, and OSError."""
+    content = read_regular(path, MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB: split it")
+    return content
+
+
 def _pipeline(path: Path, named: bool) -> ProcessingPipeline:
     try:
-        content = read_regular(path)
+        content = _read(path)
     except OSError as error:
         if named:
             raise
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     try:
         check_shape(content)
         document = yaml.safe_load(content)
@@ -127,7 +140,7 @@ def _pipeline(path: Path, named: bool) -> ProcessingPipeline:
             raise ValueError("expects a mapping with name, priority and transformations")
         for key in ("postprocessing", "finalizers"):
             if document.get(key):
-                raise ValueError(f"'{key}' works on the text of a query, which there is none of here: take it out")
+                raise ValueError(f"'{key}' works on the text of a query, and Vedette makes none: remove it")
         return ProcessingPipeline.from_dict(document, policy=POLICY)
     except Exception as error:  # whatever pySigma and YAML's parser raise
         line = _line_at_fault(content)
@@ -152,7 +165,7 @@ def _line_at_fault(content: bytes) -> int:
 
 def _lookup(path: Path) -> tuple[str, ...]:
     try:
-        lines = read_regular(path).decode("utf-8-sig").splitlines()
+        lines = _read(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"a lookup is UTF-8 text: {error.reason} at byte {error.start}") from error
     lines = [line for line in lines if line.strip() and not line.startswith("#")]

@@ -1,0 +1,1 @@
+"""The Sigma front end: YAML, pipelines and lookups to the rules, correlations and refusals of a ``RuleSet``."""
