@@ -20,7 +20,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -66,31 +65,26 @@ def examine(folder: Path) -> Finding:
 
 
 def _ask(folder: Path, seconds: float) -> Finding:
-    """The child's word."""
-    command = child.command(__name__, str(folder))
-    outside = False
+    """What the child finds."""
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
+        ended = child.run(__name__, str(folder), seconds=seconds)
     except OSError as error:
         return Finding("", 0, f"its check cannot be started: {error}")
-    except subprocess.TimeoutExpired as late:
-        said, reason = late.stdout or b"", f"its check did not end within {seconds:.0f} s"
-    else:
-        said, reason = done.stdout, _ending(done.returncode, done.stderr)
-        outside = -done.returncode in FOREIGN or done.returncode == UNCHECKED
-    ready, _, rest = said.partition(b"\n")
+    reason = _ending(ended, seconds)
+    outside = ended.code is not None and (-ended.code in FOREIGN or ended.code == UNCHECKED)
+    ready, _, rest = ended.out.partition(b"\n")
     if reason and (outside or ready != READY):
         return Finding("", _next_seq(rest), reason)
     return Finding(reason, _next_seq(rest))
 
 
-def _ending(code: int, told: bytes) -> str:
+def _ending(ended: child.Ended, seconds: float) -> str:
     """How a child has ended; empty: well."""
-    if code < 0:
-        return f"its check died of {Signals(-code).name}"
-    if code:
-        return told.decode("utf-8", "replace").strip().rpartition("\n")[2] or f"its check ended with {code}"
-    return ""
+    if ended.code is None:
+        return f"its check did not end within {seconds:.0f} s"
+    if ended.code < 0:
+        return f"its check died of {Signals(-ended.code).name}"
+    return (ended.complaint or f"its check ended with {ended.code}") if ended.code else ""
 
 
 def _next_seq(said: bytes) -> int:
