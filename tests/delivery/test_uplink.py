@@ -41,7 +41,7 @@ from vedette.delivery.directory import DirectoryUplink
 from vedette.delivery.envelope import decode_row, encode, split_batch
 from vedette.delivery.landing import LandingFolder, partition, ulid
 from vedette.delivery.receipts import pack_receipt
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import Message, MqttClient, Session
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ class Region:
             "region",
             subscriptions=["vedette/v1/+/+/alerts", "vedette/v1/+/+/status"],
             on_message=self._take,
-            session_expiry=60,
             backoff=QUICK,
+            session=Session(expiry=60),
         )
         self.tasks: set[asyncio.Task[Any]] = set()
 

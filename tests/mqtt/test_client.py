@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.broker import Broker, running
 from tests.certificates import Authority
 from vedette.config.settings import MqttSettings
-from vedette.mqtt.client import MAX_PACKET, REGION_PACKET, Message, MqttClient
+from vedette.mqtt.client import MAX_PACKET, REGION_PACKET, Message, MqttClient, Session
 
 pytestmark = pytest.mark.peer
 QUICK = (0.05, 0.2)
@@ -73,7 +73,12 @@ def test_what_is_not_acknowledged_comes_again(broker: Broker) -> None:
         got: list[Message] = []
         sessions: list[bool] = []
         async with client(
-            broker.url, "r", subscriptions=["t"], on_message=got.append, on_session=sessions.append, session_expiry=60
+            broker.url,
+            "r",
+            subscriptions=["t"],
+            on_message=got.append,
+            on_session=sessions.append,
+            session=Session(expiry=60),
         ) as reader:
             async with client(broker.url, "w") as writer:
                 for i in range(4):
@@ -106,7 +111,9 @@ def test_receive_maximum_holds_the_broker_back(broker: Broker) -> None:
     async def main() -> None:
         got: list[Message] = []
         async with (
-            client(broker.url, "r", subscriptions=["t"], on_message=got.append, receive_maximum=5) as reader,
+            client(
+                broker.url, "r", subscriptions=["t"], on_message=got.append, session=Session(receive_maximum=5)
+            ) as reader,
             client(broker.url, "w") as writer,
         ):
             for i in range(12):
@@ -184,9 +191,9 @@ def test_will_is_sent_on_death_and_not_on_close(broker: Broker) -> None:
     async def main() -> None:
         got: list[Message] = []
         async with client(broker.url, "watch", subscriptions=["w/#"], on_message=got.append) as watch:
-            async with client(broker.url, "tidy", will=("w/tidy", b"lost")):
+            async with client(broker.url, "leaves", session=Session(will=("w/leaves", b"lost"))):
                 pass
-            gone = MqttClient(MqttSettings(url=broker.url), "gone", will=("w/gone", b"lost"))
+            gone = MqttClient(MqttSettings(url=broker.url), "gone", session=Session(will=("w/gone", b"lost")))
             task = asyncio.create_task(gone.run())
             await asyncio.wait_for(gone.connected.wait(), 5)
             task.cancel()
@@ -207,7 +214,7 @@ def test_subscriptions_come_and_go(broker: Broker) -> None:
         got: list[Message] = []
         async with (
             client(broker.url, "w") as writer,
-            client(broker.url, "r", on_message=got.append, session_expiry=60) as reader,
+            client(broker.url, "r", on_message=got.append, session=Session(expiry=60)) as reader,
         ):
             await writer.publish("m/manifest", b"v1", retain=True)
             reader.subscribe("m/manifest")
@@ -231,7 +238,7 @@ def test_retained_once(broker: Broker) -> None:
 
     async def main() -> None:
         got: list[Message] = []
-        options = {"subscriptions": ["m"], "on_message": got.append, "session_expiry": 60, "retained_once": True}
+        options = {"subscriptions": ["m"], "on_message": got.append, "session": Session(expiry=60, retained_once=True)}
         async with client(broker.url, "w") as writer:
             await writer.publish("m", b"v1", retain=True)
             async with client(broker.url, "r", **options) as reader:
@@ -328,7 +335,9 @@ def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
         got: list[Message] = []
         big = bytes(range(256)) * (40 << 10)
         async with (
-            client(broker.url, "r", subscriptions=["t"], on_message=got.append, max_packet=REGION_PACKET),
+            client(
+                broker.url, "r", subscriptions=["t"], on_message=got.append, session=Session(max_packet=REGION_PACKET)
+            ),
             client(broker.url, "w") as writer,
         ):
             await writer.publish("t", big)

@@ -19,7 +19,7 @@ from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, unti
 from vedette.config.settings import MqttSettings
 from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import Message, MqttClient, Session
 from vedette.region.land import Landing, LandingSettings, land
 
 pytestmark = pytest.mark.peer
@@ -75,8 +75,8 @@ async def agent(broker: Broker, name: str = "a1") -> AsyncIterator[tuple[MqttCli
         name,
         subscriptions=[f"vedette/v1/f1/{name}/receipts"],
         on_message=take,
-        session_expiry=60,
         backoff=QUICK,
+        session=Session(expiry=60),
     )
     task = asyncio.create_task(client.run())
     try:

@@ -39,7 +39,8 @@ from vedette.delivery.queue import Outbox
 from vedette.delivery.receipts import common, joined, unpack_receipt
 from vedette.delivery.topics import agent_topic
 from vedette.model.counters import Counters, Log
-from vedette.mqtt.client import BACKOFF, REGION_PACKET, Message, MqttClient, topic_matches
+from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session, topic_matches
+from vedette.system.backoff import BACKOFF
 
 log = structlog.get_logger()
 
@@ -120,11 +121,13 @@ class MqttUplink:
             subscriptions=list(self._routes),
             on_message=self._message,
             on_session=self._session,
-            will=(self._status_topic, will),
-            session_expiry=SESSION_EXPIRY,
-            max_packet=REGION_PACKET,
-            max_inflight=settings.max_inflight,
             backoff=backoff,
+            session=Session(
+                expiry=SESSION_EXPIRY,
+                max_packet=REGION_PACKET,
+                max_inflight=settings.max_inflight,
+                will=(self._status_topic, will),
+            ),
         )
 
     async def run(self) -> None:

@@ -37,7 +37,8 @@ from vedette.inputs.batches import split
 from vedette.inputs.deliver import deliver
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
-from vedette.mqtt.client import BACKOFF, Message, MqttClient
+from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.system.backoff import BACKOFF
 
 log = structlog.get_logger()
 
@@ -168,10 +169,10 @@ class MqttSubscription:
             subscriptions=settings.topics,
             on_message=self._received,
             on_session=self._session,
-            session_expiry=settings.session_expiry,
-            receive_maximum=settings.receive_maximum,
-            retained_once=True,
             backoff=backoff,
+            session=Session(
+                expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, retained_once=True
+            ),
         )
 
     async def run(self) -> None:

@@ -17,11 +17,11 @@ Promises:
 
 Every connection is a paho client of its own, so nothing of an old connection can leak into a new one: packet
 identifiers, half-read packets, paho's own retransmission. The session (subscriptions, unacknowledged messages) lives in
-the broker under ``client_id`` for ``session_expiry`` seconds.
+the broker under ``client_id`` for ``Session.expiry`` seconds.
 
 ``mqtts://`` is TLS 1.2 or newer with the broker's certificate and name checked, and a client certificate where one is
 given (``tls.py``). A broker that is not who it should be, or that refuses our certificate, is an outage like any other:
-told with its reason, tried again.
+logged with its reason, tried again.
 
 Properties of received messages are not looked at: nothing here uses one, and paho takes quadratic time for them, so
 that a message with 240 KB of user properties, which any publisher may send, would keep the event loop for 8 seconds.
@@ -34,10 +34,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import ssl
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -55,6 +55,7 @@ from vedette.model.counters import Log
 from vedette.model.event import MAX_EVENT
 from vedette.mqtt.tls import ClientContext, Renewed, client_context, expiry
 from vedette.mqtt.tls import reason as tls_reason
+from vedette.system.backoff import BACKOFF, Backoff
 
 log = structlog.get_logger()
 
@@ -66,8 +67,6 @@ BURST_SECONDS = 0.003
 """Longest stretch of reading before the event loop gets its turn."""
 ACK_SECONDS = 120.0
 """For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left and tried anew."""
-BACKOFF = (1.0, 30.0)
-"""Seconds: first and longest wait between attempts."""
 STEADY_SECONDS = 10.0
 """A connection that lived this long starts the back-off anew; two clients of one id do not hammer the broker."""
 MAX_INFLIGHT = 20
@@ -280,12 +279,31 @@ class _Connection:
             future.set_result(reasons)
 
 
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a client asks of the broker."""
+
+    expiry: float = 0
+    """Seconds for which the broker keeps the session without a connection."""
+    receive_maximum: int = 1000
+    max_packet: int = MAX_PACKET
+    max_inflight: int = MAX_INFLIGHT
+    clean_start: bool = False
+    retained_once: bool = False
+    """Retained messages come only when the broker did not know the subscription yet."""
+    will: tuple[str, bytes] | None = None
+    """Topic and payload, retained, QoS 1."""
+
+
+DEFAULT_SESSION = Session()
+
+
 class MqttClient:
     """A client that stays connected; see the module's text.
 
-    ``on_message`` is called in the event loop and must not block. ``will`` is (topic, payload), retained, QoS 1.
-    ``connected`` is set while connected and subscribed. ``on_session(present)`` is called at every connection, before
-    the first message, with whether the broker still had the session.
+    ``on_message`` is called in the event loop and must not block. ``connected`` is set while connected and subscribed.
+    ``on_session(present)`` is called at every connection, before the first message, with whether the broker still had
+    the session.
     """
 
     def __init__(
@@ -293,19 +311,12 @@ class MqttClient:
         settings: MqttSettings,
         client_id: str,
         *,
+        session: Session = DEFAULT_SESSION,
         subscriptions: Sequence[str] = (),
         on_message: Callable[[Message], None] | None = None,
         on_session: Callable[[bool], None] | None = None,
-        will: tuple[str, bytes] | None = None,
-        session_expiry: float = 0,
-        receive_maximum: int = 1000,
-        max_packet: int = MAX_PACKET,
-        clean_start: bool = False,
-        retained_once: bool = False,
-        max_inflight: int = MAX_INFLIGHT,
         backoff: tuple[float, float] = BACKOFF,
     ) -> None:
-        """``retained_once``: retained messages come only when the broker did not know the subscription yet."""
         url = urlsplit(settings.url)
         if url.scheme not in ("mqtt", "mqtts") or not url.hostname:
             raise ValueError(
@@ -323,14 +334,8 @@ class MqttClient:
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
         self._on_message = on_message
         self._on_session = on_session
-        self._will = will
-        self._session_expiry = session_expiry
-        self._receive_maximum = receive_maximum
-        self._max_packet = max_packet
-        self._clean_start = clean_start
-        self._retained_once = retained_once
-        self._max_inflight = max_inflight
-        self._backoff = backoff
+        self._session = session
+        self._backoff = Backoff(backoff)
         self._connection: _Connection | None = None
         self._number = 0
         self._closing = asyncio.Event()
@@ -339,13 +344,13 @@ class MqttClient:
 
     async def run(self) -> None:
         """Stay connected until cancelled or ``close``; raises only what ``on_message`` or ``on_session`` raised."""
-        delay, said = self._backoff[0], None
+        logged: Log | None = None
         while not self._closing.is_set():
             self._again = False
             started = None
             try:
                 fresh = await self._connect()
-                started, said = time.monotonic(), None
+                started, logged = time.monotonic(), None
                 reason, event = await self._until_end(fresh), Log.BROKER_AWAY
             except ConnectionRefusedError as error:
                 # CONNACK with a reason is for the operator; a refused TCP connection is an ordinary outage.
@@ -362,17 +367,16 @@ class MqttClient:
             self.outage = reason
             if self._closing.is_set() or self._again:
                 continue
-            if said != event:
-                said = event
+            if logged != event:
+                logged = event
                 if self._tls is not None and (remark := expiry(self.settings.cert_file)):
                     reason = f"{reason}; {remark}"
                 log.warning(event, broker=self.settings.url, client_id=self.client_id, reason=reason, action="retrying")
             if started is not None and time.monotonic() - started > STEADY_SECONDS:
-                delay = self._backoff[0]
+                self._backoff.reset()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay * random.uniform(0.7, 1.0)):
+                async with asyncio.timeout(self._backoff.failed()):
                     await self._closing.wait()
-            delay = min(delay * 2, self._backoff[1])
 
     async def run_with(self, *loops: Coroutine[Any, Any, None]) -> None:
         """``run`` beside an input's own loops: when one ends all are ended, and what it raised is raised."""
@@ -398,7 +402,7 @@ class MqttClient:
         )
         client.max_inflight_messages_set(65535)  # ``slots`` bounds it
         client.connect_timeout = CONNECT_SECONDS
-        connection = _Connection(client, self._number, self._on_message, self._on_session, self._max_inflight)
+        connection = _Connection(client, self._number, self._on_message, self._on_session, self._session.max_inflight)
         opening = asyncio.get_running_loop().run_in_executor(None, self._open, connection)
         try:
             await asyncio.shield(opening)
@@ -420,15 +424,17 @@ class MqttClient:
         tls = connection.tls = self._tls.get() if self._tls is not None else None
         if tls is not None:
             client.tls_set_context(tls)
-        if self._will is not None:
-            client.will_set(*self._will, qos=1, retain=True)
+        if self._session.will is not None:
+            client.will_set(*self._session.will, qos=1, retain=True)
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        properties.SessionExpiryInterval = int(self._session_expiry)
-        properties.ReceiveMaximum = max(1, min(self._receive_maximum, 65535))
-        properties.MaximumPacketSize = self._max_packet
+        properties.SessionExpiryInterval = int(self._session.expiry)
+        properties.ReceiveMaximum = max(1, min(self._session.receive_maximum, 65535))
+        properties.MaximumPacketSize = self._session.max_packet
         keepalive = max(5, int(settings.keepalive))
         try:
-            client.connect(self._host, self._port, keepalive, clean_start=self._clean_start, properties=properties)
+            client.connect(
+                self._host, self._port, keepalive, clean_start=self._session.clean_start, properties=properties
+            )
         except BaseException:
             if tls is not None:
                 tls.close()
@@ -448,7 +454,7 @@ class MqttClient:
         return await connection.ended
 
     async def _send_subscribe(self, connection: _Connection, topics: list[str]) -> None:
-        options = SubscribeOptions(qos=1, retainHandling=1 if self._retained_once else 0)
+        options = SubscribeOptions(qos=1, retainHandling=1 if self._session.retained_once else 0)
         _, mid = connection.client.subscribe([(topic, options) for topic in topics])
         if mid is None:
             raise ConnectionError("connection lost")

@@ -63,8 +63,9 @@ from vedette.delivery.landing import TABLES, LandingFolder
 from vedette.delivery.receipts import MAX_RANGES, pack_receipt
 from vedette.delivery.topics import ROOT, agent_topic, parse
 from vedette.model.counters import Log
-from vedette.mqtt.client import BACKOFF, REGION_PACKET, Message, MqttClient
+from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session
 from vedette.region.kafka import TOPICS, KafkaLanding
+from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock
 
 log = structlog.get_logger()
@@ -175,10 +176,10 @@ class Landing:
             settings.client_id,
             subscriptions=[f"$share/{settings.group}/{topic}" for topic in SHARED],
             on_message=self._received,
-            session_expiry=settings.session_expiry,
-            receive_maximum=settings.receive_maximum,
-            max_packet=REGION_PACKET,
             backoff=settings.backoff,
+            session=Session(
+                expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, max_packet=REGION_PACKET
+            ),
         )
 
     async def run(self) -> None:
@@ -336,7 +337,7 @@ class Landing:
                 self.client.reconnect()
 
     async def _until_landed(self, writers: list[_Writer], batch: _Batch) -> None:
-        delay, failing = self.settings.backoff[0], False
+        backoff = Backoff(self.settings.backoff)
         for (fleet, agent_id, log_id), seqs in batch.seqs.items():
             about = {"agent_id": agent_id, "fleet": fleet, "log_id": log_id}
             batch.rows["seqs"] += [{**about, "first": first, "last": last} for first, last in ranges(seqs)]
@@ -352,7 +353,7 @@ class Landing:
                     del todo[0]
                 break
             except OSError as error:
-                if not failing:
+                if not backoff.failing:
                     log.error(
                         Log.LANDING_FAILED,
                         folder=todo[0][0].name,
@@ -360,9 +361,7 @@ class Landing:
                         action="nothing is acknowledged, the broker keeps it; "
                         "make the folder writable or Kafka reachable: retrying",
                     )
-                failing = True
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, self.settings.backoff[1])
+                await asyncio.sleep(backoff.failed())
         if batch.rows["bad"]:
             log.warning(
                 Log.PAYLOAD_UNDECODABLE,

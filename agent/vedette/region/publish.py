@@ -31,7 +31,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
 from vedette.config.settings import MqttSettings
 from vedette.delivery.topics import blob_topic, manifest_topic
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import Message, MqttClient, Session
 from vedette.system.durable import write_whole
 
 CONNECT_SECONDS = 15.0
@@ -116,7 +116,9 @@ async def _connected(broker: MqttSettings, topic: str) -> AsyncIterator[tuple[Mq
     """A connected client and what is retained on ``topic``; raises ConnectionError with the broker's address."""
     retained: asyncio.Queue[Message] = asyncio.Queue()
     name = f"vedette-publish-{secrets.token_hex(4)}"
-    client = MqttClient(broker, name, subscriptions=[topic], on_message=retained.put_nowait, clean_start=True)
+    client = MqttClient(
+        broker, name, subscriptions=[topic], on_message=retained.put_nowait, session=Session(clean_start=True)
+    )
     task = asyncio.create_task(client.run())
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
