@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from vedette.config.settings import AgentSettings, MqttSettings, UplinkSettings
 from vedette.delivery.envelope import encode
-from vedette.delivery.queue import Outbox
-from vedette.delivery.uplink import Handler, MqttUplink
+from vedette.delivery.queue import Outbox, Source
+from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Counters
 from vedette.model.event import Alert, Cursor, RawRef
 from vedette.store.store import Store
@@ -67,6 +67,10 @@ class Box:
         self.next = entries[-1][0] + 1
         self.outbox.wake()
 
+    def source(self, **settings: Any) -> Source:
+        made = UplinkSettings(**settings)
+        return Source(made, AGENT, self.outbox, self.counters, heartbeat, lambda: NOW)
+
     def close(self) -> None:
         self.writer.shutdown()
         self.store.close()
@@ -79,9 +83,9 @@ def heartbeat() -> bytes:
 class Up:
     """A running uplink; ``kill`` ends it as a crash would."""
 
-    def __init__(self, url: str, box: Box, routes: dict[str, Handler] | None = None, **settings: Any) -> None:
-        made = UplinkSettings(type="mqtt", broker=MqttSettings(url), **{"resend_after": 60.0, **settings})
-        self.uplink = MqttUplink(made, AGENT, box.outbox, box.counters, heartbeat, routes=routes, backoff=QUICK)
+    def __init__(self, url: str, box: Box, **settings: Any) -> None:
+        about: dict[str, Any] = {"type": "mqtt", "broker": MqttSettings(url=url), "resend_after": 60.0, **settings}
+        self.uplink = MqttUplink(box.source(**about), backoff=QUICK)
         self.task = asyncio.create_task(self.uplink.run())
 
     async def connected(self) -> Up:

@@ -1,10 +1,9 @@
-"""The two uplinks over a real outbox: MQTT against a real mosquitto, and the local directory."""
+"""The uplink over MQTT: a real outbox against a real mosquitto."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -12,34 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.delivery.kit import (
-    AGENT,
     DOWN,
-    NOW,
     QUICK,
     STATUS,
     UP,
     Box,
     Up,
-    alert,
-    block,
-    heartbeat,
-    read,
-    unblock,
     until,
 )
 from vedette.bundle.seal import key_text
-from vedette.config.settings import MqttSettings, UplinkSettings
-from vedette.delivery.directory import DirectoryUplink
-from vedette.delivery.envelope import decode_row, encode, split_batch
-from vedette.delivery.landing import LandingFolder, partition, ulid
+from vedette.config.settings import MqttSettings
+from vedette.delivery.envelope import decode_row, split_batch
 from vedette.delivery.receipts import pack_receipt
 from vedette.mqtt.client import Message, MqttClient, Session
 
@@ -383,7 +371,7 @@ def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
 
 
 @pytest.mark.peer
-def test_routes(broker: Broker, box: Box) -> None:
+def test_further_subscriptions(broker: Broker, box: Box) -> None:
     """Further subscriptions share the connection, get retained messages, and can be added and withdrawn."""
 
     async def main() -> None:
@@ -395,7 +383,9 @@ def test_routes(broker: Broker, box: Box) -> None:
         async with region(broker.url) as centre:
             await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m", retain=True)
             await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"blob", retain=True)
-            up = await Up(broker.url, box, {"vedette/v1/f1/bundles/stable/manifest": take}).connected()
+            up = Up(broker.url, box)
+            up.uplink.subscribe("vedette/v1/f1/bundles/stable/manifest", take)
+            await up.connected()
             await until(lambda: len(got) == 1)
             up.uplink.subscribe("vedette/v1/f1/bundles/stable/blobs/aa", take)
             await until(lambda: len(got) == 2)
@@ -408,152 +398,3 @@ def test_routes(broker: Broker, box: Box) -> None:
         assert [payload for _, payload in got] == [b"m", b"blob", b"m2"]
 
     asyncio.run(main())
-
-
-# --- the directory -------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def directory(box: Box, folder: Path, **settings: Any) -> AsyncIterator[DirectoryUplink]:
-    made = DirectoryUplink(
-        UplinkSettings(path=folder, **settings),
-        AGENT,
-        box.outbox,
-        box.counters,
-        heartbeat,
-        clock=lambda: NOW,
-        gather=0.02,
-        backoff=(0.02, 0.05),
-    )
-    task = asyncio.create_task(made.run())
-    try:
-        yield made
-    finally:
-        await made.stop(5)
-        await asyncio.wait_for(task, 5)
-
-
-def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
-    """Alerts and heartbeats appear as Parquet in the landing's layout, each alert once, and leave the outbox."""
-    folder = tmp_path / "landing"
-
-    async def main() -> None:
-        box.put(2500)
-        async with directory(box, folder):
-            await until(lambda: box.outbox.depth == 0)
-            box.put(3)
-        assert box.outbox.depth == 0  # stop lands what was there
-
-    asyncio.run(main())
-    rows = read(folder, "alerts")
-    assert sorted(row["seq"] for row in rows) == list(range(1, 2504))
-    assert rows[0]["ingest"] == {"collector_id": "local:a1", "topic": ""}
-    assert {path.parent.relative_to(folder) for path in folder.rglob("*.parquet")} == {
-        Path("alerts") / partition(NOW),
-        Path("status") / partition(NOW),
-    }
-    statuses = read(folder, "status")
-    assert [s["state"] for s in statuses] == ["running"] * 2
-    assert statuses[0]["seq_high"] == 7
-    assert not list((folder / ".tmp").iterdir())
-    assert box.counters.totals["alerts_receipted"] == 2503
-
-
-def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> None:
-    """An alert of a newer schema goes to ``bad`` with its bytes; its neighbours land."""
-    folder = tmp_path / "landing"
-    newer = msgpack.packb({"schema_version": 99})
-
-    async def main() -> None:
-        box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
-        async with directory(box, folder):
-            await until(lambda: box.outbox.depth == 0)
-
-    asyncio.run(main())
-    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3]
-    (bad,) = read(folder, "bad")
-    assert bad["payload"] == newer
-    assert "99" in bad["reason"]
-
-
-def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
-    """A read-only landing directory is said once with its path; alerts stay in the outbox and land later."""
-    folder = tmp_path / "landing"
-    block(folder)
-
-    async def main() -> None:
-        box.put(10)
-        async with directory(box, folder):
-            await asyncio.sleep(0.3)
-            assert box.outbox.depth == 10
-            unblock(folder)
-            await until(lambda: box.outbox.depth == 0)
-
-    with capture_logs() as logs:
-        asyncio.run(main())
-    assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
-    assert len(read(folder, "alerts")) == 10
-
-
-def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
-    """While ``alerts`` cannot be written, ``bad`` is written and told once, not at each attempt; what comes meanwhile
-    lands once as well."""
-    folder = tmp_path / "landing"
-    block(folder / "alerts")
-
-    def newer(version: int) -> bytes:
-        data: bytes = msgpack.packb({"schema_version": version})
-        return data
-
-    async def main() -> None:
-        box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
-        async with directory(box, folder):
-            await asyncio.sleep(0.4)
-            box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
-            await asyncio.sleep(0.4)
-            unblock(folder / "alerts")
-            await until(lambda: box.outbox.depth == 0)
-            box.put_bytes([(5, newer(97))])
-            await until(lambda: box.outbox.depth == 0)
-
-    with capture_logs() as logs:
-        asyncio.run(main())
-    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
-    assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
-    assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]
-
-
-def test_landing_folder_files_appear_whole(tmp_path: Path) -> None:
-    """A writer removes what it left when killed, never another's, and its files carry the time of writing."""
-    folder = tmp_path / "landing"
-    (folder / ".tmp").mkdir(parents=True)
-    mine, other = folder / ".tmp" / f"me-{ulid(NOW)}", folder / ".tmp" / f"me-too-{ulid(NOW)}"
-    mine.write_bytes(b"PAR1")
-    other.write_bytes(b"PAR1")
-    row = {"topic": "t", "reason": "r", "payload": b"\x00", "received_at": 0}
-    path = LandingFolder(folder, "me").write("bad", [row], NOW)
-    assert not mine.exists()
-    assert other.exists()
-    assert path.parent == folder / "bad" / "dt=2026-11-21" / "hh=02"
-    assert len(path.stem) == 26
-    table = pq.read_table(path, partitioning=None)
-    assert table.column("received_at").cast(pa.int64()).to_pylist() == [NOW]
-
-
-def test_a_landing_is_not_for_everybody(tmp_path: Path) -> None:
-    """Files hold raw events: whatever the umask leaves open, others than owner and group read no file or folder."""
-    before = os.umask(0o022)
-    try:
-        folder = tmp_path / "landing"
-        LandingFolder(folder, "me").write("bad", [{"topic": "t", "reason": "r", "payload": b""}], NOW)
-    finally:
-        os.umask(before)
-    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (folder, *folder.rglob("*"))}
-    assert modes == {(True, 0o750), (False, 0o640)}
-
-
-def test_ulids_sort_by_time() -> None:
-    """Names of later milliseconds sort after earlier ones."""
-    names = [ulid(NOW + i * 1000) for i in range(100)]
-    assert names == sorted(names)
-    assert len(set(names)) == 100

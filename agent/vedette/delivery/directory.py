@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import structlog
 
-from vedette.config.settings import AgentSettings, UplinkSettings
 from vedette.delivery.envelope import dead_letter, decode_row, landed, ranges, status_row
 from vedette.delivery.landing import LandingFolder
-from vedette.delivery.queue import Outbox
-from vedette.model.counters import Counters, Log
+from vedette.delivery.queue import Source
+from vedette.model.counters import Log
 
 log = structlog.get_logger()
 
@@ -34,35 +32,25 @@ BACKOFF = (1.0, 30.0)
 
 
 class DirectoryUplink:
-    """Writes into ``settings.path``, or ``data_dir/alerts-landing``; ``status`` gives the heartbeat's JSON."""
+    """``[uplink] type = "directory"``: writes into ``path``, or ``data_dir/alerts-landing``."""
 
     def __init__(
-        self,
-        settings: UplinkSettings,
-        agent: AgentSettings,
-        outbox: Outbox,
-        counters: Counters,
-        status: Callable[[], bytes],
-        *,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
-        gather: float = GATHER_SECONDS,
-        backoff: tuple[float, float] = BACKOFF,
+        self, source: Source, *, gather: float = GATHER_SECONDS, backoff: tuple[float, float] = BACKOFF
     ) -> None:
-        self.folder = settings.path or agent.data_dir / "alerts-landing"
-        self._agent = agent
-        self._outbox = outbox
-        self._counters = counters
-        self._status = status
+        settings, self._agent, self._outbox, self._counters, self._status, self._clock = source
+        self.folder = settings.path or self._agent.data_dir / "alerts-landing"
         self._heartbeat = max(settings.heartbeat, LEAST_SECONDS)
-        self._clock = clock
         self._gather = gather
         self._backoff = backoff
-        self._collector = f"local:{agent.id}"
+        self._collector = f"local:{self._agent.id}"
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._running = False
         self._written: set[int] = set()
         """Seqs that are in the landing, and in the outbox still."""
+
+    def state(self) -> dict[str, Any]:
+        return {"type": "directory", "folder": str(self.folder)}
 
     async def run(self) -> None:
         """Land what the outbox holds and gets, until ``stop`` or cancelled. Raises OSError of the store."""

@@ -13,11 +13,13 @@ An alert whose bytes fail their checksum is said once, not handed out, and stays
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from typing import NamedTuple
 
 import structlog
 
+from vedette.config.settings import AgentSettings, UplinkSettings
 from vedette.model.counters import Counters, Log
 from vedette.store.store import Account, Store, StoredAlert
 from vedette.system.trouble import RETRY_SECONDS, STORE, Trouble
@@ -115,3 +117,14 @@ class Outbox:
     def tail(self, n: int) -> list[StoredAlert]:
         """The newest ``n`` alerts, receipted or not, ascending by seq."""
         return self._store.tail(n)
+
+
+class Source(NamedTuple):
+    """What a sink is made of. ``heartbeat`` gives the JSON of the agent's state; ``clock``: UTC microseconds."""
+
+    settings: UplinkSettings
+    agent: AgentSettings
+    outbox: Outbox
+    counters: Counters
+    heartbeat: Callable[[], bytes]
+    clock: Callable[[], int]

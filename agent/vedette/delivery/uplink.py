@@ -25,20 +25,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
 
 from vedette.bundle.seal import public_key
-from vedette.config.settings import UNAUTHENTICATED, AgentSettings, UplinkSettings
+from vedette.config.settings import UNAUTHENTICATED
 from vedette.delivery.envelope import BATCH_BYTES, pack_batch
-from vedette.delivery.queue import Outbox
+from vedette.delivery.queue import Source
 from vedette.delivery.receipts import common, joined, unpack_receipt
 from vedette.delivery.topics import agent_topic
-from vedette.model.counters import Counters, Log
+from vedette.model.counters import Log
 from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session, topic_matches
 from vedette.system.backoff import BACKOFF
 
@@ -66,35 +66,18 @@ class _Run(NamedTuple):
 
 
 class MqttUplink:
-    """``[uplink] type = "mqtt"``; see the module's text.
+    """``[uplink] type = "mqtt"``; see the module's text."""
 
-    ``status`` gives the heartbeat's JSON object. ``routes`` are further subscriptions on the same connection: their
-    handler is called in the event loop for every message, which is acknowledged when it returns; what it raises ends
-    ``run``.
-    """
-
-    def __init__(
-        self,
-        settings: UplinkSettings,
-        agent: AgentSettings,
-        outbox: Outbox,
-        counters: Counters,
-        status: Callable[[], bytes],
-        *,
-        routes: Mapping[str, Handler] | None = None,
-        backoff: tuple[float, float] = BACKOFF,
-    ) -> None:
-        self._settings = settings
+    def __init__(self, source: Source, *, backoff: tuple[float, float] = BACKOFF) -> None:
+        settings, agent, outbox, self._counters, self._status, _ = source
+        self._settings, self._outbox = settings, outbox
         self._resend_after = max(settings.resend_after, LEAST_SECONDS)
         self._interval = max(settings.heartbeat, LEAST_SECONDS)
-        self._outbox = outbox
-        self._counters = counters
-        self._status = status
         self._backoff = backoff
         self._alerts, self._receipts, self._status_topic = (
             agent_topic(agent.fleet, agent.id, leaf) for leaf in ("alerts", "receipts", "status")
         )
-        self._routes: dict[str, Handler] = {self._receipts: self._receipt, **(routes or {})}
+        self._routes: dict[str, Handler] = {self._receipts: self._receipt}
         self._keys = [public_key(text) for text in settings.receipt_keys]
         self._authenticated = settings.receipts != UNAUTHENTICATED
         self._former = outbox.account().next_seq - 1
@@ -108,7 +91,7 @@ class MqttUplink:
         self._sent: deque[_Run] = deque()
         """Acknowledged by the broker, oldest first; whether a receipt came is seen in the outbox."""
         self._flying: set[asyncio.Task[None]] = set()
-        self._trouble = False
+        self._refused = False
         """The last batch was refused."""
         self._delay = backoff[0]
         self._beat = asyncio.Event()
@@ -130,6 +113,14 @@ class MqttUplink:
             ),
         )
 
+    def state(self) -> dict[str, Any]:
+        return {
+            "type": "mqtt",
+            "broker": self._settings.broker.url,
+            "connected": self.client.connected.is_set(),
+            "receipts": self._settings.receipts,
+        }
+
     async def run(self) -> None:
         """Send and receive until ``stop`` or cancelled. Raises OSError of the store, and what a handler raised."""
         await self.client.run_with(self._send(), self._heartbeat(), self._settle())
@@ -139,7 +130,7 @@ class MqttUplink:
         ``run`` returns. What is not sent, or has no receipt yet, stays in the outbox."""
         until = time.monotonic() + deadline
         self._outbox.wake()
-        while self.client.connected.is_set() and time.monotonic() < until and not self._trouble:
+        while self.client.connected.is_set() and time.monotonic() < until and not self._refused:
             if not (self._flying or self._again or self._outbox.pending(self._after, 1)):
                 break
             await asyncio.sleep(0.01)
@@ -149,12 +140,17 @@ class MqttUplink:
         await self.client.close()
 
     def subscribe(self, topic_filter: str, handler: Handler) -> None:
-        """Add a route, now and on every further connection; retained messages come at each."""
+        """A further subscription of this connection, now and whenever it is made again; retained messages come each
+        time.
+
+        ``handler`` is called in the event loop for every message, which is acknowledged when it returns; what it raises
+        ends ``run``.
+        """
         self._routes[topic_filter] = handler
         self.client.subscribe(topic_filter)
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """Withdraw a route."""
+        """Withdraw a subscription."""
         if self._routes.pop(topic_filter, None) is not None:
             self.client.unsubscribe(topic_filter)
 
@@ -189,7 +185,7 @@ class MqttUplink:
                     log_id, pairs = unpack_receipt(message.payload, message.topic, self._keys)
                     by_log.setdefault(log_id, []).extend(self._credible(message, pairs))
                 except ValueError as error:
-                    self._disbelieve(message, str(error))
+                    self._ignore(message, str(error))
             for log_id, pairs in by_log.items():
                 await self._outbox.receipt(pairs, log_id)
             for message in messages:
@@ -202,10 +198,10 @@ class MqttUplink:
         credible = common(claimed, sent)
         if credible != claimed:
             state = "sent" if self._authenticated else "acknowledged by the broker"
-            self._disbelieve(message, f"it names alerts up to seq {claimed[-1][1]}, not all of which were {state}")
+            self._ignore(message, f"it names alerts up to seq {claimed[-1][1]}, not all of which were {state}")
         return credible
 
-    def _disbelieve(self, message: Message, reason: str) -> None:
+    def _ignore(self, message: Message, reason: str) -> None:
         self._counters.totals["receipts_refused"] += 1
         log.warning(Log.RECEIPT_INVALID, topic=message.topic, reason=reason, action="ignored")
 
@@ -218,7 +214,7 @@ class MqttUplink:
                 async with asyncio.timeout(self._interval):
                     await self._beat.wait()
             except PermissionError as error:
-                self._say(str(error))
+                self._report(str(error))
                 await asyncio.sleep(self._backoff[1])
             except TimeoutError:
                 pass  # time for the next
@@ -228,7 +224,7 @@ class MqttUplink:
     async def _send(self) -> None:
         while True:
             await self.client.connected.wait()
-            if self._trouble:
+            if self._refused:
                 await asyncio.sleep(self._delay)
                 self._delay = min(self._delay * 2, self._backoff[1])
             batch = self._next()
@@ -238,7 +234,7 @@ class MqttUplink:
             task = asyncio.create_task(self._publish(batch))
             self._flying.add(task)
             task.add_done_callback(self._flying.discard)
-            limit = 1 if self._trouble else self._settings.max_inflight  # one batch shows whether it is over
+            limit = 1 if self._refused else self._settings.max_inflight  # one batch shows whether it is over
             while len(self._flying) >= limit:
                 await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
 
@@ -286,7 +282,7 @@ class MqttUplink:
             self._fail("the broker has no subscriber for alerts: has `vedette region land` ever run?", first, last)
             return
         self._acknowledged = joined([*self._acknowledged, (first, last)])
-        self._trouble, self._delay = False, self._backoff[0]
+        self._refused, self._delay = False, self._backoff[0]
         now = time.monotonic()
         if self._sent and self._sent[-1].last + 1 == first:
             newest = self._sent[-1]
@@ -296,13 +292,13 @@ class MqttUplink:
         self._sent.append(_Run(now, first, last))
 
     def _fail(self, reason: str, first: int, last: int) -> None:
-        """What the broker refuses goes again after a while; said once until something gets through."""
+        """What the broker refuses goes again after a while; logged once until something gets through."""
         self._again.appendleft((first, last))
-        self._say(reason)
-        self._trouble = True
+        self._report(reason)
+        self._refused = True
 
-    def _say(self, reason: str) -> None:
-        if not self._trouble:
+    def _report(self, reason: str) -> None:
+        if not self._refused:
             log.error(
                 Log.UPLINK_FAILED,
                 broker=self._settings.broker.url,

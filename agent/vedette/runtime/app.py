@@ -37,8 +37,8 @@ import structlog
 from vedette import __version__
 from vedette.bundle.seal import BundleRefused
 from vedette.config.settings import Config, ConfigError, load
-from vedette.delivery.directory import DirectoryUplink
-from vedette.delivery.queue import Outbox
+from vedette.delivery.queue import Outbox, Source
+from vedette.delivery.sinks import SINKS, Sink
 from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
@@ -283,19 +283,15 @@ class Agent:
 
     def _start_uplink(self) -> None:
         config = self.config
-        if config.uplink.type == "directory":
-            self.uplink: MqttUplink | DirectoryUplink = DirectoryUplink(
-                config.uplink, config.agent, self.outbox, self.counters, self._heartbeat, clock=self.clock
-            )
-        else:
-            self.uplink = MqttUplink(config.uplink, config.agent, self.outbox, self.counters, self._heartbeat)
-            if config.uplink.warning:
-                log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
-            if not self.rules.directory and config.bundles.trusted_keys:
-                Arrivals(
-                    config, self.uplink, self.rules, lambda: self.loaded.sha256,
-                    lambda data: self._later(self._guarded(self._install(data))),
-                )  # fmt: skip
+        source = Source(config.uplink, config.agent, self.outbox, self.counters, self._heartbeat, self.clock)
+        self.uplink: Sink = SINKS[config.uplink.type](source)
+        if config.uplink.warning:
+            log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
+        if isinstance(self.uplink, MqttUplink) and not self.rules.directory and config.bundles.trusted_keys:
+            Arrivals(
+                config, self.uplink, self.rules, lambda: self.loaded.sha256,
+                lambda data: self._later(self._guarded(self._install(data))),
+            )  # fmt: skip
         self._uplink_task = self._group.create_task(self.uplink.run())
 
     async def _serve_metrics(self) -> None:
@@ -314,19 +310,10 @@ class Agent:
 
     def status(self) -> dict[str, Any]:
         """See ``status.collect``."""
-        if isinstance(self.uplink, MqttUplink):
-            uplink = {
-                "type": "mqtt",
-                "broker": self.config.uplink.broker.url,
-                "connected": self.uplink.client.connected.is_set(),
-                "receipts": self.config.uplink.receipts,
-            }
-        else:
-            uplink = {"type": "directory", "folder": str(self.uplink.folder)}
         now = self.clock()
         found = status.collect(
             self.config, self._started_at, now, self.counters, self.pipeline, self.raw_log, self.outbox, self.rules,
-            self.loaded, uplink, self.reloads.status(),
+            self.loaded, self.uplink.state(), self.reloads.status(),
             {"steps": self.clock.steps, "ahead_seconds": self.clock.ahead}, self.rebuilt,
         )  # fmt: skip
         for name, least in self._least.items():

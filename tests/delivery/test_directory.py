@@ -1,0 +1,126 @@
+"""The sink that needs no broker: alerts into a local folder, in the landing's layout."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from structlog.testing import capture_logs
+
+from tests.delivery.kit import NOW, Box, alert, block, read, unblock, until
+from vedette.delivery.directory import DirectoryUplink
+from vedette.delivery.envelope import encode
+from vedette.delivery.landing import partition
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path / "store")
+    yield made
+    made.close()
+
+
+@asynccontextmanager
+async def directory(box: Box, folder: Path, **settings: Any) -> AsyncIterator[DirectoryUplink]:
+    made = DirectoryUplink(box.source(path=folder, **settings), gather=0.02, backoff=(0.02, 0.05))
+    task = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        await made.stop(5)
+        await asyncio.wait_for(task, 5)
+
+
+def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
+    """Alerts and heartbeats appear as Parquet in the landing's layout, each alert once, and leave the outbox."""
+    folder = tmp_path / "landing"
+
+    async def main() -> None:
+        box.put(2500)
+        async with directory(box, folder):
+            await until(lambda: box.outbox.depth == 0)
+            box.put(3)
+        assert box.outbox.depth == 0  # stop lands what was there
+
+    asyncio.run(main())
+    rows = read(folder, "alerts")
+    assert sorted(row["seq"] for row in rows) == list(range(1, 2504))
+    assert rows[0]["ingest"] == {"collector_id": "local:a1", "topic": ""}
+    assert {path.parent.relative_to(folder) for path in folder.rglob("*.parquet")} == {
+        Path("alerts") / partition(NOW),
+        Path("status") / partition(NOW),
+    }
+    statuses = read(folder, "status")
+    assert [s["state"] for s in statuses] == ["running"] * 2
+    assert statuses[0]["seq_high"] == 7
+    assert not list((folder / ".tmp").iterdir())
+    assert box.counters.totals["alerts_receipted"] == 2503
+
+
+def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> None:
+    """An alert of a newer schema goes to ``bad`` with its bytes; its neighbours land."""
+    folder = tmp_path / "landing"
+    newer = msgpack.packb({"schema_version": 99})
+
+    async def main() -> None:
+        box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
+        async with directory(box, folder):
+            await until(lambda: box.outbox.depth == 0)
+
+    asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3]
+    (bad,) = read(folder, "bad")
+    assert bad["payload"] == newer
+    assert "99" in bad["reason"]
+
+
+def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
+    """A read-only landing directory is said once with its path; alerts stay in the outbox and land later."""
+    folder = tmp_path / "landing"
+    block(folder)
+
+    async def main() -> None:
+        box.put(10)
+        async with directory(box, folder):
+            await asyncio.sleep(0.3)
+            assert box.outbox.depth == 10
+            unblock(folder)
+            await until(lambda: box.outbox.depth == 0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
+    assert len(read(folder, "alerts")) == 10
+
+
+def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
+    """While ``alerts`` cannot be written, ``bad`` is written and told once, not at each attempt; what comes meanwhile
+    lands once as well."""
+    folder = tmp_path / "landing"
+    block(folder / "alerts")
+
+    def newer(version: int) -> bytes:
+        data: bytes = msgpack.packb({"schema_version": version})
+        return data
+
+    async def main() -> None:
+        box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
+        async with directory(box, folder):
+            await asyncio.sleep(0.4)
+            box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
+            await asyncio.sleep(0.4)
+            unblock(folder / "alerts")
+            await until(lambda: box.outbox.depth == 0)
+            box.put_bytes([(5, newer(97))])
+            await until(lambda: box.outbox.depth == 0)
+
+    with capture_logs() as logs:
+        asyncio.run(main())
+    assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
+    assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
+    assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]

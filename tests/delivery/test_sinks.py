@@ -1,0 +1,85 @@
+"""The table of sinks: every row keeps the contract, and is documented."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import typing
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker import running
+from tests.delivery.kit import Box, read, until
+from tests.region.test_land import Land
+from vedette.config.settings import MqttSettings, UplinkSettings
+from vedette.delivery.sinks import SINKS
+
+ROOT = Path(__file__).parents[2]
+
+
+@asynccontextmanager
+async def folder(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
+    yield {"path": tmp_path / "landing"}
+
+
+@asynccontextmanager
+async def region(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
+    """A broker with a landing."""
+    with running(tmp_path / "broker") as broker:
+        landing = await Land(broker, tmp_path / "landing").connected()
+        yield {"broker": MqttSettings(url=broker.url)}
+        await landing.stop()
+
+
+OTHER_SIDE: dict[str, Callable[[Path], AbstractAsyncContextManager[dict[str, Any]]]] = {
+    "directory": folder,
+    "mqtt": region,
+}
+"""By type: what takes the alerts, as ``tmp_path/landing``, and the settings to reach it. A row for each of SINKS."""
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_sink_gives_up_what_is_durable_elsewhere(kind: str, tmp_path: Path) -> None:
+    """Alerts that wait at the start and alerts that come later leave the outbox once they are on the other side's disk;
+    what comes while no sink runs waits for the next; ``stop`` ends ``run``."""
+
+    async def main() -> None:
+        box = Box(tmp_path / "store")
+        async with OTHER_SIDE[kind](tmp_path) as settings:
+            for round in range(2):
+                box.put(700)
+                sink = SINKS[kind](box.source(type=kind, **settings))
+                assert box.outbox.depth == 700
+                task = asyncio.create_task(sink.run())
+                await until(lambda: box.outbox.depth == 0)
+                box.put(20)
+                await until(lambda: box.outbox.depth == 0)
+                assert {row["seq"] for row in read(tmp_path / "landing", "alerts")} >= set(range(1, 720 * round + 721))
+                assert sink.state()["type"] == kind
+                await asyncio.wait_for(sink.stop(5.0), 10)
+                await asyncio.wait_for(task, 10)
+        box.close()
+
+    asyncio.run(main())
+
+
+def test_the_configuration_knows_each_sink() -> None:
+    """``[uplink] type`` takes the table's keys, and no other."""
+    assert set(typing.get_args(typing.get_type_hints(UplinkSettings)["type"])) == set(SINKS)
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_sink_is_documented(kind: str) -> None:
+    """Its module opens with what it promises of delivery; the shipped configuration and the guide name its type."""
+    source = Path(inspect.getfile(typing.cast(type, SINKS[kind])))
+    assert "Delivery:" in (ast.get_docstring(ast.parse(source.read_text())) or "")
+    table = (ROOT / "packaging" / "vedette.toml").read_text().split("\n[uplink]\n")[1].split("\n[")[0]
+    assert f'# "{kind}": ' in table or f' "{kind}": ' in table
+    rows = (ROOT / "docs" / "guide.md").read_text().split("| `[uplink] type` |")[1].split("\n\n")[0]
+    assert f"\n| `{kind}`" in rows
