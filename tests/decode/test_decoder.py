@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.decode.decoder import ABSENT, CODECS, Provenance, Record, from_mapping, provenance, record
+from vedette.decode import syslog
+from vedette.decode.decoder import ABSENT, CODECS, Record, from_mapping, record
+from vedette.decode.fields import declared, is_made, provenance
 from vedette.decode.programs import PROGRAMS
-from vedette.decode.provenance import MADE, is_made
+from vedette.decode.provenance import Provenance
 from vedette.model.event import LogSource, Source
 
 NOW = 1_795_600_000_000_000
@@ -379,19 +381,18 @@ def test_host_falls_back_to_the_peer() -> None:
 def test_provenance() -> None:
     """What the agent makes up is synthetic; JSON may give any other field, so it may be escaped."""
     assert {provenance(f) for f in ("topic", "peer", "facility", "severity", "topic_levels")} == {Provenance.SYNTHETIC}
-    assert provenance("user") is Provenance.ESCAPED_JSON
-    assert provenance("cs-uri", "access") is Provenance.VERBATIM
+    assert provenance("user") is Provenance.ESCAPED
 
 
 def test_values_that_are_made() -> None:
     """Every value that a header gives is among those that the agent is said to make, under each of its names."""
     for priority in range(192):
         r = read(f"<{priority}>{1 + priority * 5} - h app - - - x")
-        for name, made in MADE.items():
-            value = str(r.get(name))
-            assert value in made
-            assert is_made(name, value[1:].upper())
-            assert is_made(f"log.syslog.{name}", value) or name in ("severity", "facility")
+        for name in ("priority", "facility", "severity", "version"):
+            for known in (name, syslog.OWN_NAMES[name]):
+                value = str(r.get(known))
+                assert all(value in (row.made or ()) for row in declared(known) if row.how is Provenance.SYNTHETIC)
+                assert is_made(known, value[1:].upper())
     assert is_made("log.syslog.severity.name", "Warn")
     assert is_made("topic", "Critical")
     assert not is_made("severity", "Critical")

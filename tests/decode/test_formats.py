@@ -17,10 +17,12 @@ from vedette.api import Engine, compile_rules
 from vedette.decode import syslog
 from vedette.decode.aliases import ALIASES, ECS
 from vedette.decode.codecs import CODECS
-from vedette.decode.decoder import ABSENT, Provenance, Record, from_mapping, guards, possible_source, provenance, record
+from vedette.decode.decoder import ABSENT, Record, from_mapping, possible_source, record
+from vedette.decode.fields import guards, provenance
 from vedette.decode.formats import eventlog
 from vedette.decode.formats.base import Format
 from vedette.decode.formats.table import FIRST, FORMATS, SHAPES
+from vedette.decode.provenance import Provenance
 from vedette.model.event import Chunk, LogSource, Source
 
 NOW = 1_795_600_000_000_000
@@ -505,7 +507,7 @@ def test_host() -> None:
     own = from_mapping({"host": {"ip": "10.0.0.1"}, "b": 1})
     assert (own.get("host"), own.get("hostname"), own.get("host.ip")) == ({"ip": "10.0.0.1"}, ABSENT, "10.0.0.1")
     assert from_mapping({"host": None, "hostname": "web1"}).get("host") is None
-    assert provenance("host") is Provenance.ESCAPED_JSON
+    assert provenance("host") is Provenance.ESCAPED
 
 
 def test_topic_levels() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.decode import names, peers
+from vedette.decode import fields, peers
 from vedette.decode.decoder import ABSENT, record
-from vedette.decode.provenance import Provenance, provenance
+from vedette.decode.provenance import Provenance
 
 NOW = 1_795_600_000_000_000
 IP, V6, OURS = "203.0.113.9", "2001:db8::9", "198.51.100.1"
@@ -340,9 +340,9 @@ def test_json(event: str, ip: Any, user: Any) -> None:
 
 def test_fields_are_declared() -> None:
     """Rows of programs name the same fields, so that the prefilter takes none of these names for the event's own."""
-    assert all(names.stands_as(field) is None for field in peers.FIELDS)
+    assert all(fields.stands_as(field) is None for field in peers.FIELDS)
     assert all(set(form.groupindex) <= set(peers.FIELDS) for _, form in peers.FORMS)
-    assert all(provenance(field) is not Provenance.SYNTHETIC for field in peers.FIELDS)
+    assert all(fields.provenance(field) is not Provenance.SYNTHETIC for field in peers.FIELDS)
 
 
 _PARTS = st.sampled_from(

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
+
+from vedette.decode.provenance import Gives, named
 
 _SNIFF = re.compile(rb"[^\[{<]{5,700}?\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] \"")
 _LINE = re.compile(
@@ -45,6 +48,11 @@ _NAMES = {
     "query": ("cs-uri-query",),
     "version": ("cs-version",),
 }
+NAMES = frozenset(chain.from_iterable(_NAMES.values()))
+"""All that ``read`` gives."""
+REQUEST = frozenset(_NAMES[part][0] for part in ("request", *_REQUEST.groupindex))
+"""All that ``request_fields`` gives."""
+GIVES = Gives("its time and quote", named(sorted(NAMES)))
 
 
 def looks_like(raw: bytes) -> bool:

@@ -10,11 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from vedette.decode.provenance import Gives, named
+
 _TAG = re.compile(
     r"%(?P<cisco_tag>(?P<cisco_facility>[A-Za-z][\w]{0,31}(?:[-/][A-Za-z][\w]{0,31}){0,3}?)-(?P<cisco_severity>[0-7])-"
     r"(?P<mnemonic>(?P<message_number>\d{1,8})|[A-Za-z0-9_]{1,64}))",
     re.ASCII,
 )
+
+GIVES = Gives("`%FACILITY-SEVERITY-MNEMONIC:`", named(_TAG.groupindex))
 
 FACILITIES: Mapping[str, str] = {
     **dict.fromkeys(("asa", "pix", "ftd", "fwsm"), "%asa"),

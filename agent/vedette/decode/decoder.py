@@ -19,7 +19,7 @@ A message that rsyslog folded (``message repeated 5 times: [ MESSAGE]``) is one 
 ``get`` tries the exact name, then the dotted path into objects, then the field's other names (``aliases.py``).
 
 Texts are cut out of the event as they are, never trimmed or joined, so that a literal of a rule is in the raw bytes
-when it is in the value; what differs from this is told by ``provenance`` and ``guards``. Values of JSON keep their
+when it is in the value; what differs from this is declared (``fields.py``). Values of JSON keep their
 type; all others are texts, but ``priority`` and ``version``. A key that occurs twice in ``key=value`` text is a list.
 """
 
@@ -35,10 +35,10 @@ import orjson
 from vedette.decode import access, cisco, ownlog, peers, sources, syslog
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Codec, Kind
+from vedette.decode.fields import JOURNAL, MAX_LEVELS, is_synthetic
 from vedette.decode.formats.base import NOWHERE, Format, Shape
 from vedette.decode.formats.table import SHAPES, format_at, shape_of
 from vedette.decode.programs import NO_PROGRAM, PAIRS, PROGRAMS, program_name, starts_with_pair
-from vedette.decode.provenance import Provenance, guards, is_synthetic, provenance
 from vedette.decode.sources import possible_source
 from vedette.decode.values import ABSENT, Absent, Value, descend, from_json, path, scalars
 from vedette.model.event import LogSource, Source
@@ -49,13 +49,10 @@ __all__ = [
     "CODECS",
     "Absent",
     "Codec",
-    "Provenance",
     "Record",
     "Value",
     "from_mapping",
-    "guards",
     "possible_source",
-    "provenance",
     "record",
 ]
 
@@ -416,7 +413,7 @@ class Record:
             fields.update(self._more())
             fields.update(event)
         else:
-            journal = {name: event[key] for name, key in _JOURNAL.items() if key in event} if "MESSAGE" in event else {}
+            journal = {name: event[key] for key, name in JOURNAL.items() if key in event} if "MESSAGE" in event else {}
             if isinstance(text := journal.get("message"), str):
                 fields.update(self._read(text))
             fields.update(journal)
@@ -462,14 +459,9 @@ under another name (CEF, the audit log, Fortinet, nginx's error log)."""
 
 _JSON_MESSAGE = re.compile(rb"\s*(?:@cee: ?)?\{")
 """Begins with one of ``syslog.JSON_FIRST``."""
-_JOURNAL = {"message": "MESSAGE", "program": "SYSLOG_IDENTIFIER", "hostname": "_HOSTNAME", "pid": "_PID"}
-"""systemd's journal as JSON: the generic names of its fields."""
-
 _HOST_FIELDS = ("hostname", "host", "host.name", "_HOSTNAME", "Computer", "device_id", "device")
 _FORMAT_HOSTS = ("hostname", "Computer", "dvchost", "deviceHostName")
 _DEVICE_HOSTS = ("devname", "fw", "device_name")
-MAX_LEVELS = 32
-"""Levels of an MQTT topic that are fields of their own."""
 
 _TIME_FIELDS = ("@timestamp", "timestamp", "time", "ts", "eventTime", "UtcTime", "__REALTIME_TIMESTAMP")
 

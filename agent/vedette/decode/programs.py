@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from vedette.decode import access, cisco, peers
@@ -50,6 +50,7 @@ from vedette.decode.phrases import (
     VSFTPD,
     WEBMIN,
 )
+from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
 from vedette.decode.syslog import add
 from vedette.model.event import Source
 
@@ -72,6 +73,16 @@ class Program(NamedTuple):
     reader: Callable[[str], dict[str, str]] | None = None
     remote: bool = True
     """Who and from where may be looked for in messages that no pattern fits (``peers.py``)."""
+
+    @property
+    def gives(self) -> Gives:
+        """What ``read`` gives: the groups of the patterns, pairs and their further names."""
+        own: list[Field] = [*named(chain.from_iterable(pattern.groupindex for pattern in self.patterns))]
+        if self.pairs:
+            own += [*named(_PAM.groupindex), *renamed(self.names, how=Provenance.VERBATIM)]
+        own += named(sorted(access.NAMES)) if self.reader is not None else ()
+        own += named(peers.FIELDS) if self.remote else ()
+        return Gives("its name", tuple(dict.fromkeys(own)), Provenance.VERBATIM if self.pairs else None)
 
     def read(self, message: str) -> tuple[Fields, bool]:
         """The fields of ``message``, without ``message`` itself; and whether ``peers.read`` may tell more."""

@@ -33,6 +33,7 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import NamedTuple
 
+from vedette.decode.provenance import Field, Gives, Provenance, named
 from vedette.model.times import HOUR, bsd_time, iso_time
 
 FACILITIES = (
@@ -57,6 +58,22 @@ OWN_NAMES: Mapping[str, str] = {
 PARTS: Mapping[str, str] = {name: part for part, name in OWN_NAMES.items()}
 FIELDS = frozenset(OWN_NAMES)
 """The names of a header's parts as fields of an event."""
+
+_MADE = {
+    "priority": frozenset(map(str, range(192))),
+    "facility": frozenset(FACILITIES),
+    "severity": frozenset(SEVERITIES),
+    "version": frozenset(map(str, range(1, 1000))),
+}
+GIVES = Gives(
+    "priority, time, `[HOST ]TAG[PID]:`, or `%FACILITY-SEVERITY-MNEMONIC:`; of RFC 5424 `SD-ID.parameter`",
+    (
+        *named([*(FIELDS - _MADE.keys()), *(OWN_NAMES[name] for name in FIELDS - _MADE.keys()), "repeated"]),
+        *(Field(name, how=Provenance.SYNTHETIC, made=made) for name, made in _MADE.items()),
+        *(Field(OWN_NAMES[name], how=Provenance.SYNTHETIC, made=made) for name, made in _MADE.items()),
+    ),
+    Provenance.ESCAPED,
+)
 
 StructuredData = Mapping[str, Mapping[str, "str | list[str]"]]
 """SD-ID to parameters; a parameter given twice is a list."""

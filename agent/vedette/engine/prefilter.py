@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from vedette.decode.provenance import guards as guards_of
+from vedette.decode.fields import guards as guards_of
 from vedette.engine.remembered import Remembered
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.database import CASELESS, ONCE, Pattern, Scanner, literal

@@ -5,12 +5,12 @@ candidate). The proof, bottom up:
 
 * a **clause** is a set of literals of which one is in every event that a part of the rule holds for;
 * a predicate on a **synthetic** field has none, nor has the absence of a field. Any other that holds needs its field:
-  where no decoder makes up its name (``decode/names.py``), the names that it may stand under are a clause;
+  where no decoder makes up its name (``decode/fields.py``), the names that it may stand under are a clause;
 * a string predicate needs each of its texts in the value; the value stands in the raw bytes *verbatim* or escaped by
   its codec: a backslash before ``" / \\ ] | =`` (JSON, RFC 5424, CEF) or ``&quot;`` (XML), which
   ``engine/prefilter.py`` tolerates, or any character as ``\\u0041`` (JSON) or ``&#65;`` (XML), so that an event with
   such an escape of a character that literals are made of is searched once more, ``unescaped`` and ``folded``
-  (``GUARDS``). A field that a decoder transforms has guards of its own (``decode/provenance.py``). Texts are split at
+  (``GUARDS``). A field that a decoder transforms has guards of its own (``decode/fields.py``). Texts are split at
   characters that are often escaped so (``< > & '``), at controls and outside ASCII;
 * a run outside ASCII is a clause of its own, in all its cases, as UTF-8; escapes of such characters are not undone but
   guards of such pieces alone (``FOREIGN_GUARDS``);
@@ -38,9 +38,8 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from vedette.decode.decoder import Provenance, provenance
-from vedette.decode.names import stands_as
-from vedette.decode.provenance import is_made
+from vedette.decode.fields import is_made, provenance, stands_as
+from vedette.decode.provenance import Provenance
 from vedette.plan.ir import ANY, FIELD_OPS, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, variants
 from vedette.plan.operators import OPERATORS, Value
 

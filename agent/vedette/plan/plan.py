@@ -18,7 +18,7 @@ from typing import Any
 
 import msgpack
 
-from vedette.decode import names
+from vedette.decode import fields as decoded
 from vedette.model.event import LogSource
 from vedette.plan import limits, operators, relation
 from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
@@ -43,7 +43,7 @@ class Plan:
     correlations: tuple[Correlation, ...] = ()
     further: tuple[frozenset[bytes] | None, ...] = ()
     names: str = ""
-    """What the decoders for which literals were chosen say of its fields (``_names``); ``fitted``: for others."""
+    """Digest of what the decoders for which literals were chosen declare of its fields; ``fitted``: for others."""
 
     @cached_property
     def digest(self) -> str:
@@ -157,7 +157,7 @@ def build(
 
 def _names(predicates: Iterable[Predicate]) -> str:
     pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
-    return names.digest(chain.from_iterable(pairs))
+    return decoded.digest(chain.from_iterable(pairs))
 
 
 def _suppressed(rule: Rule | Correlation) -> list[Any]:

@@ -8,36 +8,18 @@ inputs whose settings do not give that part of the source (``excuses``), nor nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 from vedette.decode import cisco, ownlog
 from vedette.decode.codecs import CODECS
-from vedette.decode.formats import eventlog, services
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import PROGRAMS
 from vedette.decode.sources import OUTER
 from vedette.model.event import LogSource, Source
 from vedette.plan.ir import Op, Predicate
 from vedette.plan.literals import Literals, clauses_of, guess, pieces
-
-SHAPE_NAMES: Mapping[str, tuple[str, ...]] = {
-    "windows": (
-        *("winlog", "EventID", "event_data", "System", "winlog.event_id", "winlog.channel", "code", "event.code"),
-        *eventlog.ACTORS,
-    ),
-    "zeek": ("ts",),
-    "nginx_json": ("remote_addr",),
-    "caddy": ("uri",),
-    "traefik": ("DownstreamStatus",),
-    "kubernetes_audit": ("auditID",),
-    "opencanary": ("node_id",),
-    "okta": ("displayMessage",),
-    "suricata": ("flow_id",),
-    "client": ("attr", *services.CLIENTS),
-}
-"""Names of which an object of the shape has one, at whatever depth. A shape that is not here has no clause."""
 
 
 class Witness(NamedTuple):
@@ -91,7 +73,7 @@ def _of_rows(part: int, value: str) -> Iterable[Literals | None]:
             yield _of_start(form.starts)
     for shape in SHAPES.values():
         if gives(shape.sources):
-            yield frozenset(f'"{name.lower()}"'.encode() for name in SHAPE_NAMES.get(shape.name, ())) or None
+            yield frozenset(f'"{name.lower()}"'.encode() for name in shape.names) or None
 
 
 def _of_start(pattern: bytes) -> Literals | None:

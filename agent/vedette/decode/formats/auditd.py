@@ -12,7 +12,7 @@ bring them together.
 
 A value that a process chose is quoted when it is plain and else written as upper-case hex. Such values (``_UNTRUSTED``,
 the arguments ``a0`` … of EXECVE, also in parts ``a1[0]``) are decoded; in ``proctitle`` the NULs between arguments
-become blanks. The event with such a value is told by a guard (``GUARDS``), because no literal finds it. ``SYSCALL``,
+become blanks. The event with such a value is told by a guard (``GIVES``), because no literal finds it. ``SYSCALL``,
 where the record is not enriched, and a TYPE given as a number are looked up: see ``provenance.py``.
 """
 
@@ -24,6 +24,7 @@ from datetime import tzinfo
 from functools import lru_cache
 
 from vedette.decode.formats.base import Fields, Format, Seen, source
+from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
 
 STARTS = (
     rb"(?:\[ *\d{1,10}\.\d{1,9}\] )?(?:audit: )?(?:node=\S{1,255} )?"
@@ -137,19 +138,21 @@ def _read_body(fields: Fields, kind: str, body: str, left: int) -> int:
 
 _GENERIC = {"acct": "user", "addr": "src_ip", "node": "hostname"}
 
-_EXEC = r"=(?-i:[0-9A-F]{6})"
-GUARDS: Mapping[str, bytes] = {
-    **{name: name.encode() + _EXEC.encode() for name in sorted(_UNTRUSTED)},
-    "user": rb"acct" + _EXEC.encode(),
-    "type": rb"type=(?:1[0-9]{3}|2[0-9]{3}) (?:msg=)?audit\(",
-}
-ARGUMENT_GUARD = rb" a[0-9]{1,4}(?:=(?-i:[0-9A-F]{6})|\[0)"
-KEYWORD_GUARD = rb"(?:" + b"|".join(sorted({*GUARDS.values(), ARGUMENT_GUARD})) + rb")"
-
-
-def is_argument(field: str) -> bool:
-    """Whether ``field`` is one of ``a0`` … ``a9999``."""
-    return _ARGUMENT.fullmatch(field) is not None
+_HEX_GUARD = b"=(?-i:[0-9A-F]{6})"
+_NUMBERED_TYPE = rb"type=(?:1[0-9]{3}|2[0-9]{3}) (?:msg=)?audit\("
+GIVES = Gives(
+    "`type=T msg=audit(…)`, also behind `node=`, `audit:` or a syslog header",
+    (
+        *(Field(name, (name,), guard=name.encode() + _HEX_GUARD) for name in sorted(_UNTRUSTED)),
+        Field("a<n>", ("a<n>",), guard=rb" a[0-9]{1,4}(?:=(?-i:[0-9A-F]{6})|\[0)"),
+        Field("type", ("type",), guard=_NUMBERED_TYPE),
+        Field("user", ("acct",), guard=b"acct" + _HEX_GUARD),
+        Field("SYSCALL", how=Provenance.SYNTHETIC),
+        *named(["audit_id"]),
+        *renamed({"addr": "src_ip", "node": "hostname", "hostname": "rhost"}, how=Provenance.VERBATIM),
+    ),
+    Provenance.VERBATIM,
+)
 
 
 def _time(fields: Seen, zone: tzinfo | None) -> int | None:
@@ -158,7 +161,7 @@ def _time(fields: Seen, zone: tzinfo | None) -> int | None:
     return int(seconds) * 1_000_000 + int(millis[:6].ljust(6, "0")) if seconds.isdigit() and millis else None
 
 
-FORMAT = Format("auditd", STARTS, read, source("linux", services="auditd"), time_of=_time)
+FORMAT = Format("auditd", STARTS, read, GIVES, source("linux", services="auditd"), time_of=_time)
 
 _TYPES: Mapping[str, str] = {
     **{"1100": "USER_AUTH", "1101": "USER_ACCT", "1103": "CRED_ACQ", "1104": "CRED_DISP", "1105": "USER_START"},

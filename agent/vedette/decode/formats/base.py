@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from typing import Any, NamedTuple, TypeAlias
 
+from vedette.decode.provenance import Gives
 from vedette.model.event import Source
 from vedette.model.times import named_time, time_of
 
@@ -39,6 +40,7 @@ class Format(NamedTuple):
     starts: bytes
     """Regular expression, matched where the message begins."""
     read: Callable[[str], Fields]
+    gives: Gives
     sources: Source = NOWHERE
     source_of: Callable[[Seen], Source] | None = None
     """Where an event with these fields belongs; None: to ``sources``."""
@@ -54,6 +56,9 @@ class Shape(NamedTuple):
     fits: Callable[[Seen], bool]
     read: Callable[[Seen], Fields]
     """Further fields; the object's own of the same name go before them."""
+    gives: Gives
+    names: tuple[str, ...]
+    """Names of which an object that ``fits`` has one, at whatever depth."""
     sources: Source = NOWHERE
     source_of: Callable[[Seen, Callable[[], Seen]], Source] | None = None
     """Where an object belongs, of its own fields and, called for when needed, the further; None: to ``sources``."""

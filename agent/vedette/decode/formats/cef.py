@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 
 from vedette.decode.formats.base import Fields, Format, first_time
+from vedette.decode.provenance import Gives, Provenance, named, renamed
 
 STARTS = rb" ?CEF: ?\d{1,2}\|"
 _START = re.compile(r" ?(?:(?:\S{1,255} )?(\S{1,255}) )?CEF: ?(\d{1,2})\|")
@@ -148,4 +149,13 @@ GENERIC_NAMES: Mapping[str, str] = {
 }
 """Full names to rules' names."""
 
-FORMAT = Format("cef", STARTS, read, time_of=first_time("rt", "end", "start"))
+GIVES = Gives(
+    "`CEF:n|`, also behind two words",
+    (
+        *named(["cefVersion", "hostname"]),
+        *named([*_HEADER, "cef_severity"], Provenance.ESCAPED),
+        *renamed(FULL_NAMES, GENERIC_NAMES),
+    ),
+    Provenance.ESCAPED,
+)
+FORMAT = Format("cef", STARTS, read, GIVES, time_of=first_time("rt", "end", "start"))

@@ -13,6 +13,7 @@ import re
 
 from vedette.decode.formats import eventlog
 from vedette.decode.formats.base import Fields, Format, first_time
+from vedette.decode.provenance import Gives, Provenance, renamed
 
 STARTS = rb"\s{0,8}(?:<\?xml[^>]{0,200}>\s{0,8})?<Event[ >]"
 _DATA = re.compile(
@@ -72,4 +73,9 @@ def read(message: str) -> Fields:
     return fields
 
 
-FORMAT = Format("eventxml", STARTS, read, eventlog.ANY, eventlog.source_of, first_time("UtcTime", "TimeCreated"))
+GIVES = Gives(
+    "`<Event`",
+    renamed({"Provider": "Provider_Name", "Execution": "ExecutionProcessID"}, eventlog.AS_SYSMON),
+    Provenance.ESCAPED,
+)
+FORMAT = Format("eventxml", STARTS, read, GIVES, eventlog.ANY, eventlog.source_of, first_time("UtcTime", "TimeCreated"))

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from vedette.decode.formats.base import Fields, Format, Seen, source, union
 from vedette.decode.programs import key_values
+from vedette.decode.provenance import Gives, Provenance, renamed
 from vedette.model.event import Source
 from vedette.model.times import iso_time, time_of
 
@@ -42,6 +43,6 @@ def _time(fields: Seen, zone: tzinfo | None) -> int | None:
     return iso_time(f"{fields.get('date')} {fields.get('time')}", zone) if time is None else time
 
 
-FORMAT = Format(
-    "fortinet", STARTS, read, union(*(_source(kind) for kind in ("", *_TYPES))), _source_of, _time, structured=False
-)
+GIVES = Gives("`date=… devname=`", renamed(_NAMES, how=Provenance.VERBATIM), Provenance.VERBATIM)
+_ANY = union(*(_source(kind) for kind in ("", *_TYPES)))
+FORMAT = Format("fortinet", STARTS, read, GIVES, _ANY, _source_of, _time, structured=False)

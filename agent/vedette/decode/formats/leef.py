@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from vedette.decode.formats.base import Fields, Format, first_time
+from vedette.decode.provenance import Gives, Provenance, named, renamed
 
 STARTS = rb" ?LEEF: ?[12](?:\.\d)?\|"
 _START = re.compile(
@@ -53,4 +54,9 @@ GENERIC_NAMES: Mapping[str, str] = {
     "proto": "protocol",
 }
 
-FORMAT = Format("leef", STARTS, read, time_of=first_time("devTime"))
+GIVES = Gives(
+    "`LEEF:1.0|`, `LEEF:2.0|`, also behind two words",
+    (*named([*_START.groupindex, "eventId"]), *renamed(GENERIC_NAMES, how=Provenance.VERBATIM)),
+    Provenance.VERBATIM,
+)
+FORMAT = Format("leef", STARTS, read, GIVES, time_of=first_time("devTime"))

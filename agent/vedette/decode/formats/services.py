@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vedette.decode import peers
 from vedette.decode.formats.base import Fields, Seen, Shape, source
+from vedette.decode.provenance import Gives, renamed
 
 
 def _nothing(event: Seen) -> Fields:
@@ -27,8 +28,10 @@ def _is_suricata(event: Seen) -> bool:
 
 
 def _suricata(event: Seen) -> Fields:
-    names = {"dest_ip": "dst_ip", "dest_port": "dst_port", "proto": "protocol"}
-    return {name: event[own] for own, name in names.items() if own in event}
+    return {name: event[own] for own, name in _SURICATA.items() if own in event}
+
+
+_SURICATA = {"dest_ip": "dst_ip", "dest_port": "dst_port", "proto": "protocol"}
 
 
 CLIENTS = (
@@ -65,11 +68,19 @@ def _client(event: Seen) -> Fields:
 
 _CLIENT_SET = frozenset(CLIENTS)
 
+_PLACES = (*CLIENTS, "remote", "client")
+
 SHAPES = (
-    Shape("kubernetes_audit", _is_kubernetes, _nothing, source("kubernetes", "application", "audit"),
-          times=("requestReceivedTimestamp", "stageTimestamp")),
-    Shape("opencanary", _is_opencanary, _nothing, source("opencanary", "application"), times=("utc_time",)),
-    Shape("okta", _is_okta, _nothing, source("okta", "", "okta"), times=("published",)),
-    Shape("suricata", _is_suricata, _suricata, source("suricata"), times=("timestamp",)),
-    Shape("client", _names_a_client, _client),
+    Shape("kubernetes_audit", _is_kubernetes, _nothing, Gives("`auditID`, `verb` and `apiVersion`"), ("auditID",),
+          source("kubernetes", "application", "audit"), times=("requestReceivedTimestamp", "stageTimestamp")),
+    Shape("opencanary", _is_opencanary, _nothing, Gives("`logtype`, `node_id` and `logdata`"), ("node_id",),
+          source("opencanary", "application"), times=("utc_time",)),
+    Shape("okta", _is_okta, _nothing, Gives("`eventType`, `displayMessage` and `actor`"), ("displayMessage",),
+          source("okta", "", "okta"), times=("published",)),
+    Shape("suricata", _is_suricata, _suricata, Gives("`event_type`, `flow_id` and `timestamp`", renamed(_SURICATA)),
+          ("flow_id",), source("suricata"), times=("timestamp",)),
+    Shape("client", _names_a_client, _client,
+          Gives("no other, and `remote_ip`, `remoteAddr`, `client_ip`, `sourceIPAddress` …, or MongoDB's `attr`",
+                renamed(dict.fromkeys(_PLACES, ("src_ip", "src_port")), dict.fromkeys(_USERS, "user"))),
+          ("attr", *CLIENTS)),
 )  # fmt: skip

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
-from vedette.decode.access import CLIENT, request_fields
+from vedette.decode.access import CLIENT, REQUEST, request_fields
 from vedette.decode.formats.base import Fields, Format, Seen, Shape, source
+from vedette.decode.provenance import Gives, named, renamed
 from vedette.model.times import dated, iso_time
 
 APACHE_STARTS = rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})? \d{4}\] \["
@@ -90,8 +91,32 @@ def _nginx_time(fields: Seen, zone: tzinfo | None) -> int | None:
     return iso_time(str(fields.get("timestamp", "")).replace("/", "-"), zone)
 
 
-APACHE = Format("apache_error", APACHE_STARTS, read_apache, source("", "", "apache"), None, _apache_time, False)
-NGINX = Format("nginx_error", NGINX_STARTS, read_nginx, source("", "", "nginx"), None, _nginx_time, False)
+APACHE = Format(
+    "apache_error",
+    APACHE_STARTS,
+    read_apache,
+    Gives(
+        "`[Www Mmm dd …] [`", named(dict.fromkeys([*_APACHE.groupindex, "c-ip", "cs-referer", "user", "cs-username"]))
+    ),
+    source("", "", "apache"),
+    time_of=_apache_time,
+    structured=False,
+)
+NGINX = Format(
+    "nginx_error",
+    NGINX_STARTS,
+    read_nginx,
+    Gives(
+        "`yyyy/mm/dd hh:mm:ss [level]`",
+        (
+            *named([*_NGINX_HEAD.groupindex, "src_ip", "c-ip", *sorted(REQUEST)]),
+            *named(["cs-host", "cs-referer", "s-sitename", "upstream", "cs-username"]),
+        ),
+    ),
+    source("", "", "nginx"),
+    time_of=_nginx_time,
+    structured=False,
+)
 
 # --- access logs as JSON
 
@@ -129,6 +154,11 @@ _CADDY: Mapping[str, tuple[str, ...]] = {
     "uri": ("cs-uri",),
     "host": ("cs-host",),
     "proto": ("cs-version",),
+}
+_CADDY_TOP: Mapping[str, tuple[str, ...]] = {
+    "status": ("sc-status",),
+    "size": ("sc-bytes",),
+    "user_id": ("cs-username", "user"),
 }
 _CADDY_HEADERS = {"User-Agent": "cs-user-agent", "Referer": "cs-referer", "Cookie": "cs-cookie"}
 
@@ -174,10 +204,7 @@ def read_caddy(event: Seen) -> Fields:
     for name, field in _CADDY_HEADERS.items():
         if isinstance(headers, dict) and name in headers:
             fields[field] = headers[name]
-    for own, names in (("status", ("sc-status",)), ("size", ("sc-bytes",)), ("user_id", ("cs-username", "user"))):
-        if event.get(own) not in (None, ""):
-            fields.update((name, event[own]) for name in names)
-    return _with_uri(fields)
+    return _with_uri(fields | _named(event, _CADDY_TOP))
 
 
 def _is_nginx(event: Seen) -> bool:
@@ -194,8 +221,35 @@ def _is_traefik(event: Seen) -> bool:
 
 
 _WEB = source("", "webserver")
+_URI = {"cs-uri": ("cs-uri-stem", "cs-uri-query")}
 SHAPES = (
-    Shape("nginx_json", _is_nginx, read_nginx_json, source("", "webserver", "nginx"), times=("time_iso8601", "msec")),
-    Shape("caddy", _is_caddy, read_caddy, _WEB),
-    Shape("traefik", _is_traefik, read_traefik, _WEB, times=("StartUTC",)),
+    Shape(
+        "nginx_json",
+        _is_nginx,
+        read_nginx_json,
+        Gives(
+            "`remote_addr`, `status` and `request` or `request_uri`",
+            renamed({"request": tuple(sorted(REQUEST))}, _NGINX, _URI),
+        ),
+        ("remote_addr",),
+        source("", "webserver", "nginx"),
+        times=("time_iso8601", "msec"),
+    ),
+    Shape(
+        "caddy",
+        _is_caddy,
+        read_caddy,
+        Gives("`status` and a `request` with `method` and `uri`", renamed(_CADDY, _CADDY_HEADERS, _CADDY_TOP, _URI)),
+        ("uri",),
+        _WEB,
+    ),
+    Shape(
+        "traefik",
+        _is_traefik,
+        read_traefik,
+        Gives("`DownstreamStatus` and `RequestMethod`", renamed(_TRAEFIK, _URI)),
+        ("DownstreamStatus",),
+        _WEB,
+        times=("StartUTC",),
+    ),
 )

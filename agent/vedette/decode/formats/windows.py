@@ -17,6 +17,7 @@ from typing import Any
 
 from vedette.decode.formats import eventlog
 from vedette.decode.formats.base import Fields, Seen, Shape
+from vedette.decode.provenance import Gives, Provenance, renamed
 from vedette.model.event import Source
 
 
@@ -147,4 +148,18 @@ def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
     return eventlog.source_of({**further(), **event})
 
 
-SHAPE = Shape("windows", fits, read, eventlog.ANY, source_of, ("TimeCreated",))
+GIVES = Gives(
+    "`Event.System`, `winlog`, `event_data`, `EventID`, also as dotted names; ECS: `event.code` and a Windows"
+    " `event.provider`, `event.module` or `host.os`; `Image` (`SourceImage`, `NewProcessName`, `ScriptBlockText`)"
+    " with a field such as `CommandLine`",
+    renamed(
+        _BEAT,
+        _NXLOG,
+        {"event.code": "EventID", "event.provider": "Provider_Name", "event.module": "Provider_Name"},
+        {"Provider": "Provider_Name"},
+        eventlog.AS_SYSMON,
+    ),
+    Provenance.ESCAPED,
+)
+NAMES = ("winlog", "EventID", "event_data", "System", "winlog.event_id", "winlog.channel", "code", "event.code")
+SHAPE = Shape("windows", fits, read, GIVES, (*NAMES, *eventlog.ACTORS), eventlog.ANY, source_of, ("TimeCreated",))

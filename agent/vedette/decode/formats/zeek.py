@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from vedette.decode.formats.base import Fields, Seen, Shape, source, union
+from vedette.decode.provenance import Gives, renamed
 from vedette.model.event import Source
 
 _TELLING: Mapping[str, tuple[str, ...]] = {
@@ -117,4 +118,6 @@ def source_of(event: Seen, further: Callable[[], Seen]) -> Source:
     return _source(service) if service or isinstance(event.get("_path"), str) else _ANY
 
 
-SHAPE = Shape("zeek", fits, read, _ANY, source_of, ("ts",))
+_URI = {"uri": ("cs-uri-stem", "c-uri-stem", "cs-uri-query", "c-uri-query")}
+GIVES = Gives("`ts` and `uid` with `id.orig_h`, or `_path`", renamed(_NAMES, _HTTP, _DNS, _URI))
+SHAPE = Shape("zeek", fits, read, GIVES, ("ts",), _ANY, source_of, ("ts",))

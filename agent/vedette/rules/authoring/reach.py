@@ -1,46 +1,24 @@
 """Which rules can ever fire on an agent: log sources that inputs have, and fields that decoders give.
 
-Most codecs may lead to JSON or ``key=value`` pairs and with them to any field. The closed ones (``_SAMPLES``) give what
-a line that has everything gives, and nothing else. Of a program's messages the patterns tell what they usually have: a
-field beside these is likely a slip, but not dead.
+Most codecs may lead to JSON or ``key=value`` pairs and with them to any field; the others give what their rows declare
+(``decode/fields.py``). Of a program's messages the patterns tell what they usually have: a field beside these is likely
+a slip, but not dead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
-from vedette.decode import peers
-from vedette.decode.decoder import ABSENT, CODECS, possible_source, record
+from vedette.decode.codecs import CODECS
+from vedette.decode.decoder import possible_source
+from vedette.decode.fields import LAYERS, can_give
 from vedette.decode.programs import PROGRAMS
 from vedette.model.event import LogSource
 from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.plan.plan import Plan
 
-_SAMPLES: dict[str, tuple[bytes, ...]] = {
-    "text": (b"a line",),
-    "access": (
-        b'www.example:80 192.0.2.1 - bob [10/Oct/2025:13:55:36 +0000] "GET /a?b HTTP/1.1" 200 9 "http://r/" "agent"',
-        b'192.0.2.1 - - [10/Oct/2025:13:55:36 +0000] "no request" 400 -',
-    ),
-}
-"""Per closed codec lines in which every field has a value."""
-
 Input = tuple[str, LogSource]
 """An input's codec and its own log source."""
-
-HEADER = frozenset(
-    ("message", "hostname", "program", "pid", "msgid", "priority", "facility", "severity", "version", "peer")
-)
-
-
-@lru_cache(maxsize=65536)
-def gives(codec: str, field: str) -> bool:
-    """True when an event of ``codec`` can have ``field``."""
-    samples = _SAMPLES.get(codec)
-    if samples is None or field == KEYWORDS:
-        return True
-    return any(record(line, codec, origin="192.0.2.1").get(field) is not ABSENT for line in samples)
 
 
 def dead(plan: Plan, rule: Rule, inputs: Iterable[Input]) -> str | None:
@@ -67,7 +45,9 @@ def _lacks(plan: Plan, expr: Expr, codec: str) -> str | None:
             p = plan.predicates[number]
             if p.op is Op.NULL:
                 return None
-            return next((name for name in _fields(plan, number) if not gives(codec, name)), None)
+            return next(
+                (name for name in _fields(plan, number) if name != KEYWORDS and not can_give(codec, name)), None
+            )
         case And(args):
             return next((field for arg in args if (field := _lacks(plan, arg, codec)) is not None), None)
         case Or(args):
@@ -101,7 +81,7 @@ def unusual_fields(plan: Plan, rule: Rule) -> list[str]:
     ]
     if not rows or any(row.reader is not None or not row.patterns for row in rows):
         return []
-    known = set(HEADER).union(*(pattern.groupindex for row in rows for pattern in row.patterns))
-    known = known.union(*(row.names.values() for row in rows), *(peers.FIELDS for row in rows if row.remote))
+    layers = [LAYERS[name] for name in ("header", "message", "transport")]
+    known = {field.name for gives in (*layers, *(row.gives for row in rows)) for field in gives.fields}
     asked = {name: None for number in tests(rule.expr) for name in _fields(plan, number) if name != KEYWORDS}
     return [name for name in asked if name not in known and "." not in name]
