@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vedette.model.event import Cursor
+from vedette.plan.aggregates import Kind
 from vedette.plan.plan import Plan
-from vedette.plan.relation import NUMERIC, Correlation, Kind, Slot
+from vedette.plan.relation import Correlation, Slot
 from vedette.state.graph import Item
 from vedette.state.state import State
 from vedette.store.store import Store
@@ -37,7 +38,7 @@ COMMIT_EVERY = 30_000
 DECIDED = 100_000
 """Microseconds; of other kinds the lateness is the agent's."""
 KINDS = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL_ORDERED)
-LARGE = (Kind.EVENT_COUNT, *KINDS[1:], Kind.TEMPORAL, *sorted(NUMERIC))
+LARGE = (Kind.EVENT_COUNT, *KINDS[1:], Kind.TEMPORAL, *sorted(kind for kind in Kind if kind.row.numeric))
 GROUPS = (1000, 100_000, 1_000_000)
 FULL = 10
 """Matches in each group, when it is to be as full as a threshold of ten leaves it."""
@@ -53,7 +54,7 @@ def correlation(kind: Kind, **changes: Any) -> Correlation:
 
 def usual(kind: Kind) -> Correlation:
     """One of the kind, as rules have it."""
-    if kind is Kind.VALUE_COUNT or kind in NUMERIC:
+    if kind is Kind.VALUE_COUNT or kind.row.numeric:
         return correlation(kind, field=("v",))
     if kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
         return correlation(kind, slots=(Slot("r", False), Slot("s", False)), bounds=(("gte", 2),))
@@ -78,7 +79,7 @@ def measure(kind: Kind, groups: int, updates: int, matches: int, commits: bool) 
     node, rng = one.nodes[0], random.Random(1)
     values: list[Any] = [None]
     if c.field:
-        values = list(range(50)) if kind in NUMERIC else [str(i) for i in range(50)]
+        values = list(range(50)) if kind.row.numeric else [str(i) for i in range(50)]
     slots = len(node.c.slots)
     gc.collect()
     before, at = _resident(), 0

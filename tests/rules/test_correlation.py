@@ -10,8 +10,9 @@ import yaml
 
 from tests.differential.material import SHARED
 from vedette.api import compile_rules
+from vedette.plan.aggregates import Kind
 from vedette.plan.plan import Plan
-from vedette.plan.relation import Clause, Correlation, Kind, Slot, Suppress
+from vedette.plan.relation import Clause, Correlation, Slot, Suppress
 from vedette.rules import build
 
 A = """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.state.naive import Hit
-from vedette.plan.relation import NUMERIC, Clause, Correlation, Kind, Slot
+from vedette.plan.aggregates import Kind
+from vedette.plan.relation import Clause, Correlation, Slot
 
 SECOND = 1_000_000
 SLOTS = tuple(Slot(f"rule-{i}", False) for i in range(3))
@@ -17,7 +18,7 @@ def made(kind: Kind, **changes: object) -> Correlation:
         "id": "c", "title": "t", "level": "high", "tags": (), "slots": SLOTS, "group_by": ("g",),
         "span": 10 * SECOND, "bounds": (("gte", 3),), "digest": "d",
     }  # fmt: skip
-    if kind is Kind.VALUE_COUNT or kind in NUMERIC:
+    if kind is Kind.VALUE_COUNT or kind.row.numeric:
         given["field"] = ("v",)
     return Correlation(kind=kind, **{**given, **changes})  # type: ignore[arg-type]
 
@@ -60,7 +61,7 @@ def hits(draw: st.DrawFn, kind: Kind, size: int = 18) -> list[Hit]:
     times = draw(st.lists(st.integers(0, 30), max_size=size))
     found = []
     for order, time in enumerate(times):
-        value = draw(st.none() | (st.integers(0, 4) if kind in NUMERIC else st.sampled_from("abcd")))
+        value = draw(st.none() | (st.integers(0, 4) if kind.row.numeric else st.sampled_from("abcd")))
         if kind in (Kind.EVENT_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED):
             value = None
         group = (draw(st.sampled_from("xxxy")),)

@@ -11,7 +11,8 @@ from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from vedette.plan.relation import COMPARE, NUMERIC, Clause, Correlation, Kind
+from vedette.plan.aggregates import Kind
+from vedette.plan.relation import COMPARE, Clause, Correlation
 
 
 class Hit(NamedTuple):
@@ -146,7 +147,7 @@ def measure(c: Correlation, window: list[Hit]) -> Any:
     values = [hit.value for hit in window if hit.value is not None]
     if c.kind is Kind.VALUE_COUNT:
         return len(set(values))
-    assert c.kind in NUMERIC
+    assert c.kind.row.numeric
     if not values:
         return None
     if c.kind is Kind.VALUE_SUM:

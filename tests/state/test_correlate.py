@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.state.drawn import SECOND, SHAPES, correlations, hits
 from tests.state.naive import Fired, Hit, firings, occurrences
-from vedette.plan.relation import Correlation, Kind
-from vedette.state import measure, packed, slides, windows
+from vedette.plan.aggregates import Kind
+from vedette.plan.relation import Correlation
+from vedette.state import chains, measure, packed, windows
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.firing import Firing
@@ -75,9 +76,8 @@ def _compact_early(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
     """Windows are compacted at every chance, so that few matches show what it forgets. The smallest stretches are
     measured by slides, too; groups of more than three events cannot be bytes."""
     if request.param == "slides":
-        for module in (slides, measure):
-            monkeypatch.setattr(module, "MIN_SLIDE", 0)
-        monkeypatch.setattr(measure, "MIN_LINKS", 0)
+        monkeypatch.setattr(measure, "MIN_SLIDE", 0)
+        monkeypatch.setattr(chains, "MIN_LINKS", 0)
     if request.param == "few":
         monkeypatch.setattr(packed, "MAX", 3)
     monkeypatch.setattr(packed, "room", lambda least, entries: min(entries + 1, packed.MAX))

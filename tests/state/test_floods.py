@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.state.drawn import SECOND, made
-from vedette.plan.relation import Correlation, Kind
+from vedette.plan.aggregates import Kind
+from vedette.plan.relation import Correlation
 from vedette.state import windows
 from vedette.state.clock import Clock
 from vedette.state.correlate import MAX_TAIL, Correlator

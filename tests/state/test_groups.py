@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state.drawn import made
-from vedette.plan.relation import Kind
+from vedette.plan.aggregates import Kind
 from vedette.state import packed, recency
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator

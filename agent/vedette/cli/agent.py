@@ -244,7 +244,7 @@ def _alert_json(data: bytes, receipted: bool) -> None:
 
 def _alert_line(data: bytes, receipted: bool) -> None:
     from vedette.delivery.envelope import decode
-    from vedette.plan.relation import NUMERIC
+    from vedette.plan.aggregates import Kind
 
     alert = decode(data)
     where = alert.host or alert.source
@@ -253,7 +253,7 @@ def _alert_line(data: bytes, receipted: bool) -> None:
         case "fold":
             text = ", ".join([f"{alert.count} more", *told])
         case "correlation":
-            metrics = [f"{kind} {alert.fields[kind]}" for kind in NUMERIC if kind in alert.fields]
+            metrics = [f"{kind} {alert.fields[kind]}" for kind in Kind if kind.row.numeric and kind in alert.fields]
             text = f"{', '.join([f'count {alert.count}', *metrics, *told])}: {alert.raw}"
         case _:
             text = alert.raw

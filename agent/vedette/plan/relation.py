@@ -2,16 +2,9 @@
 
 A correlation looks at the matches of its ``slots`` (rules, or other correlations). A match of a slot belongs to the
 group that its ``group_by`` values name; one without such a value belongs to none. A **window** ends at a match and
-begins ``span`` before it, both included. Its **metric** depends on the kind:
-
-===================  ================================================================================================
-``EVENT_COUNT``      how many events
-``VALUE_COUNT``      how many different values of ``field`` (several fields: of their combination), without null
-``TEMPORAL``         of how many slots there is a match
-``TEMPORAL_ORDERED`` how many slots can be picked in their order, each with a later match than the one before
-``VALUE_SUM`` …      of the numbers among the values of ``field``; ``MEDIAN`` and ``PERCENTILE`` interpolate between
-                     the two nearest; without a number there is no metric and the condition is false
-===================  ================================================================================================
+begins ``span`` before it, both included. Its **metric** is what its ``kind`` (``aggregates.py``) measures of the
+window: how many events, how many different values of ``field`` or of how many slots, the longest chain of slots in
+their order, or a figure of the numbers in ``field`` (without one there is no metric, and the condition is false).
 
 The condition holds when the metric satisfies every comparison in ``bounds``; or, with ``clauses``, when for one clause
 there is a match of each of its slots (in their order, for ``TEMPORAL_ORDERED``) and none of its forbidden slots.
@@ -29,10 +22,11 @@ import hashlib
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgpack
+
+from vedette.plan.aggregates import Kind, Reads
 
 MAX_CHAIN = 16
 """Correlations of correlations, how deep."""
@@ -40,20 +34,6 @@ MAX_SLOTS = 64
 MAX_SPAN = 366 * 86400 * 1_000_000
 """Microseconds."""
 
-
-class Kind(StrEnum):
-    EVENT_COUNT = "event_count"
-    VALUE_COUNT = "value_count"
-    TEMPORAL = "temporal"
-    TEMPORAL_ORDERED = "temporal_ordered"
-    VALUE_SUM = "value_sum"
-    VALUE_AVG = "value_avg"
-    VALUE_PERCENTILE = "value_percentile"
-    VALUE_MEDIAN = "value_median"
-
-
-NUMERIC = frozenset({Kind.VALUE_SUM, Kind.VALUE_AVG, Kind.VALUE_PERCENTILE, Kind.VALUE_MEDIAN})
-"""Kinds whose metric is of numbers; of the others it is a count."""
 
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "gt": operator.gt,
@@ -134,8 +114,7 @@ class Correlation:
         """True when it can be decided at once (see the module's text)."""
         if self.clauses:
             return not self.forward
-        growing = self.kind not in NUMERIC or self.kind is Kind.VALUE_SUM
-        return growing and all(name in ("gt", "gte") for name, _ in self.bounds)
+        return self.kind.row.grows and all(name in ("gt", "gte") for name, _ in self.bounds)
 
     @property
     def forward(self) -> bool:
@@ -152,7 +131,7 @@ class Correlation:
         """How many of its slots must be able to match for it ever to be true."""
         if self.clauses:
             return min(len(clause.wanted) for clause in self.clauses)
-        counts_slots = self.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
+        counts_slots = self.kind.row.reads is Reads.RULE
         return next((n for n in range(1, len(self.slots) + 1) if not counts_slots or self.holds(n)), 1)
 
     def holds(self, metric: int | float | None) -> bool:

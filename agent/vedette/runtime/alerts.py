@@ -25,7 +25,7 @@ from vedette.engine.match import Context, Engine, Match
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk, Contribution, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import Rule, as_shown, fold
-from vedette.plan.relation import NUMERIC, Correlation, Suppress
+from vedette.plan.relation import Correlation, Suppress
 from vedette.rawlog.log import RawLog
 from vedette.state.clock import clamp
 from vedette.state.firing import Firing, shown_group
@@ -270,7 +270,7 @@ class Alerting:
         number = self._numbers.get(one.event.rule_id)
         if number is not None:
             fields = {**self._engine.shown(number, event.record), **fields}
-        if one.correlation.kind in NUMERIC:
+        if one.correlation.kind.row.numeric:
             fields[one.correlation.kind.value] = str(one.metric)
         return self._alert(one.correlation, event, fields=fields, **self._told(one, event, group))
 

@@ -27,14 +27,13 @@ from vedette.engine.join import GATHER_BYTES, REST, Joiner
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Chunk, Frame, LogSource
 from vedette.model.times import HOUR, bsd_time, time_of, written_time
+from vedette.plan.aggregates import number_of
 from vedette.plan.ir import Rule
 from vedette.plan.plan import Plan
-from vedette.plan.relation import NUMERIC
 from vedette.state.clock import Clock
 from vedette.state.correlate import MAX_ENTRIES, Correlator
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import Item, scalar
-from vedette.state.windows import number_of
 from vedette.system.compressed import Ahead, Readable
 
 HEAD_BYTES = 4096
@@ -76,7 +75,7 @@ class Correlated(NamedTuple):
     def to_row(self) -> dict[str, Any]:
         """What ``vedette scan`` prints."""
         c, fields = self.firing.correlation, dict[str, Any](self.group)
-        if c.kind in NUMERIC:
+        if c.kind.row.numeric:
             fields[c.kind.value] = self.firing.metric
         return {
             "rule_id": c.id,

@@ -32,7 +32,8 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from vedette.plan.relation import Correlation, Kind
+from vedette.plan.aggregates import Keeps
+from vedette.plan.relation import Correlation
 from vedette.state import packed
 from vedette.state.clock import FOREVER, MAX_LANES, Clock
 from vedette.state.decide import Occurrence, arrived, ending, passed
@@ -268,7 +269,7 @@ class Correlator:
             settled = min(settled, window.decided if window.decided is not None else window.time(0))
             settled = min(settled, window.late[0][0] if window.late else settled)
         window.compact(node.c, settled)
-        if node.prompt and len(window) > MAX_TAIL and node.c.kind is not Kind.VALUE_SUM and window.carried is None:
+        if node.prompt and len(window) > MAX_TAIL and node.c.kind.row.keeps is not Keeps.ALL and window.carried is None:
             window.thin(node.c, settled)
             if len(window) > MAX_TAIL:
                 newest = window.time(len(window) - MAX_TAIL // 2)

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vedette.plan.relation import Clause, Correlation, Kind
-from vedette.state.measure import chained, counted, distinct, metric
+from vedette.plan.aggregates import Keeps, Reads
+from vedette.plan.relation import Clause, Correlation
+from vedette.state.chains import chained
+from vedette.state.measure import metric, slots
 from vedette.state.windows import HELD, Window
 
 if TYPE_CHECKING:
@@ -83,15 +85,16 @@ def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
 def _reach(node: Node, window: Window, at: int) -> int:
     """The first entry after ``at`` whose window, and those of all after it, say the same as without ``at``."""
     stop = min(len(window), at + MAX_AFTER)
-    if node.c.kind is Kind.EVENT_COUNT:
+    row = node.c.kind.row
+    if row.keeps is Keeps.NEWEST:
         return min(stop, at + max(node.least, 1))
-    things: Sequence[Any] = ()
-    if node.c.kind is Kind.TEMPORAL:
+    if row.keeps is not Keeps.ONE_EACH:
+        return stop
+    things: Sequence[Any] = [None] if window.values is None else window.values[at:stop]
+    if row.reads is Reads.RULE:
         things = window.slots(at, stop)
-    elif node.c.kind is Kind.VALUE_COUNT:
-        things = window.values[at:stop] if window.values is not None else [None]
-        if things[0] is None:
-            return at + 1
+    if things[0] is None:
+        return at + 1
     return next((at + i for i in range(1, len(things)) if things[i] == things[0]), stop)
 
 
@@ -177,7 +180,7 @@ def holds(node: Node, window: Window, i: int) -> bool:
         return False
     c, entries = node.c, window.entries
     begin = entries[3 * i] - c.span
-    if c.kind is Kind.EVENT_COUNT:
+    if node.newest:
         return node.least <= 0 or entries[3 * (i + 1 - node.least)] >= begin
     start = window.since(begin)
     if i + 1 - start < node.needs:
@@ -185,19 +188,18 @@ def holds(node: Node, window: Window, i: int) -> bool:
     if node.tracks:
         return chained(node, window, start, i + 1)
     if c.clauses:
-        here = counted(c, window, start, i + 1)
+        here = slots(c, window, start, i + 1)
         return any(all(slot in here for slot in clause.wanted) for clause in c.clauses)
-    if c.kind is Kind.VALUE_COUNT:
-        return distinct(c, window, start, i + 1) >= node.least
-    return c.holds(metric(c, window, start, i + 1))
+    found = metric(c, window, start, i + 1)
+    return found is not None and found >= node.least if node.counts else c.holds(found)
 
 
 def completed(c: Correlation, clause: Clause, window: Window, start: int, stop: int) -> int | None:
     """The index of the entry that completes ``clause``'s wanted slots in the stretch; None when it does not hold."""
-    here = counted(c, window, start, stop)
+    here = slots(c, window, start, stop)
     if not all(slot in here for slot in clause.wanted) or any(slot in here for slot in clause.forbidden):
         return None
-    if c.kind is Kind.TEMPORAL_ORDERED:
+    if c.kind.row.ordered:
         wanted = list(clause.wanted)
         last = None
         for i in range(start, stop):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from vedette.plan.ir import as_shown
-from vedette.plan.relation import NUMERIC, Correlation, Kind
+from vedette.plan.relation import Correlation
 from vedette.state.graph import key_of, scalar
 from vedette.state.measure import metric
 from vedette.state.windows import Window
@@ -43,7 +43,7 @@ class Firing:
 
 
 def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, start: int, stop: int) -> Firing:
-    if c.kind is Kind.TEMPORAL_ORDERED and c.prompt and not c.clauses and c.least == len(c.slots):
+    if c.kind.row.ordered and c.prompt and not c.clauses and c.least == len(c.slots):
         measured: int | float | None = c.least  # there are no more
     else:
         measured = None if c.clauses else metric(c, window, start, stop)
@@ -73,7 +73,7 @@ def firing_of(c: Correlation, window: Window, values: tuple[str, ...], i: int, s
         event=contributor(i),
         slot=window.slot(i),
         metric=measured,
-        count=len(events) if c.kind in NUMERIC or counts is None else int(counts),
+        count=len(events) if c.kind.row.numeric or counts is None else int(counts),
         first_time=window.time(events[0]),
         last_time=window.time(events[-1]),
         contributing=tuple(contributor(index) for index in sorted(chosen)),

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from vedette.decode.decoder import ABSENT, Record
+from vedette.plan.aggregates import Keeps, Reads, number_of
 from vedette.plan.ir import as_shown, fold, leaves
-from vedette.plan.relation import NUMERIC, Correlation, Kind, ordered
-from vedette.state.slides import SLIDE_BYTES, Links
-from vedette.state.windows import Window, number_of
-
-_ENTRIES = (Kind.EVENT_COUNT, Kind.VALUE_COUNT, Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
+from vedette.plan.relation import Correlation, ordered
+from vedette.state.chains import Links
+from vedette.state.windows import Window
 
 MAX_TEXT = 256
 """Characters of a value that is grouped by or counted; of a longer one the rest goes by its hash."""
@@ -46,7 +45,11 @@ class Node:
         self.c = correlation
         self.depth = depth
         self.prompt = correlation.prompt and not settle
-        self.plain = correlation.kind not in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED)
+        row = correlation.kind.row
+        self.plain = row.reads is not Reads.RULE
+        """One match of an event is as good as several."""
+        self.counts = not correlation.kind.row.numeric
+        self.newest = row.keeps is Keeps.NEWEST
         self.least = correlation.least if correlation.prompt and correlation.bounds else 0
         self.prefix = prefix(correlation)
         self.parents: list[tuple[Node, int]] = []
@@ -54,18 +57,18 @@ class Node:
         """Fields that correlations above want to know of its events."""
         self.own = tuple(i for i, slot in enumerate(correlation.slots) if not slot.correlation)
         """The slots that are detections."""
-        self.needs = max(self.least, 0) if correlation.kind in _ENTRIES else 0
+        self.needs = max(self.least, 0) if self.counts else 0
         """Fewer entries can never make it true; of a prompt one."""
         self.tracks: list[Sequence[int]] = []
         """Of a prompt ``temporal_ordered`` that asks for whole chains: their slots."""
-        if correlation.prompt and correlation.kind is Kind.TEMPORAL_ORDERED:
+        if correlation.prompt and correlation.kind.row.ordered:
             if correlation.clauses:
                 self.tracks = [clause.wanted for clause in correlation.clauses]
             elif self.least == len(correlation.slots):
                 self.tracks = [range(self.least)]
         self.links: Links | None = None
         """For stretches that are looked at anew."""
-        self.share = SLIDE_BYTES.get(correlation.kind, 0)
+        self.share = row.entry_bytes
         self.single = len(correlation.group_by) == 1
         self.packs = False
         """Its groups are bytes (``packed.py``)."""
@@ -123,7 +126,7 @@ class Graph:
         self.by_tag: dict[bytes, Node] = {}
         for number, node in enumerate(self.nodes):
             node.tag = number.to_bytes(self.tag_size, "big")
-            node.packs = node.prompt and node.least > 1 and node.c.kind is Kind.EVENT_COUNT
+            node.packs = node.prompt and node.least > 1 and node.newest
             node.packs = node.packs and not node.carry and len(node.own) == len(node.c.slots)
             self.by_tag[node.tag] = node
 
@@ -211,7 +214,7 @@ def key_of(value: Any) -> str | None:
 
 def _value(c: Correlation, values: list[Any]) -> Any:
     """What a correlation measures of one event."""
-    if c.kind in NUMERIC:
+    if c.kind.row.numeric:
         return number_of(values[0])
     keys = [key_of(value) for value in values]
     if None in keys:

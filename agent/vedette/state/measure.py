@@ -1,146 +1,127 @@
-"""What a correlation measures over a stretch of a window.
+"""What a correlation measures over a stretch of a window (``plan/aggregates.py``).
 
-A stretch of fewer than ``MIN_SLIDE`` entries is looked at anew each time; of a longer one a slide (``slides.py``) is
-moved there from the stretch that was asked for last, so that each of a window's entries is looked at twice in all, not
-once for every other.
+A stretch of fewer than ``MIN_SLIDE`` entries is read anew each time. Of a longer one the aggregate's running form is
+moved there from the stretch that was asked for last: as much work as the stretch has moved, not as it is long. Both
+give exactly the same.
 """
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
-from vedette.plan.relation import Correlation, Kind
-from vedette.state.slides import (
-    MIN_LINKS,
-    MIN_SLIDE,
-    Distinct,
-    Links,
-    Longest,
-    Number,
-    Ranked,
-    Slide,
-    Slots,
-    Sum,
-    at_rank,
-    mean,
-    total,
-)
-from vedette.state.windows import Window
+from vedette.plan.aggregates import Aggregate, Distinct, Number, Reads, Running
+from vedette.plan.relation import Correlation
+from vedette.state.chains import longest_chain
 
 if TYPE_CHECKING:
-    from vedette.state.graph import Node
+    from vedette.state.windows import Window
 
+MIN_SLIDE = 32
+"""Entries below which a stretch is read anew each time."""
 MAX_SLIDES = 2
 """Of one window: at its end, and at where late events come in."""
 
 
+def read(row: Aggregate, window: Window, start: int, stop: int) -> Sequence[Any]:
+    """What the aggregate reads of the entries ``start`` to ``stop`` (exclusive)."""
+    if row.valued:
+        return [] if window.values is None else [v for v in window.values[start:stop] if v is not None]
+    return window.slots(start, stop) if row.reads is Reads.RULE else range(start, stop)
+
+
 def metric(c: Correlation, window: Window, start: int, stop: int) -> Number | None:
-    """What ``c`` measures over the entries ``start`` to ``stop`` (exclusive)."""
-    kind = c.kind
-    if kind is Kind.VALUE_COUNT:
-        return distinct(c, window, start, stop)
-    if kind is Kind.EVENT_COUNT:
-        return stop - start
-    if kind is Kind.TEMPORAL:
-        return len(counted(c, window, start, stop))
-    if kind is Kind.TEMPORAL_ORDERED:
+    """What ``c`` measures over the entries ``start`` to ``stop`` (exclusive); None: of numbers there are none."""
+    row = c.kind.row
+    if row.ordered:
         return longest_chain(c, window, start, stop)
-    if stop - start >= MIN_SLIDE:
-        return _measured(c, slide(c, window, start, stop))
-    values = [] if window.values is None else [v for v in window.values[start:stop] if v is not None]
-    if not values:
-        return None
-    if kind is Kind.VALUE_SUM:
-        return _total(values)
-    if kind is Kind.VALUE_AVG:
-        return mean(values)
-    return percentile(values, c.percentile if c.kind is Kind.VALUE_PERCENTILE else 50.0)
+    percent = c.percentile if row.percentile else 50.0
+    if stop - start >= MIN_SLIDE and row.running is not None:
+        return slide(row, row.running, window, start, stop).value(percent)
+    found = read(row, window, start, stop)
+    return row.measure(found, percent) if found or not row.numeric else None
 
 
-def distinct(c: Correlation, window: Window, start: int, stop: int) -> int:
-    """How many different values there are."""
+def slots(c: Correlation, window: Window, start: int, stop: int) -> Collection[int]:
+    """The slots with an entry in the stretch; of a kind that reads the rule of each match."""
     if stop - start < MIN_SLIDE:
-        found = set() if window.values is None else set(window.values[start:stop])
-        return len(found) - (None in found)
-    moved = slide(c, window, start, stop)
-    assert isinstance(moved, Distinct)
-    return len(moved.counts)
+        return set(window.slots(start, stop))
+    found = slide(c.kind.row, Distinct, window, start, stop)
+    assert isinstance(found, Distinct)
+    return found.counts.keys()
 
 
-def _measured(c: Correlation, found: Slide) -> Number | None:
-    if isinstance(found, Sum) and found.count:
-        return found.total if c.kind is Kind.VALUE_SUM else found.mean
-    if isinstance(found, Ranked) and found.numbers:
-        return at_rank(found.numbers, c.percentile if c.kind is Kind.VALUE_PERCENTILE else 50.0)
-    return None
+class Slide:
+    """A stretch of a window's entries, ``start`` to ``stop`` (exclusive), and what is known of it."""
+
+    __slots__ = ("make", "row", "running", "start", "stop")
+
+    def __init__(self, row: Aggregate, make: type[Running]) -> None:
+        self.row, self.make = row, make
+        self._begin(0)
+
+    def _begin(self, start: int) -> None:
+        self.running, self.start, self.stop = self.make(), start, start
+
+    def distance(self, start: int, stop: int) -> int:
+        """How far it is to that stretch, in entries."""
+        return abs(start - self.start) + abs(stop - self.stop)
+
+    def to(self, window: Window, start: int, stop: int) -> None:
+        """Move to that stretch."""
+        row, running = self.row, self.running
+        if self.start <= start < self.stop == stop - 1 and start < self.start + 4:  # as it comes most
+            running.take(read(row, window, self.stop, stop))
+            if start > self.start:
+                running.leave(read(row, window, self.start, start))
+            self.start, self.stop = start, stop
+            return
+        backward = start < self.start or stop < self.stop
+        if self.distance(start, stop) >= stop - start or (backward and running.in_order):
+            self._begin(start)
+            running = self.running
+        if start < self.start:
+            running.take(read(row, window, start, self.start))
+        if stop > self.stop:
+            running.take(read(row, window, self.stop, stop))
+        if start > self.start:
+            running.leave(read(row, window, self.start, start))
+        if stop < self.stop:
+            running.leave(read(row, window, stop, self.stop))
+        self.start, self.stop = start, stop
+
+    def inserted(self, window: Window, i: int) -> None:
+        """An entry was put before the one that was the window's ``i``-th."""
+        if i <= self.start:
+            self.start += 1
+            self.stop += 1
+        elif i < self.stop:
+            if self.running.in_order:
+                self._begin(0)
+            else:
+                self.running.take(read(self.row, window, i, i + 1))
+                self.stop += 1
+
+    def dropping(self, window: Window, n: int) -> None:
+        """The window's first ``n`` entries are about to go."""
+        if self.stop <= n:
+            self._begin(0)
+            return
+        if self.start < n:
+            self.running.leave(read(self.row, window, self.start, n))
+            self.start = n
+        self.start -= n
+        self.stop -= n
 
 
-_SLIDES: dict[Kind, type[Slide]] = {
-    Kind.VALUE_COUNT: Distinct,
-    Kind.VALUE_SUM: Sum,
-    Kind.VALUE_AVG: Sum,
-    Kind.VALUE_MEDIAN: Ranked,
-    Kind.VALUE_PERCENTILE: Ranked,
-    Kind.TEMPORAL: Slots,
-    Kind.TEMPORAL_ORDERED: Slots,
-}
-
-
-def slide(c: Correlation, window: Window, start: int, stop: int) -> Slide:
+def slide(row: Aggregate, make: type[Running], window: Window, start: int, stop: int) -> Running:
     """The slide of ``window`` that was nearest to this stretch, moved there."""
     slides = window.slides
     if slides is None:
         slides = window.slides = []
     near = slides[0] if len(slides) == 1 else min(slides, key=lambda one: one.distance(start, stop), default=None)
     if near is None or (len(slides) < MAX_SLIDES and near.distance(start, stop) * 2 > stop - start):
-        near = _SLIDES[c.kind]()
+        near = Slide(row, make)
         slides.append(near)
     near.to(window, start, stop)
-    return near
-
-
-def counted(c: Correlation, window: Window, start: int, stop: int) -> set[int] | dict[int, int]:
-    """The slots with an entry in the stretch."""
-    if stop - start < MIN_SLIDE:
-        return set(window.slots(start, stop))
-    found = slide(c, window, start, stop)
-    assert isinstance(found, Slots)
-    return found.counts
-
-
-def _total(values: list[Number]) -> Number:
-    """The exact sum, rounded once."""
-    found = sum(values)
-    if type(found) is int:
-        return found
-    return math.fsum(values) if max(map(abs, values)) <= 1 << 53 else total(values)
-
-
-def percentile(values: list[Number], percent: float) -> Number:
-    """See ``at_rank``."""
-    return at_rank(sorted(values), percent)
-
-
-def longest_chain(c: Correlation, window: Window, start: int, stop: int) -> int:
-    """How many slots can be picked in ascending order, each from a later event than the one before."""
-    links = window.links
-    if links is None and stop - start >= MIN_LINKS:
-        links = window.links = Longest(len(c.slots))
-    if not isinstance(links, Longest):
-        links = Longest(len(c.slots))
-    return links.measure(window, start, stop)
-
-
-def chained(node: Node, window: Window, start: int, stop: int) -> bool:
-    """True when one of the node's ``tracks`` lies in the stretch."""
-    links = window.links
-    if links is None:
-        if stop - start >= MIN_LINKS:
-            links = window.links = Links(node.tracks)
-        else:
-            if node.links is None:
-                node.links = Links(node.tracks)
-            links = node.links
-            links.reset()
-    return links.measure(window, start, stop) > 0
+    return near.running

@@ -13,17 +13,17 @@ entries that decide: as many as ``least`` asks for, one of each value or slot, o
 
 from __future__ import annotations
 
-import math
-import re
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any
 
-from vedette.plan.relation import Correlation, Kind
-from vedette.state.slides import MIN_SLIDE, Links, Number, Slide
+from vedette.plan.aggregates import Keeps, Reads
+from vedette.plan.relation import Correlation
+from vedette.state.chains import Links, usable
+from vedette.state.measure import MIN_SLIDE, Slide
 
 HELD = 1
 ENTRY_BYTES = 24
@@ -286,8 +286,8 @@ class Window:
         self.drop(min(old, STEP))
         n = len(self)
         until = self.first(settled)
-        if c.prompt and self.carried is None and until > 1 and c.kind in _DECIDING:
-            deciding = _DECIDING[c.kind](c, self, 0, until)
+        if c.prompt and self.carried is None and until > 1 and c.kind.row.keeps is not Keeps.ALL:
+            deciding = self._deciding(c, 0, until)
             if len(deciding) < until:
                 if deciding == list(range(until - len(deciding), until)):
                     self.drop(until - len(deciding))
@@ -301,11 +301,25 @@ class Window:
         kept = list(range(i))
         while i < len(self):
             stop = self.first(self.time(i) // THIN * THIN + THIN)
-            kept += _DECIDING[c.kind](c, self, i, stop)
+            kept += self._deciding(c, i, stop)
             i = stop
         if len(kept) < len(self):
             self.keep(kept)
         self.limit = max(MIN_LIMIT, 2 * len(self))
+
+    def _deciding(self, c: Correlation, start: int, until: int) -> list[int]:
+        """Of the entries ``start`` to ``until`` (exclusive) those that can still decide (``Keeps``), ascending."""
+        row = c.kind.row
+        match row.keeps:
+            case Keeps.NEWEST:
+                return list(range(max(start, until - max(c.least, 1)), until))
+            case Keeps.CHAIN:
+                return usable(c, self, start, until)
+        values = self.values or ()
+        things = self.slots(start, until) if row.reads is Reads.RULE else values[start:until]
+        newest = {what: i for i, what in enumerate(things, start)}
+        newest.pop(None, None)
+        return sorted({*newest.values(), until - 1})  # the newest of all: what comes goes on from it
 
     def drop(self, n: int) -> None:
         """Forget the first ``n`` entries."""
@@ -404,63 +418,3 @@ def _bytes(value: Any) -> int:
 def _sum(values: list[Any] | None, start: int = 0, stop: int | None = None) -> int:
     """Of ``_bytes``."""
     return sum([64 + len(v) if type(v) is str else _bytes(v) for v in values[start:stop]]) if values else 0
-
-
-def _newest(c: Correlation, window: Window, start: int, until: int) -> list[int]:
-    return list(range(max(start, until - max(c.least, 1)), until))
-
-
-def _one_each(c: Correlation, window: Window, start: int, until: int) -> list[int]:
-    """The newest entry of each value (or slot), and the newest of all."""
-    things: Sequence[Any] = (
-        window.slots(start, until) if c.kind is Kind.TEMPORAL else (window.values or ())[start:until]
-    )
-    newest = {what: i for i, what in enumerate(things, start)}
-    newest.pop(None, None)
-    return sorted({*newest.values(), until - 1})
-
-
-def _chain(c: Correlation, window: Window, start: int, until: int) -> list[int]:
-    """Going back, the newest entry of each slot before any kept one of a later slot, of another event."""
-    covered = [False] * len(c.slots)
-    kept: list[int] = []
-    slots, offsets = window.slots(start, until), window.entries[3 * start + 1 : 3 * until : 3]
-    i = last = until - start - 1
-    while i >= 0:
-        if covered[slots[i]] and (not i or offsets[i - 1] != offsets[i]):  # what there is most of
-            i -= 1
-            continue
-        offset, here = offsets[i], []
-        while i >= 0 and offsets[i] == offset:  # one event is one link at most
-            if not covered[slots[i]] or i == last:
-                here.append(i)
-            i -= 1
-        kept += here
-        for n in here:
-            covered[slots[n]] = True
-        for n in here:
-            covered[: slots[n]] = [False] * slots[n]
-    return [start + n for n in reversed(kept)]
-
-
-_DECIDING: dict[Kind, Callable[[Correlation, Window, int, int], list[int]]] = {
-    Kind.EVENT_COUNT: _newest,
-    Kind.VALUE_COUNT: _one_each,
-    Kind.TEMPORAL: _one_each,
-    Kind.TEMPORAL_ORDERED: _chain,
-}
-
-
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-
-
-def number_of(value: Any) -> Number | None:
-    """A number, or the one that a text is written as in JSON's syntax; None for all else."""
-    if isinstance(value, str):
-        value = value.strip()
-        if len(value) > 300 or not (match := _NUMBER.fullmatch(value)):
-            return None
-        value = int(value) if match[1] is match[2] is None else float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value if abs(value) < 1 << 63 else float(value)

@@ -13,7 +13,7 @@ from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Or, Predi
 from vedette.plan.literals import Measured, Names, clauses, guess
 from vedette.plan.operators import described
 from vedette.plan.plan import Plan
-from vedette.plan.relation import Correlation, Kind
+from vedette.plan.relation import Correlation
 from vedette.plan.witness import witness
 
 MAX_SHOWN = 200
@@ -107,7 +107,7 @@ def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
             without = f" and none of rule {', '.join(map(str, clause.forbidden))}" if clause.forbidden else ""
             yield f"  when there is rule {' and rule '.join(map(str, clause.wanted))}{without}"
     else:
-        of = f" {c.percentile:g} of" if c.kind is Kind.VALUE_PERCENTILE else " of" if c.field else ""
+        of = f" {c.percentile:g} of" if c.kind.row.percentile else " of" if c.field else ""
         metric = f"{c.kind}{of} {', '.join(c.field)}".rstrip()
         yield f"  when {metric} {' and '.join(f'{_COMPARE[name]} {number}' for name, number in c.bounds)}"
     if c.prompt:

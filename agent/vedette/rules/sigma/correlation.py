@@ -30,16 +30,15 @@ from sigma.correlations import (
 from sigma.exceptions import SigmaRuleLocation
 from sigma.rule import SigmaRule
 
+from vedette.plan.aggregates import Kind, Reads
 from vedette.plan.ir import Refusal
 from vedette.plan.relation import (
     COMPARE,
     MAX_CHAIN,
     MAX_SLOTS,
     MAX_SPAN,
-    NUMERIC,
     Clause,
     Correlation,
-    Kind,
     Slot,
     meaning_digest,
 )
@@ -247,7 +246,7 @@ def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleRefer
     if wrong is not None:
         raise Unsupported(f"a rule is named by its id or name, not {wrong!r:.40}", "rules")
     names = [reference.reference for reference in references]
-    if kind is not Kind.TEMPORAL_ORDERED and len(set(names)) < len(names):
+    if not kind.row.ordered and len(set(names)) < len(names):
         raise Unsupported("it names a rule twice", "rules")
     return references
 
@@ -304,7 +303,7 @@ def _bounds(condition: dict[str, Any]) -> tuple[tuple[str, int | float], ...]:
 
 def _percentile(condition: Any, kind: Kind) -> float:
     """pySigma takes a whole percentile; the specification shows none, and what its example means cannot be told."""
-    if kind is not Kind.VALUE_PERCENTILE:
+    if not kind.row.percentile:
         if getattr(condition, "percentile", None) is not None:
             raise Unsupported(f"'percentile' is for value_percentile, not {kind}", "condition")
         return 50.0
@@ -318,10 +317,10 @@ def _percentile(condition: Any, kind: Kind) -> float:
 
 def _check(c: Correlation) -> None:
     """Refuse what can be told never to be true, or to mean nothing."""
-    valued = c.kind is Kind.VALUE_COUNT or c.kind in NUMERIC
+    reads, valued = c.kind.row.reads, c.kind.row.valued
     if c.field and not valued:
         raise Unsupported(f"{c.kind} counts matches: 'field' is for value_count and the like", "condition")
-    if len(c.field) > 1 and c.kind is not Kind.VALUE_COUNT:
+    if len(c.field) > 1 and reads is not Reads.TEXT:
         raise Unsupported(f"{c.kind} measures one field, not {len(c.field)}", "condition")
     if any(not isinstance(name, str) or not name for name in (*c.field, *c.group_by)) or (valued and not c.field):
         raise Unsupported("a field is named by a text", "condition")
@@ -331,21 +330,21 @@ def _check(c: Correlation) -> None:
         return
     numbers = sorted(number for _, number in c.bounds)
     for name, number in c.bounds:
-        if c.kind not in NUMERIC and (number < 0 or number % 1):
+        if not c.kind.row.numeric and (number < 0 or number % 1):
             raise Unsupported(f"{c.kind} counts: {name} takes a whole number from 0, not {number}", "condition")
-    if c.kind in NUMERIC:
+    if c.kind.row.numeric:
         tried: Iterable[float] = [
             *numbers, numbers[0] - 1, numbers[-1] + 1, *((a + b) / 2 for a in numbers for b in numbers)
         ]  # fmt: skip
     else:
-        least = 0 if c.kind is Kind.VALUE_COUNT else 1
-        most = len(c.slots) if c.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED) else math.inf
+        least = 0 if reads is Reads.TEXT else 1
+        most = len(c.slots) if reads is Reads.RULE else math.inf
         near = {least, *(math.floor(number) + d for number in numbers for d in (-1, 0, 1))}
         tried = [number for number in near if least <= number <= most]
     if not any(c.holds(number) for number in tried):
         raise Unsupported(
             "the condition can never be true: a window holds the match that it is looked at for"
-            + (f", and at most {len(c.slots)} rules" if c.kind in (Kind.TEMPORAL, Kind.TEMPORAL_ORDERED) else ""),
+            + (f", and at most {len(c.slots)} rules" if reads is Reads.RULE else ""),
             "condition",
         )
 
