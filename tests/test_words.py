@@ -99,7 +99,6 @@ STILL = {
     "agent/vedette/runtime/shares.py",
     "agent/vedette/runtime/status.py",
     "agent/vedette/runtime/storing.py",
-    "agent/vedette/state/correlate.py",
     "agent/vedette/store/check.py",
     "agent/vedette/store/rebuild.py",
     "agent/vedette/store/store.py",

@@ -54,7 +54,7 @@ SWEEP = 1000
 """Groups looked at in one of them, about."""
 MUTED_AFTER = 10
 MAX_FAILURES = 1000
-"""Told at a time; beyond, they only count for their correlation."""
+"""Reported at a time; beyond, they only count for their correlation."""
 
 
 class Failure(NamedTuple):
