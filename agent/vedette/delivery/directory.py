@@ -1,7 +1,7 @@
 """The uplink that needs no broker: alerts land in a local directory, in the layout of the region's landing.
 
 Delivery: an alert leaves the outbox after the Parquet file that holds it is on disk. A crash between the two writes it
-a second time under the same ``alert_id``. A folder that cannot be written is said once and tried again with back-off;
+a second time under the same ``alert_id``. A folder that cannot be written is logged once and retried with back-off;
 the alerts stay in the outbox meanwhile, and what went into one table is not written again because the other failed.
 An alert that this version cannot read goes to the ``bad`` table, as in the region.
 """
@@ -19,6 +19,7 @@ from vedette.delivery.envelope import dead_letter, decode_row, landed, ranges, s
 from vedette.delivery.landing import LandingFolder
 from vedette.delivery.queue import Source
 from vedette.model.counters import Log
+from vedette.system.backoff import BACKOFF, Backoff
 
 log = structlog.get_logger()
 
@@ -28,7 +29,6 @@ BATCH_ALERTS = 1000
 """In one file."""
 LEAST_SECONDS = 0.1
 """Shortest heartbeat."""
-BACKOFF = (1.0, 30.0)
 
 
 class DirectoryUplink:
@@ -41,7 +41,7 @@ class DirectoryUplink:
         self.folder = settings.path or self._agent.data_dir / "alerts-landing"
         self._heartbeat = max(settings.heartbeat, LEAST_SECONDS)
         self._gather = gather
-        self._backoff = backoff
+        self._backoff = Backoff(backoff)
         self._collector = f"local:{self._agent.id}"
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
@@ -57,7 +57,7 @@ class DirectoryUplink:
         self._running = True
         try:
             folder = await asyncio.to_thread(LandingFolder, self.folder, f"local-{self._agent.id}")
-            due, delay, failing = time.monotonic(), self._backoff[0], False
+            due = time.monotonic()
             while True:
                 last = self._stopping.is_set()
                 try:
@@ -66,17 +66,17 @@ class DirectoryUplink:
                         due = time.monotonic() + self._heartbeat
                     while await self._land(folder):
                         pass
-                    delay, failing = self._backoff[0], False
+                    self._backoff.reset()
+                    wait = 0.0
                 except _Unwritable as error:
-                    if not failing:
+                    if not self._backoff.failing:
                         action = "alerts stay in the outbox; make the folder writable"
                         log.error(Log.UPLINK_FAILED, folder=str(self.folder), reason=str(error), action=action)
-                    failing = True
+                    wait = self._backoff.failed()
                 if last:
                     return
-                if failing:
-                    await self._sleep(delay)
-                    delay = min(delay * 2, self._backoff[1])
+                if wait:
+                    await self._sleep(wait)
                 elif await self._outbox.more(max(0.0, due - time.monotonic())):
                     await self._sleep(self._gather)
         finally:

@@ -51,10 +51,10 @@ class LandingFolder:
 
     def __init__(self, folder: Path, writer: str) -> None:
         """``writer``: letters, digits, ``. _ -`` or ``:``; no other running writer of this folder has the same."""
-        self.folder = folder
+        self.folder, self.name = folder, str(folder)
         self._temporary = folder / ".tmp"
         self._prefix = writer + "-"
-        with suppress(OSError):  # ``write`` tells what is wrong with the folder
+        with suppress(OSError):  # ``write`` raises what is wrong with the folder
             for left in self._temporary.iterdir():
                 if left.name.startswith(self._prefix) and len(left.name) == len(self._prefix) + 26:
                     left.unlink()

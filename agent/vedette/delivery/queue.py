@@ -7,7 +7,7 @@ nothing; a receipt for another numbering (``log_id``) is set aside.
 
 ``totals["alerts_receipted"]`` is set from the store's own count at every look and every receipt, so that it is right
 also after a crash between a receipt and the next commit, whose counters are older.
-An alert whose bytes fail their checksum is said once, not handed out, and stays in the queue (``damaged``).
+An alert whose bytes fail their checksum is logged once, not handed out, and stays in the queue (``damaged``).
 """
 
 from __future__ import annotations

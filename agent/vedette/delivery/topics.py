@@ -44,7 +44,7 @@ def parse(topic: str) -> AgentTopic:
 
 
 def manifest_topic(fleet: str, channel: str) -> str:
-    """Where the current bundle of a channel is told."""
+    """Where the current bundle of a channel is announced."""
     return f"{ROOT}/{fleet}/bundles/{channel}/manifest"
 
 

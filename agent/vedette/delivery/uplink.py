@@ -1,14 +1,14 @@
 """The uplink over MQTT: alerts out, receipts in, heartbeats, and whatever else the region sends down.
 
 Delivery: PUBACK is not delivery, since a broker may lose what it acknowledged. An alert leaves the outbox only on the
-landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are under way. What goes again:
+landing's receipt. PUBACK paces sending: at most ``max_inflight`` batches are under way. Sent again is:
 
-* a batch that the connection took with it, or that the broker had no subscriber for: as soon as it can be sent;
+* a batch lost with the connection, or that the broker had no subscriber for: as soon as it can be sent;
 * what the broker acknowledged and no receipt came for within ``resend_after``;
 * everything without a receipt after a restart of the agent, and after the broker lost our session (it then lost
   more than that).
 
-It goes again under the same ``alert_id``, and the region drops doubles.
+It is sent again under the same ``alert_id``, and the region drops doubles.
 
 A receipt makes the agent delete alerts, so it is believed only as far as it can be true. It must be for this outbox's
 numbering; with ``receipt_keys`` one of them must have signed it (``delivery/receipts.py``), else it is as good as the
@@ -40,7 +40,7 @@ from vedette.delivery.receipts import common, joined, unpack_receipt
 from vedette.delivery.topics import agent_topic
 from vedette.model.counters import Log
 from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session, topic_matches
-from vedette.system.backoff import BACKOFF
+from vedette.system.backoff import BACKOFF, Backoff
 
 log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ IDLE_SECONDS = 1.0
 LEAST_SECONDS = 0.1
 """Shortest ``resend_after`` and ``heartbeat``."""
 MERGE = 100
-"""Sent runs of seqs are remembered in steps of ``resend_after / MERGE``: so many of them at most, besides gaps."""
+"""Sent ranges are remembered in steps of ``resend_after / MERGE``: so many of them at most, besides gaps."""
 
 Handler = Callable[[Message], None]
 
@@ -87,13 +87,13 @@ class MqttUplink:
         self._acknowledged: list[tuple[int, int]] = []
         """What the broker has acknowledged in this life, as ascending receipt ranges."""
         self._again: deque[tuple[int, int]] = deque()
-        """Runs of seqs to send again, first of all."""
+        """Receipt ranges to send again, before anything new."""
         self._sent: deque[_Run] = deque()
         """Acknowledged by the broker, oldest first; whether a receipt came is seen in the outbox."""
         self._flying: set[asyncio.Task[None]] = set()
-        self._refused = False
-        """The last batch was refused."""
-        self._delay = backoff[0]
+        self._refusals = Backoff(backoff)
+        self._wait = 0.0
+        """Seconds before the next batch: the last one was refused."""
         self._beat = asyncio.Event()
         self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
         self._had_session = False
@@ -130,7 +130,7 @@ class MqttUplink:
         ``run`` returns. What is not sent, or has no receipt yet, stays in the outbox."""
         until = time.monotonic() + deadline
         self._outbox.wake()
-        while self.client.connected.is_set() and time.monotonic() < until and not self._refused:
+        while self.client.connected.is_set() and time.monotonic() < until and not self._refusals.failing:
             if not (self._flying or self._again or self._outbox.pending(self._after, 1)):
                 break
             await asyncio.sleep(0.01)
@@ -224,9 +224,7 @@ class MqttUplink:
     async def _send(self) -> None:
         while True:
             await self.client.connected.wait()
-            if self._refused:
-                await asyncio.sleep(self._delay)
-                self._delay = min(self._delay * 2, self._backoff[1])
+            await asyncio.sleep(self._wait)
             batch = self._next()
             if not batch:
                 await self._outbox.more(min(IDLE_SECONDS, self._resend_after / 4))
@@ -234,7 +232,7 @@ class MqttUplink:
             task = asyncio.create_task(self._publish(batch))
             self._flying.add(task)
             task.add_done_callback(self._flying.discard)
-            limit = 1 if self._refused else self._settings.max_inflight  # one batch shows whether it is over
+            limit = 1 if self._refusals.failing else self._settings.max_inflight  # one batch shows whether it is over
             while len(self._flying) >= limit:
                 await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
 
@@ -271,7 +269,7 @@ class MqttUplink:
         try:
             taken = await self.client.publish(self._alerts, payload)
         except ConnectionError:
-            self._again.append((first, last))  # the client says what is wrong
+            self._again.append((first, last))  # the client logs why
             return
         except OSError as error:
             self._fail(str(error), first, last)
@@ -282,7 +280,8 @@ class MqttUplink:
             self._fail("the broker has no subscriber for alerts: has `vedette region land` ever run?", first, last)
             return
         self._acknowledged = joined([*self._acknowledged, (first, last)])
-        self._refused, self._delay = False, self._backoff[0]
+        self._refusals.reset()
+        self._wait = 0.0
         now = time.monotonic()
         if self._sent and self._sent[-1].last + 1 == first:
             newest = self._sent[-1]
@@ -295,10 +294,10 @@ class MqttUplink:
         """What the broker refuses goes again after a while; logged once until something gets through."""
         self._again.appendleft((first, last))
         self._report(reason)
-        self._refused = True
+        self._wait = self._refusals.failed()
 
     def _report(self, reason: str) -> None:
-        if not self._refused:
+        if not self._refusals.failing:
             log.error(
                 Log.UPLINK_FAILED,
                 broker=self._settings.broker.url,

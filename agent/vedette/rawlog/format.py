@@ -17,7 +17,7 @@ first_event u64 · durable u64 · received_at i64 · CRC32 of the metadata · CR
 * Every CRC of a frame starts from the CRC of its log_id. A frame of another log, or one that a sender has written
   inside an event, is therefore no frame of this log, also when a reader searches for the next magic after damage.
 * The header's CRC covers the other two, so a header is trusted, and walked over, without reading its body.
-* ``first_event`` numbers the log's events from 0: the difference across a hole tells how many were in it.
+* ``first_event`` numbers the log's events from 0: the difference across a hole is how many were in it.
 * ``durable`` is the offset up to which the log was known to be on disk when the frame was written: a hole below it is
   damage to what was once safe, a hole above it is a write that never finished (see ``recover.py``).
 * A **compacted frame** (magic ``FE 'V' 'P' 01``, header as above) holds neighbouring frames as one: their events'
@@ -56,7 +56,7 @@ MAX_CHECKPOINT = 16 << 20
 """Bytes of a segment's checkpoint."""
 LEVEL = 1
 COMPACTED_LEVEL = 6
-"""Of compacted frames, which are made once and at leisure."""
+"""Of compacted frames, which are made once, in the background."""
 
 SEGMENT_MAGIC = b"VEDSEG2\n"
 FRAME_MAGIC = b"\xfeVF\x01"

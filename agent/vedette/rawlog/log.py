@@ -112,7 +112,7 @@ class RawLog:
         certain: bool = True,
         clock: Callable[[], int] = _now,
     ) -> RawLog:
-        """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` tells what was done.
+        """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` is what was done.
 
         ``committed`` is the highest cursor ever committed; when that is not ``certain``, all that can be read is kept,
         and offsets go on APART. Raises OSError, also when another process has the log open.
@@ -393,17 +393,16 @@ class RawLog:
             self._folder_synced = True
             self._settle(until, (synced[0], base, synced[1]))
 
-    def maintain(self, judged: int, now: int, *, make_room: bool = False) -> int:
-        """For the writer thread, at leisure: copy damage, ``retain``, go on compacting a sealed segment.
+    def maintain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
+        """For the writer thread: copies damaged places, deletes what the budget does not hold, compacts a step.
 
-        ``make_room``: the disk is full, so the oldest judged segment goes though the budget has room. Returns the bytes
-        freed. Raises OSError.
-        """
+        ``make_room``: the disk is full, so the oldest evaluated segment goes though the budget has room. Returns the
+        bytes freed. Raises OSError."""
         while self._replay.damaged:
             gap = self._replay.damaged[-1]
             keep_copy(self._folder, gap.path, gap.position, min(DAMAGED_BYTES, self._max_bytes // 8), now, GAP_BYTES)
             self._replay.damaged.remove(gap)
-        freed = self.retain(judged, now, make_room=make_room)
+        freed = self.retain(evaluated, now, make_room=make_room)
         return freed if make_room else freed + self._segments.compact(self.durable)
 
     def verify(self, busy: bool = False) -> None:
@@ -412,9 +411,9 @@ class RawLog:
             kept = [one.segment for one in self._segments.kept]
         self.verifier.step(kept, busy)
 
-    def retain(self, judged: int, now: int, *, make_room: bool = False) -> int:
+    def retain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
         """Deletes sealed segments: see ``SegmentSet.retain``. Raises OSError."""
-        return self._segments.retain(judged, now, make_room=make_room)
+        return self._segments.retain(evaluated, now, make_room=make_room)
 
     @property
     def start(self) -> int:
@@ -440,7 +439,7 @@ class RawLog:
         return self._segments.kept[0].created_at
 
     def full(self) -> bool:
-        """Whether the budget is used up. ``retain`` keeps it from being, as long as judging keeps up."""
+        """Whether the budget is used up. ``retain`` keeps it from being, as long as evaluation keeps up."""
         return self._segments.bytes >= self._max_bytes
 
     def frames(self, start: int, *, count_lost: bool = True) -> Iterator[Frame]:
@@ -456,7 +455,7 @@ class RawLog:
         return self._replay.backlog(start)
 
     def checkpoint(self) -> Checkpoint:
-        """The newest one that says how far the log was judged. Raises OSError."""
+        """The newest one that says how far the log was evaluated. Raises OSError."""
         return newest_checkpoint(self._folder)
 
     def _span(self, start: int) -> Span:
@@ -465,7 +464,7 @@ class RawLog:
             return Span(self._segments.parts(), end, self._segments.mark(start, end[1]))
 
     def close(self) -> None:
-        """Syncs and closes. Closing twice is allowed. Raises OSError when the sync fails; it is closed all the same."""
+        """Syncs and closes. Closing twice is allowed. Raises OSError when the sync fails; it is closed nevertheless."""
         if self._lock_fd < 0:
             return
         try:

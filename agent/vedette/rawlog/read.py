@@ -81,7 +81,7 @@ def report(gap: Gap) -> None:
         events=gap.events,
         input=gap.input,
         reason=gap.reason,
-        action="the events in this range are lost, reading goes on after it",
+        action="the events in this range are lost, reading continues after it",
     )
 
 
@@ -93,7 +93,8 @@ def of_log(folder: Path, log_id: str | None = None) -> list[Segment]:
 
 
 def newest_checkpoint(raw: Path) -> Checkpoint:
-    """The newest checkpoint in the newest log of ``raw`` that says how far it was judged; an empty one when none does.
+    """The newest checkpoint in the newest log of ``raw`` that says how far it was evaluated; an empty one when none
+    does.
 
     File positions are those of the newest checkpoint that has any. Raises OSError.
     """
@@ -135,7 +136,7 @@ def entries(
     for number, segment in enumerate(parts[first:], first + 1):
         if end is not None and segment.base >= end[0]:
             break
-        over = parts[number].base if number < len(parts) else None  # from there on the next segment tells
+        over = parts[number].base if number < len(parts) else None  # from there on the next segment counts
         try:
             file = SegmentFile(segment) if window is None else SegmentFile(segment, window)
         except FileNotFoundError:

@@ -6,7 +6,7 @@ written, and nothing is committed past that. So from the newest segments:
 1. The **safe** offset is the highest of the committed one and every ``durable`` found.
 2. From the segment that holds it the frames are checked, bodies included. A hole or a bad frame *below* it is damage:
    it stays where it is, and reading passes over it. The first one *at or above* it is a write that never finished:
-   the log is **cut** there, with all that follows, because an input that was not told "durable" sends it again.
+   the log is **cut** there, with all that follows, because an input that got no acknowledgement sends it again.
 3. What is cut is kept in ``damaged/`` (the oldest there gives way), then the file is truncated; the segments
    looked at and the folder are synced, so that all that remains is durable.
 
@@ -14,7 +14,7 @@ When the committed offset is not ``certain`` (the store was rebuilt), anything m
 every frame that can be read stays, what cannot is damage, and only what follows the last frame is cut.
 
 Offsets that may have been used must never name other events. So where the log ends below the committed offset it goes
-on there, and when that is not certain APART further on: ``first_event`` goes on without a gap, which tells readers that
+on there, and when that is not certain APART further on: ``first_event`` goes on without a gap, so readers see that
 nothing is missing in between. A new log, with a new log_id, begins only when nothing of the old one can be read.
 """
 
@@ -145,7 +145,7 @@ def keep_copy(folder: Path, path: Path, position: int, budget: int, now: int, si
 
 
 def _bare(segment: Segment) -> bool:
-    """Whether the file tells nothing: its header is unreadable and it holds no frame."""
+    """Whether nothing can be learnt from the file: its header is unreadable and it holds no frame."""
     with SegmentFile(segment) as file:
         try:
             file.header()
@@ -159,7 +159,7 @@ def _safe(parts: list[Segment], committed: int) -> tuple[int, int]:
     safe = committed
     for i in range(len(parts) - 1, -1, -1):
         with SegmentFile(parts[i]) as file:
-            with suppress(ValueError):  # a frame of the segment tells as much
+            with suppress(ValueError):  # each frame has it as well
                 safe = max(safe, file.header().durable)
             for item in file.units(file.begin(), parts[i].base):
                 if isinstance(item, Unit):

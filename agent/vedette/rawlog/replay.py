@@ -1,8 +1,8 @@
-"""The writer's own reading of its log: what is to be judged, again or for the first time, and what was lost.
+"""The writer's own reading of its log: what is to be evaluated, again or for the first time, and what was lost.
 
 Reading goes to the log's end as it was at the call, beside a writer that goes on. Damaged frames are passed over with a
 log line, and what they held is counted as lost once, however often their place is read: offsets only rise, so one
-number (``_lost_to``) tells what is counted. The first DAMAGED places are remembered, for the writer to copy.
+number (``_lost_to``) is how far they are counted. The first DAMAGED places are remembered, for the writer to copy.
 """
 
 from __future__ import annotations

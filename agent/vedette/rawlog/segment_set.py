@@ -1,7 +1,7 @@
 """Which segments a raw log's folder holds, oldest first: what retention deletes of them, and what is compacted.
 
 * Segments of earlier logs come first; those of the log being written follow, and its active one is the last.
-* Deleted are sealed segments only, oldest first, and of the log being written only what is judged.
+* Deleted are sealed segments only, oldest first, and of the log being written only what is evaluated.
 * Compacted (``compaction.py``) are sealed segments that are on disk, each at most once: in steps, and a step that fails
   leaves the segment as it is until the next start.
 * ``marks`` point into segments that are there, not compacted: a segment that goes or is compacted takes its marks
@@ -115,11 +115,10 @@ class SegmentSet:
         i = bisect_right(self.marks, (offset, event + 1)) - 1
         return self.marks[i] if i >= 0 else None
 
-    def retain(self, judged: int, now: int, *, make_room: bool = False) -> int:
-        """Deletes sealed segments, oldest first, that end at or before raw offset ``judged``: those over ``max_age`` at
-        ``now``, and others until one more segment fits into ``max_bytes``; with ``make_room`` one more. Returns the
-        bytes deleted. Raises OSError.
-        """
+    def retain(self, evaluated: int, now: int, *, make_room: bool = False) -> int:
+        """Deletes sealed segments, oldest first, that end at or before raw offset ``evaluated``: those over ``max_age``
+        at ``now``, and others until one more segment fits into ``max_bytes``; with ``make_room`` one more. Returns the
+        bytes deleted. Raises OSError."""
         deleted = 0
         while True:
             with self._lock:
@@ -128,8 +127,8 @@ class SegmentSet:
                 oldest, follower = self.kept[0], self.kept[1].segment
                 aged = now - oldest.sealed_at > self._max_age
                 over = self.bytes > self._max_bytes - self._segment_bytes
-                unjudged = oldest.segment.log_id == self.log_id and follower.base > judged
-                if unjudged or not (aged or over or (make_room and not deleted)):
+                unevaluated = oldest.segment.log_id == self.log_id and follower.base > evaluated
+                if unevaluated or not (aged or over or (make_room and not deleted)):
                     return deleted
             with suppress(FileNotFoundError):
                 oldest.segment.path.unlink()

@@ -1,10 +1,10 @@
 """Whether what lies in the raw log can still be read: sealed segments, slowly.
 
-What is judged is not read again until somebody asks for it, and a disk that decays says nothing by itself. So once in
-ROUND_SECONDS every frame of every sealed segment is read and checked against its checksums, at BYTES_PER_SECOND on
+What is evaluated is not read again until somebody asks for it, and a disk that decays says nothing by itself. So once
+in ROUND_SECONDS every frame of every sealed segment is read and checked against its checksums, at BYTES_PER_SECOND on
 average; while the agent is busy, however long, only as fast as a round within BUSY_ROUND_SECONDS needs. What is found
 is logged once and counted as long as its segment is kept; nothing is repaired, nothing counts as lost: what is not
-judged is counted when judging comes to it.
+evaluated is counted when evaluation reaches it.
 
 Belongs to the writer thread.
 """

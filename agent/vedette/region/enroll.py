@@ -15,7 +15,7 @@ Promises:
 * The access list names every member by itself, with its fleet: an agent publishes only under its own id and reads only
   what is sent to it, and no pattern lets it choose a fleet. The name of a member is the common name of its certificate.
 * Enrolled again, a member keeps key and certificate while the certificate is good for ``RENEW_DAYS`` more, and gets new
-  ones after that; the files that hang on ``members.json`` are written anew each time. Killed between two steps: run it
+  ones after that; the files made from ``members.json`` are written anew each time. Killed between two steps: run it
   again.
 * A renewal leaves the certificate before it good until its end, so that the host may go on with it until it has the
   new one.
@@ -296,7 +296,7 @@ def _members(path: Path) -> dict[str, Any]:
             "members": {member.name: member for member in members},
         }
     except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): restore it; certificates and access hang on it") from error
+        raise ValueError(f"{path} cannot be read ({error}): restore it, certificates and access need it") from error
 
 
 def _serial(cert: Path, key: Path) -> str:

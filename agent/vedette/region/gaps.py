@@ -5,8 +5,8 @@ which it has (the table ``seqs``). So a number that is in no run, and lies betwe
 come. For ``SETTLE_SECONDS`` that may be on its way, by another landing or by the agent's next try; after that it is
 missing.
 
-What an agent made last has nothing after it: there its heartbeat (the table ``status``) tells. When it says that it
-made alerts up to ``seq_high`` and that so many of them wait in its outbox, those beyond both are missing, too.
+What an agent made last has nothing after it: there its heartbeat (the table ``status``) is asked. When that says the
+agent made alerts up to ``seq_high`` and that so many of them wait in its outbox, those beyond both are missing, too.
 
 Needs pyarrow (``vedette[region]``). Reads only; landings may be writing.
 """
@@ -59,7 +59,7 @@ class Numbering(NamedTuple):
     state: str
 
 
-def judge(runs: Sequence[Run], settled: int) -> tuple[int, int, int, int, int, tuple[tuple[int, int], ...]]:
+def between(runs: Sequence[Run], settled: int) -> tuple[int, int, int, int, int, tuple[tuple[int, int], ...]]:
     """First, last, landed, missing, on the way, and the gaps between ``runs`` (any order, doubles allowed).
 
     A gap that came to be after ``settled`` (UTC microseconds) may be on its way.
@@ -116,7 +116,7 @@ def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECON
     newest = {key[:2]: key for key, _ in sorted(runs.items(), key=lambda item: max(run.at for run in item[1]))}
     found = []
     for key, came in sorted(runs.items(), key=lambda item: (item[0][:2], min(run.at for run in item[1]))):
-        first, last, landed, missing, on_the_way, gaps = judge(merged(came), settled)
+        first, last, landed, missing, on_the_way, gaps = between(merged(came), settled)
         status = heard.get(key[:2])
         tail = _tail(status, last, settled) if newest[key[:2]] == key else 0
         when, state = (micros(status["received_at"]), status["state"] or "?") if status else (0, "never heard")

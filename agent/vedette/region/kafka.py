@@ -116,7 +116,7 @@ class KafkaLanding:
         """Send ``messages`` and wait until all are confirmed; those that brokers found too large. Raises OSError."""
         failures, large, left = list[str](), list[_Message](), 0
 
-        def told(message: _Message, error: Any, _: object) -> None:
+        def delivered(message: _Message, error: Any, _: object) -> None:
             if error is not None and error.code() in self._too_large:
                 large.append(message)
             elif error is not None:
@@ -125,9 +125,9 @@ class KafkaLanding:
         try:
             for message in messages:
                 try:
-                    self._produce(message, partial(told, message))
+                    self._produce(message, partial(delivered, message))
                 except self._failure as error:
-                    told(message, error.args[0], None)
+                    delivered(message, error.args[0], None)
                 if failures:
                     break
             else:
@@ -143,10 +143,10 @@ class KafkaLanding:
             raise
         return large
 
-    def _produce(self, message: _Message, told: Any) -> None:
+    def _produce(self, message: _Message, delivered: Any) -> None:
         while True:
             with suppress(BufferError):
-                self._producer.produce(self._topic(message.table), message.value, message.key, on_delivery=told)
+                self._producer.produce(self._topic(message.table), message.value, message.key, on_delivery=delivered)
                 return
             self._producer.poll(0.1)
 
@@ -164,8 +164,8 @@ def _message(table: str, row: Mapping[str, Any], limit: int, *, dead_letter: boo
         return _Message(table, row, key, whole)
     why = f"too large for Kafka: {len(whole)} bytes as a row of {table}"
     if table == "bad":
-        told = {**row, "reason": f"{row['reason']} (cut for Kafka: {len(row['payload'])} bytes in all)"}
-        value = cut_to(told, room) or cut_to({**told, "topic": cut(row["topic"], MAX_VALUE)}, room)
+        shortened = {**row, "reason": f"{row['reason']} (cut for Kafka: {len(row['payload'])} bytes in all)"}
+        value = cut_to(shortened, room) or cut_to({**shortened, "topic": cut(row["topic"], MAX_VALUE)}, room)
         assert value is not None, "a topic and a reason of bounded length fit"
         return _Message(table, row, key, value, why)
     if table == "status" and not dead_letter:

@@ -26,10 +26,10 @@ it for ever.
 
 Receipts are signed where the landing has a key (``delivery/receipts.py``).
 
-A landing folder that cannot be written: said once, tried again with back-off, nothing acknowledged. Meanwhile up to
+A landing folder that cannot be written: logged once, retried with back-off, nothing acknowledged. Meanwhile up to
 ``HELD_BYTES`` of further messages are kept in memory, not decoded; beyond that they are left with the broker, and
 fetched by a reconnect when the folder works again. Several landings may share the folder and the subscription, each
-with its own ``client_id``, which must stay the same over restarts: the session hangs on it.
+with its own ``client_id``, which must stay the same over restarts: it names the session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,7 +89,7 @@ STOP_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LandingSettings:
-    """What ``vedette region land`` is told; times in seconds."""
+    """What ``vedette region land`` is given; times in seconds."""
 
     broker: MqttSettings
     folder: Path
@@ -107,13 +107,6 @@ class LandingSettings:
     kafka_topics: str = TOPICS
     receipt_key: Ed25519PrivateKey | None = None
     """Signs receipts; None: they are not signed."""
-
-
-class _Writer(NamedTuple):
-    """Where rows go: a name for people, and what writes (table, rows, now) so that they stay, or raises OSError."""
-
-    name: str
-    write: Callable[[str, Sequence[Mapping[str, Any]], int], Path | str]
 
 
 class _Received(NamedTuple):
@@ -135,7 +128,7 @@ class _Received(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """Rows on their way to disk, and whom to tell then."""
+    """Rows on their way to disk, and who gets a receipt then."""
 
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {table: [] for table in TABLES})
     messages: list[Message] = field(default_factory=list)
@@ -167,7 +160,7 @@ class Landing:
         self._full = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._set_aside = False
+        self._left_behind = False
         self._stopping = False
         self._receipts: dict[tuple[str, str], set[int]] = {}
         self._owed = asyncio.Event()
@@ -191,10 +184,9 @@ class Landing:
             )
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=broker, reason=reason)
         folder = await asyncio.to_thread(LandingFolder, self.settings.folder, self.settings.client_id)
-        writers: list[_Writer] = [_Writer(str(self.settings.folder), folder.write)]
+        writers: list[LandingFolder | KafkaLanding] = [folder]
         if self.settings.kafka:
-            kafka = await asyncio.to_thread(KafkaLanding, self.settings.kafka, self.settings.kafka_topics)
-            writers.append(_Writer(kafka.name, kafka.write))
+            writers.append(await asyncio.to_thread(KafkaLanding, self.settings.kafka, self.settings.kafka_topics))
         await self.client.run_with(self._write(writers), self._send_receipts())
 
     async def stop(self) -> None:
@@ -210,7 +202,7 @@ class Landing:
 
     def _received(self, message: Message) -> None:
         if self._stopping or self._held > HELD_BYTES:
-            self._set_aside = True  # not acknowledged: the broker keeps it
+            self._left_behind = True  # not acknowledged: the broker keeps it
             return
         if self._dead_letters and time.monotonic() - self._since > DEAD_LETTERS_SECONDS:
             self._dead_letters.clear()
@@ -218,7 +210,7 @@ class Landing:
             self.client.ack(message)
             return
         if len(message.payload) > MAX_MESSAGE and self._oversized + len(message.payload) > OVERSIZED_BYTES:
-            self._set_aside = True
+            self._left_behind = True
             return
         one = _taken_apart(message)
         self._oversized += one.oversized
@@ -304,7 +296,7 @@ class Landing:
                 action=f"its messages are acknowledged unread for up to {DEAD_LETTERS_SECONDS:g} s; see the table bad",
             )
 
-    async def _write(self, writers: list[_Writer]) -> None:
+    async def _write(self, writers: Sequence[LandingFolder | KafkaLanding]) -> None:
         while True:
             await self._came.wait()
             with suppress(TimeoutError):
@@ -331,12 +323,12 @@ class Landing:
             self._held -= size
             if not self._waiting:
                 self._idle.set()
-            if self._set_aside and not self._stopping:
-                self._set_aside = False
+            if self._left_behind and not self._stopping:
+                self._left_behind = False
                 await asyncio.sleep(0.1)  # the acknowledgements go out first
                 self.client.reconnect()
 
-    async def _until_landed(self, writers: list[_Writer], batch: _Batch) -> None:
+    async def _until_landed(self, writers: Sequence[LandingFolder | KafkaLanding], batch: _Batch) -> None:
         backoff = Backoff(self.settings.backoff)
         for (fleet, agent_id, log_id), seqs in batch.seqs.items():
             about = {"agent_id": agent_id, "fleet": fleet, "log_id": log_id}

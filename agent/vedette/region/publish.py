@@ -152,7 +152,7 @@ def _digest(value: object) -> bool:
 
 
 def _write_rules(landing: Path, bundle: Bundle) -> None:
-    """``{landing}/rules/{version}.json``: the rule list, and what tells the bundle."""
+    """``{landing}/rules/{version}.json``: the rule list, and which bundle it is of."""
     folder = landing / "rules"
     folder.mkdir(parents=True, exist_ok=True)
     document = {
