@@ -38,7 +38,7 @@ from tests.broker import Broker
 from tests.e2e.agent import Agent, Process, until, vedette
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.trust import inspect
-from vedette.config.settings import MqttSettings
+from vedette.mqtt.settings import MqttSettings
 from vedette.region.build import archive
 from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign

@@ -17,7 +17,8 @@ from bench import drive, fast, harness, naive, peers, windows
 from bench.agent import configuration, directory, free_port, syslog_input
 from bench.sampler import Sampler
 from vedette.api import compile_rules
-from vedette.config.settings import SyslogInput, parse
+from vedette.config.settings import parse
+from vedette.inputs.syslog import SyslogInput
 
 
 def test_totals_add_up_inputs() -> None:

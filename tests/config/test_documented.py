@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from vedette.config import settings as config
-from vedette.config.settings import INPUT_TYPES, Config, MqttSettings, SuppressSettings
+from vedette.config.settings import Config, SuppressSettings
+from vedette.inputs.table import INPUT_TYPES
+from vedette.mqtt.settings import MqttSettings
 
 FILE = Path(__file__).parents[2] / "packaging" / "vedette.toml"
 TEXT = FILE.read_text("utf-8")

@@ -9,16 +9,10 @@ from pathlib import Path
 import pytest
 
 from vedette.config.renamed import GONE, gone
-from vedette.config.settings import (
-    INTERNAL_SETTINGS,
-    Config,
-    ConfigError,
-    FileInput,
-    MqttInput,
-    MqttSettings,
-    load,
-    parse,
-)
+from vedette.config.settings import INTERNAL_SETTINGS, Config, ConfigError, load, parse
+from vedette.inputs.file import FileInput
+from vedette.inputs.mqtt import MqttInput
+from vedette.mqtt.settings import MqttSettings
 
 PREVIOUS = (Path(__file__).parent / "previous.toml").read_text("utf-8")
 KEYS = 'username = "u"\npassword_file = "/p"\nca_file = "/ca"\ncert_file = "/c"\nkey_file = "/k"\n'
@@ -73,7 +67,7 @@ def test_what_nobody_sets_any_more() -> None:
     """
     found = parse(text)
     assert found.engine.cache_bytes == 1 << 20
-    assert found.input == (FileInput("a", ("/a",), poll=1.0),)
+    assert found.input == (FileInput("a", paths=("/a",), poll=1.0),)
     assert [line.partition(":")[0] for line in found.warnings] == ["engine.cache_bytes", "input[0].poll"]
     assert parse(text, internal=True) == found
     assert parse(text, internal=True).warnings == ()

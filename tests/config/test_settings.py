@@ -10,19 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.config.settings import (
-    Config,
-    ConfigError,
-    FileInput,
-    MqttInput,
-    MqttSettings,
-    SyslogInput,
-    load,
-    parse,
-    split_address,
-)
+from vedette.config.settings import Config, ConfigError, load, parse
 from vedette.decode.decoder import CODECS
+from vedette.inputs.file import FileInput
+from vedette.inputs.mqtt import MqttInput
+from vedette.inputs.syslog import SyslogInput
 from vedette.model.event import LogSource
+from vedette.model.settings import split_address
+from vedette.mqtt.settings import MqttSettings
 
 
 def mistakes(text: str) -> list[str]:
@@ -69,7 +64,7 @@ def test_inputs_in_order() -> None:
         SyslogInput("a", udp="[::1]:514", receive_buffer=1 << 20),
         FileInput(
             "b",
-            ("/var/log/*.log",),
+            paths=("/var/log/*.log",),
             timezone="Europe/Vienna",
             logsource=LogSource("linux", "", "sshd"),
             from_start=False,

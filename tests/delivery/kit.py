@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from vedette.config.settings import AgentSettings, MqttSettings, UplinkSettings
+from vedette.config.settings import AgentSettings, UplinkSettings
 from vedette.delivery.envelope import encode
 from vedette.delivery.queue import Outbox, Source
 from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Counters
 from vedette.model.event import Alert, Cursor, RawRef
+from vedette.mqtt.settings import MqttSettings
 from vedette.store.store import Store
 
 QUICK = (0.05, 0.2)

@@ -16,8 +16,9 @@ import pytest
 from tests.broker import running
 from tests.delivery.kit import Box, read, until
 from tests.region.test_land import Land
-from vedette.config.settings import MqttSettings, UplinkSettings
+from vedette.config.settings import UplinkSettings
 from vedette.delivery.sinks import SINKS
+from vedette.mqtt.settings import MqttSettings
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,10 +26,10 @@ from tests.delivery.kit import (
     until,
 )
 from vedette.bundle.seal import key_text
-from vedette.config.settings import MqttSettings
 from vedette.delivery.envelope import decode_row, split_batch
 from vedette.delivery.receipts import pack_receipt
 from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.settings import MqttSettings
 
 
 @pytest.fixture

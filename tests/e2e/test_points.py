@@ -35,9 +35,9 @@ from tests.e2e.test_rules import rule
 from tests.e2e.test_tcp import _send
 from vedette.bundle.manifest import MANIFEST
 from vedette.bundle.trust import inspect
-from vedette.config.settings import MqttSettings
 from vedette.decode.decoder import record
 from vedette.model.event import LogSource
+from vedette.mqtt.settings import MqttSettings
 from vedette.region.build import archive
 from vedette.region.publish import publish
 from vedette.region.sign import load_key, sign

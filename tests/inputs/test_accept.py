@@ -24,10 +24,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin, account, until
-from vedette.config.settings import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.accept import Gate, Place, network
 from vedette.inputs.listen import SyslogListener
+from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
 
@@ -327,7 +327,7 @@ def test_no_one_is_stalled_while_nothing_is_read() -> None:
 VANISH = """
 import asyncio, os, subprocess, sys
 from tests.inputs.intake import Bin, until
-from vedette.config.settings import SyslogInput
+from vedette.inputs.syslog import SyslogInput
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
 from vedette.model.counters import Counters

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.peer
 LISTENER = """
 import asyncio, os, sys
 os.environ["LISTEN_PID"], os.environ["LISTEN_FDS"] = str(os.getpid()) if sys.argv[1] == "ours" else "1", "2"
-from vedette.config.settings import SyslogInput
+from vedette.inputs.syslog import SyslogInput
 from vedette.inputs.listen import SyslogListener
 from vedette.model.counters import Counters
 from tests.inputs.intake import Bin, until

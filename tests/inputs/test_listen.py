@@ -15,9 +15,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin, account, rsyslogd, until
-from vedette.config.settings import SyslogInput
 from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
+from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Flag
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.broker import Broker, running
-from vedette.config.settings import MqttInput, MqttSettings, RawLogSettings
+from vedette.config.settings import RawLogSettings
+from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.model.counters import Counters
 from vedette.model.event import MAX_EVENT, Chunk, Flag, Frame
 from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.settings import MqttSettings
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 

@@ -19,8 +19,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin, account, rsyslogd, until
-from vedette.config.settings import FileInput
 from vedette.inputs import files, tail
+from vedette.inputs.file import FileInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT, FilePosition, Flag

@@ -18,9 +18,9 @@ from structlog.testing import capture_logs
 
 from tests.certificates import Authority
 from tests.inputs.intake import Bin, account, rsyslogd, until
-from vedette.config.settings import SyslogInput, TlsListener
 from vedette.inputs import accept
 from vedette.inputs.listen import SyslogListener
+from vedette.inputs.syslog import SyslogInput, TlsListener
 from vedette.model.counters import Counters, Log
 
 OSSL = glob.glob("/usr/lib*/rsyslog/lmnsd_ossl.so") + glob.glob("/usr/lib*/*/rsyslog/lmnsd_ossl.so")

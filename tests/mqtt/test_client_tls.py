@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, free_port, running
 from tests.certificates import Authority
-from vedette.config.settings import MqttSettings
 from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.settings import MqttSettings
 
 pytestmark = pytest.mark.peer
 QUICK = (0.05, 0.1)

@@ -22,10 +22,11 @@ from structlog.testing import capture_logs
 from tests.broker import Broker
 from tests.delivery.kit import alert
 from vedette.cli.main import main as cli
-from vedette.config.settings import MqttSettings, parse
+from vedette.config.settings import parse
 from vedette.delivery.envelope import encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.settings import MqttSettings
 from vedette.region import enroll
 from vedette.region.enroll import Region
 from vedette.region.land import Landing, LandingSettings

@@ -17,9 +17,9 @@ from tests.certificates import Authority
 from tests.delivery.kit import Box, Up, read, until
 from tests.faults import proxied
 from tests.region.test_land import Land
-from vedette.config.settings import MqttSettings
 from vedette.delivery import landing as landing_folder
 from vedette.mqtt import client as mqtt
+from vedette.mqtt.settings import MqttSettings
 from vedette.region.land import Landing, LandingSettings
 
 pytestmark = pytest.mark.peer

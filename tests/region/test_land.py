@@ -16,10 +16,10 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, until
-from vedette.config.settings import MqttSettings
 from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.settings import MqttSettings
 from vedette.region.land import Landing, LandingSettings, land
 
 pytestmark = pytest.mark.peer

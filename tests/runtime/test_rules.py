@@ -17,9 +17,10 @@ import vedette.runtime.rules
 from tests.e2e.faults import tmpfs
 from vedette import compile_rules
 from vedette.bundle.seal import BundleRefused
-from vedette.config.settings import AgentSettings, BundleSettings, Config, RuleSettings, SyslogInput
+from vedette.config.settings import AgentSettings, BundleSettings, Config, RuleSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
+from vedette.inputs.syslog import SyslogInput
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.ir import Leaf, Op, Or, Predicate
 from vedette.plan.ir import Rule as Compiled

@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.e2e.agent import VEDETTE
-from vedette.config.settings import FileInput, Input, MqttInput, SyslogInput
-from vedette.runtime.shares import EACH, LEAST, OWN, PER_PATH, remarks, share
+from vedette.inputs.base import InputSettings
+from vedette.inputs.file import PER_PATH, FileInput
+from vedette.inputs.mqtt import MqttInput
+from vedette.inputs.syslog import SyslogInput
+from vedette.runtime.shares import EACH, LEAST, OWN, remarks, share
 from vedette.system.descriptors import OPEN_FILES, SPARE
 
-INPUTS: tuple[Input, ...] = (
+INPUTS: tuple[InputSettings, ...] = (
     SyslogInput("tcp", tcp=":1"),
     SyslogInput("udp", udp=":1"),
     FileInput("paths", paths=("/a", "/b")),
@@ -50,7 +53,7 @@ def test_shares(limit: int, files: dict[str, int], connections: int) -> None:
 )
 def test_shares_fit(limit: int, connections: list[int], files: list[list[str]]) -> None:
     """Together they are never more than the limit, and never more than was asked for."""
-    inputs: list[Input] = [SyslogInput(f"s{i}", tcp=":1", max_connections=n) for i, n in enumerate(connections)]
+    inputs: list[InputSettings] = [SyslogInput(f"s{i}", tcp=":1", max_connections=n) for i, n in enumerate(connections)]
     inputs += [FileInput(f"f{i}", paths=tuple(paths)) for i, paths in enumerate(files)]
     shares = share(limit, inputs)
     least = len(inputs)
@@ -77,7 +80,7 @@ def test_the_spare_one(tmp_path: Path) -> None:
     (file := tmp_path / "a").write_text("x")
     program = f"""
 import os, pathlib, resource
-from vedette.runtime.shares import EACH, LEAST, OWN, PER_PATH, remarks, share
+from vedette.runtime.shares import EACH, LEAST, OWN, remarks, share
 from vedette.system.descriptors import OPEN_FILES, SPARE
 SPARE.keep()
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from vedette.cli.console import fail, json_line, pipeline_options, safe
-from vedette.config.settings import MqttSettings
+from vedette.mqtt.settings import MqttSettings
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.region.enroll import DAYS, RECEIPT_KEY, ROLES, Region

@@ -361,13 +361,12 @@ def rules_list(
         from vedette.rules.authoring.lint import why_always
     except ModuleNotFoundError as error:
         fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
-    from vedette.config.settings import codec_of
     from vedette.rules.authoring.reach import dead
 
     inputs = None
     if config is not None:
         settings = configuration(config)
-        inputs = [(codec_of(item), item.logsource) for item in settings.input]
+        inputs = [(item.codec, item.logsource) for item in settings.input]
         rule_settings = settings.rules
         paths = paths or rule_settings.paths
         pipelines, lookups = pipelines or rule_settings.pipelines, lookups or rule_settings.lookups

@@ -28,30 +28,15 @@ from zoneinfo import ZoneInfo
 from vedette.bundle.seal import public_key
 from vedette.config import renamed
 from vedette.decode.decoder import CODECS
+from vedette.inputs.base import InputSettings
+from vedette.inputs.table import INPUT_TYPES
 from vedette.model.event import LogSource
+from vedette.model.settings import INTERNAL, Address, Fsync, Name, Seconds, Share, Size, split_address
 from vedette.model.times import seconds
-
-Size = Annotated[int, "size"]
-"""Bytes."""
-Seconds = Annotated[float, "seconds"]
-Share = Annotated[float, "share"]
-"""From 0 to 1."""
-Address = Annotated[str, "address"]
-"""``host:port`` or ``[v6]:port``; empty: not used."""
-Name = Annotated[str, "name"]
-"""What appears in topics, file names and reports: letters, digits, ``. _ -``."""
-Fsync = Annotated[str, "fsync"]
-"""When the raw log is synced: ``interval:DURATION``, ``batch`` or ``never``."""
-Zone = Annotated[str, "zone"]
-"""An IANA time zone; empty: the host's."""
-
+from vedette.mqtt.settings import MqttSettings
 
 INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
 """The environment variable with which a file may set what is INTERNAL."""
-
-
-INTERNAL = {"internal": True}
-"""Metadata of a field that no configuration sets; see the module's text."""
 
 
 class ConfigError(ValueError):
@@ -102,86 +87,10 @@ class AgentSettings:
         return self.data_dir / "quarantine"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsListener:
-    """Syslog over TLS (RFC 5425): where, who we are, and whose clients may send; no ``client_ca``: anybody's."""
-
-    address: Address
-    cert: Path
-    key: Path
-    client_ca: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SyslogInput:
-    """Syslog over UDP, TCP and TLS."""
-
-    name: Name
-    udp: Address = ""
-    tcp: Address = ""
-    tls: TlsListener | None = None
-    format: str = "syslog"
-    timezone: Zone = ""
-    logsource: LogSource = LogSource(product="linux")
-    max_connections: int = 1000
-    max_connections_per_peer: int = 100
-    message_timeout: Seconds = 60.0
-    receive_buffer: Size = 8 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FileInput:
-    """Tailed files; ``paths`` may be globs."""
-
-    name: Name
-    paths: tuple[str, ...] = ()
-    format: str = "auto"
-    timezone: Zone = ""
-    logsource: LogSource = LogSource()
-    poll: Seconds = field(default=0.25, metadata=INTERNAL)
-    from_start: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class MqttSettings:
-    """How to reach a broker: ``mqtt://host:port`` or ``mqtts://host:port``. ``[broker]``, or ``[broker.NAME]``."""
-
-    url: str = ""
-    username: str = ""
-    password_file: Path | None = None
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    keepalive: Seconds = field(default=30.0, metadata=INTERNAL)
-
-
-@dataclass(frozen=True, slots=True)
-class MqttInput:
-    """An MQTT 5 subscription with QoS 1 and a persistent session."""
-
-    name: Name = "mqtt"
-    topics: tuple[str, ...] = ()
-    broker: MqttSettings = MqttSettings()
-    client_id: str = field(default="", metadata=INTERNAL)
-    session_expiry: Seconds = 7 * 86400.0
-    receive_maximum: int = field(default=1000, metadata=INTERNAL)
-    format: str = "auto"
-    timezone: Zone = ""
-    logsource: LogSource = LogSource()
-
-
 UNAUTHENTICATED = "unauthenticated"
 """``UplinkSettings.receipts``: anybody at the broker can send some."""
 MAX_KEYS = 16
 """In ``uplink.receipt_keys``: each may have to be tried for each receipt."""
-
-Input = SyslogInput | FileInput | MqttInput
-INPUT_TYPES: dict[str, type[Input]] = {"syslog": SyslogInput, "file": FileInput, "mqtt": MqttInput}
-
-
-def codec_of(settings: Input) -> str:
-    """The codec that an input's events carry."""
-    return "mqtt" if isinstance(settings, MqttInput) and settings.format == "auto" else settings.format
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +208,7 @@ class Config:
     """One agent's settings."""
 
     agent: AgentSettings = field(default_factory=AgentSettings)
-    input: tuple[Input, ...] = ()
+    input: tuple[InputSettings, ...] = ()
     raw_log: RawLogSettings = field(default_factory=RawLogSettings)
     rules: RuleSettings = field(default_factory=RuleSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
@@ -337,14 +246,6 @@ def _share(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
     raise ValueError(f"expects a share from 0 to 1, not {value!r}")
-
-
-def split_address(value: str) -> tuple[str, int]:
-    """``("::1", 514)`` from ``"[::1]:514"``; raises ValueError."""
-    match = re.fullmatch(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\[\]:\s]*)):(\d{1,5})", value)
-    if match is None or int(match[3]) > 65535:
-        raise ValueError(f'expects "host:port", not {value!r}')
-    return match[1] or match[2] or "0.0.0.0", int(match[3])
 
 
 def _address(value: Any) -> str:
@@ -501,7 +402,7 @@ class _Reader:
                 given[name] = None
         return kind(**{fields[name].name: item for name, item in given.items()})
 
-    def _inputs(self, items: Any) -> Iterator[Input]:
+    def _inputs(self, items: Any) -> Iterator[InputSettings]:
         if not isinstance(items, list):
             self.mistakes.append("input: expects [[input]] tables")
             return
@@ -516,7 +417,7 @@ class _Reader:
                 self.mistakes.append(f"{where}.type: {expected}, not {item.get('type')!r}")
                 continue
             named = {k: v for k, v in item.items() if k != "type"}
-            if kind is MqttInput:
+            if any(f.name == "broker" for f in dataclasses.fields(kind)):
                 named.setdefault("broker", "")
             yield self._table(kind, named, where)
 
@@ -524,7 +425,8 @@ class _Reader:
         """All that have a name, and the one without when something uses it."""
         for name, broker in self._brokers.items():
             if name or "" in self._used:
-                _check_broker(broker, f"broker.{name}".rstrip("."), self.mistakes)
+                where = f"broker.{name}".rstrip(".")
+                self.mistakes += [f"{where}{mistake}" for mistake in broker.mistakes()]
 
 
 _BOUNDS: dict[str, tuple[float, float]] = {
@@ -579,7 +481,7 @@ def _check(config: Config, mistakes: list[str]) -> None:
     if len(config.uplink.receipt_keys) > MAX_KEYS:
         mistakes.append(f"uplink.receipt_keys: {len(config.uplink.receipt_keys)} keys, at most {MAX_KEYS}")
     seen: set[str] = set()
-    files: set[str] = set()
+    read: set[str] = set()
     for i, item in enumerate(config.input):
         _check_values(item, f"input[{i}]", mistakes)
         if item.name in seen:
@@ -587,28 +489,11 @@ def _check(config: Config, mistakes: list[str]) -> None:
         seen.add(item.name)
         if item.format not in CODECS:
             mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
-        match item:
-            case SyslogInput(udp="", tcp="", tls=None):
-                mistakes.append(f'input[{i}]: needs udp, tcp or tls, e.g. udp = "0.0.0.0:514"')
-            case SyslogInput(tls=TlsListener(address="")):
-                mistakes.append(f'input[{i}].tls.address: must not be empty, e.g. "0.0.0.0:6514"')
-            case FileInput(paths=()):
-                mistakes.append(f"input[{i}]: needs paths")
-            case FileInput():
-                for path in item.paths:
-                    if path in files:
-                        mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
-                    files.add(path)
-            case MqttInput():
-                if not item.topics:
-                    mistakes.append(f"input[{i}]: needs topics")
-
-
-def _check_broker(settings: MqttSettings, where: str, mistakes: list[str]) -> None:
-    if not re.fullmatch(r"mqtts?://(\[[0-9a-fA-F:]+\]|[^\[\]:/\s]+)(:\d{1,5})?", settings.url):
-        mistakes.append(f'{where}.url: expects "mqtt://host:port" or "mqtts://host:port", not {settings.url!r}')
-    if (settings.cert_file is None) != (settings.key_file is None):
-        mistakes.append(f"{where}: cert_file and key_file go together")
+        mistakes += [f"input[{i}]{mistake}" for mistake in item.mistakes()]
+        for path in item.exclusive:
+            if path in read:
+                mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
+            read.add(path)
 
 
 def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:

@@ -1,5 +1,5 @@
 """Transport in: syslog over UDP, TCP and TLS, tailed files, MQTT subscriptions; bytes to chunks.
 
 An input acknowledges only what the raw log holds; one sender's fault harms no other.
-Imports: config, decode, model, mqtt, system.
+Imports: decode, model, mqtt, system.
 """

@@ -12,8 +12,8 @@ import asyncio
 import errno
 import socket
 
-from vedette.config.settings import split_address
 from vedette.inputs.activation import take
+from vedette.model.settings import split_address
 
 _ADVICE = {
     errno.EADDRINUSE: "another program is on this port: stop it, or choose another port",

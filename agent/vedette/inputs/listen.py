@@ -34,12 +34,12 @@ from typing import cast
 
 import structlog
 
-from vedette.config.settings import SyslogInput
 from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Gate, Place
 from vedette.inputs.bind import bind
 from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
 from vedette.inputs.framing import Run, StreamFramer, merge
+from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
 from vedette.mqtt.tls import Renewed, server_context

@@ -31,10 +31,10 @@ from typing import NamedTuple
 import orjson
 import structlog
 
-from vedette.config.settings import MqttInput, codec_of
 from vedette.decode.codecs import KINDS, Kind
 from vedette.inputs.batches import split
 from vedette.inputs.deliver import deliver
+from vedette.inputs.mqtt import MqttInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
 from vedette.mqtt.client import Message, MqttClient, Session
@@ -147,7 +147,7 @@ class MqttSubscription:
         self._intake = intake
         self._counters = counters
         self._clock = clock
-        self._codec = codec_of(settings)
+        self._codec = settings.codec
         self._batches = self._codec in KINDS and KINDS[self._codec] <= {Kind.MQTT, Kind.JSON}
         self._seen = _Seen()
         for message_id, topic, digest in recent:
@@ -187,6 +187,9 @@ class MqttSubscription:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._stored.join()
         await self.client.close()
+
+    def bound(self, descriptors: int) -> None:
+        """One connection is all it has."""
 
     def _session(self, present: bool) -> None:
         self._flush()  # what came by the connection before is known when its redelivery comes

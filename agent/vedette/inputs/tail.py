@@ -36,8 +36,8 @@ from typing import TypeVar
 
 import structlog
 
-from vedette.config.settings import FileInput
 from vedette.inputs.deliver import deliver
+from vedette.inputs.file import FileInput
 from vedette.inputs.files import (
     SPAN,
     Key,
@@ -177,6 +177,10 @@ class FileTail:
                 os.close(descriptor)
             self._descriptors.clear()
 
+    def bound(self, descriptors: int) -> None:
+        """How many files it may hold open."""
+        self._open_files = descriptors
+
     async def stop(self) -> None:
         """Ends ``run``, which returns. What was not handed over is read again at the next start."""
         self._stopping = True
@@ -271,8 +275,8 @@ class FileTail:
                     raise
                 file.descriptor = open_same(file.path, file.key)
             self._descriptors.add(file.descriptor)
-            if len(self._descriptors) > self._open_files:
-                self._close_oldest(file)
+            while len(self._descriptors) > self._open_files and self._close_oldest(file):
+                pass
         return file.descriptor
 
     def _close_oldest(self, file: _File | None = None) -> bool:

@@ -1,5 +1,5 @@
 """MQTT 5 over TLS: one client that stays connected.
 
 The only import of paho; certificates and names are always checked.
-Imports: config, model, system.
+Imports: model, system.
 """

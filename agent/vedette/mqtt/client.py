@@ -50,9 +50,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from vedette.config.settings import MqttSettings
 from vedette.model.counters import Log
 from vedette.model.event import MAX_EVENT
+from vedette.mqtt.settings import MqttSettings
 from vedette.mqtt.tls import ClientContext, Renewed, client_context, expiry
 from vedette.mqtt.tls import reason as tls_reason
 from vedette.system.backoff import BACKOFF, Backoff

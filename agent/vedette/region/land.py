@@ -47,7 +47,6 @@ from typing import Any, NamedTuple
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from vedette.config.settings import MqttSettings
 from vedette.delivery.envelope import (
     MAX_DEAD_LETTER,
     MAX_MESSAGE,
@@ -64,6 +63,7 @@ from vedette.delivery.receipts import MAX_RANGES, pack_receipt
 from vedette.delivery.topics import ROOT, agent_topic, parse
 from vedette.model.counters import Log
 from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session
+from vedette.mqtt.settings import MqttSettings
 from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.system.backoff import BACKOFF, Backoff
 from vedette.system.wallclock import WallClock

@@ -29,9 +29,9 @@ import orjson
 from vedette import __version__
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
-from vedette.config.settings import MqttSettings
 from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.settings import MqttSettings
 from vedette.system.durable import write_whole
 
 CONNECT_SECONDS = 15.0

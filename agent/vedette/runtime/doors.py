@@ -17,10 +17,13 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from vedette.config.settings import FileInput, Input, MqttInput, SyslogInput
 from vedette.engine.match import Context
+from vedette.inputs.base import InputSettings as Input
+from vedette.inputs.file import FileInput
 from vedette.inputs.listen import SyslogListener
+from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
+from vedette.inputs.syslog import SyslogInput
 from vedette.inputs.tail import FileTail
 from vedette.model.counters import Counters, Log
 from vedette.rawlog import read

@@ -18,8 +18,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from vedette.config.settings import split_address
 from vedette.model.counters import TOTALS, Log
+from vedette.model.settings import split_address
 
 log = structlog.get_logger()
 

@@ -31,9 +31,10 @@ from vedette import __version__
 from vedette.bundle.install import BundleDir, read_bundle
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import Bundle
-from vedette.config.settings import Config, Input, codec_of
+from vedette.config.settings import Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
+from vedette.inputs.base import InputSettings
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
@@ -76,9 +77,9 @@ class Loaded(NamedTuple):
     """Of the bundle's file."""
 
 
-def _kinds(inputs: Iterable[Input]) -> tuple[tuple[str, LogSource], ...]:
+def _kinds(inputs: Iterable[InputSettings]) -> tuple[tuple[str, LogSource], ...]:
     """Codec and log source of each: what rules can meet there follows from these."""
-    return tuple(dict.fromkeys((codec_of(item), item.logsource) for item in inputs))
+    return tuple(dict.fromkeys((item.codec, item.logsource) for item in inputs))
 
 
 _Signature = tuple[tuple[str, int, int], ...]
@@ -149,7 +150,7 @@ class Rules:
         await asyncio.to_thread(loaded.engine.prepare, self._inputs)
         return loaded
 
-    async def adopt(self, inputs: Iterable[Input], running: Engine) -> None:
+    async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
         """Scans for these inputs from now on, also of the engine that runs."""
         self._inputs = _kinds(inputs)
         await asyncio.to_thread(running.prepare, self._inputs)

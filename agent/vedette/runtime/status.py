@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from vedette import __version__
-from vedette.config.settings import UNAUTHENTICATED, Config, codec_of
+from vedette.config.settings import UNAUTHENTICATED, Config
 from vedette.decode.decoder import possible_source
 from vedette.delivery.queue import Outbox
 from vedette.engine.match import Engine
@@ -154,7 +154,7 @@ def quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
 
 def dead_rules(config: Config, loaded: Loaded) -> Dead:
     """The rules and correlations that make no alert on this agent."""
-    inputs = [(codec_of(item), item.logsource) for item in config.input]
+    inputs = [(item.codec, item.logsource) for item in config.input]
     known = _DEAD.get(loaded.engine)
     if known is None or known[0] != inputs:
         plan = loaded.engine.plan
@@ -165,7 +165,7 @@ def dead_rules(config: Config, loaded: Loaded) -> Dead:
 
 def unreached(config: Config, plan: Plan) -> Dead:
     """Those that no input can make true, and the correlations that need such rules."""
-    inputs = [(codec_of(item), item.logsource) for item in config.input]
+    inputs = [(item.codec, item.logsource) for item in config.input]
     reasons, late, wanting, idle = list[str](), list[str](), dict[str, str](), list[str]()
     for rule in plan.rules:
         if (reason := reach.dead(plan, rule, inputs)) is None:

@@ -1,0 +1,44 @@
+"""The table of inputs: each row has settings that are checked, tests, a section of the guide and an example."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vedette.config.settings import ConfigError, parse
+from vedette.inputs.table import INPUT_TYPES
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = (ROOT / "packaging" / "vedette.toml").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "guide.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", INPUT_TYPES)
+def test_a_row(name: str) -> None:
+    """It is documented, shown by example, and its transport has a test file."""
+    settings = INPUT_TYPES[name]
+    assert settings.__doc__
+    assert f"\n#### {name}\n" in GUIDE
+    assert f'type = "{name}"' in INSTALLED
+    source = Path(sys.modules[settings.__module__].__file__ or "").read_text("utf-8")
+    transport = source.split("from vedette.inputs.")[-1].split()[0]  # what ``open`` imports
+    assert (Path(__file__).parent / f"test_{transport}.py").is_file()
+
+
+@pytest.mark.parametrize("name", INPUT_TYPES)
+def test_a_row_alone_is_a_mistake(name: str) -> None:
+    """A table with nothing but its type and name says what it needs, by its key."""
+    with pytest.raises(ConfigError) as caught:
+        parse(f'[[input]]\ntype = "{name}"\nname = "x"\n')
+    assert any(": input[0]: needs " in mistake for mistake in caught.value.mistakes)
+
+
+def test_reading_a_configuration_loads_no_transport() -> None:
+    """The settings are there without paho, TLS or the event loop's protocols."""
+    program = "import sys, vedette.config.settings; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"paho", "asyncio.base_events", "vedette.inputs.listen", "vedette.inputs.framing"}
