@@ -276,7 +276,7 @@ class Soak:
         figures.descriptors = first.descriptors, last.descriptors, max(one.descriptors for one in samples)
 
     def _sample(self, when: float) -> Sample:
-        proc, state = Path(f"/proc/{self._pid()}"), self.agent.status()["memory"]["bytes"]
+        proc, state = Path(f"/proc/{self._pid()}"), self.agent.status()["correlation_state"]["bytes"]
         return Sample.of(when, (proc / "status").read_text(), state, len(list((proc / "fd").iterdir())))
 
     def _say_minute(self, samples: Sequence[Sample]) -> None:

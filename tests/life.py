@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from vedette import compile_rules
-from vedette.config.settings import AgentSettings, RawLogSettings, StateSettings
+from vedette.config.settings import AgentSettings, Config, EngineSettings, RawLogSettings, UplinkSettings
 from vedette.delivery import envelope
-from vedette.delivery.queue import Outbox
-from vedette.engine.match import Context, Engine
+from vedette.engine.match import Context as EventContext
+from vedette.engine.match import Engine
 from vedette.model.counters import Counters
 from vedette.model.event import Alert, Chunk, LogSource
 from vedette.rawlog.log import RawLog
+from vedette.runtime.context import RunContext
 from vedette.runtime.pipeline import Pipeline
+from vedette.runtime.restart import RestartPoint
 from vedette.store.store import Store
 
 NOW = 1_795_228_874_000_000
@@ -45,40 +47,55 @@ def lines(*events: bytes, name: str = "in", **fields: Any) -> Chunk:
     return Chunk(name, "syslog", NOW, b"".join(event + b"\n" for event in events), **fields)
 
 
+class Clock:
+    """Says NOW, and ``later`` microseconds."""
+
+    later = 7
+    steps = 0
+    ahead = 0.0
+
+    def __call__(self) -> int:
+        return NOW + self.later
+
+    trusted = __call__
+
+
 class Life:
     """A pipeline in a folder, from start to end or to a crash; the folder is all that the next one gets."""
 
-    def __init__(self, folder: Path, judge: Engine, **settings: Any) -> None:
+    def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
+        """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes`` and ``certain``."""
         self.folder = folder
-        self.counters = Counters()
-        self.later = 7
-        """Microseconds by which the clock is after NOW."""
-        self.writer = ThreadPoolExecutor(1)
+        self.counters, self.clock = Counters(), Clock()
         self.store = Store.open(folder / "store")
-        limits = {"max_bytes": 1 << 30, "segment_bytes": 64 << 20, **settings}
-        self.log = RawLog.open(
-            folder / "raw",
-            RawLogSettings(max_bytes=limits["max_bytes"], segment_bytes=limits["segment_bytes"]),
-            self.counters,
-            committed=self.store.load().cursor,
-            certain=bool(settings.pop("certain", True)),
+        certain, outbox_bytes = settings.pop("certain", True), settings.pop("outbox_bytes", 1 << 28)
+        cache_bytes = settings.pop("cache_bytes", 0)
+        config = Config(
+            agent=replace(AGENT, data_dir=folder),
+            raw_log=RawLogSettings(
+                **{"max_bytes": 1 << 30, "segment_bytes": 64 << 20, "fsync": "interval:20ms", **settings}
+            ),
+            uplink=UplinkSettings(max_bytes=outbox_bytes),
+            engine=EngineSettings(cache_bytes=cache_bytes),
         )
-        self.outbox = Outbox(self.store, self.writer, self.counters)
-        context = Context(UTC, LogSource("linux"), "web9")
-        self.pipeline = Pipeline(
-            AGENT, judge, {"in": context}, self.log, self.store, self.outbox, self.counters,
-            self.writer, lambda: NOW + self.later, fsync_interval=0.02,
-            outbox_bytes=limits.get("outbox_bytes", 1 << 28), state=StateSettings(), suppress=(),
+        restart = RestartPoint(self.counters)
+        self.log = RawLog.open(
+            folder / "raw", config.raw_log, self.counters, committed=self.store.load().cursor, certain=certain,
+            describe=restart.describe,
         )  # fmt: skip
+        self.context = RunContext(config, self.log, self.store, self.counters, self.clock, restart)
+        self.context.input_contexts["in"] = EventContext(UTC, LogSource("linux"), "web9")
+        self.outbox = self.context.outbox
+        self.pipeline = Pipeline(self.context, engine)
 
     def give(self, *chunks: Chunk) -> None:
         """As an input does."""
         for chunk in chunks:
             self.counters.received[chunk.input] += len(chunk)
-            self.pipeline.storing.store(chunk)
+            self.pipeline.ingest.store(chunk)
 
     def live(self, work: Callable[[], Awaitable[Any]] | None = None) -> Life:
-        """Run, do ``work``, judge and commit all, end."""
+        """Run, do ``work``, evaluate and commit all, end."""
 
         async def main() -> None:
             task = asyncio.create_task(self.pipeline.run())
@@ -95,8 +112,7 @@ class Life:
 
     def end(self) -> None:
         """Also what a crash leaves behind, when nothing was committed before."""
-        self.writer.shutdown()
-        self.log.close()
+        self.context.close()
         self.store.close()
 
     def alerts(self) -> list[Alert]:

@@ -555,7 +555,7 @@ STATUS = {
     "rules": {"origin": "rules", "running": 1, "correlations": 0, "always_candidates": 0,
               "error": "Bad \x1b[2J\n\u202e",
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
-    "memory": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
+    "correlation_state": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
     "raw_log": {"bytes": 1, "max_bytes": 2, "full": False},
     "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
 }  # fmt: skip

@@ -24,7 +24,7 @@ import pytest
 from tests.broker import free_port
 from vedette.rawlog import read
 from vedette.runtime.control import ask
-from vedette.runtime.shown import MEMORY
+from vedette.runtime.reported import STATE
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "sigma"
@@ -289,8 +289,8 @@ def not_back(before: dict[str, Any], after: dict[str, Any], *but: str) -> None:
                 assert all(now.get(reason, 0) >= n for reason, n in counts[counter].items()), (name, counter)
             else:
                 assert now >= counts[counter], (name, counter, counts, after["inputs"][name])
-    for name in MEMORY if "memory" not in but else ():
-        assert after["memory"][name] >= before["memory"][name], name
+    for name in STATE if "memory" not in but else ():
+        assert after["correlation_state"][name] >= before["correlation_state"][name], name
     lower = {one: n for one, n in before["totals"].items() if one not in but and after["totals"].get(one, 0) < n}
     assert not lower, (lower, after["totals"])
 

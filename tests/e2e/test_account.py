@@ -25,7 +25,7 @@ MISCOUNTS = """
 import sys
 from vedette.cli.main import main
 from vedette.rawlog import log
-from vedette.runtime import progress, storing
+from vedette.runtime import ingest, progress
 from vedette.store import store
 stage = sys.argv.pop(1)
 if stage == "stored":
@@ -42,13 +42,13 @@ elif stage == "judged":
         self._counters.judged[input] -= 1
     progress.Progress.advance = wrong
 elif stage == "backlog":
-    append = storing.Storing.store
+    append = ingest.Ingest.store
     def wrong(self, chunk):
         self._progress.backlog[chunk.input] += 1
         self._log._counters.stored[chunk.input] += 1
         self._log._counters.received[chunk.input] += 1
         return append(self, chunk)
-    storing.Storing.store = wrong
+    ingest.Ingest.store = wrong
 elif stage == "outbox":
     commit = store.Store.commit
     store.Store.commit = lambda self, cursor, counters, positions, alerts, *more: commit(
@@ -60,7 +60,7 @@ main()
 EQUATION = {
     "stored": "!= stored",
     "judged": "!= judged",
-    "backlog": "but the log is judged to its end",
+    "backlog": "but the log is evaluated to its end",
     "outbox": "alerts: made",
 }
 

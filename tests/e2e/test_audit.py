@@ -110,4 +110,4 @@ def test_killed_between_the_records(tmp_path: Path) -> None:
     joined = [alert for alert in alerts if alert["rule_title"] == "Hidden file run"]
     assert {alert["raw"].count("type=") for alert in joined[:-1]} == {5}
     assert len(joined) >= 6
-    assert status["memory"]["audit"] == {"open": 0, "bytes": 0, "evicted": 0}
+    assert status["correlation_state"]["audit"] == {"open": 0, "bytes": 0, "evicted": 0}

@@ -132,9 +132,9 @@ def test_what_killed_a_start_is_not_tried_for_ever(tmp_path: Path, author: Autho
     trying = agent.data / "bundles" / "trying"
     assert not trying.exists()
 
-    deadly = "import os, signal, vedette.runtime.rules\ntrial = vedette.runtime.rules.trial\n"
-    deadly += (
-        "vedette.runtime.rules.trial = lambda b: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else trial(b)\n"
+    deadly = (
+        "import os, signal\nfrom vedette.runtime import rules\nvalidate = rules.validate\n"
+        "rules.validate = lambda b: os.kill(os.getpid(), signal.SIGKILL) if b.version == 2 else validate(b)\n"
     )
     for deaths in range(1, LIMIT):
         agent.program = [*AGENT[:2], deadly + AGENT[2]]

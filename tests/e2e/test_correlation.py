@@ -161,7 +161,7 @@ def test_alerts_of_a_correlation(tmp_path: Path) -> None:
     assert alert["contributing"][0]["rule_id"].endswith("01")
     titles = {row["rule_title"] for row in agent.alerts()}
     assert titles == {"Opened", "Many failed logins", "Opened after failures", "Different doors"}
-    memory = status["memory"]
+    memory = status["correlation_state"]
     assert memory["jumps"] == 1
     assert "1 time jumps, 0 matches in no group" in "\n".join(render(status))
     assert {one["title"]: one["fired"] for one in memory["correlations"]}["Many failed logins"] == 1
@@ -185,7 +185,7 @@ def test_a_forged_line(tmp_path: Path) -> None:
         status, rows = door.settled() and agent.status(), agent.alerts()
     finally:
         agent.kill()
-    assert status["memory"]["jumps"] == 2
+    assert status["correlation_state"]["jumps"] == 2
     flagged = [row for row in rows if "time_jump" in row["flags"]]
     assert {json.loads(row["raw"])["src"] for row in flagged} == {"forged"}
     assert len(flagged) == 2
@@ -201,10 +201,10 @@ def test_a_change_of_rules(tmp_path: Path) -> None:
         before = agent.status()["plan_digest"]
         door.write(RULES.replace("gte: 2, lte: 3", "gte: 2, lte: 4"))
         until("the new rules", lambda: agent.status()["plan_digest"] != before)
-        changed = agent.status()["memory"]["started_empty"]
+        changed = agent.status()["correlation_state"]["started_empty"]
         agent.stop()
         agent.up()
-        assert agent.status()["memory"]["groups"] == 1
+        assert agent.status()["correlation_state"]["groups"] == 1
         door.add(line(2, "fail", "a"), line(3, "open", "a"))
         door.settled()
         until("the alerts", lambda: door.fired() == [("Many failed logins", 3), ("Opened after failures", 4)])

@@ -200,7 +200,7 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
         status = agent.settled(len(lines), "file", seconds=120)
         assert status["identity_broken"] == []
         assert status["totals"].get("identity_alarms", 0) == 0
-        assert status["disk"]["trouble"] == {}
+        assert status["disk"]["failing"] == {}
         assert not any(entry["now"] is None for entry in agent.said("file_rotated"))
         until("the broker", lambda: agent.said("broker_connected"))
         until("the reload", lambda: agent.status()["config"]["error"] is None)
@@ -212,7 +212,9 @@ def test_no_descriptor_is_left(tmp_path: Path) -> None:
         assert sorted(event.raw + b"\n" for event in stored) == sorted(lines)
         file = tmp_path / "stored.log"
         file.write_bytes(b"".join(event.raw + b"\n" for event in stored))
-        correlations = {one["rule_id"] for one in agent.status()["memory"]["correlations"]}  # hang on what was late
+        correlations = {
+            one["rule_id"] for one in agent.status()["correlation_state"]["correlations"]
+        }  # hang on what was late
         found = by_line((one for one in agent.alerts() if one["kind"] == "detection"), stored)
         assert found.total() > 100
         assert found == Counter({one: n for one, n in scan(file).items() if one[0] not in correlations})

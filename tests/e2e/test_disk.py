@@ -21,7 +21,7 @@ from tests.broker import Broker, running
 from tests.e2e.agent import ROOT, Agent, assert_as_scanned, not_back, say, until
 from tests.e2e.faults import Ext4, Faults, tmpfs
 from tests.e2e.test_bad_input import publish
-from vedette.runtime.committing import IDLE_SECONDS
+from vedette.runtime.checkpointer import IDLE_SECONDS
 
 pytestmark = pytest.mark.peer
 
@@ -104,7 +104,7 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             second = noise(300)
             assert tcp(peer, second).complete
             status = degraded(agent)
-            assert "raw log" in status["disk"]["trouble"]
+            assert "raw log" in status["disk"]["failing"]
             before = agent.input()["dropped"].get("disk_full", 0)
             udp(agent.port, *[ATTACK] * 50)
             until("the datagrams", lambda: agent.input()["dropped"].get("disk_full", 0) == before + 50)
@@ -123,9 +123,9 @@ def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
             agent.kill()
         assert [event.raw for event in agent.stored()] == (first + second).splitlines()
         assert [event.raw for event in agent.stored("file")] == third.splitlines()
-        parts = {one["part"] for one in agent.said("disk_trouble")}
+        parts = {one["part"] for one in agent.said("disk_failing")}
         assert "raw log" in parts <= {"raw log", "store", "sync", "retention"}
-        assert {one["part"] for one in agent.said("disk_well")} == parts
+        assert {one["part"] for one in agent.said("disk_recovered")} == parts
         found = assert_as_scanned(agent)
         say(capsys, f"full disk: {found} alerts as scan; told: {sorted(parts)}")
 
@@ -206,7 +206,7 @@ def test_a_failed_sync(tmp_path: Path, faults: Faults) -> None:
         data = lines(5, 3000)
         faults.set(f"sync {errno.EIO} .seg")
         assert tcp(("127.0.0.1", agent.port), data).complete
-        until("the trouble", lambda: "sync" in degraded(agent)["disk"]["trouble"])
+        until("the trouble", lambda: "sync" in degraded(agent)["disk"]["failing"])
         status = agent.status()
         assert status["totals"]["sync_failed"] >= 1
         durable = status["raw_log"]["durable"]
@@ -293,14 +293,14 @@ def test_a_call_that_fails_for_a_while(tmp_path: Path, faults: Faults, what: str
         agent.settled(500)
         faults.set(*rules.split("|"))
         assert tcp(peer, data[1]).complete
-        assert part in degraded(agent)["disk"]["trouble"], what
+        assert part in degraded(agent)["disk"]["failing"], what
         time.sleep(1.2)
         assert agent.status()["state"] == "degraded"
         faults.set()
         well(agent)
         assert tcp(peer, data[2]).complete
         agent.settled(1500)
-        assert [one["part"] for one in agent.said("disk_trouble")].count(part) == 1
+        assert [one["part"] for one in agent.said("disk_failing")].count(part) == 1
         faults.set(*rules.split("|"))
         with socket.create_connection(peer) as connection:
             connection.sendall(ATTACK + b"\n")
@@ -383,7 +383,7 @@ def test_a_file_system_that_becomes_read_only(tmp_path: Path) -> None:
             with socket.create_connection(("127.0.0.1", agent.port)) as connection:
                 connection.sendall(ATTACK + b"\n")
                 status = degraded(agent)
-            assert any("Read-only" in one["reason"] for one in status["disk"]["trouble"].values())
+            assert any("Read-only" in one["reason"] for one in status["disk"]["failing"].values())
             time.sleep(1.2)
             assert agent.status()["state"] == "degraded"
         finally:

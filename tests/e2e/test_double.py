@@ -21,7 +21,7 @@ from tests.e2e.test_torn import ATTACK, RAW, STORE, Damage, Template, configured
 from tests.e2e.test_torn import template as template  # the fixture
 from vedette.rawlog import read
 from vedette.rawlog.segment import segments
-from vedette.runtime.shown import Shown
+from vedette.runtime.reported import Reported
 
 CASES = max(8, KILLS)
 
@@ -147,7 +147,7 @@ def test_two_things_break(template: Template, capsys: pytest.CaptureFixture[str]
     ``judged``, for the stated reason."""
     rng = chance()
     data = template.folder / "template"
-    shown = Shown(data / "shown")
+    shown = Reported(data / "shown")
     assert shown.last is not None
     known = Known(_events(data), template.offsets, shown.last)
     shown.close()

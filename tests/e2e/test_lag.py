@@ -12,7 +12,7 @@ from bench.send import tcp
 from tests.broker import free_port
 from tests.e2e.agent import Agent, assert_as_scanned, say, until
 from tests.e2e.test_account import scrape
-from vedette.runtime.storing import MEMORY
+from vedette.runtime.ingest import RECENT_BYTES
 
 pytestmark = pytest.mark.peer
 
@@ -41,7 +41,7 @@ def test_lag_is_shown_and_caught_up(tmp_path: Path, capsys: pytest.CaptureFixtur
         time.sleep(3)
         second, metrics = agent.status(), scrape(agent)
         assert first["lag_events"] == second["lag_events"] == second["inputs"]["in"]["stored"] - judged(second) > 0
-        assert second["raw_log"]["end"] * second["lag_events"] / LINES > MEMORY
+        assert second["raw_log"]["end"] * second["lag_events"] / LINES > RECENT_BYTES
         assert 2.5 < second["lag_seconds"] - first["lag_seconds"] < 6
         assert metrics["vedette_lag_events", ()] == second["lag_events"]
         assert metrics["vedette_lag_seconds", ()] >= second["lag_seconds"]

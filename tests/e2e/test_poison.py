@@ -115,7 +115,7 @@ def test_an_event_that_raises(agent: Agent, stage: str, alerts: str | None) -> N
     status = agent.settled(GOOD + BAD)
     assert status["inputs"]["in"]["judged"] == GOOD + BAD
     # Killed behind the last of them in a frame, the whole of which raises again though none of them is judged again.
-    frames = [one for one in agent.said("judging_failed") if "candidates at once" in one["what"]]
+    frames = [one for one in agent.said("evaluation_failed") if "candidates at once" in one["what"]]
     assert status["totals"]["poisoned"] == BAD + len(frames)
     assert len(frames) <= (stage == "prefilter")
     found = agent.alerts()
@@ -132,7 +132,7 @@ def test_an_event_that_raises(agent: Agent, stage: str, alerts: str | None) -> N
         assert {row["reason"] for row in rows} == {"RecursionError: made to raise by a test"}
         stored = {event.offset: event.raw for event in agent.stored()}
         assert all(stored[row["offset"]].decode() == row["raw"].rstrip("\n") for row in rows)
-    assert agent.said("event_poisoned", all=True) or agent.said("judging_failed", all=True)
+    assert agent.said("event_poisoned", all=True) or agent.said("evaluation_failed", all=True)
 
 
 def deduped_seqs(agent: Agent) -> list[dict[str, Any]]:

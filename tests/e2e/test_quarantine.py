@@ -44,7 +44,7 @@ def test_a_rule_goes_into_quarantine(tmp_path: Path) -> None:
         (told,) = status["rules"]["quarantined"]
         assert (told["title"], told["undecided"], told["skipped"]) == ("Slow", 3, 17)
         assert status["totals"]["undecided"] == 3
-        assert status["rules"]["set_aside"]["events"] == 3
+        assert status["rules"]["dead_letters"]["events"] == 3
         assert {alert["rule_title"] for alert in agent.alerts()} == {"Quick"}
         assert len(agent.alerts()) == 20
         rows = [json.loads(line) for line in (agent.data / "quarantine" / "events.ndjson").read_text().splitlines()]

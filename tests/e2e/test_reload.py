@@ -183,7 +183,7 @@ def test_rules_suppression_log_and_metrics(it: Reloading, tmp_path: Path) -> Non
     assert not status["cache"]["on"]
     tcp(("127.0.0.1", agent.port), line("marker and mirror") * 5)
     status = agent.settled(5)
-    assert (status["alerts"]["made"], status["memory"]["folded"]) == (1, 4)
+    assert (status["alerts"]["made"], status["correlation_state"]["folded"]) == (1, 4)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         assert b"vedette_folded_alerts 4.0" in answer.read()
     it.configure(it.tcp("in", agent.port))

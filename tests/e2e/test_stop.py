@@ -147,7 +147,7 @@ def test_the_second_signal_hurries(load: Load) -> None:
     assert time.monotonic() - began < 8
     (told,) = agent.said("agent_stopped")
     assert told["unjudged"] > 0 < told["in_outbox"]
-    assert {"judging"} <= {one["stage"] for one in agent.said("stop_unfinished")}
+    assert {"evaluation"} <= {one["stage"] for one in agent.said("stop_unfinished")}
     stuck.unlink()
     agent.up()
     status = agent.settled(name="tcp")

@@ -200,14 +200,14 @@ def test_a_disk_that_cannot_be_written(agent: Agent, what: str) -> None:
             break
     status = agent.status()
     assert status["identity_broken"] == []
-    assert list(status["disk"]["trouble"]) == [what]
-    told = agent.said("disk_trouble")
+    assert list(status["disk"]["failing"]) == [what]
+    told = agent.said("disk_failing")
     assert [one["part"] for one in told] == [what]
     assert str(segment if what == "raw log" else agent.data / "store") in told[0]["reason"]
     resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     status = agent.settled(noise.count(b"\n") + 1 + 2 * sent)
     until("the end of the trouble", lambda: agent.status()["state"] == "running")
-    assert [one["part"] for one in agent.said("disk_well")] == [what]
+    assert [one["part"] for one in agent.said("disk_recovered")] == [what]
     assert "Traceback" not in agent.text()
     agent.kill()
     agent.up()

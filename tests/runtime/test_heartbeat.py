@@ -15,10 +15,14 @@ def test_a_heartbeat_is_bounded() -> None:
         "agent_id": "a1",
         "seq_high": 7,
         "rules": {"running": 9_000, "dead": ["x"], "undecided": {"r": 1}, "quarantined": []},
-        "memory": {"groups": 3, "correlations": []},
+        "correlation_state": {"groups": 3, "correlations": []},
     }
     assert heartbeat(status) == orjson.dumps(status)
-    status["memory"] = {"groups": 3, "correlations": [{"title": "t" * 300}] * 9_000}
+    status["correlation_state"] = {"groups": 3, "correlations": [{"title": "t" * 300}] * 9_000}
     row = status_row(heartbeat(status), fleet="f1", agent_id="a1", received_at=0, collector_id="c", topic="t")
     sent = orjson.loads(row["payload"])
-    assert (row["seq_high"], sent["rules"]["running"], sent["memory"]) == (7, 9_000, {"groups": 3, "correlations": []})
+    assert (row["seq_high"], sent["rules"]["running"], sent["correlation_state"]) == (
+        7,
+        9_000,
+        {"groups": 3, "correlations": []},
+    )

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.life import NOW, Life, engine, lines
-from vedette.config.settings import EngineSettings
 from vedette.delivery import envelope
 from vedette.model.event import Chunk, Entity, Flag
 from vedette.rawlog.read import event_at
@@ -63,29 +62,27 @@ def test_event_times_and_flags(begin: Callable[..., Life]) -> None:
 
 
 def test_memory_above_its_budget(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above ``max_memory`` there is no cache and frames are judged from disk, with the same alerts; below, it is as
-    before. Both are told."""
-    life = begin(engine("evil"))
-    one = life.pipeline
-    one.judging.configure(EngineSettings(), ())
-    one.judging.give_cache(one.engine)
-    assert one.engine.cache.on
+    """Above ``max_memory`` there is no cache and frames are read back from disk, with the same alerts; below, it is as
+    before. Both are logged."""
+    life = begin(engine("evil"), cache_bytes=32 << 20)
+    one, cache = life.pipeline, lambda: life.pipeline.evaluator.engine.cache
+    assert cache().on
     monkeypatch.setattr(pipeline, "MEMORY_SECONDS", 0.0)
     used = [10 << 30]
     monkeypatch.setattr(pipeline, "resident", lambda: used[0])
 
     async def work() -> None:
-        while not one.lean:
+        while not one.memory_pressure:
             await asyncio.sleep(0.01)
-        assert not one.engine.cache.on
+        assert not cache().on
         life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil one"), lines(b"<13>Nov 21 02:40:00 web1 app: evil two"))
-        assert one.storing._recent_bytes == 0
-        used[0] = one._max_memory - 1  # not yet below what is enough
+        assert one.ingest._recent_bytes == 0
+        used[0] = life.context.config.agent.max_memory - 1  # not yet below what is enough
         await asyncio.sleep(0.5)
-        assert one.lean
+        assert one.memory_pressure
         used[0] = 1 << 20
-        while one.lean:
+        while one.memory_pressure:
             await asyncio.sleep(0.01)
-        assert one.engine.cache.on
+        assert cache().on
 
     assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]

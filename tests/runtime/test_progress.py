@@ -51,15 +51,15 @@ def test_a_crash_before_the_commit(begin: Callable[..., Life]) -> None:
     life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil one"))
     first = life.live().alerts()
     life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil two", b"x", file=position))
-    for frame in life.pipeline.storing.frames():
-        asyncio.run(life.pipeline.judging.frame(frame))
-    assert life.pipeline.committing.uncommitted(life.outbox.account().next_seq) == 1
-    lost = [envelope.decode(data) for _, data in life.pipeline.committing.alerts]
+    for frame in life.pipeline.ingest.frames():
+        asyncio.run(life.pipeline.evaluator.frame(frame))
+    assert life.pipeline.checkpointer.uncommitted(life.outbox.account().next_seq) == 1
+    lost = [envelope.decode(data) for _, data in life.pipeline.checkpointer.alerts]
 
     life = begin(engine("evil"))
     assert life.counters.received == life.counters.stored == {"in": 3}
     assert (life.counters.judged["in"], life.pipeline.backlog["in"]) == (1, 2)
-    assert list(life.pipeline.progress.positions.values()) == [position]
+    assert list(life.context.progress.positions.values()) == [position]
     again = life.live().alerts()
     assert again == first + lost
     assert life.counters.judged == {"in": 3}

@@ -27,8 +27,8 @@ from vedette.plan.ir import Rule as Compiled
 from vedette.plan.plan import Plan
 from vedette.region.build import build
 from vedette.region.sign import keygen, load_key, sign
-from vedette.runtime import tryout
-from vedette.runtime.rules import CHOOSE_SECONDS, KEEP, Loaded, Rules
+from vedette.runtime import validate
+from vedette.runtime.rules import KEEP, RETUNE_SECONDS, Loaded, Rules
 from vedette.system import child
 
 T = TypeVar("T")
@@ -312,21 +312,21 @@ def test_a_damaged_installed_bundle(tmp_path: Path, region: Region) -> None:
 def test_a_trial_that_would_take_the_agent_with_it(
     tmp_path: Path, region: Region, monkeypatch: pytest.MonkeyPatch, what: str, says: str
 ) -> None:
-    """A signed bundle whose trial takes too long or too much memory, or whose plan is beyond the bounds, is refused by
-    a process of its own before the agent loads anything of it; the one before runs on."""
+    """A signed bundle whose dry run takes too long or too much memory, or whose plan is beyond the bounds, is refused
+    by a subprocess before the agent loads anything of it; the one before runs on."""
     rules = of_bundles(tmp_path, region, region.bundle(1, "alpha"))
     run(rules.start())
     if what == "time":
-        monkeypatch.setattr(tryout, "TRIAL_SECONDS", 0.05)
+        monkeypatch.setattr(validate, "DRY_RUN_SECONDS", 0.05)
     elif what == "memory":
-        monkeypatch.setattr(tryout, "TRIAL_BYTES", 150 << 20)
+        monkeypatch.setattr(validate, "DRY_RUN_BYTES", 150 << 20)
     changes: dict[str, Any] = {}
     if what != "time":
         many = tuple(Predicate("f", Op.CONTAINS, f"value{i}") for i in range(19_000 if what == "memory" else 20_001))
         one = Compiled("id", "t", "low", (), LogSource(), (), Or(tuple(map(Leaf, range(len(many))))), "d", "p", 1)
         plan = Plan(many, (one,), (None,))
         changes = {"plan": plan.to_bytes(), "databases": {}, "hyperscan_version": "vectorscan 9.9.9"}
-    monkeypatch.setattr(vedette.runtime.rules, "trial", None)  # the agent's own
+    monkeypatch.setattr(vedette.runtime.rules, "validate", None)  # the agent's own
     with pytest.raises(BundleRefused, match=says):
         run(rules.install(region.bundle(2, "beta", **changes)))
     monkeypatch.undo()
@@ -334,10 +334,10 @@ def test_a_trial_that_would_take_the_agent_with_it(
 
 
 def test_a_trial_that_is_killed(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A trial that a signal ends, as a crash of the pattern library or the kernel would, is a refusal that names it."""
+    """A dry run that a signal ends, as the kernel or a crash of the pattern library would, is a refusal naming it."""
     monkeypatch.setattr(child, "_START", "import os; os.abort()")
-    with pytest.raises(ValueError, match="its trial ended by SIGABRT"):
-        tryout.in_child(region.bundle(1, "alpha"))
+    with pytest.raises(ValueError, match="its dry run was killed by SIGABRT"):
+        validate.dry_run(region.bundle(1, "alpha"))
 
 
 # --- literals chosen anew
@@ -369,14 +369,14 @@ def test_literals_of_a_folder_are_chosen_anew(tmp_path: Path) -> None:
     rules = Rules(config, lambda: traffic[0])
     loaded = run(rules.start())
     assert literals(loaded) == {b"everywhereinthis"}
-    assert run(rules.choose(loaded)) is None  # no traffic to tell
+    assert run(rules.retune(loaded)) is None  # no traffic to tell
     traffic[0] = TRAFFIC
-    chosen = run(rules.choose(loaded))
+    chosen = run(rules.retune(loaded))
     assert literals(chosen) == {b"zeta"}
     assert chosen is not None
     assert chosen.engine.plan.digest == loaded.engine.plan.digest
     assert words(chosen.engine, "everywhereinthis zeta") == {"zeta"} != words(chosen.engine, "zeta")
-    assert run(rules.choose(chosen)) is None
+    assert run(rules.retune(chosen)) is None
     assert not rules.changed()
     assert literals(run(Rules(config, lambda: traffic[0]).start())) == {b"zeta"}
 
@@ -389,7 +389,7 @@ def test_literals_of_a_bundle_are_chosen_anew(tmp_path: Path, region: Region) ->
     rules._sample = lambda: TRAFFIC
     loaded = run(rules.start())
     assert literals(loaded) == {b"everywhereinthis"}
-    assert literals(run(rules.choose(loaded))) == {b"zeta"}
+    assert literals(run(rules.retune(loaded))) == {b"zeta"}
     again = run(of_bundles(tmp_path, region).start())
     assert (literals(again), again.bundle) == ({b"zeta"}, "demo-1")
     (kept,) = (tmp_path / "data" / "cache").glob("chosen-*")
@@ -406,7 +406,7 @@ def test_a_choice_that_fails_leaves_what_runs(tmp_path: Path, folder: Path) -> N
     rules = of_folder(tmp_path, TRAFFIC)
     loaded = run(rules.start())
     rules._cache = folder / "alpha.yml" / "no-folder"
-    assert run(rules.choose(loaded)) is None
+    assert run(rules.retune(loaded)) is None
 
 
 def test_when_a_choice_is_due(tmp_path: Path, folder: Path) -> None:
@@ -418,17 +418,17 @@ def test_when_a_choice_is_due(tmp_path: Path, folder: Path) -> None:
         engine.tally.events += events
         engine.tally.candidates += candidates
 
-    assert not rules.due(engine, 0)
+    assert not rules.retune_due(engine, 0)
     judged(100_000, 50_000)
-    assert not rules.due(engine, CHOOSE_SECONDS - 1)
-    assert rules.due(engine, CHOOSE_SECONDS)
-    assert not rules.due(engine, CHOOSE_SECONDS + 1)
+    assert not rules.retune_due(engine, RETUNE_SECONDS - 1)
+    assert rules.retune_due(engine, RETUNE_SECONDS)
+    assert not rules.retune_due(engine, RETUNE_SECONDS + 1)
     judged(100_000, 1000)
-    assert not rules.due(engine, 2 * CHOOSE_SECONDS)
+    assert not rules.retune_due(engine, 2 * RETUNE_SECONDS)
     judged(100, 100)
-    assert not rules.due(engine, 3 * CHOOSE_SECONDS)
+    assert not rules.retune_due(engine, 3 * RETUNE_SECONDS)
     judged(100_000, 50_000)
-    assert not rules.due(Engine(engine.plan), 4 * CHOOSE_SECONDS)
+    assert not rules.retune_due(Engine(engine.plan), 4 * RETUNE_SECONDS)
 
 
 # --- a disk that is full for a while

@@ -5,8 +5,8 @@ from __future__ import annotations
 from vedette.config.settings import parse
 from vedette.engine.match import Engine
 from vedette.rules.build import from_text
+from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.rules import Loaded
-from vedette.runtime.status import dead_rules
 
 RULES = """
 title: of syslog

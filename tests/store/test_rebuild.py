@@ -49,16 +49,20 @@ def filled(folder: Path) -> None:
 
 def raw_log(folder: Path) -> tuple[str, list[Checkpoint]]:
     """Segments with a checkpoint each; returns the log_id and the checkpoints."""
-    log = RawLog.open(folder, RawLogSettings(segment_bytes=10_000), Counters(), clock=lambda: NOW)
     checkpoints: list[Checkpoint] = []
+    opened: list[RawLog] = []
 
     def describe() -> bytes:
+        if not opened:
+            return b""
         checkpoints.append(
-            Checkpoint(Cursor(log.log_id, 10 * len(checkpoints)), COUNTS, (POSITION,), 1 + len(checkpoints))
+            Checkpoint(Cursor(opened[0].log_id, 10 * len(checkpoints)), COUNTS, (POSITION,), 1 + len(checkpoints))
         )
         return checkpoint.encode(checkpoints[-1])
 
-    log.describe = describe
+    settings = RawLogSettings(segment_bytes=10_000)
+    log = RawLog.open(folder, settings, Counters(), clock=lambda: NOW, describe=describe)
+    opened.append(log)
     for i in range(30):
         log.append(lines(noise(i)))
     log.close()
@@ -99,7 +103,7 @@ def test_a_whole_store_is_opened(tmp_path: Path) -> None:
     assert not opened(tmp_path / "new").anew
 
 
-def test_made_again_from_the_newest_note(tmp_path: Path) -> None:
+def test_made_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
     """A damaged store is set aside whole and made again with the newest checkpoint's cursor, counters and positions,
     all its alerts receipted, another numbering, and seq above what was known."""
     _, checkpoints = raw_log(tmp_path / "raw")
@@ -175,7 +179,7 @@ def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
         for old in tmp_path.glob("store*"):
             shutil.rmtree(old)
         shutil.copytree(tmp_path / name, tmp_path / "store")
-        found = open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW, shown=known)
+        found = open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW, reported=known)
         account = found.store.account()
         assert found.anew == anew, (name, known)
         if anew:

@@ -45,7 +45,8 @@ def check(config: Path) -> None:
     Example: vedette check -c vedette.toml
     """
     from vedette.runtime import shares as shared
-    from vedette.runtime.status import SHOWN, unreached
+    from vedette.runtime.deadrules import unreached
+    from vedette.runtime.status import SHOWN
     from vedette.system import descriptors
 
     settings = configuration(config)

@@ -46,11 +46,11 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
     from vedette.bundle.manifest import rfc3339
     from vedette.bundle.seal import BundleRefused
     from vedette.bundle.trust import verify as verify_bundle
-    from vedette.runtime.tryout import trial
+    from vedette.runtime.validate import validate
 
     try:
         found = verify_bundle(read_bundle(path), keys, __version__)
-        engine = trial(found)
+        engine = validate(found)
     except OSError as error:
         fail(error)
     except (BundleRefused, ValueError) as error:
@@ -151,7 +151,7 @@ def bundle_rollback(config: Path, version: int | None) -> None:
 def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None) -> dict[str, Any]:
     """For an agent that does not run; raises BlockingIOError when it does, FileNotFoundError when it never has: what is
     made here would belong to whoever runs the command, not to the agent's user."""
-    from vedette.runtime.tryout import trial
+    from vedette.runtime.validate import validate
     from vedette.store.environment import own
 
     folder = settings.agent.store_dir
@@ -161,7 +161,7 @@ def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None)
     try:
         if version is not None and bundles.gone_back(version):
             return {"bundle": f"version {_current(bundles)}", "withdrawn": bundles.withdrawn(), "done": False}
-        found, _ = bundles.rollback(trial)
+        found, _ = bundles.rollback(validate)
         return {
             "bundle": f"{found.manifest.name}-{found.version}",
             "withdrawn": bundles.withdrawn(),

@@ -22,7 +22,7 @@ import structlog
 from vedette.config.settings import AgentSettings, UplinkSettings
 from vedette.model.counters import Counters, Log
 from vedette.store.store import Account, Store, StoredAlert
-from vedette.system.trouble import RETRY_SECONDS, STORE, Trouble
+from vedette.system.diskhealth import RETRY_SECONDS, STORE, DiskHealth
 
 log = structlog.get_logger()
 
@@ -30,9 +30,9 @@ log = structlog.get_logger()
 class Outbox:
     """Read in the event loop; written in ``writer``, the one thread that holds write transactions."""
 
-    def __init__(self, store: Store, writer: Executor, counters: Counters, trouble: Trouble | None = None) -> None:
-        """``trouble``: where a disk that does not take receipts is told, and they are tried again; None: raises."""
-        self._trouble = trouble
+    def __init__(self, store: Store, writer: Executor, counters: Counters, health: DiskHealth | None = None) -> None:
+        """``health``: is told of a disk that does not take receipts, and they are retried; None: raises."""
+        self._health = health
         self._store, self._writer, self._counters = store, writer, counters
         self._more = asyncio.Event()
         self._damaged: set[int] = set()
@@ -58,7 +58,7 @@ class Outbox:
         """The region has the alerts of ``ranges`` (first and last seq) on disk; returns how many left the queue.
 
         On disk when it returns. ``log_id`` is the receipt's: another numbering's is logged and does nothing. While the
-        store cannot be written it is tried again; without ``trouble`` that raises OSError, and nothing has changed.
+        store cannot be written it is tried again; without ``health`` that raises OSError, and nothing has changed.
         """
         if log_id is not None and log_id != self.log_id:
             log.warning(Log.RECEIPT_INVALID, log_id=log_id, expected=self.log_id, reason="another outbox's numbering")
@@ -70,12 +70,12 @@ class Outbox:
                 )
                 break
             except OSError as error:
-                if self._trouble is None:
+                if self._health is None:
                     raise
-                self._trouble.failed(STORE, error)
+                self._health.failed(STORE, error)
             await asyncio.sleep(RETRY_SECONDS)
-        if self._trouble is not None:
-            self._trouble.well(STORE)
+        if self._health is not None:
+            self._health.recovered(STORE)
         self.account()
         return moved
 

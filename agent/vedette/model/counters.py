@@ -11,7 +11,7 @@ Each counter is counted at its own stage, never by subtraction: ``received`` at 
 log, ``judged`` by the pipeline. After a kill ``settle`` brings them up to what the log holds.
 
 No counter that was shown goes back, over a kill either: what is evaluated is shown when it is committed (``visible``),
-what the inputs count is kept on disk when it is shown (``shown.py``).
+what the inputs count is kept on disk when it is reported (``reported.py``).
 """
 
 from __future__ import annotations
@@ -83,20 +83,21 @@ class Log(StrEnum):
     RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"
     RAW_LOG_REWRITTEN = "raw_log_rewritten"
     SEGMENT_COMPACTED = "segment_compacted"
-    DISK_TROUBLE = "disk_trouble"
-    DISK_WELL = "disk_well"
+    DISK_FAILING = "disk_failing"
+    DISK_RECOVERED = "disk_recovered"
     STORE_DAMAGED = "store_damaged"
     STORE_REBUILT = "store_rebuilt"
     STORE_UNCHECKED = "store_unchecked"
-    MEMORY_HIGH = "memory_high"
+    MEMORY_PRESSURE = "memory_pressure"
     SEGMENT_DELETED = "segment_deleted"
     LITERALS_KEPT = "literals_kept"
     RULES_LOADED = "rules_loaded"
     RULES_REFUSED = "rules_refused"
     RULE_UNSUPPORTED = "rule_unsupported"
     RULE_QUARANTINED = "rule_quarantined"
+    DEAD_LETTER_LOST = "dead_letter_lost"
     QUARANTINE_RELEASED = "quarantine_released"
-    JUDGING_FAILED = "judging_failed"
+    EVALUATION_FAILED = "evaluation_failed"
     CACHE_WRONG = "cache_wrong"
     EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"

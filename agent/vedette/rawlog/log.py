@@ -71,13 +71,13 @@ class RawLog:
     durable: int
     """Raw offset up to which all is on disk."""
     recovery: Recovery
-    describe: Callable[[], bytes]
-    """Gives the checkpoint for a segment that is begun; called by ``append``."""
 
     def __init__(
-        self, folder: Path, settings: RawLogSettings, counters: Counters, clock: Callable[[], int], lock_fd: int
-    ) -> None:
+        self, folder: Path, settings: RawLogSettings, counters: Counters, clock: Callable[[], int], lock_fd: int,
+        describe: Callable[[], bytes],
+    ) -> None:  # fmt: skip
         """For ``open``, which sets the rest."""
+        self._describe = describe
         self._folder, self._counters, self._clock, self._lock_fd = folder, counters, clock, lock_fd
         self._max_bytes, self._max_age = settings.max_bytes, int(settings.max_age * 1e6)
         self._segment_bytes = max(1, min(settings.segment_bytes, settings.max_bytes // SHARE))
@@ -90,7 +90,6 @@ class RawLog:
         self._unsynced: list[int] = []
         self._folder_synced = True
         self._refused = ""
-        self.describe = bytes
         self._torn = False  # the active segment ends in a write that could not be taken back
         self._suspect = False  # a sync has failed since ``durable``
         self._fresh: deque[Unsynced] = deque()  # frames above ``durable``, the newest UNSYNCED_BYTES of them
@@ -111,11 +110,13 @@ class RawLog:
         committed: Cursor | None = None,
         certain: bool = True,
         clock: Callable[[], int] = _now,
+        describe: Callable[[], bytes] = bytes,
     ) -> RawLog:
         """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` is what was done.
 
         ``committed`` is the highest cursor ever committed; when that is not ``certain``, all that can be read is kept,
-        and offsets go on APART. Raises OSError, also when another process has the log open.
+        and offsets go on APART. ``describe`` gives the checkpoint for a segment that is begun. Raises OSError, also
+        when another process has the log open.
         """
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         lock_fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -127,7 +128,7 @@ class RawLog:
                 raise
             reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
             raise BlockingIOError(error.errno, reason, str(folder)) from error
-        self = cls(folder, settings, counters, clock, lock_fd)
+        self = cls(folder, settings, counters, clock, lock_fd, describe)
         try:
             self._open(committed, certain)
         except BaseException:
@@ -274,7 +275,7 @@ class RawLog:
         # What may lie there is what a try before left, that could neither be finished nor removed.
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
-            data = format.encode_segment(header, self.describe())
+            data = format.encode_segment(header, self._describe())
             if os.write(fd, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:

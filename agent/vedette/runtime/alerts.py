@@ -2,21 +2,20 @@
 
 ``event`` takes the matches of one event, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame;
 each gives the alerts that result, numbered in that order. An alert of which a part cannot be made, because a decoder
-raises, leaves all the same: with its event as text, without fields and entities, flagged ``PARTIAL``. What is
-remembered from one call to the next is in ``state/state.py``. An alert about an event of an earlier frame (a
+raises, is still emitted: with its event as text, without fields and entities, flagged ``PARTIAL``. What is
+kept from one call to the next is in ``state/state.py``. An alert about an event of an earlier frame (a
 correlation that could only be decided now) reads that event, with all its audit records, back from the raw log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import structlog
 
-from vedette.config.settings import AgentSettings, SuppressSettings
 from vedette.decode.decoder import Record, record
 from vedette.decode.entities import entities
 from vedette.delivery import envelope
@@ -26,7 +25,7 @@ from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk, Contribution, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import Rule, as_shown, fold
 from vedette.plan.relation import Correlation, Suppress
-from vedette.rawlog.log import RawLog
+from vedette.runtime.context import RunContext
 from vedette.state.clock import clamp
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
@@ -39,9 +38,6 @@ SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
 PARTIAL = "partial"
 """Among an alert's ``flags``."""
-
-Fails = Callable[[Frame, int, int, Exception, str], None]
-"""Takes an event (frame, start, end), what was raised, and the title of the rule whose alert it spoiled."""
 
 
 @lru_cache(maxsize=64)
@@ -66,36 +62,29 @@ class _Event(NamedTuple):
         return self.frame.offset + self.start
 
 
-class Alerting:
+class AlertBuilder:
     """See the module's text."""
 
-    def __init__(
-        self, agent: AgentSettings, engine: Engine, contexts: Mapping[str, Context], log: RawLog, memory: State,
-        suppress: tuple[SuppressSettings, ...], clock: Callable[[], int], next_seq: Callable[[], int], fails: Fails,
-    ) -> None:  # fmt: skip
-        """``next_seq`` is called once for each alert that leaves, just before it does."""
-        self.memory = memory
-        self._fails = fails
-        self.bundle: str | None = None
-        self._agent, self._contexts, self._log, self._clock, self._next_seq = agent, contexts, log, clock, next_seq
-        self._settings = suppress
-        self._use(engine)
+    def __init__(self, context: RunContext, state: State, engine: Engine, bundle: str | None = None) -> None:
+        """``bundle``: the one that ``engine`` is of."""
+        self._context, self._state = context, state
+        self._agent, self._contexts, self._log = context.config.agent, context.input_contexts, context.raw_log
+        self._clock, self._next_seq, self._failed = context.clock, context.restart.take_seq, context.failures.event
+        self._use(engine, bundle)
 
-    def switch(self, engine: Engine, bundle: str | None, suppress: tuple[SuppressSettings, ...] | None = None) -> None:
-        """Go on under another plan, and other settings if they are given."""
-        self.bundle = bundle
-        if suppress is not None:
-            self._settings = suppress
-        self.memory.switch(engine.plan)
-        self._use(engine)
+    def switch(self, engine: Engine, bundle: str | None) -> None:
+        """Go on under another plan, by the settings in force."""
+        self._state.switch(engine.plan)
+        self._use(engine, bundle)
 
-    def _use(self, engine: Engine) -> None:
+    def _use(self, engine: Engine, bundle: str | None) -> None:
+        self._settings, self._bundle = self._context.config.suppress, bundle
         self._engine, plan = engine, engine.plan
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}
         every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
         self._suppress = {one.id: self._suppression(one) for one in every}
-        self._remembered = {
-            rule.id for rule in plan.rules if self._suppress[rule.id] or self.memory.correlator.graph.wants(rule.id)
+        self._stateful = {
+            rule.id for rule in plan.rules if self._suppress[rule.id] or self._state.correlator.graph.wants(rule.id)
         }
 
     def _suppression(self, rule: Rule | Correlation) -> Suppress | None:
@@ -110,18 +99,18 @@ class Alerting:
 
     def advance(self, received_at: int) -> Iterator[Alert]:
         """The alerts that follow from time having come to ``received_at``."""
-        yield from self._correlations(self.memory.advance(received_at), None)
+        yield from self._correlations(self._state.advance(received_at), None)
         yield from self.folds()
 
     def event(self, frame: Frame, matches: Sequence[Match]) -> Iterator[Alert]:
         """The alerts that follow from an event of ``frame``: its matches, by the rules' order in the plan."""
         if not matches:
             return
-        silent, graph, first = self._engine.plan.silent, self.memory.correlator.graph, matches[0]
+        silent, graph, first = self._engine.plan.silent, self._state.correlator.graph, matches[0]
         found = [(self._engine.plan.rules[match.rule], match) for match in matches]
         event = self._event(frame, first.start, first.end, first.record)
-        if any(rule.id in self._remembered for rule, _ in found):
-            lane, jumps = self.memory.observe(frame.chunk.input, event.host, event.time)
+        if any(rule.id in self._stateful for rule, _ in found):
+            lane, jumps = self._state.observe(frame.chunk.input, event.host, event.time)
             event = event._replace(source=lane, flags=event.flags | Flag.TIME_JUMP if jumps else event.flags)
         for rule, match in found:
             if rule.id in silent:
@@ -129,7 +118,7 @@ class Alerting:
             try:
                 passes = self._passes(rule, event, {})
             except Exception as error:  # better one alert too many
-                self._fails(frame, event.start, event.end, error, rule.title)
+                self._failed(frame, event.start, event.end, error, rule.title)
                 passes = True
             if passes:
                 yield self._detection(rule, match.rule, event)
@@ -137,15 +126,15 @@ class Alerting:
         if wanted:
             length = first.end - first.start
             try:
-                fired = self.memory.match(wanted, event.record, event.source, event.time, event.offset, length)
+                fired = self._state.match(wanted, event.record, event.source, event.time, event.offset, length)
             except Exception as error:
-                self._fails(frame, event.start, event.end, error, "correlations")
+                self._failed(frame, event.start, event.end, error, "correlations")
                 fired = []
             yield from self._correlations(fired, event)
 
     def folds(self) -> Iterator[Alert]:
-        """What suppression has to tell since the last call."""
-        for one in self.memory.folds():
+        """Alerts that suppression has folded others into, since the last call."""
+        for one in self._state.folds():
             yield self._fold(one)
 
     # --- events
@@ -193,15 +182,15 @@ class Alerting:
             event.offset, event.end - event.start,
         )  # fmt: skip
         alert_id = self._alert_id(rule.id, event.offset, group)
-        number = event.source or self.memory.clock.lane(chunk.input, event.host or "", event.time)
-        return self.memory.suppressor.take(suppress, values, event.time, number, alert_id, source)
+        number = event.source or self._state.clock.lane(chunk.input, event.host or "", event.time)
+        return self._state.suppressor.take(suppress, values, event.time, number, alert_id, source)
 
     def _alert_id(self, rule_id: str, offset: int, group: Mapping[str, str]) -> str:
         key = SEPARATOR.join(fold(value) for value in group.values())
         return envelope.alert_id(self._agent.id, self._log.log_id, rule_id, offset, key)
 
     def _alert(self, rule: Rule | Correlation, event: _Event, *, bare: bool = False, **more: object) -> Alert:
-        """``bare``: without what only the event's fields tell."""
+        """``bare``: without what depends on the event's fields."""
         if bare:
             event = event._replace(record=record(event.frame.chunk.data[event.start : event.end], "text"))
         agent, chunk = self._agent, event.frame.chunk
@@ -223,7 +212,7 @@ class Alerting:
             "entities": () if bare else entities(event.record.fields(), event.host),
             "raw": event.record.text,
             "raw_ref": RawRef(self._log.log_id, event.offset, event.end - event.start),
-            "bundle": self.bundle,
+            "bundle": self._bundle,
             "flags": (*_names(event.flags), *([PARTIAL] if bare else ())),
         }
         return Alert(**{**given, **more}, seq=self._next_seq())  # type: ignore[arg-type]
@@ -232,7 +221,7 @@ class Alerting:
         try:
             return self._alert(rule, event, logsource=rule.logsource, fields=self._engine.shown(number, event.record))
         except Exception as error:
-            self._fails(event.frame, event.start, event.end, error, rule.title)
+            self._failed(event.frame, event.start, event.end, error, rule.title)
             return self._alert(rule, event, bare=True, logsource=rule.logsource)
 
     def _correlations(self, fired: Iterable[Firing], now: _Event | None) -> Iterator[Alert]:
@@ -243,20 +232,20 @@ class Alerting:
                 alert = self._correlation(one, now)
             except Exception as error:
                 event = now if now is not None and now.offset == one.event.offset else self._gone(one)
-                self._fails(event.frame, event.start, event.end, error, one.correlation.title)
+                self._failed(event.frame, event.start, event.end, error, one.correlation.title)
                 group = dict(zip(one.correlation.group_by, one.values, strict=True))
-                alert = self._alert(one.correlation, event, bare=True, **self._told(one, event, group))
+                alert = self._alert(one.correlation, event, bare=True, **self._details(one, event, group))
             if alert is not None:
                 yield alert
 
     def _event_of(self, one: Firing, now: _Event | None) -> _Event:
-        """The event at which a correlation fired; ``now``: the one that is being judged."""
+        """The event at which a correlation fired; ``now``: the one that is being evaluated."""
         if now is not None and now.offset == one.event.offset:
             return now
         try:
             return self._read(one.event.offset, one.event.length) or self._gone(one)
-        except OSError as error:  # the alert is made all the same, and says where the event is
-            action = "an alert is sent without its event's text"
+        except OSError as error:  # the alert is still built, and says where the event is
+            action = "the alert is sent without its event's text"
             logger.warning(Log.RAW_LOG_UNREADABLE, reason=str(error), action=action)
             return self._gone(one)
 
@@ -272,10 +261,10 @@ class Alerting:
             fields = {**self._engine.shown(number, event.record), **fields}
         if one.correlation.kind.row.numeric:
             fields[one.correlation.kind.value] = str(one.metric)
-        return self._alert(one.correlation, event, fields=fields, **self._told(one, event, group))
+        return self._alert(one.correlation, event, fields=fields, **self._details(one, event, group))
 
-    def _told(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, Any]:
-        """What an alert of a correlation says besides."""
+    def _details(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, Any]:
+        """What an alert of a correlation has besides."""
         return {
             "alert_id": self._alert_id(one.correlation.id, event.offset, group),
             "kind": "correlation",
@@ -324,5 +313,5 @@ class Alerting:
             count=one.count,
             first_time=one.first_time,
             last_time=one.last_time,
-            bundle=self.bundle,
+            bundle=self._bundle,
         )

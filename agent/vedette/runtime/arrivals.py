@@ -1,15 +1,14 @@
 """Bundles that the region publishes: an announcement on the channel's manifest topic, then the blob it names.
 
-A manifest (retained JSON: ``sha256``, ``version``, ``size``) is compared with what runs; what is lacking is fetched
-from its own topic and handed to ``install``. Whether it is taken is for ``bundle/trust.py`` to say: nothing that comes
-from a broker is believed. A refusal changes nothing and is told (``bundle_refused``) and shown in the status.
+A manifest (retained JSON: ``sha256``, ``version``, ``size``) is compared with the active ruleset; a missing bundle is
+fetched from its own topic and installed. Whether it is taken is decided by ``bundle/trust.py``: nothing that comes
+from a broker is believed. A refusal changes nothing; it is logged (``bundle_refused``) and shown in the status.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 
 import orjson
 import structlog
@@ -20,7 +19,7 @@ from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Log
 from vedette.mqtt.client import Message
-from vedette.runtime.rules import Rules
+from vedette.runtime.active import ActiveRules
 
 log = structlog.get_logger()
 
@@ -48,16 +47,14 @@ def announcement(payload: bytes) -> tuple[str, int]:
 class Arrivals:
     """One uplink's subscriptions to bundles; made anew with each uplink."""
 
-    def __init__(
-        self, config: Config, uplink: MqttUplink, rules: Rules, running: Callable[[], str | None],
-        install: Callable[[bytes], None],
-    ) -> None:  # fmt: skip
-        """``running`` gives the digest of the bundle that runs; ``install`` takes the bytes of one, in the
-        background."""
-        self._config, self._uplink, self._rules = config, uplink, rules
-        self._running, self._install = running, install
+    def __init__(self, config: Config, active: ActiveRules, uplink: MqttUplink) -> None:
+        self._active, self._uplink = active, uplink
+        self._fleet, self._channel = config.agent.fleet, config.bundles.channel
         self._fetching: str | None = None
-        uplink.subscribe(manifest_topic(config.agent.fleet, config.bundles.channel), self._manifest)
+
+    def subscribe(self) -> None:
+        """Take announcements from now on."""
+        self._uplink.subscribe(manifest_topic(self._fleet, self._channel), self._manifest)
 
     def _manifest(self, message: Message) -> None:
         """A bundle is announced: fetch it, unless it runs already."""
@@ -68,18 +65,19 @@ class Arrivals:
         except ValueError as error:
             self._refuse(message, f"not an announcement of a bundle: {error}")
             return
-        if sha256 == self._running():
-            self._rules.error = self._rules.bundles.refused = None  # what the region wants runs
+        rules = self._active.rules
+        if sha256 == self._active.loaded.sha256:
+            rules.error = rules.bundles.refused = None  # what the region wants is active
             return
-        installed = self._rules.bundles.installed()
+        installed = rules.bundles.installed()
         if installed is not None and version < installed.version:
             self._refuse(message, f"version {version} is older than the installed version {installed.version}")
             return
         same = installed is not None and version == installed.version
-        if version <= (withdrawn := self._rules.bundles.withdrawn()) and not same:
+        if version <= (withdrawn := rules.bundles.withdrawn()) and not same:
             self._refuse(message, f"version {withdrawn} was rolled back on this agent: publish a higher one")
             return
-        topic = blob_topic(self._config.agent.fleet, self._config.bundles.channel, sha256)
+        topic = blob_topic(self._fleet, self._channel, sha256)
         if self._fetching is not None:
             self._uplink.unsubscribe(self._fetching)
         self._fetching = topic
@@ -94,8 +92,8 @@ class Arrivals:
         if hashlib.sha256(message.payload).hexdigest() != message.topic.rpartition("/")[2]:
             self._refuse(message, "the blob is not what its topic's digest says")
             return
-        self._install(message.payload)
+        self._active.install(message.payload)
 
     def _refuse(self, message: Message, reason: str) -> None:
-        self._rules.error = f"{message.topic}: {reason}"
+        self._active.rules.error = f"{message.topic}: {reason}"
         log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=reason)

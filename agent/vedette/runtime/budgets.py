@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from vedette.config.settings import Config
-from vedette.rawlog.log import RawLog
+from vedette.runtime.pipeline import Pipeline
 from vedette.store.store import Account
 from vedette.system import descriptors
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+from vedette.system.resident import resident
 
 
 class Budget(NamedTuple):
@@ -26,42 +22,32 @@ class Budget(NamedTuple):
     action: str
 
 
-@cache
-def _statm() -> int:
-    """Kept open: it is read also when no descriptor is left."""
-    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-
-
-def resident() -> int:
-    """Bytes of memory that this process has. Raises OSError the first time only."""
-    return int(os.pread(_statm(), 256, 0).split()[1]) * _PAGE
-
-
-def collect(
-    config: Config, now: int, log: RawLog, account: Account, memory: Mapping[str, Any], cache: Mapping[str, Any],
-    lean: bool,
-) -> list[Budget]:  # fmt: skip
-    """All of them. ``now`` in UTC microseconds; ``memory``, ``cache``: as in the status; ``lean``: memory is short."""
-    raw, most = config.raw_log, memory["max_bytes"]
+def status(
+    pipeline: Pipeline, account: Account, state: Mapping[str, Any], cache: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """JSON-able, by name; ``state``, ``cache``: as in the status."""
+    config, log, now = pipeline.context.config, pipeline.context.raw_log, pipeline.context.clock()
+    raw, outbox_max, most = config.raw_log, config.uplink.max_bytes, state["max_bytes"]
     most_files = descriptors.limit()
     files = descriptors.used() or most_files
     days = round(max(0, now - log.oldest()) / 86400e6, 2)
-    return [
+    rows = [
         Budget("raw_log", "bytes", log.size(), raw.max_bytes, log.full(),
-               "the oldest judged segments go; where none may go, inputs wait"),
+               "the oldest evaluated segments are deleted; while none may be, inputs wait"),
         Budget("raw_log_age", "days", days, round(raw.max_age / 86400, 2), days * 86400 >= raw.max_age,
-               "judged segments that are older go"),
-        Budget("outbox", "bytes", account.bytes, config.uplink.max_bytes, account.bytes >= config.uplink.max_bytes,
-               "judging waits, storing goes on"),
-        Budget("state", "bytes", memory["bytes"], most, memory["bytes"] >= 0.99 * most,
-               "the group that was touched least recently is forgotten"),
+               "older evaluated segments are deleted"),
+        Budget("outbox", "bytes", account.bytes, outbox_max, account.bytes >= outbox_max,
+               "evaluation waits, events are still stored"),
+        Budget("state", "bytes", state["bytes"], most, state["bytes"] >= 0.99 * most,
+               "the least recently used group is evicted"),
         Budget("cache", "bytes", cache["bytes"], config.engine.cache_bytes, cache["bytes"] >= config.engine.cache_bytes,
-               "the oldest results give way"),
-        Budget("memory", "bytes", resident(), config.agent.max_memory, lean,
-               "the result cache is off, frames are judged from disk"),
+               "the oldest results are evicted"),
+        Budget("memory", "bytes", resident(), config.agent.max_memory, pipeline.memory_pressure,
+               "the result cache is off, frames are read back from disk"),
         Budget("descriptors", "files", files, most_files, files >= most_files,
                "what needs one waits; connections that have sent nothing are closed"),
     ]  # fmt: skip
+    return {row.name: {key: value for key, value in row._asdict().items() if key != "name"} for row in rows}
 
 
 def _amount(value: float, unit: str) -> str:
@@ -71,11 +57,6 @@ def _amount(value: float, unit: str) -> str:
         if value >= size:
             return f"{value / size:.1f} {name}"
     return f"{value:g} B"
-
-
-def status(rows: Iterable[Budget]) -> dict[str, dict[str, Any]]:
-    """JSON-able, by name."""
-    return {row.name: {key: value for key, value in row._asdict().items() if key != "name"} for row in rows}
 
 
 def render(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -1,17 +1,17 @@
-"""What goes wrong while judging, and who pays for it: one event, one rule or one correlation, never the agent.
+"""What fails during evaluation is limited to one event, one rule or one correlation, and never stops the agent.
 
-* An event that a decoder, the prefilter or the joining of audit records raises on is **poisoned**: not judged, counted
-  (``totals.poisoned``), told (``event_poisoned``), kept aside. The events around it are judged.
-* An alert that cannot be made as it should is made **bare**: the event as text, without fields and entities, flag
+* An event on which a decoder, the prefilter or the joining of audit records raises is **poisoned**: not evaluated,
+  counted (``totals.poisoned``), logged (``event_poisoned``) and kept as a dead letter. Others are evaluated.
+* An alert that cannot be built in full is built **bare**: the event as text, without fields and entities, flag
   ``partial`` (``alerts.py``); the event is poisoned as well. One that cannot even be encoded is not sent.
 * A rule that comes to no answer (its pattern takes too long, it raises) on ``quarantine_after`` events, or a
-  correlation that raises as often, goes into **quarantine**: it is asked no more, the others run on.
+  correlation that raises as often, goes into **quarantine**: it is not evaluated any more, the others are.
 
 The list of the quarantined outlives a restart and a switch of plans. It goes by the rule's id and the digest of its
 meaning, not by the digest of the plan: a rule that was changed is asked again, one that only has new neighbours is not.
 ``release`` (on SIGHUP) gives all of them another chance.
 
-Of one kind of failure ``KEPT`` events are kept aside per start; the raw log has the others, too.
+Of one kind of failure ``KEPT`` events per start become dead letters; the raw log has the others, too.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from vedette.model.counters import Counters, Log
 from vedette.model.event import Frame
 from vedette.plan.ir import Rule
 from vedette.plan.relation import Correlation
-from vedette.runtime.quarantine import Quarantine
+from vedette.runtime.deadletters import DeadLetters
 from vedette.state.correlate import Failure
 
 log = structlog.get_logger()
 
+QUARANTINED = "quarantined"
+"""The store's name for ``Failures.quarantined``."""
 KEPT = 100
 KINDS = 1000
 """Kinds of failure that are told apart."""
@@ -48,17 +50,17 @@ def key(rule: Rule | Correlation) -> str:
 class Failures:
     """See the module's text. ``quarantined``: by ``key``, ``rule_id title digest kind events reason since``."""
 
-    def __init__(self, counters: Counters, quarantine: Quarantine | None, log_id: str, known: Any = None) -> None:
+    def __init__(self, counters: Counters, dead_letters: DeadLetters, log_id: str, known: Any = None) -> None:
         """``known``: the list as it was last stored."""
-        self._counters, self._folder, self._log_id = counters, quarantine, log_id
+        self._counters, self._dead_letters, self._log_id = counters, dead_letters, log_id
         self._kept: dict[str, int] = {}
         self.quarantined: dict[str, Row] = dict(known) if isinstance(known, dict) else {}
         self.changed = False
         """Whether the list is to be stored."""
 
     def event(self, frame: Frame, start: int, end: int, error: Exception, about: str = "") -> None:
-        """The event ``frame.chunk.data[start:end]`` cannot be judged, or, with ``about``, an alert of that rule is not
-        as it should be."""
+        """The event ``frame.chunk.data[start:end]`` cannot be evaluated, or, with ``about``, an alert of that rule
+        cannot be built in full."""
         reason = f"{type(error).__name__}: {error}"[:500]
         self._counters.totals["poisoned"] += 1
         log.error(
@@ -69,7 +71,7 @@ class Failures:
             length=end - start,
             rule=about or None,
             reason=reason,
-            action="it is in the raw log and in quarantine/; please report it",
+            action="the event is in the raw log and in quarantine/; please report it",
         )
         self._keep(None, reason, frame, start, end, f"{type(error).__name__} {about}")
 
@@ -77,7 +79,7 @@ class Failures:
         """A step that no single event stands for went wrong; ``what`` was left out."""
         reason = f"{type(error).__name__}: {error}"[:500]
         self._counters.totals["poisoned"] += 1
-        log.error(Log.JUDGING_FAILED, what=what, reason=reason, action="the agent goes on; please report it")
+        log.error(Log.EVALUATION_FAILED, what=what, reason=reason, action="the agent goes on; please report it")
 
     def undecided(self, engine: Engine, frame: Frame, aside: list[UndecidedEvent], now: int) -> None:
         """Rules of ``engine`` came to no answer; those that did so too often are in its quarantine already."""
@@ -94,13 +96,9 @@ class Failures:
         for one in failed:
             self._counters.totals["poisoned"] += 1
             about = one.correlation
-            log.error(Log.JUDGING_FAILED, what=f"correlation {about.title}", rule=about.id, reason=one.reason)
+            log.error(Log.EVALUATION_FAILED, what=f"correlation {about.title}", rule=about.id, reason=one.reason)
             if one.muted:
                 self._put(about, "correlation", one.times, one.reason, now)
-
-    def keep_in(self, quarantine: Quarantine) -> None:
-        """Keep events there from now on."""
-        self._folder = quarantine
 
     def digests(self) -> set[str]:
         """Of the rules in quarantine."""
@@ -134,13 +132,11 @@ class Failures:
             self.changed = True
         log.error(
             Log.RULE_QUARANTINED, rule=rule.id, title=rule.title, events=events, reason=reason,
-            action="it is asked no more; change it, or release it with SIGHUP",
+            action="the rule is not evaluated any more; change it, or release it with SIGHUP",
         )  # fmt: skip
 
     def _keep(self, rule: Rule | None, reason: str, frame: Frame, start: int, end: int, kind: str) -> None:
-        if self._folder is None:
-            return
         kept = self._kept.get(kind, 0)
         if kept < KEPT and (kept or len(self._kept) < KINDS):
             self._kept[kind] = kept + 1
-            self._folder.put(rule, reason, frame, self._log_id, start, end)
+            self._dead_letters.put(rule, reason, frame, self._log_id, start, end)

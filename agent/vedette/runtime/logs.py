@@ -2,7 +2,7 @@
 
 Of one event name ``LIMIT`` lines pass in ``WINDOW`` seconds (monotonic); further ones are counted. The count goes out
 with the next line of that name that passes, as ``suppressed``, or, when none comes, as a line ``log_suppressed`` of its
-own (``Limiter.rest``, which ``say_suppressed`` calls). So a sender that causes a line for each message neither fills
+own (``Limiter.rest``, which ``report_suppressed`` calls). So a sender that causes a line for each message neither fills
 the host's journal nor hides what others have to say.
 
 What others have written (a topic, a peer's error, a file's name) acts on no terminal and begins no line:
@@ -126,7 +126,7 @@ def log_to_stderr() -> None:
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
-def say_suppressed() -> None:
-    """Tell what was held back and not told with a later line; to be called now and then, and at the end."""
+def report_suppressed() -> None:
+    """Log what was held back and not counted with a later line; to be called now and then, and at the end."""
     for name, lines in _WRITER.limiter.rest():
         structlog.get_logger().warning(Log.LOG_SUPPRESSED, name=name, suppressed=lines)

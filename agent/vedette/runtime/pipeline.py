@@ -1,239 +1,162 @@
-"""One batch, top to bottom: chunks into the raw log, frames judged in order, alerts committed with the cursor.
+"""The three stages over one context: chunks into the raw log, frames evaluated in order, alerts committed.
 
-The stages share the event loop and what is known of the log (``progress.py``); everything that waits for a disk runs in
-the one ``writer`` thread:
+* ``ingest.py``, the inputs' ``Intake``: log first; what was read while the disk takes nothing is held.
+* ``evaluator.py``: frame after frame, each under one engine.
+* ``checkpointer.py``: cursor, counters, file positions, alerts and state in one transaction.
 
-* ``storing.py``, the inputs' ``Intake``: log first; what was read while the disk takes nothing is held.
-* ``judging.py``: frame after frame, each under one engine.
-* ``committing.py``: cursor, counters, file positions, alerts and what judging remembers in one transaction.
+After a kill the frames behind the cursor are evaluated again; alert ids come out the same, so nothing is doubled.
 
-After a kill the frames behind the cursor are judged again; alert ids come out the same, so nothing is doubled.
-
-Beside the stages the pipeline sees to the raw log's budget (every ``TIDY_SECONDS``) and to that of memory: a process
-above ``agent.max_memory`` does without the result cache and without frames in memory.
+Beside the stages runs maintenance: every ``MAINTENANCE_SECONDS`` the raw log's budget, every ``MEMORY_SECONDS`` that of
+memory. Under memory pressure (more than ``agent.max_memory``) there is no result cache and no frame is kept in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import structlog
 
-from vedette.config.settings import AgentSettings, EngineSettings, StateSettings, SuppressSettings
-from vedette.delivery.queue import Outbox
-from vedette.engine.match import Context, Engine
-from vedette.model.counters import Counters, Log, visible
-from vedette.rawlog.log import RawLog
-from vedette.runtime.alerts import Alerting
-from vedette.runtime.budgets import resident
-from vedette.runtime.committing import QUARANTINED, Committing
-from vedette.runtime.failures import Failures
-from vedette.runtime.judging import Judging
-from vedette.runtime.progress import Progress
-from vedette.runtime.quarantine import Quarantine
-from vedette.runtime.storing import MEMORY, Storing
+from vedette.engine.match import Engine
+from vedette.model.counters import Log, visible
+from vedette.runtime.checkpointer import Checkpointer
+from vedette.runtime.context import RunContext
+from vedette.runtime.evaluator import Evaluator
+from vedette.runtime.ingest import RECENT_BYTES, Ingest
 from vedette.state.state import State
-from vedette.store.store import Store
-from vedette.system.trouble import STORE, Trouble
+from vedette.system.diskhealth import STORE
+from vedette.system.resident import resident
 
 log = structlog.get_logger()
 
-TIDY_SECONDS = 0.2
-"""Between two looks at what the raw log's budget no longer holds."""
+MAINTENANCE_SECONDS = 0.2
 MEMORY_SECONDS = 1.0
-"""Between two looks at the process's memory."""
-ENOUGH = 0.9
-"""Share of the budget of memory below which there is enough again."""
+RELIEVED = 0.9
+"""Share of ``agent.max_memory`` below which memory pressure is over."""
 
 
 class Pipeline:
     """The stages, and what concerns all of them."""
 
-    def __init__(
-        self,
-        agent: AgentSettings,
-        engine: Engine,
-        contexts: Mapping[str, Context],
-        log: RawLog,
-        store: Store,
-        outbox: Outbox,
-        counters: Counters,
-        writer: Executor,
-        clock: Callable[[], int],
-        *,
-        fsync_interval: float,
-        outbox_bytes: int,
-        state: StateSettings,
-        suppress: tuple[SuppressSettings, ...],
-        quarantine: Quarantine | None = None,
-        judging: EngineSettings | None = None,
-        trouble: Trouble | None = None,
-        age_clock: Callable[[], int] | None = None,
-        bundle: str | None = None,
-        shown: Mapping[str, Any] | None = None,
-    ) -> None:
-        """``quarantine`` keeps the events that a rule could not be decided on; without one they are only counted.
-
-        ``judging``: how large a cache engines get; None: as they come. ``contexts`` may change while the pipeline runs.
-        ``age_clock`` tells what is too old to keep; None: ``clock`` does. ``bundle``: the one that ``engine`` is of.
-        ``shown``: the counters that were last shown.
-        """
-        self.quarantine = quarantine
-        self.trouble = trouble or Trouble(clock)
-        if quarantine is not None:
-            engine.quarantine_after = quarantine.after
-        self._max_memory, self.lean = agent.max_memory, False
-        """``lean``: the process has more memory than its budget, and does with less."""
-        self._log, self._clock = log, clock
-        saved = store.load()
-        self.progress = Progress(log, counters, saved, shown)
-        self.failures = Failures(counters, quarantine, log.log_id, store.get(QUARANTINED))
-        engine.quarantine(self.failures.digests())
-        memory = _remembered(engine, log, store, state)
-        memory.correlator.mute(self.failures.muted(engine.plan.correlations))
-        self.storing = Storing(
-            log, self.progress, self.trouble, writer, age_clock or clock, fsync_interval=fsync_interval
-        )
-        self.committing = Committing(
-            log, store, outbox, counters, writer, self.progress, self.storing, memory, self.failures, self.trouble,
-            next_seq=saved.next_seq, outbox_bytes=outbox_bytes,
-        )  # fmt: skip
-        self.alerting = Alerting(
-            agent, engine, contexts, log, memory, suppress, clock, self.committing.seq, self.failures.event
-        )
-        self.alerting.bundle = bundle
-        self.judging = Judging(
-            engine, contexts, counters, self.progress, self.storing, self.committing, self.alerting, self.failures,
-            clock,
-        )  # fmt: skip
-        self.judging.configure(judging, suppress)
-        self.judging.give_cache(engine)
-
-    @property
-    def engine(self) -> Engine:
-        """What the frame under way is judged with."""
-        return self.judging.engine
+    def __init__(self, context: RunContext, engine: Engine, bundle: str | None = None) -> None:
+        """``bundle``: the one that ``engine`` is of."""
+        self.context = context
+        self.state = _restored(context, engine)
+        self.ingest = Ingest(context)
+        self.checkpointer = Checkpointer(context, self.ingest, self.state)
+        self.evaluator = Evaluator(context, self.ingest, self.checkpointer, self.state, engine, bundle)
+        self.memory_pressure = False
+        """Whether the process has more memory than its budget."""
 
     @property
     def backlog(self) -> Mapping[str, int]:
-        """Events stored and not yet judged, per input."""
-        return self.progress.backlog
+        """Events stored and not yet evaluated, per input."""
+        return self.context.progress.backlog
 
     def visible(self) -> dict[str, Any]:
-        """Counters and backlog to be shown: see ``report.visible``."""
-        return visible(self.committing.counters, self.committing.counted, self.backlog)
-
-    def lag(self) -> float:
-        """Seconds for which the oldest event that is not judged has been waiting."""
-        return self.progress.lag(self._clock())
+        """Counters and backlog to be reported: see ``counters.visible``."""
+        return visible(self.context.counters, self.checkpointer.counted, self.backlog)
 
     # --- its life
 
     async def run(self) -> None:
-        """Judge, commit, sync and retain until cancelled; raises ValueError when the store is damaged."""
+        """Evaluate, commit, sync and maintain until cancelled; raises ValueError when the store is damaged."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.judging.run())
-            group.create_task(self.committing.commits())
-            group.create_task(self.storing.syncs())
-            group.create_task(self._tidies())
-            group.create_task(self.storing.append_again())
-            group.create_task(self.judging.ticks())
+            group.create_task(self.evaluator.run())
+            group.create_task(self.checkpointer.commits())
+            group.create_task(self.ingest.syncs())
+            group.create_task(self._maintain())
+            group.create_task(self.ingest.append_again())
+            group.create_task(self.evaluator.ticks())
 
     async def drain(self, seconds: float) -> None:
-        """Judge what is stored and commit it, for at most ``seconds``; what remains is judged after the next start."""
-        deadline, storing = asyncio.get_running_loop().time() + seconds, self.storing
+        """Evaluate what is stored and commit it, for at most ``seconds``; the rest follows after the next start."""
+        deadline, ingest = asyncio.get_running_loop().time() + seconds, self.ingest
         while asyncio.get_running_loop().time() < deadline:
-            if storing.append_held() and self.progress.caught_up:
+            if ingest.append_held() and self.context.progress.caught_up:
                 break
             await asyncio.sleep(0.005)
-        self.committing.patient = False
-        if storing.held_bytes:
+        self.checkpointer.patient = False
+        if ingest.held_bytes:
             log.error(
                 Log.RAW_LOG_UNWRITABLE,
-                events=sum(storing.held.values()),
-                bytes=storing.held_bytes,
-                reason="the raw log took them not before the agent had to stop",
-                action="what came by TCP and UDP is lost; files and MQTT QoS 1 messages come again",
+                events=sum(ingest.held.values()),
+                bytes=ingest.held_bytes,
+                reason="raw log was still unwritable at shutdown; events dropped",
+                action="TCP and UDP events are lost; files and MQTT QoS 1 messages are read again",
             )
         try:
-            await self.committing.commit()
+            await self.checkpointer.commit()
         except OSError as error:
-            log.error(Log.DISK_TROUBLE, part=STORE, reason=str(error), action="judged again after the next start")
+            log.error(
+                Log.DISK_FAILING, part=STORE, reason=str(error), action="evaluation is repeated after the next start"
+            )
 
     async def close(self) -> None:
         """The last commit, after the uplink has ended: what it sent is in the account."""
-        await self.committing.commit()
+        await self.checkpointer.commit()
 
-    # --- other rules and settings
-
-    def configure(
-        self, judging: EngineSettings, suppress: tuple[SuppressSettings, ...], quarantine: Quarantine
-    ) -> None:
-        """Other settings, in force with the next ``switch``."""
-        self.judging.configure(judging, suppress)
-        self.quarantine = quarantine
-        self.failures.keep_in(quarantine)
+    # --- other rules
 
     def switch(self, engine: Engine, bundle: str | None) -> None:
-        """Judge with another plan from the next frame on; rules that are in quarantine stay there."""
-        self.judging.switch(engine, bundle, None if self.quarantine is None else self.quarantine.after)
+        """Evaluate with another plan, and by the context's settings, from the next frame on; rules in quarantine stay
+        there."""
+        self.evaluator.switch(engine, bundle)
 
     def release(self) -> None:
-        """Ask rules and correlations in quarantine again."""
-        if released := self.failures.release():
-            self.judging.release()
-            self.committing.due.set()
+        """Evaluate rules and correlations in quarantine again."""
+        if released := self.context.failures.release():
+            self.evaluator.release()
+            self.checkpointer.due.set()
             log.info(Log.QUARANTINE_RELEASED, rules=released)
 
-    # --- budgets
+    # --- maintenance
 
-    async def _tidies(self) -> None:
-        """Delete what the budget no longer holds, and pack what is sealed."""
-        looked = time.monotonic()
+    async def _maintain(self) -> None:
+        """Keep raw log and memory within their budgets."""
+        checked, progress = time.monotonic(), self.context.progress
         while True:
-            await asyncio.sleep(TIDY_SECONDS)
-            if time.monotonic() - looked >= MEMORY_SECONDS:
-                looked = time.monotonic()
-                self._look_at_memory()
-            await self.storing.tidy()
-            if self._log.full() and self.progress.committed < self.progress.judged:
-                self.committing.due.set()  # only what is committed may be deleted
+            await asyncio.sleep(MAINTENANCE_SECONDS)
+            if time.monotonic() - checked >= MEMORY_SECONDS:
+                checked = time.monotonic()
+                self._check_memory()
+            await self.ingest.maintain()
+            if self.context.raw_log.full() and progress.committed < progress.evaluated:
+                self.checkpointer.due.set()  # only what is committed may be deleted
 
-    def _look_at_memory(self) -> None:
-        """Do with less while the process has more than its budget: no cache, no frames in memory."""
-        used, most = resident(), self._max_memory
-        lean = used > (most * ENOUGH if self.lean else most)
-        if lean == self.lean:
+    def _check_memory(self) -> None:
+        used, most = resident(), self.context.config.agent.max_memory
+        pressure = used > (most * RELIEVED if self.memory_pressure else most)
+        if pressure == self.memory_pressure:
             return
-        self.lean, self.storing.memory = lean, 0 if lean else MEMORY
+        self.memory_pressure, self.ingest.recent_bytes = pressure, 0 if pressure else RECENT_BYTES
         log.warning(
-            Log.MEMORY_HIGH,
+            Log.MEMORY_PRESSURE,
             bytes=used,
             max_memory=most,
-            action="the result cache is off, frames are judged from disk" if lean else "over: the cache is on again",
+            action="the result cache is off, frames are read back from disk" if pressure else "over: the cache is on",
         )
-        self.judging.lean(lean)
+        self.evaluator.save_memory(pressure)
 
 
-def _remembered(engine: Engine, raw_log: RawLog, store: Store, state: StateSettings) -> State:
-    """What judging remembered at the last commit."""
+def _restored(context: RunContext, engine: Engine) -> State:
+    """The state as of the last commit."""
+    settings = context.config.state
     empty = partial(
         State,
         engine.plan,
-        log_id=raw_log.log_id,
-        lateness=int(state.max_lateness * 1_000_000),
-        max_bytes=state.max_bytes,
-        settle=state.settle,
+        log_id=context.raw_log.log_id,
+        lateness=int(settings.max_lateness * 1_000_000),
+        max_bytes=settings.max_bytes,
+        settle=settings.settle,
     )
-    memory = empty()
+    state = empty()
     try:
-        memory.restore(store.state())
+        state.restore(context.store.state())
     except ValueError as error:
         log.error(Log.STATE_LOST, reason=str(error), action="correlations and suppression start empty")
         return empty()
-    return memory
+    return state

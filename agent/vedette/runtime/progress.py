@@ -1,11 +1,11 @@
-"""How far the raw log is judged and committed, and what lies behind: events and files per input.
+"""How far the raw log is evaluated and committed, and what lies behind: events and files per input.
 
-``judged`` is where the judge goes on, ``committed`` where the next start would. What is stored and not judged is
-``backlog``, counted up at the intake and down at the judge, never worked out from offsets: so the account
+``evaluated`` is where the evaluator goes on, ``committed`` where the next start would. What is stored and not evaluated
+is ``backlog``, counted up by ``ingest.py`` and down by ``evaluator.py``, never worked out from offsets: so the account
 (``account.py``) can tell when one of them miscounts.
 
 At a start it is made of what the store has: counters as of its cursor, then what lies behind the cursor in the log;
-and of what was shown of the counters after that (``shown.py``).
+and of the counters that were reported after that (``reported.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vedette.model.counters import Counters
+from vedette.model.event import FilePosition
 from vedette.rawlog.log import RawLog
 from vedette.store.store import Saved
 
@@ -22,29 +23,33 @@ from vedette.store.store import Saved
 class Progress:
     """See the module's text. Belongs to the event loop."""
 
-    def __init__(self, log: RawLog, counters: Counters, saved: Saved, shown: Mapping[str, Any] | None = None) -> None:
-        """Restores ``counters``; ``shown``: their snapshot that was last shown."""
+    def __init__(
+        self, log: RawLog, counters: Counters, saved: Saved, positions: dict[tuple[str, int], FilePosition],
+        reported: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """Restores ``counters`` and fills ``positions``; ``reported``: the snapshot that was reported last."""
         self._log, self._counters = log, counters
         self.backlog: defaultdict[str, int] = defaultdict(int)
-        """Events stored and not yet judged, per input."""
+        """Events stored and not yet evaluated, per input."""
         self.waiting_since = 0
-        """``received_at`` of the oldest frame that is not judged to its end; 0: there is none."""
-        self.positions = {position.file: position for position in saved.positions}
+        """``received_at`` of the oldest frame that is not evaluated to its end; 0: there is none."""
+        self.positions = positions
         """Where every tailed file ends in the raw log, committed or not: what a tail goes on from."""
         self.inherited: list[str] = []
         """What did not add up in the account of the life before."""
-        self.judged = self.committed = self._recover(saved, shown)
+        positions.update((position.file, position) for position in saved.positions)
+        self.evaluated = self.committed = self._recover(saved, reported)
 
-    def _recover(self, saved: Saved, shown: Mapping[str, Any] | None) -> int:
-        """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to judge.
+    def _recover(self, saved: Saved, reported: Mapping[str, Any] | None) -> int:
+        """Restore the counters as of the cursor, then count what lies behind it in the log; returns where to go on.
 
-        A cursor of another log (a new one was begun because nothing of it was left) judges this log from its start.
+        A cursor of another log (a new one was begun because nothing of it was left) goes on from this log's start.
         """
         if saved.counters is not None:
             self._counters.restore(saved.counters)
             self.inherited = self._counters.inherited(saved.counters)
-        if shown is not None:
-            self._counters.raise_to(shown)
+        if reported is not None:
+            self._counters.raise_to(reported)
         cursor = saved.cursor
         same = cursor is not None and cursor.log_id == self._log.log_id
         offset = max(cursor.offset, self._log.start) if cursor is not None and same else self._log.start
@@ -61,24 +66,24 @@ class Progress:
         return offset
 
     def advance(self, input: str, events: int, offset: int) -> None:
-        """So many events of an input are judged; all before ``offset`` is."""
+        """So many events of an input are evaluated; all before ``offset`` is."""
         self._counters.judged[input] += events
         self.backlog[input] -= events
-        self.judged = offset
+        self.evaluated = offset
 
     def skip(self, offset: int) -> None:
         """Go over a damaged stretch of the log, whose events the log has counted as lost. Raises OSError."""
-        if offset > self.judged:
+        if offset > self.evaluated:
             behind = self._log.backlog(offset)
-            self.judged = offset
+            self.evaluated = offset
             self.backlog.clear()
             self.backlog.update(behind)
 
     @property
     def caught_up(self) -> bool:
-        """Whether all that is stored is judged."""
-        return self.judged >= self._log.end
+        """Whether all that is stored is evaluated."""
+        return self.evaluated >= self._log.end
 
     def lag(self, now: int) -> float:
-        """Seconds for which the oldest event that is not judged has been waiting, at ``now`` (UTC microseconds)."""
+        """Seconds for which the oldest event that is not evaluated has been waiting, at ``now`` (UTC microseconds)."""
         return 0.0 if self.caught_up or not self.waiting_since else max(0.0, (now - self.waiting_since) / 1e6)

@@ -1,16 +1,17 @@
 """Which rules run: a directory of Sigma files, or the installed bundle; how they are replaced while the agent runs.
 
-* **Directory** (``[rules] paths``): built in a process of its own (``python -m vedette.rules``) and kept in the
+* **Directory** (``[rules] paths``): built in a subprocess (``python -m vedette.rules``) and kept in the
   cache under the digest of its sources, so that an unchanged directory loads at once. A set that cannot be built
-  leaves the running one in place and says why (``error``); at start the last one that could be built is taken.
+  leaves the active one in place and gives the reason (``error``); at start the last one that could be built is taken.
 * **Bundle** (otherwise): the current one of ``bundles/``, the one in ``[bundles] file``, and what the region publishes.
-  ``bundle/trust.py`` decides, ``tryout.py`` compiles and self-tests before the switch, first in a process of its own.
+  ``bundle/trust.py`` decides, ``validate.py`` compiles and self-tests before the switch, first in an isolated
+  subprocess.
 
-* **Literals** (either way): when many events are candidates, the prefilter's literals are chosen anew by the newest
-  traffic, in a process of its own, beside the rules that run (``due``, ``choose``). What was chosen is kept in the
-  cache: for a directory in the place of what was built, for a bundle under its digest, beside it.
+* **Retuning** (either way): when many events are candidates, the prefilter's literals are chosen anew by the newest
+  traffic, in a subprocess (``retune_due``, ``retune``). What was chosen is kept in the cache: for a directory in the
+  place of what was built, for a bundle under its digest, beside it.
 
-Both give a ``Loaded``: an engine ready to judge. Nothing here touches the pipeline; the app switches it.
+Both give a ``Loaded``: an engine ready for use. Nothing here touches the pipeline; ``active.py`` switches it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
 from vedette.rules.rechoose import NO_GAIN, same_meaning
-from vedette.runtime.tryout import in_child, trial
+from vedette.runtime.validate import dry_run, validate
 from vedette.system.child import command
 from vedette.system.descriptors import SPENT
 from vedette.system.folders import listed, read_regular
@@ -59,12 +60,12 @@ AGAIN_SECONDS = 10.0
 KEEP = 3
 """Built rule sets kept in the cache."""
 
-CHOOSE_SECONDS = 3600.0
-"""Between two looks at whether literals should be chosen anew."""
-CHOOSE_EVENTS = 10_000
-"""Events judged since the last look, for it to say something."""
-CHOOSE_SHARE = 0.05
-"""Share of candidates among them above which it is tried."""
+RETUNE_SECONDS = 3600.0
+"""Between two checks whether the prefilter should be retuned."""
+RETUNE_EVENTS = 10_000
+"""Events evaluated since the last check, for it to mean something."""
+RETUNE_SHARE = 0.05
+"""Share of candidates among them above which it is retuned."""
 
 
 class Loaded(NamedTuple):
@@ -100,7 +101,7 @@ class Rules:
             config.bundles.trusted_keys,
             fleet=config.agent.fleet,
             channel=config.bundles.channel,
-            careful=in_child,
+            careful=dry_run,
         )
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
@@ -136,7 +137,7 @@ class Rules:
                     raise
                 engine = await asyncio.to_thread(_load, last)
                 return Loaded(engine, "the last rules that could be built", None)
-        loaded = await asyncio.to_thread(self.bundles.load, trial)
+        loaded = await asyncio.to_thread(self.bundles.load, validate)
         if self._file is not None:
             offered = await asyncio.to_thread(self._offer_file, loaded[0] if loaded else None)
             loaded = offered or loaded
@@ -173,7 +174,7 @@ class Rules:
             return None
 
     def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
-        return self.bundles.install(data, lambda bundle: (bundle, trial(bundle)), of_host=of_host)
+        return self.bundles.install(data, lambda bundle: (bundle, validate(bundle)), of_host=of_host)
 
     async def install(self, data: bytes) -> Loaded:
         """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""
@@ -193,7 +194,7 @@ class Rules:
             raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
         if version is not None and await asyncio.to_thread(self.bundles.gone_back, version):
             return None
-        bundle, engine = await asyncio.to_thread(self.bundles.rollback, trial)
+        bundle, engine = await asyncio.to_thread(self.bundles.rollback, validate)
         self.error = None
         return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
 
@@ -274,22 +275,22 @@ class Rules:
             self.error = None
         return took
 
-    def due(self, engine: Engine, now: float) -> bool:
-        """Whether so many events were candidates of late that ``choose`` is worth a try; ``now``: monotonic seconds."""
+    def retune_due(self, engine: Engine, now: float) -> bool:
+        """Whether so many events were candidates of late that ``retune`` is worth a try; ``now``: monotonic seconds."""
         events, candidates = engine.tally.events, engine.tally.candidates
         watched, self._watched = self._watched, (engine, now, events, candidates)
         if watched is None or watched[0] is not engine:
             return False
         _, since, before, candidates_before = watched
-        if now - since < CHOOSE_SECONDS or events - before < CHOOSE_EVENTS:
+        if now - since < RETUNE_SECONDS or events - before < RETUNE_EVENTS:
             self._watched = watched
             return False
-        return candidates - candidates_before > CHOOSE_SHARE * (events - before)
+        return candidates - candidates_before > RETUNE_SHARE * (events - before)
 
-    async def choose(self, loaded: Loaded) -> Loaded | None:
-        """``loaded`` with literals chosen by the newest traffic; None when that would not spare half of the work.
+    async def retune(self, loaded: Loaded) -> Loaded | None:
+        """``loaded`` with literals chosen by the newest traffic; None when that would not save half of the work.
 
-        A failure is told in the log: what runs goes on.
+        Failures are logged; the active ruleset stays in place.
         """
         plan = loaded.engine.plan
         try:
@@ -334,7 +335,7 @@ class Rules:
 
     def _refuse(self, reason: str) -> None:
         if reason != self.error:
-            log.error(Log.RULES_REFUSED, reason=reason, action="the rules that run go on")
+            log.error(Log.RULES_REFUSED, reason=reason, action="the active rules stay in place")
         self.error = reason
 
     def _files(self) -> Iterator[Path]:

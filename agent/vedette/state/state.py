@@ -83,6 +83,10 @@ class State:
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
         self.started_empty = self.correlator.adopt(old)
 
+    def muted(self) -> set[str]:
+        """Ids of the correlations in quarantine."""
+        return {node.c.id for node in self.correlator.nodes if node.muted}
+
     def status(self) -> dict[str, Any]:
         """JSON-able figures; counts are since the state began."""
         one, suppressor = self.correlator, self.suppressor

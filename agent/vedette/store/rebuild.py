@@ -1,7 +1,7 @@
 """The agent's store at start: checked, and where it is damaged set aside and made again from the raw log.
 
-So is one that is older than what is known of it, by what was shown (``shown.py``) or by a checkpoint: an old copy would
-give numbers again that alerts have had.
+So is one that is older than what is known of it, by the counters last reported (``reported.py``) or by a checkpoint:
+an old copy would give numbers again that alerts have had.
 
 What a rebuilt store holds comes from the checkpoint of the newest raw log segment that has a good one
 (``rawlog/checkpoint.py``), and where there is none, judging begins at the oldest frame that is kept:
@@ -59,9 +59,9 @@ class Opened(NamedTuple):
 
 
 def open_store(
-    folder: Path, raw: Path, *, map_bytes: int, clock: Callable[[], int], shown: Mapping[str, Any] | None = None
+    folder: Path, raw: Path, *, map_bytes: int, clock: Callable[[], int], reported: Mapping[str, Any] | None = None
 ) -> Opened:
-    """The store in ``folder``, whose agent's raw log is in ``raw``; see the module's text. ``shown``: ``Shown.last``.
+    """The store in ``folder``, whose agent's raw log is in ``raw``; see the module's text. ``reported``: what was last.
 
     Raises BlockingIOError when another agent has it, OSError when the disk cannot be used.
     """
@@ -80,7 +80,7 @@ def open_store(
         try:
             with ExitStack() as undo:
                 store = undo.enter_context(Store.open(folder, map_bytes=map_bytes, owner=owner))
-                if not (older := _older(store, newest_checkpoint(raw), shown)):
+                if not (older := _older(store, newest_checkpoint(raw), reported)):
                     opened = Opened(store, store.get(_UNCERTAIN) is not None)
                     undo.pop_all()
                     return opened
@@ -101,7 +101,7 @@ def open_store(
         set_aside=aside,
         action="it is made again from the raw log",
     )
-    return Opened(_rebuild(folder, raw, found, aside, map_bytes, clock(), shown), True)
+    return Opened(_rebuild(folder, raw, found, aside, map_bytes, clock(), reported), True)
 
 
 def settled(store: Store) -> None:
@@ -110,11 +110,11 @@ def settled(store: Store) -> None:
         store.put(_UNCERTAIN, None)
 
 
-def _older(store: Store, told: Checkpoint, shown: Mapping[str, Any] | None) -> str:
+def _older(store: Store, told: Checkpoint, reported: Mapping[str, Any] | None) -> str:
     """Why ``store`` is not the one that was last in use but an older copy; empty when nothing says so."""
     saved, account = store.load(), store.account()
-    if shown is not None and shown["store"] == account.log_id and shown["commits"] > account.commits:
-        return f"it is an old copy: it had {shown['commits']} commits, and has {account.commits}"
+    if reported is not None and reported["store"] == account.log_id and reported["commits"] > account.commits:
+        return f"it is an old copy: it had {reported['commits']} commits, and has {account.commits}"
     if saved.cursor is None or told.cursor is None or told.cursor.log_id != saved.cursor.log_id:
         return ""
     cursor, least = saved.cursor.offset, told.cursor.offset
@@ -139,14 +139,14 @@ def _rebuild(
     aside: str | None,
     map_bytes: int,
     now: int,
-    shown: Mapping[str, Any] | None,
+    reported: Mapping[str, Any] | None,
 ) -> Store:
     """Under another name, so that a kill leaves all of it or nothing."""
     told, made = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
     shutil.rmtree(made, ignore_errors=True)
     next_seq = max(told.next_seq, found.next_seq)
     begin = None if told.cursor is None else told.cursor.offset
-    known = {} if shown is None else shown["totals"]
+    known = {} if reported is None else reported["totals"]
     noted = 0 if told.counters is None else int(told.counters["totals"].get("alerts_made", 0))
     made_alerts = max(told.made, noted, known.get("alerts_made", 0))
     receipted = noted if told.receipted is None else told.receipted

@@ -12,7 +12,6 @@ import pytest
 
 from tests.life import NOW, Life, engine, lines
 from vedette import compile_rules
-from vedette.config.settings import EngineSettings
 from vedette.delivery import envelope
 from vedette.engine.match import Engine
 from vedette.model.event import Alert, Chunk
@@ -50,10 +49,8 @@ def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
 ) -> None:
     """A rule that comes into quarantine, and a cache that is given up, between the order to switch and the switch."""
     new = engine("evil", "new")
-    life = begin(engine("evil"))
-    judging, old = life.pipeline.judging, life.pipeline.engine
-    judging.configure(EngineSettings(), ())
-    judging.give_cache(old)
+    life = begin(engine("evil"), cache_bytes=32 << 20)
+    evaluator, old = life.pipeline.evaluator, life.pipeline.evaluator.engine
     matches, seen = old.matches, []
 
     def change(*arguments: Any) -> Any:
@@ -61,31 +58,31 @@ def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
         if len(seen) == 1:
             life.pipeline.switch(new, "b-2")
             old.quarantine([old.plan.rules[0].digest])
-            judging.lean(True)
+            evaluator.save_memory(True)
         return matches(*arguments)
 
     monkeypatch.setattr(old, "matches", change)
     life.give(lines(*[b"<13>Nov 21 02:40:00 web1 app: evil"] * 3), lines(b"<13>Nov 21 02:40:00 web1 app: evil new"))
     life.live()
-    assert judging.engine is new
+    assert evaluator.engine is new
     assert [new.plan.rules[i].title for i in new.quarantined] == ["Marker evil"]
     assert [title for title, _ in life.found()] == ["Marker new"]
     assert not old.cache.on
     assert not new.cache.on
-    judging.lean(False)
+    evaluator.save_memory(False)
     assert new.cache.on
 
 
-def test_judging_gives_way(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_gives_way(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame that takes long to judge does not hold the loop."""
     life = begin(engine("evil"))
-    matches = life.pipeline.engine.matches
+    matches = life.pipeline.evaluator.engine.matches
 
     def slow(*arguments: Any) -> Any:
         time.sleep(0.002)
         return matches(*arguments)
 
-    monkeypatch.setattr(life.pipeline.engine, "matches", slow)
+    monkeypatch.setattr(life.pipeline.evaluator.engine, "matches", slow)
     longest = 0.0
 
     async def work() -> None:
@@ -101,17 +98,17 @@ def test_judging_gives_way(begin: Callable[..., Life], monkeypatch: pytest.Monke
     assert longest < 0.3  # 0.6 s in one step without giving way
 
 
-def test_a_poisonous_event_is_set_aside(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event on which judging raises is counted and told; the others are judged, and seqs have no gap."""
+def test_a_poisonous_event_is_a_dead_letter(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event on which evaluation raises is counted and logged; the others are evaluated, and seqs have no gap."""
     life = begin(engine("evil"))
-    matches = life.pipeline.engine.matches
+    matches = life.pipeline.evaluator.engine.matches
 
     def poisoned(chunk: Chunk, candidate: Any, context: Any) -> Any:
         if b"poison" in chunk.data[candidate.start : candidate.end]:
             raise RecursionError("too deep")
         return matches(chunk, candidate, context)
 
-    monkeypatch.setattr(life.pipeline.engine, "matches", poisoned)
+    monkeypatch.setattr(life.pipeline.evaluator.engine, "matches", poisoned)
     life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil 1", b"<13>x: evil poison", b"<13>x: evil 2"))
     life.live()
     assert [alert.seq for alert in life.alerts()] == [1, 2]
@@ -176,7 +173,7 @@ def test_audit_records_in_several_frames(begin: Callable[..., Life], tmp_path: P
                 await asyncio.sleep(0.001)
             assert life.counters.identity(life.pipeline.backlog) == []
             assert life.counters.judged["in"] == 2 * i + 2
-            audit = life.pipeline.alerting.memory.status()["audit"]
+            audit = life.pipeline.state.status()["audit"]
             assert audit["open"] == (i < 3)
 
     (alert,) = life.live(work).alerts()
@@ -210,8 +207,8 @@ def test_time_completes_an_audit_event(begin: Callable[..., Life]) -> None:
     life.live()
     for later, known in ((4_000_000, 1), (5_000_000, 1), (5_000_001, 2), (9_000_000, 2)):
         life = begin(audit_engine())
-        life.later = later
-        life.pipeline.judging.tick()
+        life.clock.later = later
+        life.pipeline.evaluator.tick()
         life.live()
         assert counts() == [3] * known
 
@@ -258,10 +255,10 @@ def test_audit_events_over_crashes(tmp_path: Path) -> None:
             life.live().end()
             life = Life(folder, audit_engine())
             life.give(lines(stream[at]))
-            for frame in life.pipeline.storing.frames():
-                asyncio.run(life.pipeline.judging.frame(frame))
+            for frame in life.pipeline.ingest.frames():
+                asyncio.run(life.pipeline.evaluator.frame(frame))
             if committed:
-                asyncio.run(life.pipeline.committing.commit())
+                asyncio.run(life.pipeline.checkpointer.commit())
             life.end()
             life = Life(folder, audit_engine())
             life.give(*(lines(record) for record in stream[at + 1 :]))
@@ -272,7 +269,7 @@ def test_audit_events_over_crashes(tmp_path: Path) -> None:
 def test_a_crash_within_a_frame_of_audit_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit in the middle of a frame remembers the events that are open there; gone on with from there, each event
     makes its alert once."""
-    monkeypatch.setattr("vedette.runtime.committing.COMMIT_BYTES", 0)  # before each event
+    monkeypatch.setattr("vedette.runtime.checkpointer.COMMIT_BYTES", 0)  # before each event
     events = [audit_event(i) for i in range(1, 6)]
     stream = [event[i] for i in range(4) for event in events]
 
@@ -282,22 +279,22 @@ def test_a_crash_within_a_frame_of_audit_records(tmp_path: Path, monkeypatch: py
     for kill in range(1, 6):
         life = Life(tmp_path / str(kill), audit_engine())
         life.give(lines(*stream))
-        judge, left = life.pipeline.judging.event, iter(range(kill - 1, -1, -1))
+        judge, left = life.pipeline.evaluator.event, iter(range(kill - 1, -1, -1))
 
         def judge_some(*arguments: Any, judge: Any = judge, left: Iterator[int] = left) -> None:
             if not next(left):
                 raise Killed
             judge(*arguments)
 
-        monkeypatch.setattr(life.pipeline.judging, "event", judge_some)
+        monkeypatch.setattr(life.pipeline.evaluator, "event", judge_some)
         (frame,) = [*life.log.frames(0)]
         with pytest.raises(Killed):
-            asyncio.run(life.pipeline.judging.frame(frame))
+            asyncio.run(life.pipeline.evaluator.frame(frame))
         life.end()
         life = Life(tmp_path / str(kill), audit_engine())
         assert life.counters.identity(life.pipeline.backlog) == []
         assert len(life.alerts()) == kill - 1
-        assert len(life.pipeline.alerting.memory.joiner) == 6 - kill
+        assert len(life.pipeline.state.joiner) == 6 - kill
         found = [raw for title, _, raw in told(life.live().alerts()) if title == "hidden file run"]
         assert found == [b"\n".join(event).decode() for event in events]
         life.end()

@@ -1,7 +1,7 @@
-"""What the disk refuses at the moment. While there is anything, the agent is up and degraded: it tries again.
+"""Disk health: which parts cannot write or read at the moment. While any cannot, the agent is degraded and retries.
 
-Each part (``RAW_LOG``, ``SYNC``, ``STORE``, ``RETENTION``, ``REPLAY``) says ``failed`` and ``well``. A trouble is told
-once, when it begins or its reason changes, and once when it is over.
+Each part (``RAW_LOG``, ``SYNC``, ``STORE``, ``RETENTION``, ``REPLAY``) calls ``failed`` and ``recovered``. A failure is
+logged once, when it begins or its reason changes, and once when it is over.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ log = structlog.get_logger()
 
 RAW_LOG, SYNC, STORE, RETENTION, REPLAY = "raw log", "sync", "store", "retention", "replay"
 RETRY_SECONDS = 1.0
-"""Between two tries."""
+"""Between two retries."""
 
 _ADVICE = {
     errno.ENOSPC: "free space on this disk, or lower the budgets",
     errno.EDQUOT: "raise the quota, or lower the budgets",
     errno.EROFS: "mount the file system for writing; its kernel log says why it is not",
-    errno.EIO: "look at the disk: it fails",
+    errno.EIO: "check the disk: it is failing",
     errno.EMFILE: ADVICE,
     errno.ENFILE: "raise fs.file-max: the host has too many files open",
 }
 _EFFECT = {
     RAW_LOG: "inputs wait, datagrams are dropped and counted",
     SYNC: "inputs wait, nothing is acknowledged",
-    STORE: "judging waits, alerts stay uncommitted",
+    STORE: "evaluation waits, alerts stay uncommitted",
     RETENTION: "old segments stay",
-    REPLAY: "evaluation waits, storing goes on",
+    REPLAY: "evaluation waits, events are still stored",
 }
 
 
@@ -45,16 +45,18 @@ class _One(NamedTuple):
     since: int
 
 
-class Trouble:
-    """See the module's text; truthy while there is any."""
+class DiskHealth:
+    """See the module's text."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._parts: dict[str, _One] = {}
         self.failures = 0
-        """Tries that failed."""
+        """Failed attempts since the start."""
 
-    def __bool__(self) -> bool:
+    @property
+    def degraded(self) -> bool:
+        """Whether any part fails."""
         return bool(self._parts)
 
     def __contains__(self, part: str) -> bool:
@@ -65,20 +67,20 @@ class Trouble:
         return any(one.number == errno.ENOSPC for one in self._parts.values())
 
     def failed(self, part: str, error: OSError) -> None:
-        """A try has failed."""
+        """An attempt failed."""
         self.failures += 1
         number, before = error.errno or 0, self._parts.get(part)
         reason = str(error)
         self._parts[part] = _One(reason, number, before.since if before else self._clock())
         if before is None or before.number != number:
             advice = _ADVICE.get(number, os.strerror(number) if number else "see the reason")
-            log.error(Log.DISK_TROUBLE, part=part, reason=reason, effect=_EFFECT[part], action=f"tried again; {advice}")
+            log.error(Log.DISK_FAILING, part=part, reason=reason, effect=_EFFECT[part], action=f"retrying; {advice}")
 
-    def well(self, part: str) -> None:
-        """A try has succeeded."""
+    def recovered(self, part: str) -> None:
+        """An attempt succeeded."""
         if (before := self._parts.pop(part, None)) is not None:
-            log.warning(Log.DISK_WELL, part=part, seconds=round((self._clock() - before.since) / 1e6, 1))
+            log.warning(Log.DISK_RECOVERED, part=part, seconds=round((self._clock() - before.since) / 1e6, 1))
 
     def status(self) -> dict[str, Any]:
-        """JSON-able: for each part in trouble its ``reason`` and ``since`` (UTC microseconds)."""
+        """JSON-able: for each part that fails its ``reason`` and ``since`` (UTC microseconds)."""
         return {part: {"reason": one.reason, "since": one.since} for part, one in self._parts.items()}

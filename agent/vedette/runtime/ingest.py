@@ -1,10 +1,10 @@
 """Log first: the agent's ``Intake``. A chunk is in the raw log before anything else is done with it.
 
 ``store`` appends it; that is all that stands between an input and the disk. ``frames`` gives what is stored in order,
-from memory while it is little (``MEMORY``), else from the log: a burst is stored at once and judged when there is time.
-``durable`` waits for the disk; those that wait together share one fsync.
+from memory while it is little (``RECENT_BYTES``), else from the log: a burst is stored at once and evaluated when there
+is time. ``durable`` waits for the disk; those that wait together share one fsync.
 
-A disk that is full, read-only or failing does not stop the agent (``trouble.py``): inputs wait, what they had read
+A disk that is full, read-only or failing does not stop the agent (``diskhealth.py``): inputs wait, what they had read
 already is held in memory (``HELD_BYTES``) and appended first when the raw log takes it, and nothing is acknowledged.
 
 What waits for the disk runs in the ``writer`` thread; everything else belongs to the event loop.
@@ -16,36 +16,32 @@ import asyncio
 import errno
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
 from vedette.model.event import Chunk, Frame
-from vedette.rawlog.log import RawLog
-from vedette.runtime.progress import Progress
-from vedette.system.trouble import RAW_LOG, REPLAY, RETENTION, RETRY_SECONDS, SYNC, Trouble
+from vedette.runtime.context import RunContext
+from vedette.system.diskhealth import RAW_LOG, REPLAY, RETENTION, RETRY_SECONDS, SYNC
 
-MEMORY = 8 << 20
-"""Bytes of stored frames kept in memory for the judge; what is beyond is read back from the log."""
+RECENT_BYTES = 8 << 20
+"""Of stored frames kept in memory for the evaluator; what is beyond is read back from the log."""
 HELD_BYTES = 96 << 20
 """Of chunks that the raw log does not take at the moment: what inputs had read when it stopped."""
 STALLED_SECONDS = 0.05
 """Before asking again for a sync that brought nothing, because what it is to cover is still held."""
 
 
-class Storing:
+class Ingest:
     """See the module's text."""
 
-    def __init__(
-        self, log: RawLog, progress: Progress, trouble: Trouble, writer: Executor, age_clock: Callable[[], int], *,
-        fsync_interval: float,
-    ) -> None:  # fmt: skip
-        """``age_clock`` tells what is too old to keep; ``fsync_interval``: see ``syncs``."""
-        self._log, self._progress, self._trouble, self._writer = log, progress, trouble, writer
-        self._age_clock, self.fsync_interval = age_clock, fsync_interval
-        self.memory = MEMORY
-        """Bytes of frames kept for the judge."""
+    def __init__(self, context: RunContext) -> None:
+        self._log, self._progress, self._health = context.raw_log, context.progress, context.health
+        self._writer, self._age_clock = context.writer, context.clock.trusted
+        self.fsync_interval = context.config.raw_log.fsync_interval
+        """See ``syncs``."""
+        self.recent_bytes = RECENT_BYTES
+        """Bound of the frames kept for the evaluator."""
         self.arrived = asyncio.Event()
         """Set when something is stored."""
         self.unreadable = False
@@ -69,7 +65,7 @@ class Storing:
             try:
                 return self._append(chunk)
             except OSError as error:
-                self._trouble.failed(RAW_LOG, error)
+                self._health.failed(RAW_LOG, error)
         if self.held_bytes + len(chunk.data) > HELD_BYTES:
             raise OSError(errno.ENOSPC, f"more than {HELD_BYTES} bytes wait for the raw log, which takes nothing")
         self._held.append(chunk)
@@ -81,12 +77,12 @@ class Storing:
 
     def _append(self, chunk: Chunk) -> int:
         frame, progress = self._log.append(chunk), self._progress
-        if progress.judged >= frame.offset:
+        if progress.evaluated >= frame.offset:
             progress.waiting_since = chunk.received_at
         if chunk.file is not None:
             progress.positions[chunk.file.file] = chunk.file
         progress.backlog[chunk.input] += len(chunk)
-        if self._recent_bytes < self.memory and (not self._recent or self._recent[-1].end == frame.offset):
+        if self._recent_bytes < self.recent_bytes and (not self._recent or self._recent[-1].end == frame.offset):
             self._recent.append(frame)
             self._recent_bytes += len(chunk.data)
         self.arrived.set()
@@ -101,12 +97,12 @@ class Storing:
             try:
                 self._append(self._held[0])
             except OSError as error:
-                self._trouble.failed(RAW_LOG, error)
+                self._health.failed(RAW_LOG, error)
                 return False
             chunk = self._held.popleft()
             self.held_bytes -= len(chunk.data)
             self.held[chunk.input] -= len(chunk)
-        self._trouble.well(RAW_LOG)
+        self._health.recovered(RAW_LOG)
         self._stuck.clear()
         self.look_for_room()
         return True
@@ -131,28 +127,27 @@ class Storing:
 
     def look_for_room(self) -> None:
         """Let inputs go on, or make them wait."""
-        wait = self._log.full() or self._held or SYNC in self._trouble
+        wait = self._log.full() or self._held or SYNC in self._health
         (self._room.clear if wait else self._room.set)()
 
     async def make_disk_room(self) -> None:
-        """On a full disk the oldest judged segment goes, although the budget would hold it."""
-        if self._trouble.full():
+        """On a full disk the oldest evaluated segment goes, although the budget would hold it."""
+        if self._health.full():
             with suppress(OSError):
                 room = partial(self._log.maintain, self._progress.committed, self._age_clock(), make_room=True)
                 await asyncio.get_running_loop().run_in_executor(self._writer, room)
 
-    async def tidy(self) -> None:
-        """Delete what the budget no longer holds, pack what is sealed, verify, and look for room."""
+    async def maintain(self) -> None:
+        """Delete what the budget no longer holds, compact what is sealed, verify, and look for room."""
         try:
-            tidy = partial(self._log.maintain, self._progress.committed, self._age_clock())
-            await asyncio.get_running_loop().run_in_executor(self._writer, tidy)
-            self._trouble.well(RETENTION)
-            if not self._trouble:
-                busy = not self._progress.caught_up
-                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify, busy)
+            maintain = partial(self._log.maintain, self._progress.committed, self._age_clock())
+            await asyncio.get_running_loop().run_in_executor(self._writer, maintain)
+            self._health.recovered(RETENTION)
+            if self._progress.caught_up and not self._health.degraded:
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify)
         except OSError as error:
-            self._trouble.failed(RETENTION, error)
-        if SYNC in self._trouble:  # a commit may have synced since
+            self._health.failed(RETENTION, error)
+        if SYNC in self._health:  # a commit may have synced since
             await self._sync()
         self.look_for_room()
 
@@ -186,12 +181,12 @@ class Storing:
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._log.sync)
         except OSError as error:
-            self._trouble.failed(SYNC, error)
+            self._health.failed(SYNC, error)
             self._room.clear()
             await asyncio.sleep(RETRY_SECONDS)
         else:
-            if SYNC in self._trouble:
-                self._trouble.well(SYNC)
+            if SYNC in self._health:
+                self._health.recovered(SYNC)
                 self.look_for_room()
         finally:
             self._syncing = None
@@ -199,31 +194,31 @@ class Storing:
     # --- out
 
     def frames(self) -> Iterator[Frame]:
-        """The frames from where judging is to the log's end now; damaged stretches are passed over. Ends before that,
+        """The frames from where evaluation is to the log's end now; damaged stretches are passed over. Ends before,
         with ``unreadable`` set, when the log cannot be read just now."""
         try:
             yield from self._frames()
             self.unreadable = False
-            self._trouble.well(REPLAY)
+            self._health.recovered(REPLAY)
         except OSError as error:
             self.unreadable = True
-            self._trouble.failed(REPLAY, error)
+            self._health.failed(REPLAY, error)
 
     def _frames(self) -> Iterator[Frame]:
         progress = self._progress
-        while progress.judged < self._log.end:
-            while self._recent and self._recent[0].offset < progress.judged:
+        while progress.evaluated < self._log.end:
+            while self._recent and self._recent[0].offset < progress.evaluated:
                 self._recent_bytes -= len(self._recent.popleft().chunk.data)
-            if self._recent and self._recent[0].offset == progress.judged:
+            if self._recent and self._recent[0].offset == progress.evaluated:
                 frame = self._recent.popleft()
                 self._recent_bytes -= len(frame.chunk.data)
                 yield frame
             else:
-                before = progress.judged
-                for frame in self._log.frames(progress.judged):
+                before = progress.evaluated
+                for frame in self._log.frames(progress.evaluated):
                     if self._recent and self._recent[0].offset <= frame.offset:
                         break
                     progress.skip(frame.offset)
                     yield frame
-                if progress.judged == before:
+                if progress.evaluated == before:
                     progress.skip(self._recent[0].offset if self._recent else self._log.end)

@@ -16,7 +16,7 @@ from tests.rawlog.samples import noise
 from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import checkpoint
-from vedette.runtime import committing
+from vedette.runtime import checkpointer
 from vedette.runtime.account import broken
 from vedette.store.rebuild import open_store
 
@@ -67,12 +67,12 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
 
 def test_a_store_that_fails_is_tried_again(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that fails is tried again until it is taken: told once as trouble, each alert is committed once."""
-    monkeypatch.setattr(committing, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(checkpointer, "RETRY_SECONDS", 0.02)
     life = begin(engine("evil"))
     commit, tries = life.store.commit, []
 
     def fail(*arguments: Any) -> None:
-        tries.append(life.pipeline.trouble.status())
+        tries.append(life.context.health.status())
         if len(tries) <= 3:
             raise OSError(28, "no space left", "store")
         commit(*arguments)
@@ -88,7 +88,7 @@ def test_a_store_that_fails_is_tried_again(begin: Callable[..., Life], monkeypat
     assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
     assert tries[0] == {}
     assert "no space left" in tries[3]["store"]["reason"]
-    assert not life.pipeline.trouble
+    assert not life.context.health.degraded
 
 
 def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkey
     """At the end, when there is no time to try again, no later commit moves the cursor past the alerts of one that
     failed; the next life makes them all."""
     life = begin(engine("evil"))
-    life.pipeline.committing.patient = False
+    life.pipeline.checkpointer.patient = False
     commit, failed = life.store.commit, []
 
     def fail_once(*arguments: Any) -> None:
@@ -128,10 +128,10 @@ def test_nothing_is_committed_after_a_failure(begin: Callable[..., Life], monkey
     async def main() -> None:
         for text in (b"one", b"two"):
             life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
-            for frame in life.pipeline.storing.frames():
-                await life.pipeline.judging.frame(frame)
+            for frame in life.pipeline.ingest.frames():
+                await life.pipeline.evaluator.frame(frame)
             with pytest.raises(OSError, match="no space left"):
-                await life.pipeline.committing.commit()
+                await life.pipeline.checkpointer.commit()
 
     asyncio.run(main())
     assert life.store.load().cursor is None
@@ -144,7 +144,7 @@ def test_a_frame_of_many_alerts_is_committed_in_parts(
 ) -> None:
     """One frame whose alerts are far over the outbox's budget: judged in parts as receipts make room, also after a
     crash in the middle of the frame; each alert once, and the account adds up all the way."""
-    monkeypatch.setattr("vedette.runtime.committing.COMMIT_BYTES", 4000)
+    monkeypatch.setattr("vedette.runtime.checkpointer.COMMIT_BYTES", 4000)
     words = [f"evil{i}" for i in range(10)]
     events = [f"<13>Nov 21 02:40:00 web1 app: {i} {' '.join(words)}".encode() for i in range(200)]
     life = begin(engine(*words), outbox_bytes=20_000)
@@ -205,10 +205,10 @@ def test_alerts_that_wait_over_a_start_are_not_settled(begin: Callable[..., Life
             for _ in range(2):
                 life.give(lines(b"<13>Nov 21 02:40:00 web1 app: fine"))
                 await asyncio.sleep(0)
-                while not life.pipeline.progress.caught_up:
+                while not life.context.progress.caught_up:
                     await asyncio.sleep(0.01)
-                await life.pipeline.committing.commit()
-            cursor = checkpoint.decode(life.pipeline.committing._describe()).cursor
+                await life.pipeline.checkpointer.commit()
+            cursor = checkpoint.decode(life.context.restart.describe()).cursor
             if receipted:
                 assert cursor is not None
                 assert cursor.offset > waiting.raw_ref.offset
@@ -228,10 +228,10 @@ def test_the_settled_place(begin: Callable[..., Life]) -> None:
     async def commit(*texts: bytes) -> int:
         for text in texts:
             life.give(lines(b"<13>Nov 21 02:40:00 web1 app: " + text))
-        while one.progress.judged < life.log.end:
+        while life.context.progress.evaluated < life.log.end:
             await asyncio.sleep(0.005)
-        await one.committing.commit()
-        told = checkpoint.decode(one.committing._describe())
+        await one.checkpointer.commit()
+        told = checkpoint.decode(life.context.restart.describe())
         assert told.cursor is not None
         assert told.counters is not None
         judged = told.counters["inputs"].get("in", {"judged": 0})["judged"]
@@ -259,14 +259,14 @@ def rebuilt(folder: Path, shown: dict[str, Any] | None) -> None:
     """The store in ``folder`` is lost and made again."""
     shutil.rmtree(folder / "store")
     known = None if shown is None else {"store": "", "commits": 0, "totals": shown}
-    made = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW, shown=known)
+    made = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW, reported=known)
     made.store.close()
 
 
 def figures(life: Life) -> tuple[int, int, int, int]:
     """Made, receipted, in the outbox, lost; they add up."""
     account = life.outbox.account()
-    assert broken(life.counters, life.pipeline, life.outbox) == []
+    assert broken(life.pipeline) == []
     return account.made, account.receipted, account.entries, account.lost
 
 
@@ -310,9 +310,9 @@ def test_what_was_receipted_of_a_lost_store_is_known_by_its_note(begin: Callable
             if not begun:
                 await life.outbox.receipt([(1, 6)])
                 life.give(lines(b"nothing"))
-                while not life.pipeline.progress.caught_up:
+                while not life.context.progress.caught_up:
                     await asyncio.sleep(0.01)
-            await life.pipeline.committing.commit()  # with nothing in the outbox, then with four alerts
+            await life.pipeline.checkpointer.commit()  # with nothing in the outbox, then with four alerts
         life.give(*(lines(noise(i)) for i in range(20)))
 
     life.live(work)

@@ -10,12 +10,12 @@ import pytest
 
 from tests.life import Life, engine, lines
 from vedette.config.settings import RawLogSettings
-from vedette.runtime import storing
+from vedette.runtime import ingest
 
 
 def test_a_burst_is_judged_from_the_disk(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks beyond what is kept in memory are judged too, each once and in order."""
-    monkeypatch.setattr(storing, "MEMORY", 500)
+    monkeypatch.setattr(ingest, "RECENT_BYTES", 500)
     life = begin(engine("evil"))
     chunks = [lines(b"<13>Nov 21 02:40:00 web1 app: evil %d" % i) for i in range(100)]
 
@@ -35,9 +35,9 @@ def test_durable_waits_for_the_disk(begin: Callable[..., Life]) -> None:
 
     async def work() -> None:
         async def one(i: int) -> None:
-            end = life.pipeline.storing.store(lines(b"event %d" % i))
+            end = life.pipeline.ingest.store(lines(b"event %d" % i))
             life.counters.received["in"] += 1
-            await life.pipeline.storing.durable(end)
+            await life.pipeline.ingest.durable(end)
             assert life.log.durable >= end
 
         await asyncio.wait_for(asyncio.gather(*map(one, range(200))), 5)
@@ -53,13 +53,13 @@ def test_a_full_disk_pauses_the_inputs(begin: Callable[..., Life]) -> None:
 
     async def work() -> None:
         async with asyncio.timeout(20):
-            while life.pipeline.storing.accepting():
+            while life.pipeline.ingest.accepting():
                 life.give(lines(noise.randbytes(30_000).replace(b"\n", b" ")))
                 await asyncio.sleep(0.005)
             assert life.log.start == 0
-            life.pipeline.committing.outbox_bytes = 1 << 30
-            await life.pipeline.storing.ready()
-        assert life.pipeline.storing.accepting()
+            life.pipeline.checkpointer.outbox_bytes = 1 << 30
+            await life.pipeline.ingest.ready()
+        assert life.pipeline.ingest.accepting()
 
     life.live(work)
     assert life.log.start > 0
@@ -73,7 +73,7 @@ def test_when_the_log_is_synced(
     """``interval`` syncs so often, ``batch`` after each chunk that comes by itself, ``never`` not for its own sake; and
     under each of them what must be durable is."""
     life = begin(engine("evil"))
-    life.pipeline.storing.fsync_interval = RawLogSettings(fsync=policy).fsync_interval
+    life.pipeline.ingest.fsync_interval = RawLogSettings(fsync=policy).fsync_interval
     sync, syncs = life.log.sync, []
     monkeypatch.setattr(life.log, "sync", lambda: syncs.append(life.log.end) or sync())
 
@@ -83,7 +83,7 @@ def test_when_the_log_is_synced(
             await asyncio.sleep(0.02)
         assert least <= len(syncs) <= most
         end = life.log.end
-        await life.pipeline.storing.durable(end)
+        await life.pipeline.ingest.durable(end)
         assert life.log.durable >= end
 
     life.live(work)

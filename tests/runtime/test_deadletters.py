@@ -8,14 +8,14 @@ from pathlib import Path
 
 from vedette.api import compile_rules
 from vedette.model.event import Chunk, Frame
-from vedette.runtime.quarantine import Quarantine
+from vedette.runtime.deadletters import DeadLetters
 
 RULE = compile_rules(text="title: t\nlogsource: {product: x}\ndetection: {s: {f: a}, condition: s}\n").rules[0]
 
 
-def put(quarantine: Quarantine, data: bytes, offset: int = 100) -> None:
+def put(letters: DeadLetters, data: bytes, offset: int = 100) -> None:
     frame = Frame(offset, Chunk("web", "json", 7, data, origins=("192.0.2.1",)))
-    quarantine.put(RULE, "too long", frame, "0" * 32, 0, len(data))
+    letters.put(RULE, "too long", frame, "0" * 32, 0, len(data))
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -24,10 +24,10 @@ def rows(path: Path) -> list[dict[str, object]]:
 
 def test_a_row_has_all_it_takes(tmp_path: Path) -> None:
     """The event, where it lies in the raw log, how it was read, and which rule failed on it."""
-    quarantine = Quarantine(tmp_path / "quarantine", 1 << 20)
-    put(quarantine, b'{"f": "x"}\n')
-    put(quarantine, b"\xff\n", 200)
-    first, second = rows(quarantine.file)
+    letters = DeadLetters(tmp_path / "quarantine", 1 << 20)
+    put(letters, b'{"f": "x"}\n')
+    put(letters, b"\xff\n", 200)
+    first, second = rows(letters.file)
     assert first == {
         "rule_id": RULE.id,
         "rule_title": "t",
@@ -43,15 +43,15 @@ def test_a_row_has_all_it_takes(tmp_path: Path) -> None:
         "raw": '{"f": "x"}\n',
     }
     assert base64.b64decode(str(second["raw_base64"])) == b"\xff\n"
-    assert (quarantine.events, quarantine.lost) == (2, 0)
+    assert (letters.events, letters.lost) == (2, 0)
 
 
 def test_the_folder_is_bounded(tmp_path: Path) -> None:
     """The newest events stay, the oldest go, and no event is larger than the bound."""
-    quarantine = Quarantine(tmp_path, 4000)
+    letters = DeadLetters(tmp_path, 4000)
     for number in range(50):
-        put(quarantine, b'{"n": %d}\n' % number)
-        assert quarantine.bytes() <= 4000
+        put(letters, b'{"n": %d}\n' % number)
+        assert letters.bytes() <= 4000
     kept = [
         json.loads(str(row["raw"]))["n"]
         for name in ("events.1.ndjson", "events.ndjson")
@@ -59,14 +59,14 @@ def test_the_folder_is_bounded(tmp_path: Path) -> None:
     ]
     assert kept == list(range(kept[0], 50))
     assert len(kept) > 5
-    put(quarantine, b"x" * 4000)
-    assert quarantine.lost == 1
-    assert quarantine.bytes() <= 4000
+    put(letters, b"x" * 4000)
+    assert letters.lost == 1
+    assert letters.bytes() <= 4000
 
 
 def test_a_disk_that_takes_nothing(tmp_path: Path) -> None:
     """Is counted and told, and stops nothing."""
     (tmp_path / "file").write_text("")
-    quarantine = Quarantine(tmp_path / "file" / "quarantine", 4000)
-    put(quarantine, b"a\n")
-    assert (quarantine.events, quarantine.lost, quarantine.bytes()) == (1, 1, 0)
+    letters = DeadLetters(tmp_path / "file" / "quarantine", 4000)
+    put(letters, b"a\n")
+    assert (letters.events, letters.lost, letters.bytes()) == (1, 1, 0)

@@ -1,8 +1,8 @@
-"""The inputs that are open: each a door of its own kind, and a task for as long as it is open.
+"""The inputs that are open, and a task for each.
 
 Opened at start, changed by a reload, closed together at the stop. An input that is closed leaves its context: events of
-it may still wait to be judged. One that is opened again goes on where its events end in the raw log, judged or not:
-files by ``Pipeline.positions``, MQTT by the log's newest messages.
+it may still wait for evaluation. One that is opened again goes on where its events end in the raw log, evaluated or
+not: files by ``Progress.positions``, MQTT by the log's newest messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from datetime import tzinfo
-from pathlib import Path
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
@@ -25,33 +24,30 @@ from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.inputs.syslog import SyslogInput
 from vedette.inputs.tail import FileTail
-from vedette.model.counters import Counters, Log
+from vedette.model.counters import Log
 from vedette.rawlog import read
 from vedette.runtime import shares
-from vedette.runtime.pipeline import Pipeline
+from vedette.runtime.context import RunContext
+from vedette.runtime.ingest import Ingest
 from vedette.system import descriptors
 from vedette.system.descriptors import OPEN_FILES
 
 log = structlog.get_logger()
 
 
-class Source(Protocol):
-    """An input's door, as it is stopped."""
+class Running(Protocol):
+    """An open input."""
 
     async def stop(self) -> None: ...
 
 
-class Doors:
+class Inputs:
     """See the module's text."""
 
-    def __init__(
-        self, pipeline: Pipeline, counters: Counters, clock: Callable[[], int], contexts: dict[str, Context],
-        group: asyncio.TaskGroup, agent_id: str, raw_dir: Path,
-    ) -> None:  # fmt: skip
-        """``contexts`` is the pipeline's, and is kept as the inputs are; their tasks run in ``group``."""
-        self._pipeline, self._counters, self._clock, self._contexts = pipeline, counters, clock, contexts
-        self._group, self._agent_id, self._raw_dir = group, agent_id, raw_dir
-        self._open: dict[str, tuple[Source, asyncio.Task[None]]] = {}
+    def __init__(self, context: RunContext, ingest: Ingest, group: asyncio.TaskGroup) -> None:
+        """Their tasks run in ``group``; the context's ``input_contexts`` follow the inputs."""
+        self._context, self._ingest, self._group = context, ingest, group
+        self._open: dict[str, tuple[Running, asyncio.Task[None]]] = {}
         self._shares = shares.share(descriptors.limit(), ())
 
     def __len__(self) -> int:
@@ -68,10 +64,10 @@ class Doors:
 
     async def open(self, settings: Input) -> None:
         """Raises OSError when it cannot be opened."""
-        source: Source
+        source: Running
         work: Callable[[], Coroutine[Any, Any, None]]
-        intake, counters, clock = self._pipeline.storing, self._counters, self._clock
-        its_context = context(settings)
+        intake, counters, clock = self._ingest, self._context.counters, self._context.clock
+        agent, input_context = self._context.config.agent, context_of(settings)
         match settings:
             case SyslogInput():
                 source = listener = SyslogListener(settings, intake, counters, clock)
@@ -79,17 +75,17 @@ class Doors:
                 await listener.start()
                 work = listener.wait
             case FileInput():
-                positions = self._pipeline.progress.positions.values()
+                positions = self._context.progress.positions.values()
                 open_files = self._shares.files.get(settings.name, OPEN_FILES)
                 source = tail = FileTail(settings, intake, counters, positions, clock, open_files=open_files)
                 work = tail.run
             case MqttInput():
-                recent = await asyncio.to_thread(lambda: list(read.recent_messages(self._raw_dir, settings.name)))
+                recent = await asyncio.to_thread(lambda: list(read.recent_messages(agent.raw_dir, settings.name)))
                 source = subscription = MqttSubscription(
-                    settings, intake, counters, agent_id=self._agent_id, recent=recent, clock=clock
+                    settings, intake, counters, agent_id=agent.id, recent=recent, clock=clock
                 )
                 work = subscription.run
-        self._contexts[settings.name] = its_context
+        self._context.input_contexts[settings.name] = input_context
         self._open[settings.name] = source, self._group.create_task(work())
 
     async def close(self, name: str) -> None:
@@ -130,8 +126,8 @@ class Doors:
         return tuple(now.values()), refused
 
     async def _open_in_time(self, settings: Input) -> None:
-        """``open``, which while there is no descriptor for it is tried again: an input is not given up for that."""
-        said = False
+        """``open``, retried while no file descriptor is left."""
+        logged = False
         while True:
             try:
                 await self.open(settings)
@@ -139,19 +135,14 @@ class Doors:
             except OSError as error:
                 if error.errno not in descriptors.SPENT:
                     raise
-                if not said:
-                    said = True
-                    action = f"tried again; {descriptors.ADVICE}"
+                if not logged:
+                    logged = True
+                    action = f"retrying; {descriptors.ADVICE}"
                     log.error(Log.DESCRIPTORS_SPENT, input=settings.name, reason=str(error), action=action)
                 await asyncio.sleep(descriptors.RETRY_SECONDS)
 
 
-def contexts(inputs: tuple[Input, ...]) -> dict[str, Context]:
-    """By input."""
-    return {item.name: context(item) for item in inputs}
-
-
-def context(item: Input) -> Context:
+def context_of(item: Input) -> Context:
     """What an input's settings say about its events."""
     return Context(
         ZoneInfo(item.timezone) if item.timezone else host_zone(),

@@ -1,4 +1,4 @@
-"""The counters that were last shown, on disk: so that none of them is lower after a kill.
+"""The counters that were reported last, on disk: so that none of them is lower after a kill.
 
 What comes in is counted before the store commits it, and while a disk is full nothing is committed for hours. So every
 status is kept here before it leaves the agent. The file has its full size from the first on and is written in place,
@@ -21,32 +21,32 @@ import msgpack
 
 SLOT = 128 << 10
 """Bytes: some 1,000 inputs. A larger status is not kept."""
-MEMORY = ("evicted", "cut", "jumps", "folded", "closed_early")
-"""Counts of the state: evaluating again brings them back to where they were, and until then they are shown as then."""
+STATE = ("evicted", "cut", "jumps", "folded", "closed_early")
+"""Counts of the correlation state: evaluating again brings them back to where they were; until then they are reported
+as then."""
 _HEAD = 16
 
 
 def record(store: str, commits: int, status: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a status. ``store``: the numbering of its alerts, which names it; ``commits`` it had: one with
     fewer is older."""
-    memory = {name: status["memory"][name] for name in MEMORY}
     return {
         "store": store,
         "commits": commits,
         "inputs": status["inputs"],
         "totals": status["totals"],
-        "memory": memory,
+        "memory": {name: status["correlation_state"][name] for name in STATE},
     }
 
 
-class Shown:
+class Reported:
     """See the module's text."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         self.last: dict[str, Any] | None = None
-        """What was shown last, in this life or the one before; None: nothing is known."""
+        """The last record, of this life or the one before; None: nothing is known."""
         self._number = 0
         with suppress(OSError):  # on a full disk it is tried again at the next start
             os.posix_fallocate(self._fd, 0, 2 * SLOT)
@@ -61,7 +61,7 @@ class Shown:
             self.last, self._number = msgpack.unpackb(whole[_HEAD - 4 :]), number
 
     def keep(self, record: dict[str, Any]) -> None:
-        """To be called before ``record`` is shown. A disk that takes nothing is no reason not to show it."""
+        """To be called before ``record`` is reported. A disk that takes nothing does not prevent the report."""
         body = msgpack.packb(record)
         if len(body) > SLOT - _HEAD:
             return

@@ -1,9 +1,9 @@
-"""Events that a rule could not be decided on, or that could not be judged at all, set aside on disk.
+"""Dead letters: events on which a rule came to no answer, or that could not be evaluated at all, kept on disk.
 
 ``DATA_DIR/quarantine/events.ndjson``: one JSON object a line with ``rule_id rule_title rule_digest reason input codec
 origin received_at`` (UTC microseconds), ``log_id offset length`` (where the raw log has the event) and the event itself
-as ``raw``, or ``raw_base64`` when it is not UTF-8. The three keys of the rule are null when it was no rule's doing. The
-file is appended to; at half of ``max_bytes`` it becomes ``events.1.ndjson`` in place of the one before, so that the
+as ``raw``, or ``raw_base64`` when it is not UTF-8. The three keys of the rule are null when no rule failed. The file
+is appended to; at half of ``max_bytes`` it becomes ``events.1.ndjson`` in place of the one before, so that the
 folder never holds more than ``max_bytes`` and always the newest. Not synced: the raw log has the events as well. After
 a crash a few may stand there twice.
 """
@@ -18,7 +18,6 @@ from typing import Any
 import orjson
 import structlog
 
-from vedette.engine.match import QUARANTINE_AFTER
 from vedette.model.counters import Log
 from vedette.model.event import Frame
 from vedette.plan.ir import Rule
@@ -26,16 +25,14 @@ from vedette.plan.ir import Rule
 log = structlog.get_logger()
 
 
-class Quarantine:
-    """One writer; called in the event loop, for few events: a rule that goes on failing is asked no more."""
+class DeadLetters:
+    """One writer; called in the event loop, for few events: a rule that goes on failing is quarantined."""
 
-    def __init__(self, folder: Path, max_bytes: int, after: int = QUARANTINE_AFTER) -> None:
-        """``after``: undecided events of a rule from which on it is asked no more."""
+    def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
-        self.after = after
         self.events = 0
-        """Set aside since the start."""
+        """Kept since the start."""
         self.lost = 0
         """That could not be written, or were larger than the bound."""
 
@@ -52,7 +49,7 @@ class Quarantine:
         return total
 
     def put(self, rule: Rule | None, reason: str, frame: Frame, log_id: str, start: int, end: int) -> None:
-        """Set the event ``frame.chunk.data[start:end]`` aside; a disk that does not take it is told."""
+        """Keep the event ``frame.chunk.data[start:end]``; a failure to write is logged and counted."""
         self.events += 1
         chunk, raw = frame.chunk, frame.chunk.data[start:end]
         row: dict[str, Any] = {
@@ -86,5 +83,5 @@ class Quarantine:
         except OSError as error:
             self.lost += 1
             log.error(
-                Log.RULE_QUARANTINED, rule=row["rule_id"], file=str(self.file), reason=f"cannot be written: {error}"
+                Log.DEAD_LETTER_LOST, rule=row["rule_id"], file=str(self.file), reason=f"cannot be written: {error}"
             )

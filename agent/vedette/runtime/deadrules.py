@@ -1,0 +1,67 @@
+"""Which rules and correlations can make no alert on this agent, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from vedette.config.settings import Config
+from vedette.decode.decoder import possible_source
+from vedette.engine.match import Engine
+from vedette.model.event import LogSource
+from vedette.plan.plan import Plan
+from vedette.plan.relation import starved
+from vedette.rules.authoring import reach
+from vedette.runtime.rules import Loaded
+
+
+class Dead(NamedTuple):
+    """Rules and correlations that make no alert on this agent: reasons, those who only wait for an input last."""
+
+    reasons: list[str]
+    waiting: dict[str, int]
+    """How many of them, by the input that they wait for; the most first."""
+
+
+_DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictionary()
+"""It depends on the rules and the inputs alone, and takes long to find out for thousands of rules."""
+
+
+def dead_rules(config: Config, loaded: Loaded) -> Dead:
+    """The rules and correlations that make no alert on this agent."""
+    inputs = [(item.codec, item.logsource) for item in config.input]
+    known = _DEAD.get(loaded.engine)
+    if known is None or known[0] != inputs:
+        plan = loaded.engine.plan
+        reasons, waiting = unreached(config, plan)
+        known = _DEAD[loaded.engine] = inputs, Dead([*map(str, plan.refused), *reasons], waiting)
+    return known[1]
+
+
+def unreached(config: Config, plan: Plan) -> Dead:
+    """Those that no input can make true, and the correlations that need such rules."""
+    inputs = [(item.codec, item.logsource) for item in config.input]
+    reasons, late, wanting, idle = list[str](), list[str](), dict[str, str](), list[str]()
+    for rule in plan.rules:
+        if (reason := reach.dead(plan, rule, inputs)) is None:
+            continue
+        idle.append(rule.id)
+        if not reach.reaching(rule, inputs):
+            wanting[rule.id] = _wanted(rule.logsource)
+        (late if rule.id in wanting else reasons).append(f"{rule.path}:{rule.line}: {reason} ({rule.title})")
+    lost = {one.id for one in starved(plan.correlations, (one for one in idle if one not in wanting))}
+    for one in starved(plan.correlations, idle):
+        if one.id not in lost:
+            wanting[one.id] = next(wanting[slot.rule_id] for slot in one.slots if slot.rule_id in wanting)
+        reason = f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})"
+        (late if one.id in wanting else reasons).append(reason)
+    return Dead([*reasons, *late], dict(Counter(wanting.values()).most_common()))
+
+
+def _wanted(logsource: LogSource) -> str:
+    """The input that rules of this log source wait for."""
+    mqtt, other = (logsource.fits(possible_source(codec, LogSource())) for codec in ("mqtt", "auto"))
+    if mqtt and not other:
+        return "an MQTT input"
+    return f"an input with log source {'/'.join(logsource)}"

@@ -1,0 +1,75 @@
+"""Validation of a bundle: it compiles, and its self-tests pass. First as a dry run in an isolated subprocess.
+
+A signature tells who made a bundle, not that it is harmless: one whose plan takes for ever, takes all memory or crashes
+the pattern library must not take the agent with it. So a bundle that arrives goes through ``dry_run`` before the agent
+itself loads it: bounded in time and memory, the first to be killed when memory runs out, and whatever ends that process
+early is a refusal with a reason.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from vedette.bundle.seal import MAX_BUNDLE
+from vedette.bundle.trust import Bundle, inspect
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.rules.selftest import check, from_row
+from vedette.system import child
+
+DRY_RUN_SECONDS = 120.0
+DRY_RUN_BYTES = 1 << 30
+"""Address space of the dry run; thousands of rules take about 300 MiB of it."""
+
+
+def validate(bundle: Bundle) -> Engine:
+    """Compile a verified bundle and run its self-test; raises ValueError when it does not work."""
+    engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
+    failures = check(engine, map(from_row, bundle.tests))
+    if failures:
+        raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
+    return engine
+
+
+def dry_run(data: bytes) -> None:
+    """``validate`` the verified bundle ``data`` in an isolated subprocess. Blocks; raises ValueError with its verdict
+    or with how the process ended, and OSError when none can be started."""
+    command = child.command(__name__, str(DRY_RUN_BYTES))
+    try:
+        done = subprocess.run(
+            command, input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=DRY_RUN_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"its dry run took longer than {DRY_RUN_SECONDS:g} s and was stopped") from error
+    if done.returncode < 0:
+        raise ValueError(f"its dry run was killed by {signal.Signals(-done.returncode).name}")
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise ValueError(lines[-1] if lines else f"its dry run ended with code {done.returncode}")
+
+
+def main() -> int:
+    """The subprocess: the bundle on standard input; the verdict is the last line of standard error."""
+    bound = int(sys.argv[1])
+    with suppress(OSError, ValueError):  # a unit's system call filter may forbid it: its MemoryMax bounds us then
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    try:
+        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1)))
+    except MemoryError:
+        sys.stderr.write(f"its dry run needs more than {bound} bytes of memory\n")
+        return 2
+    except Exception as error:  # whatever a plan makes fail, it is the verdict
+        sys.stderr.write(f"{str(error) or type(error).__name__}\n".replace("\n", " ").strip() + "\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
