@@ -289,8 +289,9 @@ def not_back(before: dict[str, Any], after: dict[str, Any], *but: str) -> None:
                 assert all(now.get(reason, 0) >= n for reason, n in counts[counter].items()), (name, counter)
             else:
                 assert now >= counts[counter], (name, counter, counts, after["inputs"][name])
+    state = before["correlation_state"] if "correlation_state" in before else before["memory"]  # a record's
     for name in STATE if "memory" not in but else ():
-        assert after["correlation_state"][name] >= before["correlation_state"][name], name
+        assert after["correlation_state"][name] >= state[name], name
     lower = {one: n for one, n in before["totals"].items() if one not in but and after["totals"].get(one, 0) < n}
     assert not lower, (lower, after["totals"])
 

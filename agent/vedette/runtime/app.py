@@ -230,9 +230,7 @@ class Agent:
 
     def _start_uplink(self) -> None:
         context, config = self.context, self.context.config
-        source = Source(
-            config.uplink, config.agent, context.outbox, context.counters, self._heartbeat, context.clock
-        )
+        source = Source(config.uplink, config.agent, context.outbox, context.counters, self._heartbeat, context.clock)
         self.uplink: Sink = SINKS[config.uplink.type](source)
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
