@@ -35,7 +35,7 @@ class Codec(NamedTuple):
     only: str | None = None
     """The one row of ``formats`` it reads; empty: none, and no program of a header either; None: all."""
     program: str = ""
-    """The daemon whose own log it reads, a key of ``PROGRAMS``; empty: told by content."""
+    """The daemon whose own log it reads, a key of ``PROGRAMS``; empty: recognized by content."""
 
 
 def _sniff_auto(raw: bytes) -> Kind:
@@ -63,7 +63,11 @@ CODECS: Mapping[str, Codec] = MappingProxyType(
     {
         codec.name: codec
         for codec in (
-            Codec("auto", "told per event: syslog, JSON, web access log or text, and the formats in them", _sniff_auto),
+            Codec(
+                "auto",
+                "recognized per event: syslog, JSON, web access log or text, and the formats in them",
+                _sniff_auto,
+            ),
             Codec("syslog", "RFC 5424, RFC 3164 and legacy headers; JSON messages too", _SYSLOG),
             Codec("json", "a JSON object per event", _JSON),
             Codec("text", "the whole event is the message", _always(Kind.TEXT)),

@@ -2,7 +2,7 @@ r"""A daemon's own log file: each line a time, then the daemon's words; no host,
 
 ``TIME MESSAGE``, the time one of these, perhaps in brackets, perhaps with a colon behind it:
 
-* seconds since 1970, as mosquitto writes unless told otherwise: ``1763672400: New connection from …``
+* seconds since 1970, as mosquitto writes by default: ``1763672400: New connection from …``
 * ISO: ``2025-11-20 20:00:00,123``, with ``T``, a fraction, an offset where there is one
 * ``[Thu ]Nov 20 20:00:00[ 2025]``, the year inferred as in a syslog header where it is missing
 * ``20-Nov-2025 20:00:00.123[ +0100]``
@@ -37,7 +37,7 @@ BY_WORDS = {
         rb"|mosquitto version \S{1,64} (?:starting|running|terminating))"
     )
 }
-"""Programs (keys of ``PROGRAMS``) whose lines are told by their words."""
+"""Programs (keys of ``PROGRAMS``) whose lines are recognized by their words."""
 
 
 def program_of(raw: bytes) -> str:

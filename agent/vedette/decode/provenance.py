@@ -47,8 +47,8 @@ class Field(NamedTuple):
 class Gives(NamedTuple):
     """What a format gives."""
 
-    told: str
-    """How an event of it is told, for people."""
+    recognized: str
+    """How an event of it is recognized, in Markdown."""
     fields: tuple[Field, ...] = ()
     any: Provenance | None = None
     """How the values stand of whatever other names the event has; None: there are no other fields."""

@@ -68,7 +68,8 @@ _MADE = {
 GIVES = Gives(
     "priority, time, `[HOST ]TAG[PID]:`, or `%FACILITY-SEVERITY-MNEMONIC:`; of RFC 5424 `SD-ID.parameter`",
     (
-        *named([*(FIELDS - _MADE.keys()), *(OWN_NAMES[name] for name in FIELDS - _MADE.keys()), "repeated"]),
+        *named(name for part, own in OWN_NAMES.items() for name in (part, own) if part not in _MADE),
+        *named(["repeated"]),
         *(Field(name, how=Provenance.SYNTHETIC, made=made) for name, made in _MADE.items()),
         *(Field(OWN_NAMES[name], how=Provenance.SYNTHETIC, made=made) for name, made in _MADE.items()),
     ),

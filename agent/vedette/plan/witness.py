@@ -1,7 +1,7 @@
 """Literals of a log source: what is in the raw bytes of every event that belongs to it, unless its input says so.
 
 A rule without literals of its own is a candidate at every event of its log source. Where an input takes many formats,
-few of its events are of that source, and most sources are told by something in the event: a program's name, how a
+few of its events are of that source, and most sources show in the event: a program's name, how a
 format begins, a name in a JSON object. One such clause is searched for in the place of the rule's own; it holds for
 inputs whose settings do not give that part of the source (``excuses``), nor name a daemon whose own log they are.
 """

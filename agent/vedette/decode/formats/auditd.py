@@ -12,7 +12,7 @@ bring them together.
 
 A value that a process chose is quoted when it is plain and else written as upper-case hex. Such values (``_UNTRUSTED``,
 the arguments ``a0`` … of EXECVE, also in parts ``a1[0]``) are decoded; in ``proctitle`` the NULs between arguments
-become blanks. The event with such a value is told by a guard (``GIVES``), because no literal finds it. ``SYSCALL``,
+become blanks. An event with such a value is found by a guard (``GIVES``), because no literal finds it. ``SYSCALL``,
 where the record is not enriched, and a TYPE given as a number are looked up: see ``provenance.py``.
 """
 
@@ -65,7 +65,7 @@ def ends(kind: bytes) -> bool:
     """Whether no record of the same event follows one of this TYPE.
 
     The kernel writes PROCTITLE last and then, where it is logged at all, EOE. Messages of user space (1100 to 1299, and
-    from 2100 on) stand alone. Of all others (linux/audit.h) that cannot be told.
+    from 2100 on) stand alone. Of all others (linux/audit.h) that is not known.
     """
     return _ENDS.fullmatch(kind) is not None
 
@@ -149,7 +149,7 @@ GIVES = Gives(
         Field("user", ("acct",), guard=b"acct" + _HEX_GUARD),
         Field("SYSCALL", how=Provenance.SYNTHETIC),
         *named(["audit_id"]),
-        *renamed({"addr": "src_ip", "node": "hostname", "hostname": "rhost"}, how=Provenance.VERBATIM),
+        *renamed({"addr": "src_ip", "hostname": "rhost", "node": "hostname"}, how=Provenance.VERBATIM),
     ),
     Provenance.VERBATIM,
 )

@@ -208,8 +208,8 @@ def source_of(fields: Seen) -> Source:
     event_id, channel, provider = (str(fields.get(name) or "")[:256] for name in PLACED_BY)
     if channel.lower() not in _UNSAID:
         return _place(event_id, channel, provider)
-    told = " ".join(sorted({TELLING[name] for name in TELLING if name in fields})) if not event_id else ""
-    return _may_be(event_id, provider, told, str(fields.get(ACTORS[0], "")).startswith("/"))
+    telling = " ".join(sorted({TELLING[name] for name in TELLING if name in fields})) if not event_id else ""
+    return _may_be(event_id, provider, telling, str(fields.get(ACTORS[0], "")).startswith("/"))
 
 
 @lru_cache(maxsize=1024)
@@ -222,8 +222,8 @@ def _place(event_id: str, channel: str, provider: str) -> Source:
 
 
 @lru_cache(maxsize=1024)
-def _may_be(event_id: str, provider: str, told: str, posix: bool) -> Source:
-    """All that an event of no channel may be; ``told``: categories; ``posix``: its image has a path of Unix."""
+def _may_be(event_id: str, provider: str, telling: str, posix: bool) -> Source:
+    """All that an event of no channel may be; ``telling``: categories; ``posix``: its image has a path of Unix."""
     provider = provider.lower()
     if provider == "linux-sysmon" or (posix and not provider):
         services = {"sysmon"}
@@ -232,7 +232,7 @@ def _may_be(event_id: str, provider: str, told: str, posix: bool) -> Source:
         services = named.union(_BY_PROVIDER.get(provider, "").split()) or {*_SERVICES.values()} - _CATEGORIES.keys()
     else:
         services = {*_SERVICES.values()}
-    categories = " ".join([told, *(_CATEGORIES.get(service, {}).get(event_id, "") for service in services)])
+    categories = " ".join([telling, *(_CATEGORIES.get(service, {}).get(event_id, "") for service in services)])
     product = "linux" if provider == "linux-sysmon" or (posix and not provider) else "windows"
     return source(product, categories, " ".join(services))
 

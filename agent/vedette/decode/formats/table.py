@@ -18,12 +18,12 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         )
     }
 )
-"""Text, told by how a message begins."""
+"""Text, recognized by how a message begins."""
 
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {row.name: row for row in (windows.SHAPE, zeek.SHAPE, *weblog.SHAPES, *services.SHAPES)}
 )
-"""JSON objects, told by the names that they hold; the first that fits."""
+"""JSON objects, recognized by the names that they hold; the first that fits."""
 
 _STARTS = re.compile(b"|".join(b"(?P<%s>%s)" % (row.name.encode(), row.starts) for row in FORMATS.values()))
 _PREFIXED = re.compile(rb"(?:\S{1,255} ){1,2}?(?:(?P<cef>%s)|(?P<leef>%s))" % (cef.STARTS, leef.STARTS))

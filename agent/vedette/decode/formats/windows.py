@@ -78,7 +78,7 @@ def _data(value: Any, fields: Fields) -> None:
 
 
 def _plain(values: Mapping[str, Any]) -> bool:
-    """Whether nothing in ``values`` is but a named value, told at less cost than by a loop over them."""
+    """Whether nothing in ``values`` is but a named value, at less cost than by a loop over them."""
     names = "\0".join(("", *values, ""))
     special = "\0#" in names or "\0@" in names or "\0_attr" in names or "\0Data\0" in names
     return not special and dict not in map(type, values.values())
