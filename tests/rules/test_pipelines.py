@@ -273,6 +273,14 @@ def test_case_counts_behind_any_pipeline(item: str, step: str, tmp_path: Path) -
         assert all("RooT" in str(p.value) for p in plan.predicates)
 
 
+@pytest.mark.parametrize("item", ["f|hour: 5", "f|gte: 5"])
+def test_comparisons_behind_any_pipeline(item: str, tmp_path: Path) -> None:
+    """A pipeline that replaces texts leaves what is compared as a number alone."""
+    given = write(tmp_path, "p.yml", "transformations: [{type: replace_string, regex: '5', replacement: '6'}]")
+    plan = compile_rules(text=rule(item), pipelines=[given])
+    assert plan.predicates == compile_rules(text=rule(item)).predicates
+
+
 @pytest.mark.parametrize(("name", "of_set"), [("big.yml", True), ("big.txt", False), ("big.csv", False)])
 def test_files_that_are_too_large(name: str, of_set: bool, tmp_path: Path) -> None:
     """No more is read of a pipeline or lookup than the bound; the refusal names the file."""

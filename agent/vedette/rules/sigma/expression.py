@@ -23,7 +23,6 @@ from sigma.types import (
     SigmaBool,
     SigmaCasedString,
     SigmaCIDRExpression,
-    SigmaCompareExpression,
     SigmaExists,
     SigmaExpansion,
     SigmaFieldReference,
@@ -32,7 +31,6 @@ from sigma.types import (
     SigmaRegularExpression,
     SigmaRegularExpressionFlag,
     SigmaString,
-    SigmaTimestampPart,
     SigmaType,
     SpecialChars,
     type_map,
@@ -42,7 +40,7 @@ from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Not, Op, Or, Predicate, fold
 from vedette.plan.patterns import End, fallback, search
 from vedette.rules.ruleset import RuleSet, Unsupported
-from vedette.rules.sigma.modifiers import MODIFIERS, SigmaNetworkText
+from vedette.rules.sigma.modifiers import MODIFIERS, SigmaNetworkText, SigmaTest
 from vedette.rules.sigma.pipelines import NONE, POLICY, Pipelines
 
 
@@ -131,11 +129,10 @@ def _value(rules: RuleSet, name: str, value: SigmaType, given: Pipelines) -> Exp
             written = Predicate(name, Op.REGEX, str(value.regexp), True, flags)
             rules.check(written)  # before an engine sees it
             return rules.leaf(_readable(written))
-        case SigmaTimestampPart():
+        case SigmaTest():
             if name == KEYWORDS:
-                raise Unsupported("a part of a time needs a field")
-            unit = value.timestamp_part.name.lower()
-            return rules.leaf(Predicate(name, Op.TIME_PART, _exact(value), option=unit))
+                raise Unsupported("a comparison needs a field")
+            return rules.leaf(Predicate(name, value.op, _exact(value.number), option=value.option))
         case SigmaBool():
             return rules.leaf(_plain(name, "true" if value.boolean else "false"))
         case SigmaNumber():
@@ -148,11 +145,6 @@ def _value(rules: RuleSet, name: str, value: SigmaType, given: Pipelines) -> Exp
             return rules.leaf(Predicate(name, Op.NULL))
         case SigmaCIDRExpression():
             return rules.leaf(Predicate(name, Op.CIDR, str(value.network)))
-        case SigmaCompareExpression():
-            if name == KEYWORDS:
-                raise Unsupported("a comparison needs a field")
-            op = Op(value.op.name.lower())
-            return rules.leaf(Predicate(name, op, _exact(value.number)))
         case SigmaExists():
             present: Expr = rules.leaf(Predicate(name, Op.EXISTS))
             return present if bool(value) else Not(present)

@@ -1,8 +1,8 @@
-"""The modifiers of detection items, one row each: what it means, which values and which company it takes.
+"""The modifiers of detection items, one row each: what it means, which values and which company it takes, and the
+operator (``plan/operators.py``) that it compares by or the class that stands in for pySigma's.
 
-To add one: a row here (``ours`` for what pySigma lacks or reads otherwise), a line of its meaning in ``docs/rules.md``,
-a row in ``tests/rules/test_modifiers.py``; what it compares by is a row of ``plan/operators.py``. pySigma refuses most
-nonsense, but not all, and names its own classes; so items are checked as they are written (``items.py``).
+pySigma refuses most nonsense, but not all, and names its own classes; so items are checked as they are written
+(``items.py``).
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ import copy
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any, NamedTuple
 
 from sigma import modifiers
-from sigma.modifiers import SigmaExpandModifier, SigmaModifier
+from sigma.modifiers import SigmaExpandModifier, SigmaModifier, SigmaValueModifier
 from sigma.types import (
     Placeholder,
     SigmaCasedString,
     SigmaCIDRExpression,
     SigmaExpansion,
+    SigmaNumber,
     SigmaRegularExpression,
     SigmaString,
+    SigmaType,
 )
 
+from vedette.plan.ir import Op
 from vedette.plan.timepart import UNITS
 
 
@@ -73,6 +77,26 @@ class SigmaDashModifier(modifiers.SigmaWindowsDashModifier):
 
 
 _LONG_DASH = re.compile(r"\B[\u2013\u2014\u2015]\b")
+
+
+@dataclass
+class SigmaTest(SigmaType):
+    """A number that a field is compared with by an operator (``Modifier.op``)."""
+
+    number: SigmaNumber
+    op: Op
+    option: str
+
+
+class SigmaTestModifier(SigmaValueModifier[SigmaNumber, SigmaTest]):
+    """What stands for a modifier with ``op``; each has a class of its own."""
+
+    op: Op
+    option = ""
+
+    def modify(self, val: SigmaNumber) -> SigmaTest:
+        return SigmaTest(val, self.op, self.option)
+
 
 Wrong = Callable[[str, Any, list[str]], str]
 """What is wrong with a value, given the modifier's name and all modifiers of the item; empty: nothing."""
@@ -165,6 +189,8 @@ class Modifier(NamedTuple):
     not_with: tuple[str, ...] = ()
     instead: str = ""
     """What to do where its company is wrong; ``{name}``: the field."""
+    op: Op | None = None
+    """The operator by which it compares numbers; its option is the modifier's name where the operator has one."""
     fixed: bool = False
     """Whether its value must be known when the rule is read, so no placeholder."""
     kind: type[SigmaString] | None = None
@@ -182,7 +208,6 @@ PLACES = ("contains", "startswith", "endswith")
 WIDE = ("wide", "utf16", "utf16le", "utf16be")
 
 _PLACE = Modifier("the text is in it, at its beginning, at its end", _text)
-_ORDER = Modifier("compares numbers, also texts that are numbers. Two items on one field are a range", _number)
 _UTF16 = Modifier(
     "the value in UTF-16 (`utf16` with byte order mark), before `base64offset`: `utf16le\\|base64offset\\|contains`",
     _text, fixed=True,
@@ -194,7 +219,7 @@ _FLAG = Modifier(
 _TIME = Modifier(
     "that part of the time in the field, as written there: `timestamp\\|hour: [22, 23, 0, 1]`. Takes numbers, and no"
     " modifier beside it but `neq`",
-    _time_part, only_with=("neq",), instead="list the numbers, as in [20, 21, 22, 23]",
+    _time_part, only_with=("neq",), instead="list the numbers, as in [20, 21, 22, 23]", op=Op.TIME_PART,
 )  # fmt: skip
 
 MODIFIERS: dict[str, Modifier] = {
@@ -211,7 +236,12 @@ MODIFIERS: dict[str, Modifier] = {
         _network, only_with=("neq", "all", "expand"), instead="write {name}|cidr",
         kind=SigmaNetworkText, ours=SigmaNetworkModifier,
     ),
-    **dict.fromkeys(("lt", "lte", "gt", "gte"), _ORDER),
+    **{
+        op.value: Modifier(
+            "compares numbers, also texts that are numbers. Two items on one field are a range", _number, op=op
+        )
+        for op in (Op.LT, Op.LTE, Op.GT, Op.GTE)
+    },
     "neq": Modifier(
         "none of the values equals; true also when the field is absent. After another modifier:"
         " `path\\|startswith\\|neq: /usr/`"
@@ -240,10 +270,19 @@ MODIFIERS: dict[str, Modifier] = {
     **dict.fromkeys(UNITS, _TIME),
 }  # fmt: skip
 
-for _name_of, _row in MODIFIERS.items():
-    if _row.ours is not None:
-        modifiers.modifier_mapping[_name_of] = _row.ours
-        modifiers.reverse_modifier_mapping[_row.ours.__name__] = _name_of
+
+def _register(name: str, row: Modifier) -> None:
+    made = row.ours
+    if row.op is not None:
+        option = name if row.op is Op.TIME_PART else ""
+        made = type(f"Sigma{name.title()}Modifier", (SigmaTestModifier,), {"op": row.op, "option": option})
+    if made is not None:
+        modifiers.modifier_mapping[name] = made
+        modifiers.reverse_modifier_mapping[made.__name__] = name
+
+
+for _item in MODIFIERS.items():
+    _register(*_item)
 modifiers.modifier_mapping.setdefault("utf16le", modifiers.SigmaWideModifier)  # Sigma 2.1's name of ``wide``
 
 
