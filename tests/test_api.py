@@ -1,4 +1,4 @@
-"""The Python API: compile rules, judge what Python has, read a raw log, as the guide shows it."""
+"""The Python API: compile rules, evaluate what Python has, read a raw log, as the guide shows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 import pytest
 
 import vedette
-from vedette import Engine, Plan, compile_rules, correlate, judge, load_rules, read_log
+from vedette import Engine, Plan, compile_rules, correlate, evaluate, load_rules, read_log
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import MAX_EVENT, Chunk
@@ -40,13 +40,13 @@ def test_compile_rules(tmp_path: Path) -> None:
 
 
 def test_a_sample_chooses_literals() -> None:
-    """With lines like those to be judged the rarer piece is searched."""
+    """With lines like those to be evaluated the rarer piece is searched."""
     text = RULE.replace("needle}", "'often<rarely'}")
     assert compile_rules(text=text, sample=b"rarely\n" * 9).literals == (frozenset({b"often"}),)
     assert compile_rules(text=text, sample=b"often\n" * 9).literals == (frozenset({b"rarely"}),)
 
 
-def test_judge_takes_lines_and_mappings() -> None:
+def test_evaluate_takes_lines_and_mappings() -> None:
     """Bytes, texts with or without newline, and mappings of any kind; numbered from 1."""
     plan = compile_rules(text=RULE + "---\n" + HOT)
     events = [
@@ -59,7 +59,7 @@ def test_judge_takes_lines_and_mappings() -> None:
         "caf\u00e9 needle",
         {"temp": "90"},
     ]
-    found = [(d.line, d.rule.title, d.fields) for d in judge(plan, events)]
+    found = [(d.line, d.rule.title, d.fields) for d in evaluate(plan, events)]
     assert found == [
         (1, "needle", {"message": "a needle"}),
         (2, "needle", {"message": "another needle"}),
@@ -70,34 +70,40 @@ def test_judge_takes_lines_and_mappings() -> None:
     ]
 
 
-def test_judge_is_lazy_and_reads_the_format() -> None:
+def test_the_old_name() -> None:
+    """``judge`` is still there, with a warning that names the new one."""
+    with pytest.warns(DeprecationWarning, match=r"vedette\.evaluate"):
+        assert vedette.judge is evaluate
+
+
+def test_evaluate_is_lazy_and_reads_the_format() -> None:
     """Events are taken as they are needed; the format says how they are read."""
     plan = compile_rules(text=RULE)
     line = '{"message": "no", "other": "needle"}'
-    assert list(judge(plan, [line])) == []
-    assert len(list(judge(plan, [line], format="text"))) == 1
+    assert list(evaluate(plan, [line])) == []
+    assert len(list(evaluate(plan, [line], format="text"))) == 1
     with pytest.raises(KeyError):
-        list(judge(plan, [line], format="xml"))
-    assert list(judge(plan, [])) == []
-    assert len(list(judge(plan, (b"needle" for _ in range(100_000))))) == 100_000
-    assert list(judge(plan, [b"x" * MAX_EVENT + b"needle"])) == []
+        list(evaluate(plan, [line], format="xml"))
+    assert list(evaluate(plan, [])) == []
+    assert len(list(evaluate(plan, (b"needle" for _ in range(100_000))))) == 100_000
+    assert list(evaluate(plan, [b"x" * MAX_EVENT + b"needle"])) == []
 
 
 def test_routing_is_the_engines() -> None:
     """A plan ignores log sources; an engine that routes asks a rule only about events of its own."""
     plan = compile_rules(text=RULE)
     line = b"<38>Nov 20 10:00:00 web1 sshd[7]: needle"
-    assert len(list(judge(plan, [line]))) == 1
-    assert len(list(judge(Engine(plan), [line]))) == 1  # sshd is a program of Linux
-    assert len(list(judge(Engine(plan), [line], product="linux"))) == 1
-    assert list(judge(Engine(plan), [line.replace(b"sshd", b"someapp")])) == []
-    assert list(judge(Engine(plan), [b"needle"], product="linux")) == []
-    assert len(list(judge(Engine(plan), [b"needle"], product="linux", service="sshd"))) == 1
+    assert len(list(evaluate(plan, [line]))) == 1
+    assert len(list(evaluate(Engine(plan), [line]))) == 1  # sshd is a program of Linux
+    assert len(list(evaluate(Engine(plan), [line], product="linux"))) == 1
+    assert list(evaluate(Engine(plan), [line.replace(b"sshd", b"someapp")])) == []
+    assert list(evaluate(Engine(plan), [b"needle"], product="linux")) == []
+    assert len(list(evaluate(Engine(plan), [b"needle"], product="linux", service="sshd"))) == 1
 
 
 def test_a_detection() -> None:
     """What a detection offers: the rule, the decoded event, a row like scan's."""
-    (found,) = judge(compile_rules(text=RULE), [b"<38>Nov 20 10:00:00 web1 sshd[7]: needle"])
+    (found,) = evaluate(compile_rules(text=RULE), [b"<38>Nov 20 10:00:00 web1 sshd[7]: needle"])
     assert found.record.host == "web1"
     assert found.rule.level == "medium"
     assert found.to_row("auth.log")["file"] == "auth.log"
@@ -123,7 +129,7 @@ def test_correlate_lines_without_a_year() -> None:
     assert datetime.fromtimestamp(found.firing.first_time / 1e6, UTC) == datetime(2026, 11, 20, 10, tzinfo=UTC)
     assert found.group == {"hostname": "web1"}
     assert found.firing.count == 3
-    (one,) = judge(compile_rules(text=RULE), ["Nov 20 10:00:00 w sshd[7]: needle"], received_at=received_at)
+    (one,) = evaluate(compile_rules(text=RULE), ["Nov 20 10:00:00 w sshd[7]: needle"], received_at=received_at)
     assert one.record.event_time == found.firing.first_time
 
 
@@ -136,7 +142,7 @@ def test_read_log(tmp_path: Path) -> None:
     assert [frame.chunk.data for frame in frames] == [b"a\nneedle\n", b"b\n"]
     assert [frame.chunk.data for frame in read_log(tmp_path, first.end)] == [b"b\n"]
     events = [frame.chunk.data[a:b] for frame in frames for a, b in frame.chunk.spans()]
-    assert [found.line for found in judge(compile_rules(text=RULE), events)] == [2]
+    assert [found.line for found in evaluate(compile_rules(text=RULE), events)] == [2]
     log.close()
 
 

@@ -21,8 +21,9 @@ BANNED = {
 }
 """What is not written any more, and what is."""
 FOUND = re.compile(rf"(?<![a-z])(?:{'|'.join(BANNED)})(?![a-z])", re.IGNORECASE)
-REAL = {("docs/rules.md", "door"), ("docs/commands.md", "door")}
-"""A door that opens and closes is one."""
+REAL = {("docs/rules.md", "door"), ("docs/commands.md", "door"),
+        ("agent/vedette/__init__.py", "judge"), ("CHANGELOG.md", "judge")}  # fmt: skip
+"""A door that opens and closes is one; the old name of ``vedette.evaluate``."""
 STILL = {
     "README.md",
     "agent/vedette/__init__.py",

@@ -1,4 +1,4 @@
-"""The Python API: compile rules, judge events, read a raw log. ``from vedette import …`` gives these names.
+"""The Python API: compile rules, evaluate events, read a raw log. ``from vedette import …`` gives these names.
 
 Everything returns values; nothing here starts an agent, writes a file or keeps a connection.
 """
@@ -16,10 +16,10 @@ from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
 from vedette.runtime.scan import Correlated, Detection, Timeline, chunk_of
-from vedette.runtime.scan import judge as judge_chunks
+from vedette.runtime.scan import judge as evaluate_chunks
 
 __all__ = [
-    "Correlated", "Detection", "Engine", "Plan", "compile_rules", "correlate", "judge", "load_rules", "read_log",
+    "Correlated", "Detection", "Engine", "Plan", "compile_rules", "correlate", "evaluate", "load_rules", "read_log",
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def compile_rules(
     """The plan of the Sigma rules at ``paths`` (files or folders, without ``*.test.yml``) and in the YAML ``text``.
 
     Rules that cannot run are in ``plan.refused``, each with file, line and reason. ``sample``: lines like those to be
-    judged; with it the prefilter picks literals that are rare in them. ``pipelines``: pySigma processing pipelines;
+    evaluated; with it the prefilter picks literals that are rare in them. ``pipelines``: pySigma processing pipelines;
     ``lookups``: files of values for placeholders (``rules/sigma/pipelines.py``). Needs ``vedette[rules]``.
     Raises OSError for a path that does not exist, ValueError for a pipeline or lookup that cannot be used.
     """
@@ -55,7 +55,7 @@ def load_rules(bundle: str | Path, trusted_keys: Iterable[str]) -> Engine:
     return Artifact(verified.plan, verified.databases, verified.manifest.hyperscan).engine(route=False)
 
 
-def judge(
+def evaluate(
     rules: Plan | Engine,
     events: Iterable[bytes | str | Mapping[str, Any]],
     *,
@@ -75,7 +75,7 @@ def judge(
     """
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
     chunks = chunk_of(events, format, _received(received_at))
-    return judge_chunks(engine, chunks, logsource=LogSource(product, category, service))
+    return evaluate_chunks(engine, chunks, logsource=LogSource(product, category, service))
 
 
 def correlate(
@@ -92,13 +92,13 @@ def correlate(
     """Every correlation that fires, by time; ``Correlated.line`` is that of the event that completed it, from 1.
 
     ``events`` may come in any order; all are read first. ``time_field``: the field that says when an event happened;
-    empty: what its decoder finds. The others as for ``judge``.
+    empty: what its decoder finds. The others as for ``evaluate``.
     """
     engine = rules if isinstance(rules, Engine) else Engine(rules, route=False)
     timeline = Timeline(engine.plan, time_field)
     source = LogSource(product, category, service)
     chunks = chunk_of(events, format, _received(received_at))
-    for found in judge_chunks(engine, chunks, logsource=source, silent=True):
+    for found in evaluate_chunks(engine, chunks, logsource=source, silent=True):
         timeline.add(found, "")
     yield from timeline.correlate()
 

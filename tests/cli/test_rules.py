@@ -78,7 +78,7 @@ def test_one_file_that_no_parser_reads(tmp_path: Path) -> None:
     ):
         done = vedette(*command)
         assert f"{bad}:4" in done.output, command
-        assert "not valid YAML: a mapping or list stands as a key: render the template" in done.output
+        assert "not valid YAML: a mapping or list is used as a key: if this is a template" in done.output
         assert done.exit_code == code, command
     assert bundle.exists()
     assert '"line":1' in vedette("scan", "--rules", rules, events).stdout.replace(" ", "")
@@ -223,7 +223,7 @@ def test_explain_with_rules_of_other_files(tmp_path: Path) -> None:
     assert f"  joined to it: filter 'Known Accounts' ({known}:1)" in shown.stdout
     assert f"    false filter 'Known Accounts' ({known}:1): not" in shown.stdout
     assert "  no match" in shown.stdout
-    assert "  looked at by the correlation Many Rare Things" in shown.stdout
+    assert "  used by the correlation Many Rare Things" in shown.stdout
     assert "Many Rare Things (829a690e-bef0-4204-a928-ef5e620d6fcc), level" not in shown.stdout
     shown = vedette("rules", "explain", "--with", rule, count, event)
     assert shown.exit_code == 0
@@ -234,7 +234,7 @@ def test_explain_with_rules_of_other_files(tmp_path: Path) -> None:
         "    adds user = 'admin'",
     ]
     shown = vedette("rules", "explain", "--with", rule, count, '{"user": "root"}')
-    assert shown.stdout.splitlines()[-1] == "    so it is in no group and does not count: src_ip"
+    assert shown.stdout.splitlines()[-1] == "    it is in no group and does not count, for lack of: src_ip"
     assert vedette(*options, tmp_path / "none.yml").exit_code == 2
     assert vedette("rules", "explain", "--with", tmp_path / "none.yml", rule).exit_code == 2
 
@@ -266,13 +266,13 @@ def test_list_says_why_a_rule_is_always_looked_at(tmp_path: Path) -> None:
     done = vedette("rules", "list", *given)
     assert done.exit_code == 0
     assert "always" in done.stdout
-    assert "%names% stands for 3,000 values, more than the 2,048 that are searched for" in done.stdout
+    assert "%names% stands for 3,000 values, more than the 2,048 that the prefilter searches for" in done.stdout
     lookup.write_text("\n".join(f"user{i}" for i in range(10_001)))
     other = tmp_path / "other.yml"
     other.write_text(RULE.replace("929a690e", "00000000").replace("Who|expand: '%names%'", "user: somebody"))
     done = vedette("rules", "list", *given, other)
     assert done.exit_code == 1
-    assert f"{lookup}:1: the lookup holds 10,001 values, more than 10,000" in done.stdout
+    assert f"{lookup}:1: the lookup has 10,001 values" in done.stdout
     assert "2 rules, 0 correlations: 1 active, 0 always, 1 dead; 1 lookups that cannot be used" in done.stderr
     rows = [json.loads(line) for line in vedette("rules", "list", "--json", *given, other).stdout.splitlines()]
     assert [(row["state"], row["kind"]) for row in rows] == [("active", "detection"), ("dead", "lookup"), ("dead", "")]

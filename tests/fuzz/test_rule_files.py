@@ -14,7 +14,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vedette.api import judge
+from vedette.api import evaluate
 from vedette.engine.match import Engine
 from vedette.plan.plan import Plan
 from vedette.rules import build
@@ -238,7 +238,7 @@ def loads(folder: Path) -> Plan:
     findings = lint.lint([folder], rules, plan)
     assert len([one for one in findings if one.check == "refused"]) == len(set(plan.refused))
     engine = Engine(plan, route=False)
-    list(judge(engine, EVENTS))
+    list(evaluate(engine, EVENTS))
     for number in range(len(plan.rules)):
         list(explain.rule(engine, number, [], None))
     return plan

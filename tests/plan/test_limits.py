@@ -38,7 +38,7 @@ CHAIN = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1,
 MANY = "".join(f"      - value{i}\n" for i in range(60_000))
 SEARCHES = "".join(f"  s{i}: {{f{i}: {i}}}\n" for i in range(300))
 HOSTILE = {
-    "conditions in each other": (rule("{f: 1}", "not " * 10_000 + "s"), "nested too deep: 100 levels"),
+    "conditions in each other": (rule("{f: 1}", "not " * 10_000 + "s"), "nested too deep: the limit is 100 levels"),
     "a long condition": (rule("{f: 1}", "s and (" * 10_000 + "s" + ")" * 10_000), "longer than 65536 characters"),
     "conditions of conditions": (
         f"{HEAD}detection:\n{SEARCHES}  condition: {' and '.join(['1 of s*'] * 300)}\n",
@@ -56,13 +56,13 @@ HOSTILE = {
         "action: global\nx: [" + "1, " * 40_000 + "]\n" + "".join(f"---\ntitle: {i}\n" for i in range(100)),
         "more than 1000000 keys and values, actions expanded",
     ),
-    "repeats in repeats": (rule("{'f|re': '(a.{1000}){1000}'}"), "spells out 1001000 characters: 5000 at most"),
+    "repeats in repeats": (rule("{'f|re': '(a.{1000}){1000}'}"), "spells out 1001000 characters: the limit is 5000"),
     "a long repeat": (rule("{'f|re': '.{30000}x'}"), "spells out 30001 characters"),
     "countless repeats": (rule("{'f|re': '((((a{1,999}){999}){999}){999}){999}'}"), "countless characters"),
     "repeats in a look-ahead": (rule("{'f|re': '(?=(a{1,1000}){1,1000})b'}"), "spells out 1000"),
     "groups in groups": (rule("{'f|re': '" + "(" * 10_000 + "a" + ")" * 10_000 + "'}"), "nested too deep"),
-    "many parts": (rule("{f: '" + "*a?" * 5000 + "'}"), "15000 parts between wildcards: 200 at most"),
-    "a long value": (rule("{'f|base64offset|contains': '" + "x" * 1_000_000 + "'}"), "characters: 65536 at most"),
+    "many parts": (rule("{f: '" + "*a?" * 5000 + "'}"), "15000 parts between wildcards: the limit is 200"),
+    "a long value": (rule("{'f|base64offset|contains': '" + "x" * 1_000_000 + "'}"), "characters: the limit is 65536"),
     "a long number": (rule("{f: " + "9" * 200_000 + "}"), "4300 digits"),
     "a long title": (rule("{f: 1}", head=HEAD.replace("title: T", "title: " + "T" * 100_000)), "must not exceed 256"),
 }

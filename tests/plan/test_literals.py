@@ -46,7 +46,7 @@ def of(op: Op, value: object, option: str = "", *, field: str = "f", cased: bool
     ],
 )
 def test_pieces(text: str, expected: list[bytes]) -> None:
-    """Texts are split at what codecs write in ways that cannot be told; short and blank runs are dropped."""
+    """Texts are split at what codecs write in ways that is unknown; short and blank runs are dropped."""
     assert pieces(text) == expected
 
 

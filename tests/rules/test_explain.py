@@ -41,8 +41,8 @@ def test_what_a_rule_is_made_of() -> None:
     text = "\n".join(explain.rule(engine, 0))
     assert "predicate 0: message begins with 'failed' [group 0 bit 0]" in text
     assert "predicate 3: src_ip is in 127.0.0.0/8 [group 2 bit 0]" in text
-    assert "one of which is in every event it matches: 'failed" in text
-    assert "and one of these, as those are common: 'admin', 'root'" in text
+    assert "every event it matches contains one of: 'failed" in text
+    assert "and one of these, since those are common: 'admin', 'root'" in text
 
 
 def test_what_could_be_searched_for() -> None:
@@ -61,7 +61,7 @@ def test_why_it_fires() -> None:
     assert lines[1] == "  MATCH"
     assert lines[2].startswith("  log source: ")
     assert lines[-9:] == [
-        "  prefilter: a literal is in the event",
+        "  prefilter: the event contains a literal",
         "  true  all of",
         "    true  selection: all of",
         "      true  message begins with 'failed' [message = 'Failed password for root from 203.0.113.9 port 22 ssh2']",
@@ -79,7 +79,7 @@ def test_why_it_does_not() -> None:
     assert "no match" in text
     assert "false user is 'root' [user = 'bob']" in text
     text = "\n".join(explained(RULE, b'{"user": null, "src_ip": {"a": 1}}'))
-    assert "no literal is in the event" in text
+    assert "the event contains no literal" in text
     assert "message is absent" in text
     assert "user is null" in text
     assert "src_ip is an object" in text

@@ -62,10 +62,10 @@ def test_no_validator_needs_the_network() -> None:
     [
         ("message|contains", "message|bogus", "refused", 15, "Unknown modifier"),
         ("message|contains: something", "message|re: (?=x)", "fallback", 13, "Hyperscan does not take"),
-        ("message|contains: something rare", "pid|gt: 5", "cost", 13, "looked at on every event (pid > 5)"),
+        ("message|contains: something rare", "pid|gt: 5", "cost", 13, "evaluated on every event (pid > 5)"),
         ("condition: selection", "condition: not selection", "cost", 13, "not: message contains"),
         ("message|contains", "mesage|contains", "fields", 13, "no decoder of sshd gives the field 'mesage'"),
-        ("service: sshd", "service: nosuch", "logsource", 10, "no decoder finds out service = 'nosuch'"),
+        ("service: sshd", "service: nosuch", "logsource", 10, "no decoder detects service = 'nosuch'"),
         ("attack.t1059.004", "attack.t1059004", "attack", 7, "attack.t1059004"),
         ("status: test", "status: deprecated", "retired", 3, "deprecated"),
         ("falsepositives:\n    - Unknown\n", "", "metadata", 1, "falsepositives is missing"),

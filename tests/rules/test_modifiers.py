@@ -125,7 +125,7 @@ def test_advice(item: str, says: str) -> None:
         ("s && s", "&& is written and"),
         ("s || s", "|| is written or"),
         ("!s", "! is written not"),
-        ("(s and s", "1 parentheses are opened and 0 closed"),
+        ("(s and s", "1 parentheses are opened, and 0 closed"),
         ("selektion", "there is no 'selektion': there are"),
         ("s and sel", "there is no 'sel'"),
     ],
@@ -183,7 +183,7 @@ def test_unknown_keys_of_a_correlation(tmp_path: Path, key: str, says: str) -> N
     body = "  type: event_count\n  rules: [r]\n  timespan: 5m\n  condition: {gte: 5}\n"
     assert not findings(tmp_path, rule + body)
     (told,) = findings(tmp_path, f"{rule}{body}  {key}\n")
-    assert f"{tmp_path}/rule.yml:13:3: error: '{key.partition(':')[0]}' is no key of a correlation" in told
+    assert f"{tmp_path}/rule.yml:13:3: error: '{key.partition(':')[0]}' is not a key of a correlation" in told
     assert says in told
 
 
@@ -192,7 +192,7 @@ def test_unknown_keys_of_a_correlation(tmp_path: Path, key: str, says: str) -> N
     [
         ("s: ['%few%', long enough]", "write '|expand': '%few%'"),
         ("s: '%few%'", "write '|expand': '%few%'"),
-        ("s: {f: long enough}\n  timeframe: 5m", "'timeframe' is of Sigma 1"),
+        ("s: {f: long enough}\n  timeframe: 5m", "'timeframe' is Sigma 1, and here a search"),
         ("s: {f: long enough}\n  window: 30 s", "write a correlation with timespan: 30s"),
     ],
 )
@@ -222,7 +222,7 @@ def test_conditions_that_are_no_text(tmp_path: Path, condition: str, shown: str)
 def test_unknown_keys_of_a_rule(tmp_path: Path) -> None:
     """A part of a log source that there is not, and an attribute that is spelled wrongly, are warnings."""
     rule = HEAD.replace("linux}", "linux, sevice: sshd}") + "detection: {s: {f: long enough}, condition: s}\n"
-    assert "'sevice' is no part of a log source" in findings(tmp_path, rule)[0]
+    assert "'sevice' is no attribute of a log source" in findings(tmp_path, rule)[0]
     rule = f"{HEAD}detection: {{s: {{f: long enough}}, condition: s}}\nleval: high\n"
     assert "did you mean 'level'?" in findings(tmp_path, rule)[0]
     assert not findings(tmp_path, rule.replace("leval", "x_own"))
@@ -236,7 +236,7 @@ def test_placeholders_with_more_values_than_are_searched_for(tmp_path: Path) -> 
     rules = build.load([tmp_path], lookups=[names])
     found = lint.lint([tmp_path], rules, build.from_rules(rules))
     (told,) = [one.message for one in found if one.check == "cost"]
-    assert "%names% stands for 3,000 values, more than the 2,048 that are searched for" in told
+    assert "%names% stands for 3,000 values, more than the 2,048 that the prefilter searches for" in told
 
 
 @pytest.mark.parametrize(
@@ -259,4 +259,4 @@ def test_several_placeholders_with_more_values_than_are_searched_for(item: str, 
     rules = build.load([tmp_path / "rule.yml"], lookups=[tmp_path])
     found = lint.lint([tmp_path / "rule.yml"], rules, build.from_rules(rules))
     (told,) = [one.message for one in found if one.check == "cost"]
-    assert f"({says}, more than the 2,048 that are searched for)" in told
+    assert f"({says}, more than the 2,048 that the prefilter searches for)" in told

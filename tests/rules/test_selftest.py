@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests import reference
-from vedette.api import judge
+from vedette.api import evaluate
 from vedette.decode.decoder import record
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
@@ -38,7 +38,7 @@ def load(name: str) -> Any:
 def hits(text: str, events: Iterable[Mapping[str, Any]]) -> list[int] | None:
     """The indexes of the events that the rules of ``text`` match; None when none of them runs."""
     plan = build.from_text(text)
-    return sorted({found.line - 1 for found in judge(plan, events)}) if plan.rules else None
+    return sorted({found.line - 1 for found in evaluate(plan, events)}) if plan.rules else None
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from vedette import compile_rules, correlate, judge
+from vedette import compile_rules, correlate, evaluate
 from vedette.cli.main import main
 from vedette.engine.match import Engine
 from vedette.rules.authoring import cases
@@ -260,14 +260,14 @@ def test_an_event_that_matches_several_rules(tmp_path: Path, kind: str) -> None:
 
 
 def test_from_python() -> None:
-    """``correlate`` gives what ``scan`` prints, of lines and mappings in any order; ``judge`` leaves out what is
+    """``correlate`` gives what ``scan`` prints, of lines and mappings in any order; ``evaluate`` leaves out what is
     only referred to."""
     plan = compile_rules(text=LOGINS)
     events = [login(100, 4624), *(login(i, 4625) for i in range(10))]
     (found,) = correlate(plan, events, time_field="t")
     assert (found.line, found.group, found.firing.count) == (1, {"User": "bob"}, 2)
     assert found.to_row()["rule_id"] == "b180ead8-d58f-40b2-ae54-c8940995b9b6"
-    assert list(judge(plan, events)) == []
+    assert list(evaluate(plan, events)) == []
 
 
 def test_over_several_files(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def rules_explain(
         asked = list(build.files([rule]))
         known = {path.resolve() for path in asked}
         others = [path for path in build.files(beside) if path.resolve() not in known]
-        found = build.load([*asked, *others], pipelines, lookups)
+        found = build.load_files([*asked, *others], pipelines, lookups)
         lines = sample.read_bytes() if sample is not None else b""
         engine = Engine(build.from_rules(found, sample=lines), route=False)
         cost = build.cost_of(found, lines) if lines else None

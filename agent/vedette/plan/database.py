@@ -18,7 +18,7 @@ illegal instruction, or goes on with wrong results where LZCNT (abm) lacks. Of a
 
 
 def _lacking() -> list[str]:
-    """Of ``NEEDED``, what this processor has not; nothing where it cannot be told."""
+    """Of ``NEEDED``, what this processor lacks; nothing where that is unknown."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             flags = next((line.split() for line in file if line.startswith("flags")), None)

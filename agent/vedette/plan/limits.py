@@ -78,12 +78,13 @@ def weight(source: str) -> int:
 def check_regex(source: str) -> int:
     """The weight of a regular expression; raises ValueError when it is beyond its bound. Before any engine sees it."""
     if len(source) > MAX_TEXT:
-        raise ValueError(f"a regular expression of {len(source)} characters: {MAX_TEXT} at most")
+        raise ValueError(f"a regular expression of {len(source)} characters: the limit is {MAX_TEXT}")
     heavy = weight(source)
     if heavy > MAX_WEIGHT:
-        told = heavy if heavy < _HUGE else "countless"
+        count = heavy if heavy < _HUGE else "countless"
         raise ValueError(
-            f"a regular expression that spells out {told} characters: {MAX_WEIGHT} at most; shorten its counted repeats"
+            f"a regular expression that spells out {count} characters: the limit is {MAX_WEIGHT}"
+            "; shorten its counted repeats"
         )
     return heavy
 
@@ -107,13 +108,13 @@ class Tally:
         set would be."""
         size = max(map(len, map(str, p.value))) if isinstance(p.value, tuple) else len(str(p.value))
         if size > MAX_TEXT:
-            raise ValueError(f"a value of {size} characters: {MAX_TEXT} at most")
+            raise ValueError(f"a value of {size} characters: the limit is {MAX_TEXT}")
         if p.op is Op.GLOB and isinstance(p.value, tuple) and len(p.value) > MAX_WILDCARDS:
-            raise ValueError(f"a value of {len(p.value)} parts between wildcards: {MAX_WILDCARDS} at most")
+            raise ValueError(f"a value of {len(p.value)} parts between wildcards: the limit is {MAX_WILDCARDS}")
         repeats = max(0, check_regex(str(p.value)) - len(str(p.value))) if p.op is Op.REGEX else 0
         if self._repeats + repeats > MAX_REPEATS:
             raise SetFull(
-                f"the counted repeats of the rule set's regular expressions add more than {MAX_REPEATS} signs"
+                f"the counted repeats of the rule set's regular expressions add more than {MAX_REPEATS} characters"
             )
         if self.count >= MAX_PREDICATES:
             raise SetFull(f"the rule set has more than {MAX_PREDICATES} different tests: use lookups")

@@ -59,12 +59,15 @@ def empty(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleS
 
 
 def load(paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
-    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these.
+    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these."""
+    return load_files(files(paths), pipelines, lookups)
 
-    A file that cannot be read is refused by itself, and so is the second rule of an id.
-    """
+
+def load_files(found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
+    """``load`` of what ``files`` gave. A file that cannot be read is refused by itself, and so is the second rule of an
+    id."""
     rules = empty(pipelines, lookups)
-    for path in files(paths):
+    for path in found:
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
             content = read_regular(path, MAX_FILE + 1)

@@ -91,7 +91,7 @@ def _meant(plan: Plan, here: Iterable[Correlation], item: Mapping[str, Any]) -> 
     else:
         meant = [c for c in here if c.id not in plan.silent]
     if len(meant) != 1:
-        raise ValueError("which correlation? Say it by 'rule': its id or title")
+        raise ValueError("which correlation? Name it with 'rule': its id or title")
     return meant[0].id
 
 

@@ -43,15 +43,15 @@ def rule(engine: Engine, number: int, filters: Iterable[str] = (), cost: Measure
         by = "; on the fallback engine, in bounded time" if predicate in slow else ""
         yield f"  predicate {index}: {described(predicate)} [{where}{by}]"
     if chosen is None:
-        yield "  literals: none can be proved, so it is looked at on every event of its log source"
+        yield "  literals: none, so it is evaluated on every event of its log source"
         if (found := witness(one.logsource)) is not None:
             part = one.logsource._fields[found.part]
-            told = _several(found.literals)
-            yield f"  where an input does not say its {part}, an event of it holds one of: {told}"
+            listed = _several(found.literals)
+            yield f"  where the input sets no {part}, only on events that contain one of: {listed}"
     else:
-        yield f"  literals, one of which is in every event it matches: {_several(chosen)}"
+        yield f"  literals: every event it matches contains one of: {_several(chosen)}"
     if plan.further and (second := plan.further[number]) is not None:
-        yield f"  and one of these, as those are common: {_several(second)}"
+        yield f"  and one of these, since those are common: {_several(second)}"
     yield from choice(plan, number, cost)
     yield from _looked_at(plan, one.id)
 
@@ -86,9 +86,9 @@ def filter_(name: str, rules: Sequence[Rule]) -> Iterator[str]:
 def _looked_at(plan: Plan, rule_id: str) -> Iterator[str]:
     for one in plan.correlations:
         if any(slot.rule_id == rule_id for slot in one.slots):
-            yield f"  looked at by the correlation {one.title} ({one.id})"
+            yield f"  used by the correlation {one.title} ({one.id})"
     if rule_id in plan.silent:
-        yield "  makes no alerts: only correlations look at it (generate: true would change that)"
+        yield "  emits no alerts: only correlations use it (generate: true changes that)"
 
 
 def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
@@ -133,12 +133,12 @@ def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str,
         yield f"  rule {i}: {engine.plan.rules[number].title}: {verdict}"
         if truth:
             for what, fields in (("in the group", c.group_by), ("adds", c.field)):
-                told = ", ".join(_shown(slot.field(name), event) for name in fields)
-                if told:
-                    yield f"    {what} {told}"
+                listed = ", ".join(_shown(slot.field(name), event) for name in fields)
+                if listed:
+                    yield f"    {what} {listed}"
             lacking = [slot.field(name) for name in c.group_by if event.get(slot.field(name)) in (ABSENT, None)]
             if lacking:
-                yield f"    so it is in no group and does not count: {', '.join(lacking)}"
+                yield f"    it is in no group and does not count, for lack of: {', '.join(lacking)}"
 
 
 def on_event(
@@ -162,8 +162,8 @@ def on_event(
         hit = any(
             number in candidate.rules for candidate in engine.prefilter.hits(chunk, apart=may_hold_records(chunk))
         )
-        told = "a literal is in the event" if hit else "no literal is in the event: it is not looked at"
-        yield f"  prefilter: {told}"
+        listed = "the event contains a literal" if hit else "the event contains no literal, so it is not evaluated"
+        yield f"  prefilter: {listed}"
     yield from _tree(engine, one.expr, event, names, "  ")
 
 
@@ -227,5 +227,5 @@ MAX_LISTED = 24
 
 
 def _several(literals: frozenset[bytes]) -> str:
-    told = ", ".join(map(_quoted, sorted(literals)[:MAX_LISTED]))
-    return told if len(literals) <= MAX_LISTED else f"{told} and {len(literals) - MAX_LISTED} more"
+    listed = ", ".join(map(_quoted, sorted(literals)[:MAX_LISTED]))
+    return listed if len(literals) <= MAX_LISTED else f"{listed} and {len(literals) - MAX_LISTED} more"

@@ -213,9 +213,9 @@ def _finding(issue: SigmaValidationIssue, one: Written) -> Finding:
     key = next(
         (keys[name] for name in details if name in keys), "detection" if "detection" in issue.description else ""
     )
-    told = ", ".join(f"{name} {getattr(value, 'field', None) or value}" for name, value in details.items())
+    summary = ", ".join(f"{name} {getattr(value, 'field', None) or value}" for name, value in details.items())
     check = type(issue).__name__.removesuffix("Issue")
-    message = issue.description + (f": {told[:200]}" if told else "")
+    message = issue.description + (f": {summary[:200]}" if summary else "")
     title = str(one.document.get("title", ""))
     place = one.at("detection", str(details["detection_name"])) if "detection_name" in details else one.at(key)
     return Finding(_SEVERITIES[issue.severity], check, one.path, *place, title, message)
@@ -244,16 +244,16 @@ def _attack(all: Set, one: Written) -> Found:
     for tag in tags if isinstance(tags, list) else []:
         text = str(tag)
         if text.startswith("attack.") and not re.fullmatch(r"attack\.(t\d{4}(\.\d{3})?|[gs]\d{4}|[a-z][a-z_-]+)", text):
-            yield Severity.WARNING, one.at("tags"), f"{text!r} is no tactic, technique, group or software of ATT&CK"
+            yield Severity.WARNING, one.at("tags"), f"{text!r} is not an ATT&CK tactic, technique, group or software"
 
 
 def _retired(all: Set, one: Written) -> Found:
     if one.document.get("status") == SigmaStatus.DEPRECATED.name.lower():
-        yield Severity.WARNING, one.at("status"), "it is deprecated and runs all the same"
+        yield Severity.WARNING, one.at("status"), "it is deprecated, and still runs"
     related = one.document.get("related")
     for item in related if isinstance(related, list) else []:
         if isinstance(item, dict) and str(item.get("type")).lower() in _OBSOLETE and item.get("id") in all.rules.ids:
-            yield Severity.WARNING, one.at("related"), f"the rule {item['id']}, which it makes obsolete, runs as well"
+            yield Severity.WARNING, one.at("related"), f"the rule {item['id']}, which it replaces, is loaded as well"
 
 
 _OBSOLETE = (SigmaRelatedType.OBSOLETE.name.lower(), "obsoletes", SigmaRelatedType.RENAMED.name.lower())
@@ -265,7 +265,7 @@ def _cost(all: Set, one: Written) -> Found:
     chosen = all.plan.literals[all.plan.rules.index(one.rule)]
     if chosen is None:
         why = why_always(all.rules, all.plan, one.rule.expr)
-        yield Severity.WARNING, one.at("detection"), f"no literal can be proved: looked at on every event ({why})"
+        yield Severity.WARNING, one.at("detection"), f"no literal can be derived: evaluated on every event ({why})"
         return
     for literal in sorted(chosen):
         if all.cost is not None and (share := all.cost(literal)) >= HOT:
@@ -284,7 +284,7 @@ def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
             lacking = [arg for arg in args if required(arg, plan.predicates) is None]
             count = len(set(tests(expr)))
             if isinstance(expr, Or) and (not lacking or (expr in rules.placeholders and count > MAX_LITERALS)):
-                return f"{_choice(rules, expr, count)}, more than the {MAX_LITERALS:,} that are searched for"
+                return f"{_choice(rules, expr, count)}, more than the {MAX_LITERALS:,} that the prefilter searches for"
             return why_always(rules, plan, (lacking or args)[0])
 
 
@@ -313,25 +313,29 @@ def _values(all: Set, one: Written) -> Found:
             span = searches.get(name) if isinstance(searches, dict) else None
             if isinstance(span, str) and re.fullmatch(r"\d+\s*[smhdwMy]", span):
                 short = "".join(span.split())
-                told = f"'{name}' is of Sigma 1, here a search for {span!r}: write a correlation with timespan: {short}"
-                yield Severity.WARNING, one.at(part, name), told
+                instead = f"write a correlation with timespan: {short}"
+                yield Severity.WARNING, one.at(part, name), f"'{name}' is Sigma 1, and here a search: {instead}"
         for key, value in node.value if isinstance(searches, dict) and isinstance(node, yaml.MappingNode) else ():
             if searches is None or key.value in ("condition", "rules") or key.value not in searches:
                 continue
             for item, item_node in islice(items.single(searches[key.value], key, value), MAX_TRIED):
-                for told in items.doubts(item):
-                    yield Severity.WARNING, place(item_node), told
+                for summary in items.doubts(item):
+                    yield Severity.WARNING, place(item_node), summary
 
 
 def _unknown_keys(all: Set, one: Written) -> Found:
     source = one.document.get("logsource")
     for key in source if isinstance(source, dict) else ():
         if key not in ("product", "category", "service", "definition"):
-            yield Severity.WARNING, one.at("logsource"), f"{key!r} is no part of a log source, and asks for nothing"
+            yield (
+                Severity.WARNING,
+                one.at("logsource"),
+                f"{key!r} is no attribute of a log source and has no effect",
+            )
     for key in one.document:
         near = get_close_matches(str(key), _ATTRIBUTES, 1, 0.8)
         if key not in _ATTRIBUTES and near and near[0] not in one.document:
-            yield Severity.WARNING, one.at(str(key)), f"{key!r} has no meaning: did you mean {near[0]!r}?"
+            yield Severity.WARNING, one.at(str(key)), f"unknown attribute {key!r}: did you mean {near[0]!r}?"
 
 
 _ATTRIBUTES = (
@@ -367,7 +371,7 @@ def _fields(all: Set, one: Written) -> Found:
 
 def _source(all: Set, one: Written) -> Found:
     if one.rule is not None and (part := reach.unknown_source(one.rule.logsource)) is not None:
-        yield Severity.NOTE, one.at("logsource"), f"no decoder finds out {part}: an input must say so (its logsource)"
+        yield Severity.NOTE, one.at("logsource"), f"no decoder detects {part}: the input must set it (logsource)"
 
 
 def _duplicate(all: Set, one: Written) -> Found:

@@ -133,7 +133,7 @@ class Compiler:
     def make(self, number: int, above: tuple[int, ...]) -> Correlation:
         """Compile correlation ``number`` and those below it; raises Unsupported and notes the reason."""
         if number in above:
-            raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
+            raise Unsupported("its rules refer back to it: a cycle", "rules")
         if number in self.made:
             return self.made[number]
         if number in self._reasons:
@@ -203,7 +203,7 @@ class Compiler:
         if isinstance(target, str):
             return target, None
         if target in above:
-            raise Unsupported("it refers to itself by way of its rules: a cycle", "rules")
+            raise Unsupported("its rules refer back to it: a cycle", "rules")
         try:
             return self._read[target].id, self.make(target, above)
         except Exception as error:
@@ -219,7 +219,7 @@ def _parse(document: dict[str, Any], path: str, line: int) -> _Read:
     if (unknown := next((key for key in body if key not in _KEYS), None)) is not None:
         near = _MEANT.get(str(unknown)) or next(iter(get_close_matches(str(unknown), _KEYS, 1)), "")
         meant = f"did you mean {near!r}?" if near else f"it has {', '.join(_KEYS)}"
-        raise Unsupported(f"{unknown!r:.60} is no key of a correlation: {meant}", str(unknown))
+        raise Unsupported(f"{unknown!r:.60} is not a key of a correlation: {meant}", str(unknown))
     meaning = {key: value for key, value in document.items() if key not in DESCRIPTIVE}
     bounds: tuple[tuple[str, int | float], ...] = ()
     if isinstance(condition := body.get("condition"), dict):
@@ -244,7 +244,7 @@ def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleRefer
         raise Unsupported(f"it names {len(references)} rules, more than {MAX_SLOTS}", "rules")
     wrong = next((one.reference for one in references if not isinstance(one.reference, str)), None)
     if wrong is not None:
-        raise Unsupported(f"a rule is named by its id or name, not {wrong!r:.40}", "rules")
+        raise Unsupported(f"rules are named by id or name, not {wrong!r:.40}", "rules")
     names = [reference.reference for reference in references]
     if not kind.row.ordered and len(set(names)) < len(names):
         raise Unsupported("it names a rule twice", "rules")
@@ -271,7 +271,7 @@ def _slots(
         for target in alias.mapping:
             if target.reference not in used:
                 raise Unsupported(
-                    f"the alias {alias.alias!r} is for {target.reference!r}, which is none of its rules", "aliases"
+                    f"the alias {alias.alias!r} is for {target.reference!r}, which is not one of its rules", "aliases"
                 )
     return tuple(slots)
 
@@ -302,28 +302,28 @@ def _bounds(condition: dict[str, Any]) -> tuple[tuple[str, int | float], ...]:
 
 
 def _percentile(condition: Any, kind: Kind) -> float:
-    """pySigma takes a whole percentile; the specification shows none, and what its example means cannot be told."""
+    """pySigma takes a whole percentile; the specification shows none, and what its example means is unclear."""
     if not kind.row.percentile:
         if getattr(condition, "percentile", None) is not None:
             raise Unsupported(f"'percentile' is for value_percentile, not {kind}", "condition")
         return 50.0
     percent = condition.percentile
     if percent is None:
-        raise Unsupported("value_percentile needs 'percentile' (0 to 100) in its condition: of which one?", "condition")
+        raise Unsupported("value_percentile needs 'percentile' (0 to 100) in its condition", "condition")
     if not 0 <= percent <= 100:
-        raise Unsupported(f"a percentile is from 0 to 100, not {percent}", "condition")
+        raise Unsupported(f"a percentile is a number from 0 to 100, not {percent}", "condition")
     return float(percent)
 
 
 def _check(c: Correlation) -> None:
-    """Refuse what can be told never to be true, or to mean nothing."""
+    """Refuse what can never be true, or means nothing."""
     reads, valued = c.kind.row.reads, c.kind.row.valued
     if c.field and not valued:
-        raise Unsupported(f"{c.kind} counts matches: 'field' is for value_count and the like", "condition")
+        raise Unsupported(f"{c.kind} counts matches: 'field' belongs to value_count and the like", "condition")
     if len(c.field) > 1 and reads is not Reads.TEXT:
         raise Unsupported(f"{c.kind} measures one field, not {len(c.field)}", "condition")
     if any(not isinstance(name, str) or not name for name in (*c.field, *c.group_by)) or (valued and not c.field):
-        raise Unsupported("a field is named by a text", "condition")
+        raise Unsupported("the name of a field is a text", "condition")
     if c.span > MAX_SPAN:
         raise Unsupported("the timespan is longer than 366 days", "timespan")
     if not c.bounds:
@@ -343,7 +343,7 @@ def _check(c: Correlation) -> None:
         tried = [number for number in near if least <= number <= most]
     if not any(c.holds(number) for number in tried):
         raise Unsupported(
-            "the condition can never be true: a window holds the match that it is looked at for"
+            "the condition can never be true: a window contains at least the match that opened it"
             + (f", and at most {len(c.slots)} rules" if reads is Reads.RULE else ""),
             "condition",
         )
@@ -355,15 +355,15 @@ def _clauses(condition: SigmaExtendedCorrelationCondition, names: list[str]) -> 
     for wanted, forbidden in _terms(condition.parsed, False):
         if not wanted:
             raise Unsupported(
-                "the condition can be true where none of its rules matches: what does not happen is seen only beside"
-                " something that does; join it by 'and' with a rule",
+                "the condition can be true although none of its rules matches: combine 'not' with a rule that does,"
+                " as in 'a and not b'",
                 "condition",
             )
         clause = Clause(tuple(sorted(map(names.index, wanted))), tuple(sorted(map(names.index, forbidden))))
         if clause not in found:
             found.append(clause)
     if not found:
-        raise Unsupported("the condition can never be true: a rule cannot match and not match", "condition")
+        raise Unsupported("the condition can never be true: it asks a rule to match and not to match", "condition")
     return tuple(found)
 
 
@@ -385,7 +385,7 @@ def _terms(node: CorrelationConditionItem | SigmaRuleReference, negative: bool) 
             if len(found) > MAX_CLAUSES:
                 break
     if len(found) > MAX_CLAUSES:
-        raise Unsupported(f"the condition comes to more than {MAX_CLAUSES} alternatives", "condition")
+        raise Unsupported(f"the condition expands to more than {MAX_CLAUSES} alternatives", "condition")
     return found
 
 

@@ -43,7 +43,7 @@ class RuleLoader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_NO_KEY = "a mapping or list stands as a key: render the template that this is ({{ name }}), or put it in quotes"
+_NO_KEY = "a mapping or list is used as a key: if this is a template ({{ name }}), render it or put it in quotes"
 
 _CORE = ("null", "bool", "int", "float", "str", "seq", "map")
 RuleLoader.yaml_implicit_resolvers = {}
@@ -211,7 +211,7 @@ def _line(event: Any) -> int:
 def collected(nodes: Iterable[Any]) -> Iterator[tuple[Any, bool]]:
     """The rules of a file's documents, each with whether it took its ``id`` from another document.
 
-    A document with an action that is none is given as it is: who compiles it refuses it (``action`` tells).
+    A document with an unknown action is given as it is: who compiles it refuses it (``action`` tells).
     """
     base: Any = None
     before: Any = None

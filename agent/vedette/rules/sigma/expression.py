@@ -229,10 +229,10 @@ def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> 
         if (fault := given.faults.get(part.name)) is not None:
             raise Unsupported(f"the placeholder %{part.name}% has no value: {fault.path}: {fault.reason}")
         if (values := given.lookups.get(part.name)) is None:
-            raise Unsupported(f"the placeholder %{part.name}% has no value: no pipeline and no lookup gives one")
+            raise Unsupported(f"the placeholder %{part.name}% has no value: no pipeline or lookup defines it")
         found = [SigmaString(text) for text in values]
         if len(parts) * len(found) > MAX_EXPANSION:
-            raise Unsupported(f"its placeholders stand for more than {MAX_EXPANSION:,} values")
+            raise Unsupported(f"its placeholders expand to more than {MAX_EXPANSION:,} values")
         tails = [[str(text.to_regex().regexp)] if whole is not value else text.s for text in found]
         parts = [[*head, *tail] for head in parts for tail in tails]
     made: list[SigmaType] = []

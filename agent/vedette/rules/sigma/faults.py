@@ -27,11 +27,11 @@ MAX_TRIED = 1000
 
 
 _ADVICE = {
-    "cannot start any token": "indent with blanks, not tabs; a value that begins with %, @ or ` stands in quotes",
-    "expected alphabetic or numeric": "a value that begins with * or & stands in quotes",
-    "undefined alias": "a value that begins with * stands in quotes",
-    "mapping values are not allowed": "a value that holds ': ' stands in quotes",
-    "could not determine a constructor": "a value that begins with ! stands in quotes; rules have no other tags",
+    "cannot start any token": "indent with blanks, not tabs; put a value that begins with %, @ or ` in quotes",
+    "expected alphabetic or numeric": "put a value that begins with * or & in quotes",
+    "undefined alias": "put a value that begins with * in quotes",
+    "mapping values are not allowed": "put a value that contains ': ' in quotes",
+    "could not determine a constructor": "put a value that begins with ! in quotes; rules have no tags",
 }
 """By what YAML's parser says, what to write instead."""
 
@@ -43,8 +43,8 @@ def not_yaml(path: str, line: int, error: Exception, content: bytes | str = b"")
     if isinstance(error, yaml.reader.ReaderError):
         reason = f"{error.reason} (#x{error.character:02x}): rule files are UTF-8 text"
         line = content[: error.position].count(b"\n" if isinstance(content, bytes) else "\n") + 1  # type: ignore
-    elif (told := re.match(r"line ([0-9]+): ", reason)) is not None:
-        line = int(told[1])
+    elif (numbered := re.match(r"line ([0-9]+): ", reason)) is not None:
+        line = int(numbered[1])
     advice = next((f": {instead}" for says, instead in _ADVICE.items() if says in reason), "")
     line, column = (mark.line + 1, mark.column + 1) if mark else (line, 0)
     return Refusal(path, line, "", "", f"not valid YAML: {reason[:MAX_SHOWN]}{advice}", column)
@@ -86,7 +86,7 @@ def reason_of(error: Exception) -> str:
     """Why a rule does not run, for its author."""
     reason = _KIND.sub(lambda kind: kind[1].lower(), str(error.args[0] if error.args else error))
     if isinstance(error, RecursionError):
-        return f"it is nested too deep: {MAX_DEPTH} levels of a condition at most"
+        return f"it is nested too deep: the limit is {MAX_DEPTH} levels of a condition"
     if not isinstance(error, SigmaError | Unsupported):  # pySigma lets builtin errors out
         return f"not a valid Sigma rule: {type(error).__name__}: {reason}"[:300]
     if len(reason) > MAX_SHOWN:
@@ -139,7 +139,7 @@ _NO_DETECTIONS: Any = None
 
 
 def condition_advice(condition: Any, names: Any) -> str:
-    """What to write in the place of a condition that cannot be read; empty when that cannot be told."""
+    """What to write in place of a condition that cannot be parsed; empty when unknown."""
     texts = [text for text in (condition if isinstance(condition, list) else [condition]) if isinstance(text, str)]
     known = {str(name) for name in names}
     for text in texts:
@@ -154,12 +154,12 @@ def condition_advice(condition: Any, names: Any) -> str:
         if found := re.search(r"&&|\|\||!|&", text):
             return f"{found[0]} is written {'and' if '&' in found[0] else 'or' if '|' in found[0] else 'not'}"
         if text.count("(") != text.count(")"):
-            return f"{text.count('(')} parentheses are opened and {text.count(')')} closed"
+            return f"{text.count('(')} parentheses are opened, and {text.count(')')} closed"
         for word in words:
             if word not in _WORDS and not re.search(r"[*?]|^\d+$", word):
                 near = difflib.get_close_matches(word, known, 1)
-                told = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))[:200]}"
-                return f"there is no {word!r}: {told}"
+                instead = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))[:200]}"
+                return f"there is no {word!r}: {instead}"
     return ""
 
 

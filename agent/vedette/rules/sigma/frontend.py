@@ -227,8 +227,8 @@ def _check_items(searches: Any) -> None:
         if name == "condition":
             for one in definition if isinstance(definition, list) else [definition]:
                 if not isinstance(one, str):
-                    told = "the condition is a text that names searches, as in 'selection and not filter', not"
-                    raise Unsupported(f"{told} {'null' if one is None else repr(one)[:40]}", "condition")
+                    expected = "the condition is a text that names searches, as in 'selection and not filter', not"
+                    raise Unsupported(f"{expected} {'null' if one is None else repr(one)[:40]}", "condition")
         elif name != "rules":
             items.check(definition)
 

@@ -1,6 +1,6 @@
 """Conditions of Sigma 1 with an aggregation (``selection | count() by src_ip > 5``): the correlation to write instead.
 
-Sigma 2 has no pipe in conditions. What such a rule meant is told as YAML ready to be put in its place: the rule with
+Sigma 2 has no pipe in conditions. The refusal carries YAML that can take its place: the rule with
 the plain condition and a name, and a correlation of it. Sigma 1, "Aggregation expressions".
 """
 
@@ -31,7 +31,7 @@ def correlation(document: dict[str, Any]) -> tuple[str, str, str] | None:
     if piped is None:
         return None
     plain, _, rest = (part.strip() for part in piped.partition("|"))
-    reason = f"the pipe syntax '| {rest}' is of Sigma 1: write a correlation"
+    reason = f"the pipe syntax '| {rest}' is Sigma 1: write a correlation"
     if len(conditions) == 1 and (match := _AGGREGATION.fullmatch(rest)):
         return reason, "condition", _counted(document, plain, match)
     if len(conditions) == 1 and (match := _NEAR.fullmatch(rest)):
@@ -42,7 +42,7 @@ def correlation(document: dict[str, Any]) -> tuple[str, str, str] | None:
 def _counted(document: dict[str, Any], plain: str, match: re.Match[str]) -> str:
     function, counted = match["function"].lower(), match["field"]
     if function not in _TYPES:
-        return f"# Sigma 2 has no correlation of a {function}imum: it has counts, sums, averages and percentiles\n"
+        return f"# Sigma 2 has no correlation for a {function}imum, only for counts, sums, averages and percentiles\n"
     kind = _TYPES[function] if counted else "event_count"
     number = float(match["number"])
     condition: dict[str, Any] = {_OPERATORS[match["operator"]]: int(number) if number.is_integer() else number}

@@ -60,7 +60,7 @@ class _Runnable(RegexEngine):
 
 
 POLICY = SigmaPolicy(regex_engine=_Runnable())
-"""What pySigma is told: regular expressions are PCRE's; pipelines reach neither files nor commands nor the network."""
+"""pySigma's settings: regular expressions are PCRE's; pipelines reach neither files nor commands nor the network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipeli
     for path, named in _files(lookups, (".txt", ".csv")):
         try:
             if path.stem in values:
-                raise ValueError(f"another lookup gives %{path.stem}% already")
+                raise ValueError(f"another lookup defines %{path.stem}% already")
             values[path.stem] = _lookup(path)
         except (OSError, ValueError) as error:
             if named and isinstance(error, OSError):
@@ -179,7 +179,7 @@ def _lookup(path: Path) -> tuple[str, ...]:
         values = lines
     values = list(dict.fromkeys(value.strip() for value in values))
     if not values:
-        raise ValueError("the lookup holds no value")
+        raise ValueError("the lookup is empty")
     if len(values) > MAX_VALUES:
-        raise ValueError(f"the lookup holds {len(values):,} values, more than {MAX_VALUES:,}: split it")
+        raise ValueError(f"the lookup has {len(values):,} values: the limit is {MAX_VALUES:,}; split it")
     return tuple(values)
