@@ -9,6 +9,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -237,6 +238,25 @@ def test_truncation(tmp_path: Path, after: str, running: bool) -> None:
             async with tailing(bin, path, positions=by_path(bin)):
                 await until(lambda: len(bin.events) == 2)
             assert bin.events == [b"the first line", after.strip().encode()]
+
+    asyncio.run(scenario())
+
+
+def test_truncation_within_a_turn(tmp_path: Path) -> None:
+    """A file that is truncated and written anew, longer, between two reads of one turn gives no line out of both."""
+    path, after = tmp_path / "a.log", "completely new and longer than it was\n"
+
+    class Late(Bin):
+        async def ready(self) -> None:
+            if len(self.chunks) == 1 and path.read_text() != after:
+                path.write_text(after)
+
+    async def scenario() -> None:
+        bin = Late()
+        append(path, "the first line\nunfinis")
+        async with tailing(bin, path):
+            await until(lambda: after.strip().encode() in bin.events)
+        assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
 
     asyncio.run(scenario())
 
@@ -553,12 +573,17 @@ def test_rsyslog_writes(tmp_path: Path) -> None:
         bin, path = Bin(), tmp_path / "out.log"
         action = f'action(type="omfile" file="{path}" flushInterval="1" asyncWriting="off")'
         with rsyslogd(tmp_path, action) as sock:
-            # rsyslogd writes to the renamed file until it has seen its signal, however late that is. One that comes
-            # while it works on the one before is lost: a new file is then not begun before the next.
+            # rsyslogd writes to the renamed file until it has seen its signal, however late that is, loses one that
+            # comes while it works on the one before, and begins the new file with the next message.
             def reopened() -> bool:
                 if not path.exists():
                     os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
+                    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                        sender.sendto(b"<13>next", str(sock))
                 return path.exists()
+
+            def numbers() -> list[int]:
+                return [int(event.rpartition(b"message ")[2]) for event in bin.events if b"message " in event]
 
             async with tailing(bin, path, linger=10):
                 for part in range(3):
@@ -566,11 +591,10 @@ def test_rsyslog_writes(tmp_path: Path) -> None:
                     lines.write_text("".join(f"message {part * 100 + i}\n" for i in range(100)))
                     process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-f", str(lines))
                     assert await process.wait() == 0
-                    await until(lambda part=part: len(bin.events) >= 50 * (part + 1) and reopened(), 30)
+                    await until(lambda part=part: len(numbers()) >= 50 * (part + 1) and reopened(), 30)
                     path.rename(tmp_path / f"out.log.{part}")
                     os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
-                await until(lambda: len(bin.events) >= 300, 30)
-        numbers = [int(event.rpartition(b"message ")[2]) for event in bin.events]
-        assert sorted(numbers) == list(range(300))
+                await until(lambda: len(numbers()) >= 300, 30)
+            assert sorted(numbers()) == list(range(300))
 
     asyncio.run(scenario())

@@ -199,6 +199,11 @@ def resume(descriptor: int, saved: Iterable[FilePosition]) -> FilePosition | Non
     return max(fitting, key=lambda one: one.position, default=None)
 
 
-def intact(descriptor: int, head: bytes, size: int) -> bool:
-    """Whether the file still begins with ``head`` and has ``size`` bytes or more. Raises OSError."""
-    return os.fstat(descriptor).st_size >= size and os.pread(descriptor, len(head), 0) == head
+def read_on(descriptor: int, head: bytes, position: int, size: int) -> bytes | None:
+    """Up to ``size`` bytes from ``position``; None when the file does not begin with ``head`` any more, or is shorter.
+
+    That is looked at after reading: what was read is then no mixture of two contents. Raises OSError.
+    """
+    data = os.pread(descriptor, size, position)
+    intact = os.fstat(descriptor).st_size >= position and os.pread(descriptor, len(head), 0) == head
+    return data if intact else None

@@ -45,10 +45,10 @@ from vedette.inputs.files import (
     belongs,
     fingerprint,
     in_folder,
-    intact,
     is_rotated,
     look,
     open_same,
+    read_on,
     resume,
     rotated_since,
     still,
@@ -405,26 +405,22 @@ class FileTail:
         """Hand over what is new in a file. True when there is more."""
         if seen is not None and (seen.size, seen.changed) == (file.read, file.changed):
             return False
-        try:
-            descriptor = await self._in_thread(self._open, file)
-            same = await self._in_thread(intact, descriptor, file.head, file.read)
-        except OSError as error:
-            self._unreadable(file, error)
-            return False
-        if not same:
-            log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
-            file.lines.end()
-            rest = file.lines.take()
-            file.base, file.head, file.lines = 0, b"", Lines()
-            self._give(file, rest)
         left = TURN_BYTES
         while left > 0:
             await self._intake.ready()
             try:
-                data = await self._in_thread(os.pread, descriptor, CHUNK_BYTES, file.read)
+                descriptor = await self._in_thread(self._open, file)
+                data = await self._in_thread(read_on, descriptor, file.head, file.read, CHUNK_BYTES)
             except OSError as error:
-                self._unreadable(file, error)
+                self._problems[file.path] = error.strerror or str(error)
                 return False
+            if data is None:
+                log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
+                file.lines.end()
+                rest = file.lines.take()
+                file.base, file.head, file.lines = 0, b"", Lines()
+                self._give(file, rest)
+                continue
             if not data:
                 file.changed = seen.changed if seen else -1
                 return False
@@ -434,9 +430,6 @@ class FileTail:
             file.grown, file.finished = asyncio.get_running_loop().time(), False
             self._give(file, file.lines.take())
         return True
-
-    def _unreadable(self, file: _File, error: OSError) -> None:
-        self._problems[file.path] = error.strerror or str(error)
 
     def _finish(self, seen: Mapping[Key, Seen]) -> None:
         """Rotated files that will not grow any more: their last line is an event, and those out of sight are done."""
