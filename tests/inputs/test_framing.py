@@ -301,14 +301,3 @@ def test_merge() -> None:
     assert [run.data[s:e] for s, e in chunk.spans()] == [b"a", b"\n", b"b", b"ab", b"c\nd", b"z"]
     assert [origins[i] for i in origin_of] == ["x", "x", "x", "y", "y", "x"]
     assert chunk.origin(3) == "y"
-
-
-def test_newline_path_is_fast() -> None:
-    """Newline framing takes far over 2 M lines per CPU-second, because nothing is done per line."""
-    line = b"<38>Nov 20 10:00:00 web1 sshd[4711]: Accepted publickey for deploy from 203.0.113.9 port 22 ssh2\n"
-    buffer = bytearray((line * 3000)[: 256 << 10])
-    framer, lines, begin = StreamFramer(), 0, time.process_time()
-    for _ in range(100):
-        framer.feed(buffer, len(buffer))
-        lines += sum(run.data.count(b"\n") for run in framer.take())
-    assert lines / (time.process_time() - begin) > 2_000_000
