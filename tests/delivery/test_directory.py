@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import pytest
@@ -26,11 +25,18 @@ def box(tmp_path: Path) -> Iterator[Box]:
 
 
 @asynccontextmanager
-async def directory(box: Box, folder: Path, **settings: Any) -> AsyncIterator[DirectoryUplink]:
-    made = DirectoryUplink(box.source(path=folder, **settings), gather=0.02, backoff=(0.02, 0.05))
+async def directory(box: Box, folder: Path) -> AsyncIterator[list[int]]:
+    """A running sink; gives the times at which it looked at its clock, as it does before each file."""
+    attempts: list[int] = []
+
+    def clock() -> int:
+        attempts.append(NOW)
+        return NOW
+
+    made = DirectoryUplink(box.source(path=folder)._replace(clock=clock), gather=0.02, backoff=(0.02, 0.05))
     task = asyncio.create_task(made.run())
     try:
-        yield made
+        yield attempts
     finally:
         await made.stop(5)
         await asyncio.wait_for(task, 5)
@@ -86,8 +92,8 @@ def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
 
     async def main() -> None:
         box.put(10)
-        async with directory(box, folder):
-            await asyncio.sleep(0.3)
+        async with directory(box, folder) as attempts:
+            await until(lambda: len(attempts) > 5)
             assert box.outbox.depth == 10
             unblock(folder)
             await until(lambda: box.outbox.depth == 0)
@@ -110,10 +116,10 @@ def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Pat
 
     async def main() -> None:
         box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
-        async with directory(box, folder):
-            await asyncio.sleep(0.4)
+        async with directory(box, folder) as attempts:
+            await until(lambda: len(attempts) > 5)
             box.put_bytes([(3, newer(99)), (4, encode(alert(4)))])
-            await asyncio.sleep(0.4)
+            await until(lambda: len(attempts) > 12)
             unblock(folder / "alerts")
             await until(lambda: box.outbox.depth == 0)
             box.put_bytes([(5, newer(97))])

@@ -57,6 +57,11 @@ def open_log(
     return RawLog.open(folder, settings, counters or Counters(), committed=committed, clock=lambda: now)
 
 
+def crash(log: RawLog) -> None:
+    """End as a killed process does: nothing more is written or synced."""
+    log._release()
+
+
 def chunks_of(log: RawLog, start: int = 0) -> list[tuple[int, Chunk]]:
     """What the log gives back, as plain pairs."""
     return [(frame.offset, frame.chunk) for frame in log.frames(start)]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench import traffic
-from tests.rawlog.samples import NOW, chunks_of, line_chunks, lines, message_chunks, messages, open_log
+from tests.rawlog.samples import NOW, chunks_of, crash, line_chunks, lines, message_chunks, messages, open_log
 from tests.rawlog.test_recover import flip
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
@@ -150,7 +150,7 @@ def test_stopped_anywhere(tmp_path: Path) -> None:
         for _ in range(rng.randrange(4)):
             log.maintain(0, NOW)
         log._segments.compaction = None  # what a kill leaves: the file, and nobody who knows of it
-        log._release()
+        crash(log)
         log = open_log(tmp_path, SMALL, committed=Cursor(log.log_id, log.end))
         assert not list(tmp_path.glob(f"*{TEMPORARY}"))
         assert chunks_of(log) == every

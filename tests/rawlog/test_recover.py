@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rawlog.samples import NOW, chunks_of, lines, messages, noise, open_log
+from tests.rawlog.samples import NOW, chunks_of, crash, lines, messages, noise, open_log
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, Cursor
@@ -47,7 +47,7 @@ def fill(folder: Path, chunks: list[Chunk], config: RawLogSettings = SMALL, sync
         if sync_each:
             log.sync()
     offsets.append(log.end)
-    log._release()
+    crash(log)
     return offsets
 
 
@@ -309,7 +309,7 @@ def test_what_is_kept_of_damage_is_bounded(tmp_path: Path) -> None:
     for i in range(6):
         log = open_log(tmp_path, config, now=i)
         log.append(lines(noise(i)))
-        log._release()
+        crash(log)
         path = segments(tmp_path)[-1].path
         os.truncate(path, path.stat().st_size - 1)
     open_log(tmp_path, config, now=6).close()

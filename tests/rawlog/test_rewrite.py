@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.rawlog.samples import NOW, chunks_of, lines, noise, open_log
+from tests.rawlog.samples import NOW, chunks_of, crash, lines, noise, open_log
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Cursor
@@ -60,7 +60,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 def reopened(log: RawLog, counters: Counters | None = None) -> RawLog:
     """After a power cut: what was durable is committed."""
     durable, folder = Cursor(log.log_id, log.durable), log._folder
-    log._release()
+    crash(log)
     return open_log(folder, SMALL, counters, committed=durable)
 
 
@@ -203,7 +203,7 @@ def test_a_write_that_cannot_be_taken_back(tmp_path: Path, monkeypatch: pytest.M
     gaps: list[read.Gap] = []
     assert [(f.offset, f.chunk) for f in read.frames(tmp_path, on_gap=gaps.append)] == every
     assert not gaps
-    log._release()
+    crash(log)
     log = open_log(tmp_path, SMALL)
     assert (log.recovery.cut_bytes, log.end) == (0, every[-1][0] + 2001)
     assert chunks_of(log) == every

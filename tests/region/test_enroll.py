@@ -8,7 +8,7 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from tests.broker import Broker
-from tests.delivery.kit import alert
+from tests.delivery.kit import alert, until
 from vedette.cli.main import main as cli
 from vedette.config.settings import parse
 from vedette.delivery.envelope import encode, pack_batch
@@ -301,12 +301,6 @@ def site(tmp_path: Path) -> Site:
     return made
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def denied(client: MqttClient, topic: str) -> None:
     """The broker refuses a publication (2.0.11 ends the connection after it)."""
     await asyncio.wait_for(client.connected.wait(), 5)
@@ -382,12 +376,12 @@ def test_revoked(site: Site) -> None:
                 region.revoke("a1")
             assert site.broker.process is not None
             site.broker.process.send_signal(signal.SIGHUP)
-            await asyncio.sleep(0.3)
+            await until(lambda: "Reloading config" in site.broker.log())
             await denied(a1, "vedette/v1/f1/a1/alerts")
         site.broker.restart()
         stranger = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
         task = asyncio.create_task(stranger.run())
-        await asyncio.sleep(0.5)
+        await until(lambda: stranger.outage)
         assert not stranger.connected.is_set()
         assert "certificate revoked" in stranger.outage or "accept our certificate?" in stranger.outage
         async with site.client("a2") as a2:
@@ -417,7 +411,7 @@ def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
     async def scenario() -> str:
         client = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
         task = asyncio.create_task(client.run())
-        await asyncio.sleep(0.5)
+        await until(lambda: client.outage)
         assert not client.connected.is_set()
         await client.close()
         await asyncio.wait_for(task, 5)
