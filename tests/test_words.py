@@ -58,7 +58,6 @@ STILL = {
     "agent/vedette/rules/legacy.py",
     "agent/vedette/rules/modifiers.py",
     "agent/vedette/rules/pipelines.py",
-    "agent/vedette/rules/rechoose.py",
     "agent/vedette/rules/sigma.py",
     "agent/vedette/runtime/account.py",
     "agent/vedette/runtime/alerts.py",

@@ -108,7 +108,7 @@ def test_every_module_that_it_starts_as_a_child_is_found(ready: Place) -> None:
         return call(python, "-I", "-c", code, *command).text
 
     absent = str(ready.folder / "absent")
-    refused = said("vedette.rules.rechoose", absent, absent)
+    refused = said("vedette.rules.retune", absent, absent)
     assert refused.startswith("2 "), refused
     assert "No such file" in refused
     assert said("vedette.store.check", absent).startswith("1 ready")

@@ -40,7 +40,7 @@ from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
-from vedette.rules.rechoose import NO_GAIN, same_meaning
+from vedette.rules.retune import NO_GAIN, same_meaning
 from vedette.runtime.validate import dry_run, validate
 from vedette.system.child import command
 from vedette.system.descriptors import SPENT
@@ -305,7 +305,7 @@ class Rules:
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(given.write_bytes, plan.to_bytes())
-            code, told = await _child(["vedette.rules.rechoose", str(given), str(out)], sample)
+            code, told = await _child(["vedette.rules.retune", str(given), str(out)], sample)
             if code == NO_GAIN:
                 return None
             if code != 0:

@@ -1,8 +1,8 @@
-"""``python -m vedette.rules.rechoose PLAN OUT``: choose the literals of a plan anew, by the traffic.
+"""``python -m vedette.rules.retune PLAN OUT``: choose other literals for a plan, by the traffic.
 
-The agent starts this, in a process of its own, when many of its events are candidates. On standard input come lines of
-what it takes in. What rules the events of that sample make candidates of is told for the literals as they are and as
-they would be chosen now; where that is less than half, OUT is the built rule set with the new choice.
+The agent runs this in a subprocess when many of its events are candidates. Standard input is a sample of what it
+receives. Where the literals chosen by that sample leave fewer than half as many rules to look at, OUT is the compiled
+rule set with them.
 The meaning is the same: nothing but ``literals`` and ``further`` differs (``same_meaning``).
 
 Prints one JSON line ``{"before", "after"}``, rules to look at per event. Exit code 0: OUT is written; 3: it would not
@@ -42,7 +42,7 @@ def looks(plan: Plan, cost: Measured) -> float:
     return found
 
 
-def rechosen(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
+def retuned(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
     """``plan`` with literals by ``sample``; the looks per event before and after."""
     literals: set[bytes] = set()
     for rule in plan.rules:
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     given, out = map(Path, arguments)
     try:
         plan = Plan.from_bytes(given.read_bytes())
-        new, before, after = rechosen(plan, sys.stdin.buffer.read())
+        new, before, after = retuned(plan, sys.stdin.buffer.read())
         gains = before > GAIN * after
         if gains:
             write_whole(out, Artifact.of(new).to_bytes())
