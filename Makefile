@@ -4,7 +4,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment lock setup demo demo-fleet test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
+.PHONY: help environment lock docs setup demo demo-fleet test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
         clean
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
+	@echo "make docs        the parts of docs that restate code: metrics"
 	@echo "make clean       remove what the other targets made"
 
 environment:
@@ -28,6 +29,9 @@ environment:
 
 lock: environment
 	@sh tools/lock.sh $(BIN)/python
+
+docs: environment
+	$(BIN)/python -m tools.docs
 
 setup: environment
 	@sh tools/packages.sh

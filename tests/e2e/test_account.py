@@ -16,7 +16,8 @@ from bench import traffic
 from bench.send import tcp
 from tests.broker import free_port
 from tests.e2e.agent import Agent, until, vedette
-from vedette.runtime.metrics import ROWS, TWICE, families, walk
+from vedette.runtime.exporter import families
+from vedette.runtime.metrics import METRICS, TWICE, walk
 from vedette.store.store import Store
 
 pytestmark = pytest.mark.peer
@@ -175,7 +176,7 @@ def test_every_number_of_the_status_is_a_metric(agent: Agent) -> None:
     status = agent.settled(5021)
     assert status["rules"]["quarantined"]
     assert status["inputs"]["in"]["dropped"]
-    paths = [row.path for row in ROWS]
+    paths = [metric.path for metric in METRICS]
     for path, _ in numbers(status):
         assert path in TWICE or any(_covers(row, path) for row in paths), path
     known, served = {}, scrape(agent)

@@ -58,7 +58,7 @@ from vedette.system.resident import resident
 from vedette.system.wallclock import WallClock
 
 if TYPE_CHECKING:
-    from vedette.runtime.metrics import Exporter
+    from vedette.runtime.exporter import Exporter
 
 log = structlog.get_logger()
 
@@ -244,7 +244,7 @@ class Agent:
             await self._metrics.stop()
             self._metrics = None
         if self.context.config.metrics.listen:
-            from vedette.runtime.metrics import Exporter
+            from vedette.runtime.exporter import Exporter
 
             exporter = Exporter(self.context.config.metrics.listen, self._status_command)
             await exporter.start()

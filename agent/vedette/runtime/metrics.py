@@ -1,137 +1,207 @@
-"""The agent's counters for Prometheus: the numbers of the status under names of their own, and nothing besides.
+"""Every metric of the agent, in one table: its name, type, unit and meaning, and where in the status its number is.
 
-``ROWS`` names every number of ``status.collect`` by its path, ``*`` standing for a key that becomes a label; a test
-holds that no number of a status is without a row. ``families`` is a function of a status. ``Exporter`` serves it as
-text at ``/metrics`` of one address, of the loopback unless the operator says otherwise: it tells the names of inputs
-and rules to whoever can connect. It answers in the event loop, where all figures are of one moment, one request per
-connection, ``MAX_CONNECTIONS`` at a time, each for ``SECONDS`` at most.
+``/metrics`` (``exporter.py``) and ``docs/metrics.md`` (``make docs``) are made from ``METRICS``; a test holds that no
+number of a status lacks a row. ``samples`` is a function of a status.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
-import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector, CollectorRegistry
+from vedette.model.counters import TOTALS
 
-from vedette.model.counters import TOTALS, Log
-from vedette.model.settings import split_address
+AGENT = ("agent_id", "fleet", "site", "version", "bundle", "plan_digest")
+"""Labels of ``vedette_agent``, which is always 1; keys of the status."""
+UNITS = {
+    "events": "events",
+    "alerts": "alerts",
+    "matches": "matches",
+    "groups": "groups",
+    "entities": "entities",
+    "rules": "rules and correlations",
+    "count": "a number",
+    "bytes": "bytes",
+    "offset": "an offset in the raw log, bytes",
+    "seconds": "seconds",
+    "us": "UTC microseconds",
+    "bool": "0 or 1",
+    "texts": "how many texts there are",
+}
 
-log = structlog.get_logger()
 
-MAX_REQUEST = 8 << 10
-MAX_CONNECTIONS = 16
-SECONDS = 5.0
+class Metric(NamedTuple):
+    """``path``: where its numbers are in a status; ``*`` stands for a key, and ``[name]`` for a list whose items have
+    that key, both of which become a label."""
 
-
-class Row(NamedTuple):
-    """Numbers at ``path`` of a status, as one metric. ``labels`` name what the stars of the path stand for; a key
-    ``[name]`` in it says which member of a list's items is the label."""
-
-    path: str
     name: str
-    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+    path: str
+    type: Literal["counter", "gauge"]
+    unit: str
     help: str
     labels: tuple[str, ...] = ()
 
+    @property
+    def full_name(self) -> str:
+        """As it is scraped."""
+        return f"vedette_{self.name}" + "_total" * (self.type == "counter")
 
-_C, _G = CounterMetricFamily, GaugeMetricFamily
 
-ROWS: tuple[Row, ...] = (
-    Row("started_at", "started_timestamp_us", _G, "When the agent started, UTC microseconds"),
-    Row("time", "status_timestamp_us", _G, "When the status was made, UTC microseconds"),
-    Row("seq_high", "seq_high", _G, "Highest seq of an alert"),
-    Row("lag_events", "lag_events", _G, "Events stored and not judged yet"),
-    Row("lag_seconds", "lag_seconds", _G, "Age of the oldest of them"),
-    Row("backlog.*", "input_backlog_events", _G, "Events stored and not judged yet", ("input",)),
-    Row("inputs.*.received", "input_received_events", _C, "Events that came in", ("input",)),
-    Row("inputs.*.stored", "input_stored_events", _C, "Events written to the raw log", ("input",)),
-    Row("inputs.*.judged", "input_judged_events", _C, "Events that rules were asked about", ("input",)),
-    Row("inputs.*.bytes_in", "input_received_bytes", _C, "Bytes of the events received", ("input",)),
-    Row("inputs.*.cut", "input_cut_events", _C, "Events that were too long and were cut", ("input",)),
-    Row("inputs.*.dropped.*", "input_dropped_events", _C, "Events received and not stored", ("input", "reason")),
-    Row("inputs.*.lost.*", "input_lost_events", _C, "Events stored and impossible to judge", ("input", "reason")),
-    *(Row(f"totals.{name}", name, _C, told) for name, told in TOTALS.items()),
-    Row("alerts.in_outbox", "outbox_alerts", _G, "Alerts without a receipt"),
-    Row("alerts.lost", "alerts_lost", _G, "Alerts without a receipt that a lost store held, not made again"),
-    Row("alerts.outbox_bytes", "outbox_bytes", _G, "Their bytes"),
-    Row("alerts.outbox_max_bytes", "outbox_max_bytes", _G, "Bound of outbox_bytes"),
-    Row("alerts.damaged", "outbox_damaged_alerts", _G, "Alerts in the outbox that fail their checksum"),
-    Row("rules.running", "rules_running", _G, "Rules that run"),
-    Row("rules.correlations", "rules_correlations", _G, "Correlations that run"),
-    Row("rules.always_candidates", "rules_always_candidates", _G, "Rules for which no event can be left out"),
-    Row("rules.dead_count", "rules_dead", _G, "Rules that cannot run or that no input can reach"),
-    Row("rules.waiting.*", "rules_waiting", _G, "Rules that wait for an input that the agent lacks", ("input",)),
-    Row("rules.undecided.*", "rule_undecided_events", _G, "Events that a rule could not be decided on", ("rule_id",)),
-    Row("rules.quarantined_count", "rules_quarantined", _G, "Rules and correlations in quarantine"),
-    Row("rules.quarantined.[rule_id].events", "rule_quarantined_after_events", _G, "Events on which a rule in quarantine failed", ("rule_id",)),  # noqa: E501
-    Row("rules.quarantined.[rule_id].skipped", "rule_skipped_events", _G, "Events that a rule in quarantine was not asked about", ("rule_id",)),  # noqa: E501
-    Row("rules.quarantined.[rule_id].since", "rule_quarantined_timestamp_us", _G, "Since when", ("rule_id",)),
-    Row("rules.dead_letters.events", "dead_letter_events", _G, "Dead letters since the start"),
-    Row("rules.dead_letters.lost", "dead_letter_lost_events", _G, "Dead letters that could not be written"),
-    Row("rules.dead_letters.bytes", "dead_letter_bytes", _G, "Bytes of dead letters on disk"),
-    Row("rules.dead_letters.max_bytes", "dead_letter_max_bytes", _G, "Bound of dead_letter_bytes"),
-    Row("correlation_state.groups", "state_groups", _G, "Groups that correlations remember"),
-    Row("correlation_state.bytes", "state_bytes", _G, "Their memory"),
-    Row("correlation_state.max_bytes", "state_max_bytes", _G, "Bound of state_bytes"),
-    Row("correlation_state.evicted", "state_evicted_groups", _G, "Groups evicted because state.max_bytes was reached"),
-    Row("correlation_state.cut", "state_cut_matches", _G, "Oldest matches of groups that were too large"),
-    Row("correlation_state.jumps", "state_time_jumps", _G, "Event times far from what their host has sent before"),
-    Row("correlation_state.sources", "state_sources", _G, "Inputs and hosts whose time is followed"),
-    Row("correlation_state.suppressing", "suppressing_entities", _G, "Entities whose alerts are being folded"),
-    Row("correlation_state.folded", "folded_alerts", _G, "Alerts that were folded into others"),
-    Row("correlation_state.closed_early", "suppression_closed_early", _G, "Entities let go because there were too many"),  # noqa: E501
-    Row("correlation_state.audit.open", "audit_open_events", _G, "Audit events that wait for further records"),
-    Row("correlation_state.audit.bytes", "audit_open_bytes", _G, "Their bytes"),
-    Row("correlation_state.audit.evicted", "audit_evicted_events", _G, "Audit events judged before their time"),
-    Row("correlation_state.correlations.[rule_id].groups", "correlation_groups", _G, "Groups of a correlation", ("rule_id",)),  # noqa: E501
-    Row("correlation_state.correlations.[rule_id].fired", "correlation_fired", _G, "Times that it fired", ("rule_id",)),
-    Row("correlation_state.correlations.[rule_id].late", "correlation_late_matches", _G, "Matches after a decision", ("rule_id",)),  # noqa: E501
-    Row("correlation_state.correlations.[rule_id].ungrouped", "correlation_ungrouped_matches", _G, "Matches without a value to group by", ("rule_id",)),  # noqa: E501
-    Row("cache.bytes", "cache_bytes", _G, "Bytes of the result cache"),
-    Row("cache.answers", "cache_answers", _G, "Distinct answers in it"),
-    Row("cache.forgotten", "cache_forgotten", _G, "Times it was emptied"),
-    Row("cache.verified", "cache_verified", _G, "Hits that were judged afresh"),
-    *(
-        Row(f"cache.*.{name}", f"cache_{name}", _G, f"{told}, per use of the cache", ("use",))
-        for name, told in {
-            "hits": "Look-ups that found an answer",
-            "misses": "Look-ups that found none",
-            "off": "Questions for which nothing was looked up",
-            "uses": "Uses of this kind",
-            "resting": "Of them, those that are resting",
-        }.items()
+def _rows(
+    prefix: str, *rows: tuple[str, ...], labels: tuple[str, ...] = (), type: Literal["counter", "gauge"] = "gauge"
+) -> Iterator[Metric]:
+    """Metrics below ``prefix``, from key, name, unit, meaning and further labels. Counters survive restarts."""
+    for key, name, unit, help, *more in rows:
+        yield Metric(name, f"{prefix}.{key}" if prefix else key, type, unit, help, (*labels, *more))
+
+
+METRICS: tuple[Metric, ...] = (
+    *_rows(
+        "",
+        ("started_at", "started_timestamp_us", "us", "When the agent started, UTC microseconds"),
+        ("time", "status_timestamp_us", "us", "When the status was made, UTC microseconds"),
+        ("seq_high", "seq_high", "count", "Highest seq of an alert"),
+        ("lag_events", "lag_events", "events", "Events stored and not evaluated yet"),
+        ("lag_seconds", "lag_seconds", "seconds", "Age of the oldest event that is not evaluated"),
+        ("backlog.*", "input_backlog_events", "events", "Events stored and not evaluated yet", "input"),
     ),
-    Row("raw_log.start", "raw_log_start_offset", _G, "Offset of the oldest byte kept"),
-    Row("raw_log.end", "raw_log_end_offset", _G, "Offset of the next byte"),
-    Row("raw_log.durable", "raw_log_durable_offset", _G, "Offset up to which all is on disk"),
-    Row("raw_log.bytes", "raw_log_bytes", _G, "Bytes of the raw log on disk"),
-    Row("raw_log.max_bytes", "raw_log_max_bytes", _G, "Bound of raw_log_bytes"),
-    Row("raw_log.full", "raw_log_full", _G, "1 while inputs pause because the budget is used up"),
-    Row("raw_log.damaged", "raw_log_damaged_places", _G, "Places in sealed segments that cannot be read any more"),
-    Row("raw_log.verified", "raw_log_verified_rounds", _G, "Times since the start that all sealed segments were read"),
-    Row("raw_log.recovery.cut_bytes", "raw_log_recovery_cut_bytes", _G, "Bytes that the last start cut off"),
-    Row("raw_log.recovery.cut_at", "raw_log_recovery_cut_offset", _G, "Where"),
-    Row("raw_log.recovery.new_log", "raw_log_recovery_new_log", _G, "1 when it began a new log"),
-    Row("raw_log.recovery.resumed_at", "raw_log_recovery_resumed_offset", _G, "Offset further on where the log then continued, 0 for none"),  # noqa: E501
-    Row("disk.failing.*.since", "disk_failing_timestamp_us", _G, "Since when a part cannot write or read", ("part",)),
-    Row("disk.failures", "disk_failures", _G, "Tries to write that failed since the start"),
-    Row("disk.held_events", "held_events", _G, "Events in memory because the raw log takes nothing"),
-    Row("disk.held_bytes", "held_bytes", _G, "Their bytes"),
-    Row("disk.store_rebuilt.at", "store_rebuilt_timestamp_us", _G, "When the store was last made again"),
-    Row("disk.store_rebuilt.judged_from", "store_rebuilt_offset", _G, "From which offset on was then judged again"),
-    Row("budgets.*.used", "budget_used", _G, "Used of a budget, bytes or days", ("name",)),
-    Row("budgets.*.max", "budget_max", _G, "The budget", ("name",)),
-    Row("budgets.*.reached", "budget_reached", _G, "1 while what happens at its end is under way", ("name",)),
-    Row("cache.on", "cache_on", _G, "1 while the result cache is in use"),
-    Row("uplink.connected", "uplink_connected", _G, "1 while the broker is reached"),
-    Row("config.reloads", "config_reloads", _G, "Reloads of the configuration since the start"),
-    Row("clock.steps", "clock_steps", _G, "Times that the host's clock was set by a second or more since the start"),
-    Row("clock.ahead_seconds", "clock_ahead_seconds", _G, "Lead of receipts over the host's clock after a step back"),
+    *_rows(
+        "inputs.*",
+        ("received", "input_received_events", "events", "Events that came in"),
+        ("stored", "input_stored_events", "events", "Events written to the raw log"),
+        ("judged", "input_judged_events", "events", "Events evaluated"),
+        ("bytes_in", "input_received_bytes", "bytes", "Bytes of the events received"),
+        ("cut", "input_cut_events", "events", "Events that were too long and were cut"),
+        ("dropped.*", "input_dropped_events", "events", "Events received and not stored", "reason"),
+        ("lost.*", "input_lost_events", "events", "Events stored that cannot be evaluated", "reason"),
+        labels=("input",), type="counter",
+    ),
+    *_rows("totals", *((name, name, "bytes" if "bytes" in name else "count", text) for name, text in TOTALS.items()),
+           type="counter"),
+    *_rows(
+        "alerts",
+        ("in_outbox", "outbox_alerts", "alerts", "Alerts without a receipt"),
+        ("lost", "alerts_lost", "alerts", "Alerts without a receipt that a lost store held, not made again"),
+        ("outbox_bytes", "outbox_bytes", "bytes", "Bytes of alerts without a receipt"),
+        ("outbox_max_bytes", "outbox_max_bytes", "bytes", "Bound of outbox_bytes"),
+        ("damaged", "outbox_damaged_alerts", "alerts", "Alerts in the outbox that fail their checksum"),
+    ),
+    *_rows(
+        "rules",
+        ("running", "rules_running", "rules", "Rules that run"),
+        ("correlations", "rules_correlations", "rules", "Correlations that run"),
+        ("always_candidates", "rules_always_candidates", "rules", "Rules for which no event can be left out"),
+        ("dead_count", "rules_dead", "rules", "Rules that cannot run or that no input can reach"),
+        ("waiting.*", "rules_waiting", "rules", "Rules that wait for an input that is not configured", "input"),
+        ("undecided.*", "rule_undecided_events", "events", "Events on which a rule came to no answer", "rule_id"),
+        ("quarantined_count", "rules_quarantined", "rules", "Rules and correlations in quarantine"),
+    ),
+    *_rows(
+        "rules.quarantined.[rule_id]",
+        ("events", "rule_quarantined_after_events", "events", "Events on which a quarantined rule failed"),
+        ("skipped", "rule_skipped_events", "events", "Events that a quarantined rule was not evaluated on"),
+        ("since", "rule_quarantined_timestamp_us", "us", "When the rule was quarantined"),
+        labels=("rule_id",),
+    ),
+    *_rows(
+        "rules.dead_letters",
+        ("events", "dead_letter_events", "events", "Dead letters since the start"),
+        ("lost", "dead_letter_lost_events", "events", "Dead letters that could not be written"),
+        ("bytes", "dead_letter_bytes", "bytes", "Bytes of dead letters on disk"),
+        ("max_bytes", "dead_letter_max_bytes", "bytes", "Bound of dead_letter_bytes"),
+    ),
+    *_rows(
+        "correlation_state",
+        ("groups", "state_groups", "groups", "Groups in the state of correlations"),
+        ("bytes", "state_bytes", "bytes", "Memory of the state of correlations"),
+        ("max_bytes", "state_max_bytes", "bytes", "Bound of state_bytes"),
+        ("evicted", "state_evicted_groups", "groups", "Groups evicted because state.max_bytes was reached"),
+        ("cut", "state_cut_matches", "matches", "Oldest matches of groups that were too large"),
+        ("jumps", "state_time_jumps", "count", "Event times far from what their host has sent before"),
+        ("sources", "state_sources", "count", "Inputs and hosts whose time is followed"),
+        ("suppressing", "suppressing_entities", "entities", "Entities whose alerts are being folded"),
+        ("folded", "folded_alerts", "alerts", "Alerts that were folded into others"),
+        ("closed_early", "suppression_closed_early", "count", "Suppressions that ended early for want of room"),
+    ),
+    *_rows(
+        "correlation_state.audit",
+        ("open", "audit_open_events", "events", "Audit events that wait for further records"),
+        ("bytes", "audit_open_bytes", "bytes", "Bytes of audit events that wait for further records"),
+        ("evicted", "audit_evicted_events", "events", "Audit events evaluated before their last record"),
+    ),
+    *_rows(
+        "correlation_state.correlations.[rule_id]",
+        ("groups", "correlation_groups", "groups", "Groups of a correlation"),
+        ("fired", "correlation_fired", "count", "Times that a correlation fired"),
+        ("late", "correlation_late_matches", "matches", "Matches after a decision"),
+        ("ungrouped", "correlation_ungrouped_matches", "matches", "Matches without a value to group by"),
+        labels=("rule_id",),
+    ),
+    *_rows(
+        "cache",
+        ("bytes", "cache_bytes", "bytes", "Bytes of the result cache"),
+        ("answers", "cache_answers", "count", "Distinct results in the cache"),
+        ("forgotten", "cache_forgotten", "count", "Times that the cache was emptied"),
+        ("verified", "cache_verified", "count", "Hits that were verified by evaluating again"),
+    ),
+    *_rows(
+        "cache.*",
+        ("hits", "cache_hits", "count", "Cache look-ups that found a result, by use of the cache"),
+        ("misses", "cache_misses", "count", "Cache look-ups that found none, by use of the cache"),
+        ("off", "cache_off", "count", "Questions for which nothing was looked up, by use of the cache"),
+        ("uses", "cache_uses", "count", "Cache uses of this kind"),
+        ("resting", "cache_resting", "count", "Cache uses of this kind that are resting"),
+        labels=("use",),
+    ),
+    *_rows(
+        "raw_log",
+        ("start", "raw_log_start_offset", "offset", "Offset of the oldest byte kept"),
+        ("end", "raw_log_end_offset", "offset", "Offset of the next byte"),
+        ("durable", "raw_log_durable_offset", "offset", "Offset up to which all is on disk"),
+        ("bytes", "raw_log_bytes", "bytes", "Bytes of the raw log on disk"),
+        ("max_bytes", "raw_log_max_bytes", "bytes", "Bound of raw_log_bytes"),
+        ("full", "raw_log_full", "bool", "1 while inputs pause because the budget is used up"),
+        ("damaged", "raw_log_damaged_places", "count", "Places in sealed segments that cannot be read any more"),
+        ("verified", "raw_log_verified_rounds", "count", "Times since the start that all sealed segments were read"),
+    ),
+    *_rows(
+        "raw_log.recovery",
+        ("cut_bytes", "raw_log_recovery_cut_bytes", "bytes", "Bytes that the last start cut off"),
+        ("cut_at", "raw_log_recovery_cut_offset", "offset", "Offset at which the last start cut the log off"),
+        ("new_log", "raw_log_recovery_new_log", "bool", "1 when the last start began a new log"),
+        ("resumed_at", "raw_log_recovery_resumed_offset", "offset", "Offset at which the log then continued, or 0"),
+    ),
+    *_rows(
+        "",
+        ("disk.failing.*.since", "disk_failing_timestamp_us", "us", "Since when a part cannot write or read", "part"),
+    ),
+    *_rows(
+        "disk",
+        ("failures", "disk_failures", "count", "Failed attempts to write or read since the start"),
+        ("held_events", "held_events", "events", "Events in memory because the raw log takes nothing"),
+        ("held_bytes", "held_bytes", "bytes", "Bytes of events in memory because the raw log takes nothing"),
+        ("store_rebuilt.at", "store_rebuilt_timestamp_us", "us", "When the store was last rebuilt"),
+        ("store_rebuilt.judged_from", "store_rebuilt_offset", "offset", "Offset from which evaluation went on then"),
+    ),
+    *_rows(
+        "budgets.*",
+        ("used", "budget_used", "count", "Used of a budget, in its own unit"),
+        ("max", "budget_max", "count", "The budget, in its own unit"),
+        ("reached", "budget_reached", "bool", "1 while the budget is used up and its action is under way"),
+        labels=("name",),
+    ),
+    *_rows(
+        "",
+        ("cache.on", "cache_on", "bool", "1 while the result cache is in use"),
+        ("uplink.connected", "uplink_connected", "bool", "1 while the broker is reached"),
+        ("config.reloads", "config_reloads", "count", "Reloads of the configuration since the start"),
+        ("clock.steps", "clock_steps", "count", "Times that the host's clock was set by 1 s or more"),
+        ("clock.ahead_seconds", "clock_ahead_seconds", "seconds", "Lead of receipts over a clock that was set back"),
+        ("identity_broken", "identity_broken_present", "texts", "Equations of the account that do not hold"),
+        ("config.needs_restart", "config_needs_restart_present", "texts", "Settings that need a restart"),
+        ("rules.error", "rules_error_present", "texts", "1 when the last change of rules was refused"),
+        ("config.error", "config_error_present", "texts", "1 when the last reload was refused"),
+    ),
 )  # fmt: skip
 
 TWICE = {
@@ -139,17 +209,13 @@ TWICE = {
     "alerts.receipted": "totals.alerts_receipted",
     "rules.quarantined.[rule_id].undecided": "rules.quarantined.[rule_id].events",
 }
-"""Numbers that a status gives a second time, and the row that has them."""
-
-TEXTS = ("identity_broken", "config.needs_restart", "rules.error", "config.error")
-"""Texts and lists of texts of which the metrics tell how many there are, as ``vedette_PATH_present``."""
+"""Numbers that a status gives a second time, and the path of the metric."""
 
 
-def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
-    """The numbers at ``path`` with the keys that its stars stand for."""
+def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """What is at ``path``, with the keys that its stars stand for."""
     if not path:
-        if isinstance(value, bool | int | float):
-            yield labels, float(value)
+        yield labels, value
         return
     head, *rest = path
     below = tuple(rest)
@@ -163,103 +229,14 @@ def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Ite
         yield from walk(value[head], below, labels)
 
 
-def families(status: Mapping[str, Any]) -> Iterator[Metric]:
-    """The metrics of a status."""
-    info = GaugeMetricFamily("vedette_agent", "Which agent this is; always 1", labels=_WHO)
-    info.add_metric([str(status[name] or "") for name in _WHO], 1)
-    yield info
-    for row in ROWS:
-        family = row.kind(f"vedette_{row.name}", row.help, labels=row.labels)
-        found = False
-        for labels, number in walk(status, tuple(row.path.split("."))):
-            family.add_metric(labels, number)
+def samples(metric: Metric, status: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Label values and number of each sample of ``metric``."""
+    found = False
+    for labels, value in walk(status, tuple(metric.path.split("."))):
+        if metric.unit == "texts":
+            value = len(value) if isinstance(value, list) else int(value is not None)
+        if isinstance(value, bool | int | float):
             found = True
-        if found or (row.kind is CounterMetricFamily and not row.labels):
-            if not found:
-                family.add_metric((), 0)  # a counter that has not counted yet
-            yield family
-    for path in TEXTS:
-        value: Any = status
-        for key in path.split("."):
-            value = value[key]
-        name = f"vedette_{path.replace('.', '_')}_present"
-        number = len(value) if isinstance(value, list) else int(value is not None)
-        yield GaugeMetricFamily(name, f"How many texts {path} of the status holds; 0 when all is well", value=number)
-
-
-_WHO = ("agent_id", "fleet", "site", "version", "bundle", "plan_digest")
-
-
-class _Status(Collector):
-    """For one request."""
-
-    def __init__(self, status: Mapping[str, Any]) -> None:
-        self._status = status
-
-    def collect(self) -> Iterator[Metric]:
-        return families(self._status)
-
-
-def text(status: Mapping[str, Any]) -> bytes:
-    """A status in Prometheus' text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Status(status))
-    return generate_latest(registry)
-
-
-class Exporter:
-    """See the module's text."""
-
-    def __init__(self, listen: str, status: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
-        self._host, self._port = split_address(listen)
-        self._status = status
-        self._server: asyncio.Server | None = None
-        self._open = 0
-
-    async def start(self) -> None:
-        """Raises OSError naming the setting and the address."""
-        try:
-            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MAX_REQUEST)
-        except OSError as error:
-            reason = f"metrics.listen: cannot listen on {self._host}:{self._port}: {error.strerror or error}"
-            raise OSError(error.errno, reason) from error
-        log.info(Log.METRICS_SERVED, url=f"http://{self._host}:{self.port}/metrics")
-
-    @property
-    def port(self) -> int:
-        """The bound one."""
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
-        try:
-            if self._open <= MAX_CONNECTIONS:
-                async with asyncio.timeout(SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(await self._answer(head))
-                    await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # no request, or nobody who waits for the answer
-        finally:
-            self._open -= 1
-            writer.close()
-
-    async def _answer(self, head: bytes) -> bytes:
-        method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
-        target = rest.partition(b" ")[0].partition(b"?")[0]
-        if method not in (b"GET", b"HEAD"):
-            return _response(b"405 Method Not Allowed", "text/plain", b"GET /metrics\n")
-        if target != b"/metrics":
-            return _response(b"404 Not Found", "text/plain", b"the metrics are at /metrics\n")
-        body = text(await self._status())
-        return _response(b"200 OK", CONTENT_TYPE_LATEST, body, send=method == b"GET")
-
-
-def _response(state: bytes, kind: str, body: bytes, *, send: bool = True) -> bytes:
-    head = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-    return head % (state, kind.encode(), len(body)) + (body if send else b"")
+            yield labels, float(value)
+    if not found and metric.type == "counter" and not metric.labels:
+        yield (), 0.0  # it has not counted yet

@@ -1,0 +1,115 @@
+"""``/metrics`` in Prometheus' text format, of the loopback unless the operator says otherwise.
+
+It shows the names of inputs and rules to whoever can connect. It answers in the event loop, where all numbers are of
+one moment: one request per connection, ``MAX_CONNECTIONS`` at a time, each for ``SECONDS`` at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+import structlog
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from vedette.model.counters import Log
+from vedette.model.settings import split_address
+from vedette.runtime.metrics import AGENT, METRICS, samples
+
+log = structlog.get_logger()
+
+MAX_REQUEST = 8 << 10
+MAX_CONNECTIONS = 16
+SECONDS = 5.0
+_FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+
+
+def families(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """The metrics of a status."""
+    info = GaugeMetricFamily("vedette_agent", "Which agent this is; always 1", labels=AGENT)
+    info.add_metric([str(status[name] or "") for name in AGENT], 1)
+    yield info
+    for metric in METRICS:
+        if found := list(samples(metric, status)):
+            family = _FAMILIES[metric.type](f"vedette_{metric.name}", metric.help, labels=metric.labels)
+            for labels, number in found:
+                family.add_metric(labels, number)
+            yield family
+
+
+class _Status(Collector):
+    """For one request."""
+
+    def __init__(self, status: Mapping[str, Any]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        return families(self._status)
+
+
+def text(status: Mapping[str, Any]) -> bytes:
+    """A status in Prometheus' text format."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Status(status))
+    return generate_latest(registry)
+
+
+class Exporter:
+    """See the module's text."""
+
+    def __init__(self, listen: str, status: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        self._host, self._port = split_address(listen)
+        self._status = status
+        self._server: asyncio.Server | None = None
+        self._open = 0
+
+    async def start(self) -> None:
+        """Raises OSError naming the setting and the address."""
+        try:
+            self._server = await asyncio.start_server(self._serve, self._host, self._port, limit=MAX_REQUEST)
+        except OSError as error:
+            reason = f"metrics.listen: cannot listen on {self._host}:{self._port}: {error.strerror or error}"
+            raise OSError(error.errno, reason) from error
+        log.info(Log.METRICS_SERVED, url=f"http://{self._host}:{self.port}/metrics")
+
+    @property
+    def port(self) -> int:
+        """The bound one."""
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open <= MAX_CONNECTIONS:
+                async with asyncio.timeout(SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(await self._answer(head))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # no request, or nobody who waits for the answer
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _answer(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
+        target = rest.partition(b" ")[0].partition(b"?")[0]
+        if method not in (b"GET", b"HEAD"):
+            return _response(b"405 Method Not Allowed", "text/plain", b"GET /metrics\n")
+        if target != b"/metrics":
+            return _response(b"404 Not Found", "text/plain", b"the metrics are at /metrics\n")
+        body = text(await self._status())
+        return _response(b"200 OK", CONTENT_TYPE_LATEST, body, send=method == b"GET")
+
+
+def _response(state: bytes, kind: str, body: bytes, *, send: bool = True) -> bytes:
+    head = b"HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (state, kind.encode(), len(body)) + (body if send else b"")
