@@ -22,7 +22,7 @@ from spark_jobs.common import given
 from spark_jobs.common.session import DELTA, open_session
 from spark_jobs.intake import landing
 from spark_jobs.jobs import backtest, baselines, campaigns, coverage, export, ingest, maintain, noise, report
-from spark_jobs.tables.tables import BACKENDS, open_tables
+from spark_jobs.tables.tables import FORMS, open_tables
 
 JOBS: Mapping[str, ModuleType] = {
     "ingest": ingest,
@@ -104,7 +104,7 @@ def _parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentP
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--backend", choices=BACKENDS, default=BACKENDS[0], help="format of the tables")
+    common.add_argument("--backend", choices=FORMS, default="delta", help="who writes the tables: deltalake, or Spark")
     common.add_argument("--master", metavar="URL", help="Spark master (default: spark-submit's, or local[*])")
     common.add_argument(
         "--conf",

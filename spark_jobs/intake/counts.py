@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_jobs.intake import frames
 from spark_jobs.tables import sums
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, WIN_5M, Table
-from spark_jobs.tables.tables import Rows, Tables
+from spark_jobs.tables.tables import Rows, Tables, Where
 
 COUNTS: tuple[tuple[Table, Callable[[DataFrame, DataFrame], DataFrame]], ...] = (
     (WIN_5M, frames.windows),
@@ -50,7 +50,7 @@ def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[st
 
         assert isinstance(tables, DeltaTables)
         with ask_duck.database() as duck:
-            ask_duck.view(duck, "written", tables, ALERTS, only=dates, near=near)
+            ask_duck.view(duck, "written", tables, ALERTS, Where(only=dates, near=near))
             yield ByDuck(spark, duck, label)
         return
     rows = tables.frame(spark, ALERTS, only=dates, near=near)

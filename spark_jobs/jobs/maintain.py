@@ -11,9 +11,7 @@ In this order, each step whole by itself and harmless when done again:
    still done, and nothing is deleted.
 2. **Compact.** The many small files of these days become few large ones.
 3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. A day of ``alerts`` is the
-   edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept. In the
-   backend ``parquet``, where a table has one writer at a time, this and the step before are left out when the first
-   one is.
+   edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept.
 4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
 5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
    file in them; one with a file that it has not is kept, and said, and so is a file that comes meanwhile. Their alerts
@@ -102,10 +100,7 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
                     done += exact(spark, tables, wanted, said.max_rewrite)
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
-                if not tables.many_writers:
-                    done += clean_up(spark, tables, wanted, said.keep)
-        if tables.many_writers:
-            done += clean_up(spark, tables, wanted, said.keep)
+        done += compact_and_expire(spark, tables, wanted, said.keep)
         if failure is not None:
             log.error("copies or counts could not be put right; done: %s", ", ".join(done))
             raise failure
@@ -121,15 +116,15 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
 def ingest_held_off(spark: SparkSession, tables: Tables, checkpoints: str) -> Iterator[bool]:
     """Whether ingest has done all that it has begun; while the context lasts, it begins nothing."""
     with ExitStack() as held_off:
+        why = ""
         try:
             held_off.enter_context(storage.one_writer(spark, tables.root, "ingest"))
+            if interrupted(spark, checkpoints):
+                why = "ingest was interrupted; run it again first"
         except BlockingIOError:
-            why = "ingest is running: %sstop it for that from time to time"
-        else:
-            why = "ingest was interrupted: %srun it again first" if interrupted(spark, checkpoints) else ""
+            why = "ingest is running; stop it for that from time to time"
         if why:
-            log.warning(why, "alerts and counts are not compared" + ("; " if tables.many_writers else
-                        ", nothing is compacted or forgotten; "))  # fmt: skip
+            log.warning("alerts and counts are not compared: %s", why)
         yield not why
 
 
@@ -144,7 +139,9 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 
-def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
+def compact_and_expire(
+    spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]
+) -> list[str]:
     """Steps 2 and 3; what was done."""
     done = [f"{compact(tables, wanted)} tables compacted"]
     for name, days in keep:

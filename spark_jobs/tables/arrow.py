@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
@@ -55,13 +53,6 @@ def conform(table: Table, rows: pa.Table) -> pa.Table:
             column = pc.fill_null(column, "")
         columns.append(column)
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def select(table: Table, rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """The columns ``names`` of ``rows``, in the table's types."""
-    schema = arrow_schema(table.columns)
-    fields = [schema.field(name) for name in names]
-    return pa.Table.from_arrays([_cast(table, f, rows[f.name]) for f in fields], schema=pa.schema(fields))
 
 
 def _cast(table: Table, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -28,7 +28,7 @@ from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema, conform
 from spark_jobs.tables.schema import Table
 from spark_jobs.tables.storage import bare
-from spark_jobs.tables.tables import Ranges, Rows, Tables, Txn, merge_condition, merge_updates, texts, wanted
+from spark_jobs.tables.tables import Rows, Tables, Txn, Where, merge_condition, merge_updates, texts
 
 MAX_TRIES = 8
 """Attempts of a write that other writers get in the way of."""
@@ -37,7 +37,7 @@ _WRITER = WriterProperties(compression="ZSTD", compression_level=1, max_row_grou
 _NOT_HELD = re.compile(r"[\[\]^|\\\x00-\x1f]|%[0-9A-Fa-f]{2}")
 """What deltalake takes in no path."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 class DeltaTables(Tables):
@@ -45,7 +45,7 @@ class DeltaTables(Tables):
 
     in_process = True
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, spark: SparkSession | None = None) -> None:
         """Raises ValueError for a folder that the library cannot write to."""
         super().__init__(root)
         if "://" not in root and (found := _NOT_HELD.search(os.path.abspath(root))):
@@ -94,17 +94,8 @@ class DeltaTables(Tables):
             return []
         return sorted({row[table.partition] for row in there.partitions()})
 
-    def frame(
-        self,
-        spark: SparkSession,
-        table: Table,
-        since: str | None = None,
-        until: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-        near: Ranges | None = None,
-    ) -> DataFrame:
-        files = self._files(table, since, until, only, near)
+    def read(self, spark: SparkSession, table: Table, where: Where) -> DataFrame:
+        files = self._files(table, where)
         if not files:
             return spark.createDataFrame([], table.columns)
         reader = spark.read.schema(table.columns).option("basePath", self.path(table))
@@ -117,20 +108,12 @@ class DeltaTables(Tables):
         since: str | None = None,
         until: str | None = None,
     ) -> pa.Table:
-        return self.dataset(table, since, until).to_table(columns=list(columns or table.names))
+        return self.dataset(table, Where(since, until)).to_table(columns=list(columns or table.names))
 
-    def dataset(
-        self,
-        table: Table,
-        since: str | None = None,
-        until: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-        near: Ranges | None = None,
-    ) -> ds.Dataset:
-        """The rows that ``frame`` gives, for whoever reads them piece by piece without Spark."""
+    def dataset(self, table: Table, where: Where) -> ds.Dataset:
+        """The rows that ``read`` gives, for whoever reads them piece by piece without Spark."""
         schema = arrow_schema(table.columns)
-        files = self._files(table, since, until, only, near)
+        files = self._files(table, where)
         if not files:
             return ds.dataset(schema.empty_table())
         # deltalake's own dataset at times aborts the process at its end; pyarrow's file systems do not.
@@ -200,14 +183,7 @@ class DeltaTables(Tables):
             commit_properties=_commit(txn),
         )
 
-    def _files(
-        self,
-        table: Table,
-        since: str | None,
-        until: str | None,
-        only: Collection[str] | None,
-        near: Ranges | None,
-    ) -> list[str]:
+    def _files(self, table: Table, where: Where) -> list[str]:
         there = self._open(table)
         if there is None:
             return []
@@ -215,10 +191,10 @@ class DeltaTables(Tables):
             return [_place(file) for file in there.file_uris()]
         actions = pa.table(there.get_add_actions(flatten=True))
         names = actions[f"partition.{table.partition}"].to_pylist()
-        chosen = set(wanted({name for name in names if name is not None}, since, until, only))
+        chosen = set(where.partitions({name for name in names if name is not None}))
         bounds = [
             ([_span(one) for one in ranges], _numbers(actions[f"min.{column}"]), _numbers(actions[f"max.{column}"]))
-            for column, ranges in (near or {}).items()
+            for column, ranges in (where.near or {}).items()
             if f"min.{column}" in actions.column_names
         ]
         root = there.table_uri.rstrip("/")
@@ -313,4 +289,4 @@ def _expression(table: Table, path: str) -> ds.Expression:
     """The value of the partition column in the file at ``path``."""
     mark = f"/{table.partition}="
     value = unquote(path.rpartition(mark)[2].partition("/")[0])
-    return ds.field(table.partition) == (value if value != _NO_PARTITION else "")
+    return ds.field(table.partition) == (value if value != NO_PARTITION else "")

@@ -7,7 +7,7 @@ Files on this host are read by DuckDB itself, others through pyarrow, which has 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import Reader, Row
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import Table
-from spark_jobs.tables.tables import Ranges, texts
+from spark_jobs.tables.tables import Ranges, Where, texts
 
 MEMORY = "1GB"
 
@@ -45,19 +45,9 @@ def database() -> Iterator[Any]:
             yield duck
 
 
-def view(
-    duck: Any,
-    name: str,
-    tables: DeltaTables,
-    table: Table,
-    since: str | None = None,
-    until: str | None = None,
-    *,
-    only: Collection[str] | None = None,
-    near: Ranges | None = None,
-) -> None:
-    """Let ``name`` stand in the database ``duck`` for what ``tables.frame`` would read, in the columns of ``table``."""
-    rows = tables.dataset(table, since, until, only=only, near=near)
+def view(duck: Any, name: str, tables: DeltaTables, table: Table, where: Where) -> None:
+    """Let ``name`` stand in the database ``duck`` for what ``tables.read`` would give, in the columns of ``table``."""
+    rows = tables.dataset(table, where)
     here = isinstance(rows, FileSystemDataset) and isinstance(rows.filesystem, LocalFileSystem)
     if not here or _PATTERN & set("".join(rows.files)):
         duck.register(name, rows)
@@ -85,7 +75,7 @@ class Duck(Reader):
     def view(
         self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
     ) -> None:
-        view(self._duck, name, self._tables, table, since, until, near=near)
+        view(self._duck, name, self._tables, table, Where(since, until, near=near))
 
     def rows(self, sql: str) -> list[Row]:
         found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.tables import storage
-from spark_jobs.tables.arrow import select
+from spark_jobs.tables.arrow import conform
 from spark_jobs.tables.schema import Table
-from spark_jobs.tables.tables import Ranges, Rows, Tables, Txn, as_frame, merge_condition, merge_updates, texts
+from spark_jobs.tables.tables import Rows, Tables, Txn, Where, as_frame, merge_condition, merge_updates, texts
 
 _TXN = "spark.databricks.delta.write.txn"
 
@@ -25,8 +25,11 @@ _TXN = "spark.databricks.delta.write.txn"
 class SparkDeltaTables(Tables):
     """``Tables`` in Delta format, written by Spark."""
 
-    def __init__(self, root: str, spark: SparkSession) -> None:
+    def __init__(self, root: str, spark: SparkSession | None) -> None:
+        """Raises ValueError without a session."""
         super().__init__(root)
+        if spark is None:
+            raise ValueError("tables in the form delta-spark need a Spark session")
         self._spark = spark
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
@@ -83,25 +86,16 @@ class SparkDeltaTables(Tables):
         names = self._load(self._spark, table).select(table.partition).distinct().collect()
         return sorted(row[0] for row in names)
 
-    def frame(
-        self,
-        spark: SparkSession,
-        table: Table,
-        since: str | None = None,
-        until: str | None = None,
-        *,
-        only: Collection[str] | None = None,
-        near: Ranges | None = None,
-    ) -> DataFrame:
+    def read(self, spark: SparkSession, table: Table, where: Where) -> DataFrame:
         if not self._exists(table):
             return spark.createDataFrame([], table.columns)
         rows = self._load(spark, table)
         if table.partition is not None:
             partition = F.col(table.partition)
-            rows = rows if since is None else rows.where(partition >= since)
-            rows = rows if until is None else rows.where(partition <= until)
-            rows = rows if only is None else rows.where(partition.isin(*only))
-        for name, ranges in (near or {}).items():
+            rows = rows if where.since is None else rows.where(partition >= where.since)
+            rows = rows if where.until is None else rows.where(partition <= where.until)
+            rows = rows if where.only is None else rows.where(partition.isin(*where.only))
+        for name, ranges in (where.near or {}).items():
             inside = F.lit(False)
             for start, end in ranges:
                 inside = inside | F.col(name).between(F.lit(start), F.lit(end))
@@ -117,8 +111,8 @@ class SparkDeltaTables(Tables):
         since: str | None = None,
         until: str | None = None,
     ) -> pa.Table:
-        names = list(columns or table.names)
-        return select(table, self.frame(self._spark, table, since, until).select(*names).toArrow(), names)
+        rows = self.frame(self._spark, table, since, until).toArrow()
+        return conform(table, rows).select(list(columns or table.names))
 
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
         if self._exists(table):

@@ -106,41 +106,6 @@ def prune(spark: SparkSession, path: str) -> bool:
         return False
 
 
-def move(spark: SparkSession, source: str, target: str) -> None:
-    """Rename the folder ``source`` to ``target``; nothing when it has been. Raises OSError."""
-    system, old = _resolve(spark, source)
-    _, new = _resolve(spark, target)
-    system.mkdirs(new.getParent())
-    if not system.rename(old, new) and system.exists(old):
-        raise OSError(f"{source}: cannot be renamed to {target}")
-
-
-def read_text(spark: SparkSession, path: str) -> str | None:
-    """The small text file at ``path``; None when there is none."""
-    system, target = _resolve(spark, path)
-    if not system.exists(target):
-        return None
-    stream = system.open(target)
-    try:
-        return bytes(stream.readAllBytes()).decode()
-    finally:
-        stream.close()
-
-
-def write_text(spark: SparkSession, path: str, text: str) -> None:
-    """Make ``text`` the content of the file at ``path``: written beside it, then renamed over it."""
-    system, target = _resolve(spark, path)
-    _, beside = _resolve(spark, f"{path}.tmp")
-    stream = system.create(beside, True)
-    try:
-        stream.write(bytearray(text.encode()))
-        stream.hsync()
-    finally:
-        stream.close()
-    system.delete(target, False)
-    system.rename(beside, target)
-
-
 def replace(file: Path, text: str) -> None:
     """Make ``text`` the content of the local ``file``, whole or not at all."""
     temporary = file.with_name(f".{file.name}.tmp")

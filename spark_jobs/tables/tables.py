@@ -11,16 +11,17 @@
 * **Additive schemas.** Rows may lack columns of the table (they become null) and a table on disk may have columns that
   this version does not know (they stay, null in new rows). A column of another type is refused.
 
-Backends: ``delta`` (deltalake, no JVM jars; the default), ``parquet`` (plain files, where deltalake is unavailable),
-``delta-spark`` (Delta by Spark itself, for clusters; the same files as ``delta``). Several jobs may write one table at
-a time in the Delta backends; a write that loses a race is done again on what the other one left.
+Delta is the one format; ``FORMS`` lists who writes it. Several jobs may write one table at a time; a write that loses a
+race is done again on what the other one left.
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from pkgutil import resolve_name
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -28,14 +29,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
+from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import conform
-from spark_jobs.tables.schema import Table
+from spark_jobs.tables.schema import ALERTS, Table
 
 Rows: TypeAlias = DataFrame | pa.Table
 Ranges: TypeAlias = Mapping[str, Sequence[tuple[datetime, datetime]] | Sequence[tuple[str, str]]]
 """Column -> ranges, both ends included: rows outside of all of them are not wanted, but may be given."""
 
-BACKENDS = ("delta", "parquet", "delta-spark")
+FORMS: Mapping[str, str] = {
+    "delta": "spark_jobs.tables.delta:DeltaTables",
+    "delta-spark": "spark_jobs.tables.spark:SparkDeltaTables",
+}
+"""Name -> class: ``delta`` by deltalake in this process (the default), ``delta-spark`` by Spark, for clusters. Each
+reads what the other one wrote."""
 
 
 class Txn(NamedTuple):
@@ -45,17 +52,34 @@ class Txn(NamedTuple):
     version: int
 
 
-class Tables(ABC):
-    """The tables under one folder (any URL that the backend can write)."""
+class Where(NamedTuple):
+    """What a read asks for: partitions from ``since`` to ``until`` (both included), or those in ``only``; ``near``
+    spares the reading of files in which no row lies in a range, the rows of others are all given."""
 
-    many_writers: ClassVar[bool] = True
-    """Whether several jobs may write one table at a time."""
+    since: str | None = None
+    until: str | None = None
+    only: Collection[str] | None = None
+    near: Ranges | None = None
+
+    def partitions(self, names: Collection[str]) -> list[str]:
+        """Those of ``names`` that are asked for, ascending."""
+        return sorted(
+            name
+            for name in names
+            if (self.since is None or name >= self.since)
+            and (self.until is None or name <= self.until)
+            and (self.only is None or name in self.only)
+        )
+
+
+class Tables(ABC):
+    """The tables under one folder (any URL that the form can write)."""
 
     in_process: ClassVar[bool] = False
     """Whether this process reads and writes the files itself, as Arrow tables, without Spark: what is handed over as
     such a table is written as it is, and ``dataset`` can be asked for."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, spark: SparkSession | None = None) -> None:
         self.root = root.rstrip("/")
 
     def path(self, table: Table) -> str:
@@ -87,6 +111,9 @@ class Tables(ABC):
         """Partitions that hold files, ascending; empty when there is no table."""
 
     @abstractmethod
+    def read(self, spark: SparkSession, table: Table, where: Where) -> DataFrame:
+        """Rows as they are now; empty, with the table's columns, when there is no table."""
+
     def frame(
         self,
         spark: SparkSession,
@@ -97,11 +124,8 @@ class Tables(ABC):
         only: Collection[str] | None = None,
         near: Ranges | None = None,
     ) -> DataFrame:
-        """Rows as they are now: of partitions from ``since`` to ``until`` (both included), or of those in ``only``.
-
-        ``near`` spares the reading of files in which no row lies in a range; the rows of others are all given.
-        Empty, with the table's columns, when there is no table.
-        """
+        """``read``, as ``Where`` has it."""
+        return self.read(spark, table, Where(since, until, only, near))
 
     @abstractmethod
     def arrow(
@@ -111,7 +135,7 @@ class Tables(ABC):
         since: str | None = None,
         until: str | None = None,
     ) -> pa.Table:
-        """The same as one Arrow table in this process, without Spark: for what is small, or made small before."""
+        """The same as one Arrow table in this process: for what is small."""
 
     @abstractmethod
     def compact(self, table: Table, partitions: Collection[str] | None = None) -> None:
@@ -126,35 +150,20 @@ class Tables(ABC):
         """Delete files that no reader of the last ``hours`` can still need; how many."""
 
 
-def open_tables(root: str, backend: str = "delta", *, spark: SparkSession | None = None) -> Tables:
-    """The tables under ``root``; ``spark`` is needed by the backends ``parquet`` and ``delta-spark``.
+def open_tables(root: str, form: str = "delta", *, spark: SparkSession | None = None) -> Tables:
+    """The tables under ``root``; the form ``delta-spark`` needs ``spark``.
 
-    Raises ValueError for an unknown backend, ImportError when its library is missing.
+    Raises ValueError for an unknown form, and for tables of a release that wrote plain Parquet; ImportError when a
+    library is missing.
     """
-    if backend == "delta":
-        from spark_jobs.tables.delta import DeltaTables
-
-        return DeltaTables(root)
-    if backend not in BACKENDS:
-        raise ValueError(f"backend: expects one of {', '.join(BACKENDS)}, not {backend!r}")
-    if spark is None:
-        raise ValueError(f"backend {backend} needs a Spark session")
-    if backend == "parquet":
-        from spark_jobs.tables.parquet import ParquetTables
-
-        return ParquetTables(root, spark)
-    from spark_jobs.tables.spark import SparkDeltaTables
-
-    return SparkDeltaTables(root, spark)
-
-
-def wanted(names: Collection[str], since: str | None, until: str | None, only: Collection[str] | None) -> list[str]:
-    """Of partitions ``names`` those that a read asks for, ascending."""
-    return sorted(
-        name
-        for name in names
-        if (since is None or name >= since) and (until is None or name <= until) and (only is None or name in only)
-    )
+    if form not in FORMS:
+        raise ValueError(f"tables: expects one of {', '.join(FORMS)}, not {form!r}")
+    old = f"{root}/{ALERTS.name}/_txn"
+    if os.path.isdir(old) or (spark is not None and "://" in root and storage.exists(spark, old)):
+        raise ValueError(f"{root}: holds tables of plain Parquet; convert them: "
+                         f"python -m spark_jobs.tables.convert {root} NEW_FOLDER")  # fmt: skip
+    tables: Tables = resolve_name(FORMS[form])(root, spark)
+    return tables
 
 
 def as_frame(spark: SparkSession, table: Table, rows: Rows) -> DataFrame:

@@ -22,7 +22,6 @@ import os, signal, sys
 from spark_jobs import __main__
 from spark_jobs.intake import batch, stream
 from spark_jobs.tables.delta import DeltaTables
-from spark_jobs.tables.parquet import ParquetTables
 
 point = sys.argv.pop(1)
 
@@ -34,8 +33,7 @@ def dying(method):
         return done
     return write
 
-for tables in (DeltaTables, ParquetTables):
-    tables.append, tables.upsert = dying(tables.append), dying(tables.upsert)
+DeltaTables.append, DeltaTables.upsert = dying(DeltaTables.append), dying(DeltaTables.upsert)
 
 take = stream.take_batch
 
@@ -51,11 +49,11 @@ __main__.main(sys.argv[1:])
 """``POINT JOB …``: the job, killed in its second batch right after the write of the table ``POINT``."""
 
 
-def start(tables: Path, source: Sequence[str], *, point: str = "", backend: str = "delta") -> subprocess.Popen[bytes]:
+def start(tables: Path, source: Sequence[str], *, point: str = "") -> subprocess.Popen[bytes]:
     """Ingest from ``source`` (options), in a process group of its own; killed at ``point`` when there is one."""
     settings = {**SETTINGS, "spark.jars": ",".join(map(str, JARS))} if "--brokers" in source else SETTINGS
     program = ["-c", DIE, point] if point else ["-m", "spark_jobs"]
-    job = ["ingest", *source, "--tables", str(tables), "--backend", backend, "--master", "local[2]"]
+    job = ["ingest", *source, "--tables", str(tables), "--master", "local[2]"]
     confs = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     return subprocess.Popen(
         [sys.executable, *program, *job, *confs],

@@ -1,6 +1,6 @@
 """The real job process under kill -9: at the worst moments, and at random ones.
 
-The long form (``make test-crash``) takes every point of a batch in both formats, and a tenth of its kills at random.
+The long form (``make test-crash``) takes every point of a batch, and a tenth of its kills at random.
 Of failures within a batch ``test_ingest`` has a short form, in this process.
 """
 
@@ -22,44 +22,39 @@ from tests.spark_jobs.killed import COMMIT, kill_in_batch, start
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 KILLS = int(os.environ.get("VEDETTE_CRASH_KILLS", "0")) // 10
-POINTS = [
-    (backend, point)
-    for backend in ("delta", "parquet")
-    for point in ("alerts", "win_5m", "entity_site_5m", "host_1h", "rules", "dead_letters", COMMIT)
-]
-"""Backend, and the table after whose write the job is killed."""
+POINTS = ["alerts", "win_5m", "entity_site_5m", "host_1h", "rules", "dead_letters", COMMIT]
+"""The table after whose write the job is killed."""
 
 
 def _source(calm: Calm) -> list[str]:
     return ["--landing", str(calm.landing), "--bytes-per-batch", "1"]
 
 
-def _assert_as_undisturbed(spark: SparkSession, calm: Calm, tables: Path, backend: str) -> None:
-    there = open_tables(str(tables), backend, spark=spark)
+def _assert_as_undisturbed(spark: SparkSession, calm: Calm, tables: Path) -> None:
+    there = open_tables(str(tables))
     ingest_alerts(spark, there, calm.landing, bytes_per_batch=1)
     assert content(there) == calm.content
 
 
-@pytest.mark.parametrize(("backend", "point"), POINTS if KILLS else [("delta", COMMIT)])
+@pytest.mark.parametrize("point", POINTS if KILLS else [COMMIT])
 def test_killed_between_its_output_and_sparks_commit(
-    spark: SparkSession, calm: Calm, tmp_path: Path, backend: str, point: str
+    spark: SparkSession, calm: Calm, tmp_path: Path, point: str
 ) -> None:
     """A batch written in part, or whole and never committed, is replayed, and the tables equal an undisturbed run's
     row for row."""
-    job = start(tmp_path, _source(calm), point=point, backend=backend)
+    job = start(tmp_path, _source(calm), point=point)
     assert job.wait(180) == -signal.SIGKILL
     assert {file.name for file in (tmp_path / "_checkpoints/alerts/commits").glob("[0-9]*")} == {"0"}
-    written = open_tables(str(tmp_path), backend, spark=spark).arrow(ALERTS, ["batch"])["batch"].to_pylist()
+    written = open_tables(str(tmp_path)).arrow(ALERTS, ["batch"])["batch"].to_pylist()
     assert {label.partition("-")[2] for label in written} == {"000000000", "000000001"}
 
-    _assert_as_undisturbed(spark, calm, tmp_path, backend)
+    _assert_as_undisturbed(spark, calm, tmp_path)
 
 
-@pytest.mark.parametrize("backend", ["delta", "parquet"] if KILLS else ["delta"])
-def test_killed_at_random(spark: SparkSession, calm: Calm, tmp_path: Path, backend: str) -> None:
+def test_killed_at_random(spark: SparkSession, calm: Calm, tmp_path: Path) -> None:
     """Wherever kills fall while batches are being written, the tables equal an undisturbed run's row for row."""
     for number in range(max(KILLS, 1)):
         tables = tmp_path / str(number)
         for batch in (0, 1) if KILLS else (1,):
-            kill_in_batch(start(tables, _source(calm), backend=backend), tables, batch, random.uniform(0, 3))
-        _assert_as_undisturbed(spark, calm, tables, backend)
+            kill_in_batch(start(tables, _source(calm)), tables, batch, random.uniform(0, 3))
+        _assert_as_undisturbed(spark, calm, tables)

@@ -25,7 +25,6 @@ from spark_jobs.intake.batch import Account
 from spark_jobs.jobs import ingest
 from spark_jobs.tables import storage
 from spark_jobs.tables.delta import DeltaTables
-from spark_jobs.tables.parquet import ParquetTables
 from spark_jobs.tables.schema import (
     AGENTS,
     ALERTS,
@@ -38,7 +37,7 @@ from spark_jobs.tables.schema import (
     WIN_5M,
     Table,
 )
-from spark_jobs.tables.tables import Tables, Txn, open_tables
+from spark_jobs.tables.tables import Txn, open_tables
 from tests.spark_jobs.conftest import Calm, content, ingest_alerts
 from tests.spark_jobs.landed import ALERTS as LANDED
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
@@ -352,26 +351,22 @@ def _wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(
-    ("backend", "failing"), [("delta", "entity_site_5m"), ("delta", "dead_letters"), ("parquet", "win_5m")]
-)
+@pytest.mark.parametrize("failing", ["entity_site_5m", "dead_letters"])
 def test_a_failure_within_a_batch_leaves_no_trace(
-    spark: SparkSession, calm: Calm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, failing: str
+    spark: SparkSession, calm: Calm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    """Fail the second batch at the write of one table, in plain Parquet with its rows written and not noted; start
-    again: all tables equal, row for row, those of an undisturbed run. (At the write of the alerts themselves:
-    ``test_a_batch_of_any_size_is_written_in_parts``.)"""
-    tables = open_tables(str(tmp_path), backend, spark=spark)
-    kind, step = (DeltaTables, "_once") if backend == "delta" else (ParquetTables, "_note")
-    write = getattr(kind, step)
+    """Fail the second batch at the write of one table; start again: all tables equal, row for row, those of an
+    undisturbed run. (At the write of the alerts themselves: ``test_a_batch_of_any_size_is_written_in_parts``.)"""
+    tables = open_tables(str(tmp_path))
+    write = DeltaTables._once
 
-    def fail(self: Tables, table: Table, txn: Txn | None, *work: Callable[[Any], None]) -> Any:
+    def fail(self: DeltaTables, table: Table, txn: Txn | None, *work: Callable[[Any], None]) -> Any:
         if txn is not None and txn.version == batch.MAX_PARTS and table.name == failing:
             raise Crash
         return write(self, table, txn, *work)
 
     with monkeypatch.context() as patch:
-        patch.setattr(kind, step, fail)
+        patch.setattr(DeltaTables, "_once", fail)
         with pytest.raises(Crash):
             ingest_alerts(spark, tables, calm.landing, bytes_per_batch=1)
     ingest_alerts(spark, tables, calm.landing, bytes_per_batch=1)

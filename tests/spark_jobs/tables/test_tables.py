@@ -1,10 +1,8 @@
-"""The tables' promises, in every backend: merged by their word, exactly once, partitions replaced, columns added."""
+"""The tables' promises, in every form: merged by their word, exactly once, partitions replaced, columns added."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,26 +17,25 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_jobs.tables import storage
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M, Table
-from spark_jobs.tables.tables import Tables, Txn, open_tables
+from spark_jobs.tables.tables import FORMS, Tables, Txn, open_tables
 from tests.spark_jobs.conftest import JARS, LONG
 
 pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 needs_jars = pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")
-EVERY = ["delta", "parquet", pytest.param("delta-spark", marks=needs_jars)]
+EVERY = [form if form == "delta" else pytest.param(form, marks=needs_jars) for form in FORMS]
 everywhere = pytest.mark.parametrize("tables", EVERY, indirect=True)
 """Delta by Spark takes seconds for each write, so it runs the test that says most."""
 
-everywhere_at_length = pytest.mark.parametrize("tables", EVERY if LONG else EVERY[:2], indirect=True)
+everywhere_at_length = pytest.mark.parametrize("tables", EVERY if LONG else EVERY[:1], indirect=True)
 """Tests that Delta by Spark runs in ``make test-crash``."""
 
 
-@pytest.fixture(params=["delta", "parquet"])
+@pytest.fixture(params=["delta"])
 def tables(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Tables:
     return open_tables(str(tmp_path / "tables"), request.param, spark=spark)
 
@@ -91,15 +88,14 @@ def test_an_upsert_merges_by_the_tables_word(tables: Tables, spark: SparkSession
 
 
 @pytest.mark.parametrize("folder", ["a b", "ä'%\"q", "{x=*}?#", "gone/../tables"])
-@pytest.mark.parametrize("backend", ["delta", "parquet"])
-def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, backend: str, folder: str) -> None:
+def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     """Written, merged, and read by Spark, as Arrow and by DuckDB."""
-    tables = open_tables(str(tmp_path / folder), backend, spark=spark)
+    tables = open_tables(str(tmp_path / folder))
     tables.upsert(WIN_5M, rows(window(1)))
     tables.upsert(WIN_5M, rows(window(2)))
     assert found(tables, WIN_5M, "matches") == [(3,)]
     assert [row.matches for row in tables.frame(spark, WIN_5M).collect()] == [3]
-    with closing(open_reader(tables, None if backend == "delta" else spark)) as reader:
+    with closing(open_reader(tables, None)) as reader:
         reader.view("win", WIN_5M, "2026-11-20")
         assert reader.rows("SELECT date, matches FROM win") == [{"date": "2026-11-20", "matches": 3}]
 
@@ -180,55 +176,6 @@ def test_columns_are_added_and_never_lost(tables: Tables, spark: SparkSession) -
         tables.append(WIN_5M, rows(window(1, colour="red")))
     with pytest.raises(ValueError, match=r"win_5m\.matches"):
         tables.append(WIN_5M, rows({**window(1), "matches": "many"}))
-
-
-@pytest.fixture(scope="module")
-def upserted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Any, ...]]]:
-    """A table of plain Parquet that two upserts have made, and its rows."""
-    folder = tmp_path_factory.mktemp("upserted")
-    tables = open_tables(str(folder), "parquet", spark=spark)
-    for number in range(2):
-        tables.upsert(WIN_5M, rows(window(1), window(1, site=f"s{number}")), Txn("q", number))
-    return folder, found(tables)
-
-
-@pytest.mark.parametrize("point", range(8))
-def test_upkeep_killed_anywhere_doubles_nothing(
-    spark: SparkSession,
-    upserted: tuple[Path, list[tuple[Any, ...]]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    point: int,
-) -> None:
-    """Of plain Parquet, in which nothing is a transaction: after a compaction that ends at any of its steps, the rows
-    are the same, and after the next one, too."""
-    folder, before = upserted
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    tables, steps = open_tables(str(tmp_path), "parquet", spark=spark), iter(range(point))
-
-    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*given: Any) -> Any:
-            if next(steps, None) is None:
-                raise Killed
-            return act(*given)
-
-        return step
-
-    with monkeypatch.context() as patch:
-        for name in ("delete", "write_text", "move"):
-            patch.setattr(storage, name, counted(getattr(storage, name)))
-        with suppress(Killed):
-            tables.compact(WIN_5M)
-            assert point == 7
-    again = open_tables(str(tmp_path), "parquet", spark=spark)
-    assert found(again) == before
-    again.compact(WIN_5M)
-    assert found(again) == before
-    assert len(list(tmp_path.rglob("write=*"))) == 1
-
-
-class Killed(Exception):
-    """Stands for the end of the process."""
 
 
 def test_what_is_not_there_is_empty(tables: Tables, spark: SparkSession) -> None:
@@ -317,7 +264,7 @@ def test_files_without_the_time_asked_for_are_not_read(spark: SparkSession, tmp_
     assert [row.batch for row in tables.frame(spark, table, near={"batch": [("b4", "b4")]}).collect()] == ["b4"]
 
 
-def test_an_unknown_backend_is_named(tmp_path: Path) -> None:
+def test_an_unknown_form_is_named(tmp_path: Path) -> None:
     """The message lists the ones there are."""
-    with pytest.raises(ValueError, match="expects one of delta, parquet, delta-spark, not 'iceberg'"):
-        open_tables(str(tmp_path), "iceberg")
+    with pytest.raises(ValueError, match="expects one of delta, delta-spark, not 'parquet'"):
+        open_tables(str(tmp_path), "parquet")
