@@ -46,7 +46,6 @@ from bench.simulated import (
     write_lookups,
     write_rules,
 )
-from spark_jobs.common import given
 from spark_jobs.common.tactics import TACTICS
 
 Rates = npt.NDArray[np.float64]
@@ -461,7 +460,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.simulate", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="must not hold a landing yet")
     for one in fields(Plan):
-        kind: Callable[[str], object] = given.day if isinstance(one.default, date) else type(one.default)
+        kind: Callable[[str], object] = date.fromisoformat if isinstance(one.default, date) else type(one.default)
         name = f"--{one.name.replace('_', '-')}"
         parser.add_argument(name, type=kind, default=one.default, metavar="N", help=f"default: {one.default}")
     said = vars(parser.parse_args(arguments))

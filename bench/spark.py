@@ -44,10 +44,10 @@ from bench.host import machine
 from bench.simulate import Plan, simulate
 from bench.steps import Steps, steps
 from bench.usage import measured
-from spark_jobs.__main__ import JOBS, parse, work
-from spark_jobs.common import given
+from spark_jobs.__main__ import main as jobs
 from spark_jobs.common.session import open_session
 from spark_jobs.jobs.ingest import BYTES_PER_BATCH
+from spark_jobs.jobs.job import setting
 from spark_jobs.tables.schema import (
     ALERTS,
     ANOMALIES,
@@ -89,7 +89,7 @@ PLAN: dict[str, Asked] = {
     "noise": Asked("--date={last} --days=14", (WIN_5M, HOST_1H, ENTITY_SITE_5M), (NOISE,)),
     "coverage": Asked("--date={last} --days=14 --rules={out}/landing/rules", (WIN_5M,), (COVERAGE,)),
     "report": Asked("--date={last} --days=14 --html={out}/report.html", (WIN_5M, HOST_1H, ENTITY_SITE_5M, ALERTS)),
-    "export": Asked("--date={last} --format=ocsf --out={out}/export"),
+    "export": Asked("--date={last} --format=ocsf --output={out}/export"),
     "maintain": Asked("--date={last} --days=14", (ALERTS, WIN_5M), (ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H)),
 }
 """In the order in which they run."""
@@ -146,7 +146,7 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str, conf: Seq
             **dict(conf),
         }
         spark = None
-        if not getattr(JOBS[job], "WITHOUT_SPARK", False):
+        if job not in ("report", "export"):
             spark = open_session("bench", master=MASTER, settings=settings)
         _run(spark, job, WARM, 0.0, warm)
         cost = Cost(job)
@@ -165,7 +165,7 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str, conf: Seq
 def _run(spark: SparkSession | None, job: str, alerts: int, skew: float, out: Path) -> str:
     last = plan(alerts, skew).start + timedelta(days=plan(alerts, skew).days - 1)
     options = PLAN[job].options.format(out=out, last=last).split()
-    said = work(spark, parse([job, f"--tables={out}/tables", *options]))
+    said: str = jobs.main([job, f"--tables={out}/tables", *options], standalone_mode=False, obj=spark)
     return said.splitlines()[0].replace(f"{out}/", "")
 
 
@@ -310,7 +310,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-spark", metavar="DIR")
     parser.add_argument("--memory", default="2g", metavar="SIZE", help="heap of the JVM, default 2g")
     parser.add_argument(
-        "--conf", action="append", default=[], type=given.setting, metavar="KEY=VALUE", help="for Spark; repeatable"
+        "--conf", action="append", default=[], type=setting, metavar="KEY=VALUE", help="for Spark; repeatable"
     )
     parser.add_argument("--job", action="append", default=[], choices=list(PLAN), help="only this one; repeatable")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/scale.md and its figures as they are")

@@ -177,7 +177,7 @@ def main() -> None:
         sys.exit(f"{INTRUDER} is no campaign")
 
     say("From the gravest alert about it to its line in the raw log of its host")
-    command(*job, "export", "--tables", tables, "--format", "ocsf", "--days", 2, "--out", WORK / "export")
+    command(*job, "export", "--tables", tables, "--format", "ocsf", "--days", 2, "--output", WORK / "export")
     found = [json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()]
     mine = [one for one in found if INTRUDER in one.get("raw_data", "") and one["activity_id"] == 1]
     gravest = max(mine, key=lambda one: (one["severity_id"], one["time"]))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-
-from spark_jobs.common import given
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +46,6 @@ def period(last: date, days: int, now: datetime | None = None) -> Period:
     """The ``days`` days that end with ``last``; ``now`` None: the clock's."""
     end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
     return Period(last - timedelta(days=days - 1), last, min(now or datetime.now(UTC), end))
-
-
-def arguments(parser: argparse.ArgumentParser, days: int, what: str) -> None:
-    """``--date`` and ``--days`` for the command line of a job."""
-    parser.add_argument(
-        "--date", type=given.day, default="today", metavar="DAY", help="last day: YYYY-MM-DD, today or yesterday"
-    )
-    parser.add_argument("--days", type=given.positive, default=days, metavar="N", help=f"{what}, default {days}")
-
-
-def of(said: argparse.Namespace) -> Period:
-    """The period that the command line asks for."""
-    return period(said.date, said.days)
 
 
 def held(have: Sequence[str], wanted: Period) -> list[str]:

@@ -17,8 +17,7 @@ from datetime import date, timedelta
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import period
-from spark_jobs.common.period import Period
+from spark_jobs.common.period import Period, held
 from spark_jobs.findings.anomalies import MIN_HISTORY, PLACE, as_anomalies
 from spark_jobs.tables.schema import ENTITY_SITE_5M, FIRST_SEEN, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, Txn
@@ -67,7 +66,7 @@ def keep(spark: SparkSession, tables: Tables, wanted: Period) -> None:
         tables.upsert(FIRST_SEEN, rows, Txn(APP, date.fromisoformat(some[-1]).toordinal()))
     late = wanted.from_day(wanted.first - timedelta(days=LATE_DAYS))
     # A day that goes on, or for which late alerts have come: times, and who was missing.
-    if again := [day for day in period.held(have, late) if day not in days]:
+    if again := [day for day in held(have, late) if day not in days]:
         rows = _seen(spark, tables, again).withColumn("alerts", F.lit(0).cast("long"))
         tables.upsert(FIRST_SEEN, rows.select(*FIRST_SEEN.names))
 

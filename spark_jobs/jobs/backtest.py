@@ -15,26 +15,24 @@ rows of their own ``kind``. Correlations are not judged, nor are rules shown tha
 
 from __future__ import annotations
 
-import argparse
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_jobs.common import given
+from spark_jobs.jobs.job import COUNT, FOLDER, Job, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.storage import bare
-from spark_jobs.tables.tables import Tables
 
 if TYPE_CHECKING:
     from vedette.model.event import Frame
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
     from vedette.runtime.scan import Detection
 
 log = logging.getLogger(__name__)
-
-HELP = "rules tried on exported raw logs, by the agent's own engine"
 
 AROUND = 1 << 20
 """Bytes of the log on either side of a segment in which records of its events may lie, as the engine looks for them."""
@@ -86,35 +82,6 @@ MATCHES = T.StructType(
 ``undecided``: ``events`` of a segment on which ``rule_id`` could not be decided, with ``reason``."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    parser.add_argument("--logs", required=True, type=given.folder, metavar="DIR", help="folder of exported raw logs")
-    parser.add_argument(
-        "--rules",
-        required=True,
-        action="append",
-        type=Path,
-        metavar="PATH",
-        help="rule files or one bundle; repeatable",
-    )
-    parser.add_argument("--trusted-key", action="append", default=[], metavar="KEY", help="of a bundle; repeatable")
-    parser.add_argument("--pipeline", action="append", default=[], type=Path, metavar="PATH", help="repeatable")
-    parser.add_argument("--lookup", action="append", default=[], type=Path, metavar="PATH", help="repeatable")
-    parser.add_argument("--route", action="store_true", help="ask a rule only about events of its log source")
-    parser.add_argument("--product", default="", metavar="NAME", help="with --route: product of all events")
-    parser.add_argument("--out", type=given.folder, metavar="DIR", help="write the matches there, as Parquet; new")
-    parser.add_argument("--top", type=given.positive, default=20, metavar="N", help="rules printed, default 20")
-
-
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
-    bundles = [path for path in said.rules if path.suffix == ".vbundle"]
-    if bundles and (len(said.rules) > 1 or said.pipeline or said.lookup):
-        parser.error("argument --rules: one bundle alone, without --pipeline and --lookup, or rule files and folders")
-    if bundles and not said.trusted_key:
-        parser.error("a bundle needs --trusted-key")
-
-
 class Rules(NamedTuple):
     """What executors judge by: a built rule set (``vedette.engine.artifact``), and how it is asked."""
 
@@ -123,42 +90,37 @@ class Rules(NamedTuple):
     product: str
 
 
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Try the rules; how often each matched, where, and how fast it went.
-
-    Raises FileNotFoundError when there are no logs, ValueError when no rule runs.
-    """
-    rules = built(said)
-    found = matches(spark, said.logs, rules)
-    if said.out:
-        found.write.mode("errorifexists").parquet(said.out)
-        found = spark.read.schema(MATCHES).parquet(storage.literal(said.out))
-    else:
+def _told_and_written(found: DataFrame, spark: SparkSession, output: str | None, top: int) -> str:
+    if output is None:
         found = found.persist()
+    else:
+        found.write.mode("errorifexists").parquet(output)
+        found = spark.read.schema(MATCHES).parquet(storage.literal(output))
     try:
-        return _told(found, said.top)
+        return _summary(found, top)
     finally:
         found.unpersist()
 
 
-def built(said: argparse.Namespace) -> Rules:
+def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path], lookups: Sequence[Path],
+          route: bool, product: str) -> Rules:  # fmt: skip
     """The rules of the command line, compiled. Raises OSError, ValueError."""
     from vedette import __version__, compile_rules
     from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
     from vedette.engine.artifact import Artifact
 
-    if said.rules[0].suffix == ".vbundle":
-        bundle = verify(read_bundle(said.rules[0]), said.trusted_key, __version__)
+    if rules[0].suffix == ".vbundle":
+        bundle = verify(read_bundle(rules[0]), keys, __version__)
         artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
     else:
-        plan = compile_rules(*said.rules, pipelines=said.pipeline, lookups=said.lookup)
+        plan = compile_rules(*rules, pipelines=pipelines, lookups=lookups)
         for refusal in plan.refused:
             log.warning("not run: %s", refusal)
         if not plan.rules:
             raise ValueError("no rule runs")
         artifact = Artifact.of(plan)
-    return Rules(artifact.to_bytes(), said.route, said.product)
+    return Rules(artifact.to_bytes(), route, product)
 
 
 def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
@@ -292,7 +254,7 @@ def _match(found: Detection, frame: Frame, start: int, end: int) -> dict[str, An
     }
 
 
-def _told(found: DataFrame, top: int) -> str:
+def _summary(found: DataFrame, top: int) -> str:
     """What came of it, in words: the account of the reading, then the rules by their matches."""
     total = found.groupBy("kind").agg(
         F.count("*").alias("rows"), F.sum("events").alias("events"), F.sum("bytes").alias("bytes"),
@@ -317,3 +279,37 @@ def _told(found: DataFrame, top: int) -> str:
     )
     lines += [f"{row.n:10}  {row.level:13}  {row.agents:5} agents  {row.rule_title}" for row in rules.collect()]
     return "\n".join(lines)
+
+
+_PATH = click.Path(path_type=Path)
+
+
+@spark_job(tables=False)
+@click.option("--logs", type=FOLDER, required=True, metavar="DIR", help="Folder of exported raw logs.")
+@click.option("--rules", type=_PATH, multiple=True, required=True,
+              help="Rule file or folder, or a bundle (*.vbundle); may be repeated.")  # fmt: skip
+@click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
+              help="Public key (ed25519:…) that a bundle must be signed by; may be repeated.")  # fmt: skip
+@click.option("--pipeline", "pipelines", type=_PATH, multiple=True, help="pySigma pipeline; may be repeated.")
+@click.option("--lookup", "lookups", type=_PATH, multiple=True, help="Values of a placeholder; may be repeated.")
+@click.option("--route", is_flag=True, help="Ask a rule only about events of its log source; else about every event.")
+@click.option("--product", metavar="NAME", default="", help="With --route: the log source's product of all events.")
+@click.option("-o", "--output", type=FOLDER, metavar="DIR", help="Write every match there, as Parquet; a new folder.")
+@click.option("--top", type=COUNT, default=20, show_default=True, help="Rules printed.")
+def backtest(
+    job: Job, logs: str, rules: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...],
+    lookups: tuple[Path, ...], route: bool, product: str, output: str | None, top: int,
+) -> str:  # fmt: skip
+    """Try rules on exported raw logs.
+
+    The agent's own engine evaluates them; correlations are not evaluated.
+
+    Example: python -m spark_jobs backtest --logs exported --rules new-rules --output matches
+    """
+    bundles = [path for path in rules if path.suffix == ".vbundle"]
+    if bundles and (len(rules) > 1 or pipelines or lookups):
+        raise click.UsageError("--rules: one bundle alone, without --pipeline and --lookup, or rule files and folders")
+    if bundles and not keys:
+        raise click.UsageError("a bundle needs --trusted-key")
+    asked = built(rules, keys, pipelines, lookups, route, product)
+    return _told_and_written(matches(job.spark, logs, asked), job.spark, output, top)

@@ -11,27 +11,24 @@ that a site, or the fleet, sees for the first time).
 
 from __future__ import annotations
 
-import argparse
 import logging
-from datetime import timedelta
-from threading import Event
+from datetime import date, timedelta
 from typing import Any
 
+import click
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common import given, period
-from spark_jobs.common.period import Period
+from spark_jobs.common.period import Period, period
 from spark_jobs.common.robust import centred
 from spark_jobs.common.weeks import HOURS_OF_WEEK, hour_of, hour_of_week, local_hour, occurrences
 from spark_jobs.findings import anomalies, newness
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
 from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
-
-HELP = "what is usual by site, rule and hour of the week; bursts, silences and what is new"
 
 DAYS = 7
 """Days judged: late alerts change what happened on days gone by, and a silence may last."""
@@ -43,23 +40,18 @@ PLACE = ["fleet", "site"]
 WHAT = [*PLACE, "rule_id"]
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    period.arguments(parser, DAYS, "days judged")
-    parser.add_argument(
-        "--weeks", type=given.positive, default=WEEKS, metavar="N", help=f"weeks before them, default {WEEKS}"
-    )
-    parser.add_argument("--lookups", type=given.folder, metavar="DIR", help="folder with the lookup sites (time zones)")
+@spark_job()
+@days_options(DAYS, "Days evaluated.")
+@click.option("--weeks", type=COUNT, default=WEEKS, show_default=True, help="Weeks before them that say what is usual.")
+@lookups_option("Folder with the lookup sites, for their time zones.")
+def baselines(job: Job, last: date, days: int, weeks: int, lookups: Lookups | None) -> str:
+    """Find bursts, silences and what is new.
 
+    Usual is what a rule did at a site in the same hour of the weeks before.
 
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Nothing is refused."""
-
-
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Write what is usual, and what was not on the days asked for; how many."""
-    lookups = Lookups(said.lookups) if said.lookups else None
-    return write(spark, tables, period.of(said), said.weeks, lookups)
+    Example: python -m spark_jobs baselines --tables tables --lookups lookups
+    """
+    return write(job.spark, job.tables, period(last, days), weeks, lookups)
 
 
 def write(
@@ -71,7 +63,7 @@ def write(
     before = hours(tables.frame(spark, WIN_5M, past.since, past.until), zones).persist()
     after = hours(tables.frame(spark, WIN_5M, wanted.since, wanted.until), zones).persist()
     sites = histories(before, wanted).persist()
-    usual = baselines(before, sites).persist()
+    usual = usual_hours(before, sites).persist()
     try:
         said = usual.withColumn("as_of", F.lit(wanted.since)).select(*BASELINES.names)
         tables.replace(BASELINES, said, [wanted.since])
@@ -143,7 +135,7 @@ def histories(before: DataFrame, wanted: Period) -> DataFrame:
     )
 
 
-def baselines(before: DataFrame, sites: DataFrame) -> DataFrame:
+def usual_hours(before: DataFrame, sites: DataFrame) -> DataFrame:
     """``BASELINES`` without ``as_of``, of ``hours`` and ``histories``; where all is 0, there is no row."""
     near = F.explode(F.array(*(F.pmod(F.col("hour_of_week") + by, F.lit(HOURS_OF_WEEK)) for by in (-1, 0, 1))))
     each = before.select(*WHAT, near.alias("hour_of_week"), F.col("matches").cast("double").alias("matches"))

@@ -17,28 +17,26 @@ the next run looks further back for its sake, and may see more.
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
-from threading import Event
+from datetime import date, timedelta
 
+import click
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import entities, given, period, tactics
+from spark_jobs.common import entities, tactics
 from spark_jobs.common.entities import MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
 from spark_jobs.common.islands import identity, most_within, runs
-from spark_jobs.common.period import Period
+from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.tactics import TACTICS
 from spark_jobs.findings import sessions
 from spark_jobs.intake.enrich import Lookups
+from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
 from spark_jobs.tables.schema import CAMPAIGNS, ENTITY_SITE_5M, RULES
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
-
-HELP = "the same entity at many sites, and sessions, into the campaigns and sessions tables"
 
 DAYS = 14
 """Days looked at: enough to tell what comes back every working day from what does not."""
@@ -85,29 +83,25 @@ MAX_STEPS = 200
 _RUN = [*WHO, "run"]
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    period.arguments(parser, DAYS, f"days looked at, up to {MAX_DAYS}")
-    parser.add_argument(
-        "--session-days", type=given.positive, default=2, metavar="N", help="of these, days of sessions, default 2"
-    )
-    parser.add_argument("--lookups", type=given.folder, metavar="DIR", help="folder with the lookup intel")
+@spark_job()
+@days_options(DAYS, "Days looked at.", most=MAX_DAYS)
+@click.option(
+    "--session-days",
+    type=COUNT,
+    default=2,
+    show_default=True,
+    help="The last of these days, whose sessions are written.",
+)  # fmt: skip
+@lookups_option("Folder with the lookup intel.")
+def campaigns(job: Job, last: date, days: int, session_days: int, lookups: Lookups | None) -> str:
+    """Find entities at many sites, and sessions.
 
-
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Refuse more days than a look can span."""
-    if said.days > MAX_DAYS:
-        parser.error(f"argument --days: at most {MAX_DAYS}, not {said.days}")
-    if said.session_days > said.days:
-        parser.error(f"argument --session-days: at most the {said.days} of --days, not {said.session_days}")
-
-
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Find campaigns and sessions of the days asked for and write them; how many."""
-    wanted = period.of(said)
-    lookups = Lookups(said.lookups) if said.lookups else None
-    since = (wanted.last - timedelta(days=said.session_days - 1)).isoformat()
-    return write(spark, tables, wanted, lookups, [day for day in wanted.days if day >= since])
+    Example: python -m spark_jobs campaigns --tables tables --lookups lookups
+    """
+    if session_days > days:
+        raise click.UsageError(f"--session-days: at most the {days} of --days, not {session_days}")
+    wanted = period(last, days)
+    return write(job.spark, job.tables, wanted, lookups, wanted.days[-session_days:])
 
 
 def write(
@@ -119,16 +113,16 @@ def write(
 ) -> str:
     """Write the campaigns of ``wanted`` and the sessions that begin on ``session_days``; how many of each."""
     wanted = _from_open_campaigns(tables.frame(spark, CAMPAIGNS), wanted)
-    held = period.held(tables.partitions(ENTITY_SITE_5M), wanted)
-    if len(held) < MIN_HISTORY:
+    there = held(tables.partitions(ENTITY_SITE_5M), wanted)
+    if len(there) < MIN_HISTORY:
         log.warning(
-            "%d days have alerts: with less than %d the new cannot be told from the usual", len(held), MIN_HISTORY
+            "%d days have alerts: with less than %d the new cannot be told from the usual", len(there), MIN_HISTORY
         )
     early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
     every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())
     rows = every.where(F.col("date") >= wanted.since)
     rules = tables.frame(spark, RULES)
-    who = entities.profile(rows, wanted.first, held).persist()
+    who = entities.profile(rows, wanted.first, there).persist()
     seen = suspects(rows, who).persist()
     try:
         found = find(seen, rules).where(F.col("score") >= MIN_SCORE)

@@ -13,23 +13,21 @@ number of alerts, the colour says whether a technique was seen. Techniques of AT
 
 from __future__ import annotations
 
-import argparse
 import json
+from datetime import date
 from pathlib import Path
-from threading import Event
 from typing import Any
 
+import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common import given, period
-from spark_jobs.common.period import Period
+from spark_jobs.common.period import Period, period
 from spark_jobs.common.tactics import tactics_of, techniques_of
+from spark_jobs.jobs.job import FOLDER, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
-
-HELP = "ATT&CK techniques of the deployed rules against what was seen"
 
 DAYS = 30
 
@@ -47,31 +45,34 @@ _LIST = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    period.arguments(parser, DAYS, "days looked at")
-    parser.add_argument(
-        "--rules", required=True, type=given.folder, metavar="PATH", help="LANDING/rules, or rule files (local)"
-    )
-    parser.add_argument("--layer", type=Path, metavar="FILE", help="write a layer for the ATT&CK Navigator (JSON)")
+@spark_job()
+@days_options(DAYS, "Days looked at.")
+@click.option(
+    "--rules",
+    type=FOLDER,
+    required=True,
+    metavar="PATH",
+    help="The landing's folder rules, or rule files on this host.",
+)  # fmt: skip
+@click.option(
+    "--layer",
+    "layer_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a layer for the ATT&CK Navigator (JSON).",
+)  # fmt: skip
+def coverage(job: Job, last: date, days: int, rules: str, layer_file: Path | None) -> str:
+    """Compare deployed ATT&CK techniques with alerts.
 
-
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Nothing is refused."""
-
-
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Write the coverage of the days asked for; how much of it there is.
-
-    Raises FileNotFoundError when there are no rules.
+    Example: python -m spark_jobs coverage --tables tables --rules landing/rules --layer layer.json
     """
-    wanted = period.of(said)
-    write(spark, tables, deployed(spark, said.rules), wanted)
+    wanted, spark, tables = period(last, days), job.spark, job.tables
+    write(spark, tables, deployed(spark, rules), wanted)
     rows = tables.frame(spark, COVERAGE, wanted.until, wanted.until)
-    if said.layer:
-        storage.replace(said.layer, json.dumps(layer(rows, wanted), indent=1, ensure_ascii=False) + "\n")
+    if layer_file:
+        storage.replace(layer_file, json.dumps(layer(rows, wanted), indent=1, ensure_ascii=False) + "\n")
     by_rule = rows.groupBy("rule_id").agg(F.max("alerts").alias("alerts"), F.max("deployed").alias("deployed"))
-    rules = by_rule.agg(
+    of_rules = by_rule.agg(
         F.count_if("deployed").alias("deployed"),
         F.count_if(F.col("deployed") & (F.col("alerts") == 0)).alias("silent"),
         F.count_if(~F.col("deployed")).alias("strange"),
@@ -79,8 +80,8 @@ def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Eve
     tagged = rows.where("technique != ''").groupBy("technique").agg(F.sum("alerts").alias("alerts"))
     techniques = tagged.agg(F.count("*").alias("all"), F.count_if(F.col("alerts") > 0).alias("seen")).collect()[0]
     return (
-        f"coverage: {rules.deployed} rules deployed, {rules.silent} never fired, {rules.strange} not deployed fired; "
-        f"{techniques.seen} of {techniques.all} techniques seen"
+        f"coverage: {of_rules.deployed} rules deployed, {of_rules.silent} never fired, {of_rules.strange} not deployed "
+        f"fired; {techniques.seen} of {techniques.all} techniques seen"
     )
 
 

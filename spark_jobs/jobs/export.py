@@ -7,54 +7,47 @@ once. A file appears whole. Rows pass in small batches: memory does not grow wit
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from datetime import date
 from pathlib import Path
-from threading import Event
 from typing import Any
 
-from pyspark.sql import SparkSession
+import click
 
-from spark_jobs.common import period
+from spark_jobs.common.period import period
 from spark_jobs.export import ecs, ocsf
-from spark_jobs.tables.ask import Reader, Row, open_reader, within
+from spark_jobs.jobs.job import Job, days_options, spark_job
+from spark_jobs.tables.ask import Reader, Row, within
 from spark_jobs.tables.schema import ALERTS
-from spark_jobs.tables.tables import Tables
-
-HELP = "alerts for other systems: OCSF or ECS, as NDJSON"
-
-WITHOUT_SPARK = True
 
 FORMATS: Mapping[str, Callable[[Row], dict[str, Any]]] = {"ocsf": ocsf.finding, "ecs": ecs.document}
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    period.arguments(parser, 1, "days of landing that are exported")
-    parser.add_argument("--format", choices=tuple(FORMATS), required=True, help="what a line is")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the files; made when missing")
+@spark_job()
+@days_options(1, "Days of landing that are exported.")
+@click.option("--format", "name", type=click.Choice(tuple(FORMATS)), required=True, help="What a line is.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Folder of the files; made when missing.",
+)  # fmt: skip
+def export(job: Job, last: date, days: int, name: str, output: Path) -> str:
+    """Write alerts as NDJSON, in OCSF or ECS.
 
-
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Nothing is refused."""
-
-
-def run(spark: SparkSession | None, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Write the files; how many alerts each holds."""
-    said.out.mkdir(parents=True, exist_ok=True)
-    reader = open_reader(tables, spark)
-    try:
+    Example: python -m spark_jobs export --tables tables --format ocsf --date yesterday --output export
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with closing(job.reader()) as reader:
         # An edge that was offline gives a day of receipt long before that of landing, so that column says nothing here.
         reader.view("exported", ALERTS)
-        told = []
-        for day in period.of(said).days:
-            file = said.out / f"{said.format}-{day}.ndjson"
-            told.append(f"{file}: {write(reader, day, FORMATS[said.format], file)} alerts")
-    finally:
-        reader.close()
-    return "\n".join(told)
+        files = {day: output / f"{name}-{day}.ndjson" for day in period(last, days).days}
+        return "\n".join(f"{file}: {write(reader, day, FORMATS[name], file)} alerts" for day, file in files.items())
 
 
 def write(reader: Reader, day: str, made: Callable[[Row], dict[str, Any]], file: Path) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
+from collections.abc import Mapping
 from threading import Event
 
+import click
 from pyspark.sql import SparkSession
 
-from spark_jobs.common import given
 from spark_jobs.intake import batch, landing
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.intake.sources import KafkaSource, LandingSource, Source
 from spark_jobs.intake.stream import Stream, run_all
+from spark_jobs.jobs.job import COUNT, DURATION, FOLDER, PAIR, Job, lookups_option, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import (
     ALERTS,
@@ -28,7 +29,6 @@ from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
 
-HELP = "landed alerts, heartbeats and dead letters into the tables"
 BYTES_PER_BATCH = 32 << 20
 """Of landed files, compressed, in one micro-batch."""
 ROWS_PER_BATCH = 200_000
@@ -44,61 +44,53 @@ _LANDED = (
 """Name of a stream, columns of its landed rows, and the table that gets these."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    parser.add_argument("--source", choices=("landing", "kafka"), default="landing")
-    parser.add_argument("--landing", type=given.folder, metavar="DIR", help="folder that the landing writes")
-    parser.add_argument("--brokers", metavar="HOST:PORT,…", help="of Kafka")
-    parser.add_argument(
-        "--topics", default=TOPICS, metavar="NAME", help="NAME.alerts, NAME.status, NAME.seqs, NAME.bad are read"
-    )
-    parser.add_argument(
-        "--kafka-option", action="append", default=[], type=given.pair, metavar="KEY=VALUE", help="repeatable"
-    )
-    parser.add_argument("--lookups", type=given.folder, metavar="DIR", help="folder of assets, sites and intel")
-    parser.add_argument("--checkpoints", type=given.folder, metavar="DIR", help="default: TABLES/_checkpoints")
-    parser.add_argument("--every", type=given.seconds, metavar="TIME", help="go on, looking each TIME; default: once")
-    parser.add_argument("--bytes-per-batch", type=given.positive, default=BYTES_PER_BATCH, metavar="N")
-    parser.add_argument("--rows-per-batch", type=given.positive, default=ROWS_PER_BATCH, metavar="N", help="of Kafka")
+@spark_job()
+@click.option("--landing", "folder", type=FOLDER, metavar="DIR", help="Folder that the landing writes.")
+@click.option("--kafka", metavar="HOST:PORT,…", help="Read Kafka topics instead.")
+@click.option("--kafka-topics", "topics", default=TOPICS, show_default=True, metavar="NAME",
+              help="NAME.alerts, NAME.status, NAME.seqs and NAME.bad are read.")  # fmt: skip
+@click.option("--kafka-option", "options", type=PAIR, multiple=True, metavar="KEY=VALUE",
+              help="Option of Spark's Kafka source; may be repeated.")  # fmt: skip
+@lookups_option("Folder of the lookups assets, sites and intel.")
+@click.option("--checkpoints", type=FOLDER, metavar="DIR",
+              help="Spark's record of what is done.  [default: TABLES/_checkpoints]")  # fmt: skip
+@click.option("--every", type=DURATION, metavar="TIME", help="Go on, looking each TIME (30s, 5m, …); else once.")
+@click.option("--bytes-per-batch", type=COUNT, default=BYTES_PER_BATCH, show_default=True,
+              help="Landed files in a micro-batch, compressed.")  # fmt: skip
+@click.option("--rows-per-batch", type=COUNT, default=ROWS_PER_BATCH, show_default=True,
+              help="Kafka messages in a micro-batch.")  # fmt: skip
+def ingest(
+    job: Job, folder: str | None, kafka: str | None, topics: str, options: tuple[tuple[str, str], ...],
+    lookups: Lookups | None, checkpoints: str | None, every: float | None, bytes_per_batch: int, rows_per_batch: int,
+) -> str:  # fmt: skip
+    """Take what has landed into the tables, once.
 
+    Alerts, heartbeats, ranges of alert numbers and dead letters, each row once however often it has landed.
 
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
-    if said.source == "landing" and not said.landing:
-        parser.error("ingest needs --landing DIR, or --source kafka with --brokers")
-    if said.source == "kafka" and not said.brokers:
-        parser.error("--source kafka needs --brokers HOST:PORT")
+    Example: python -m spark_jobs ingest --landing landing --tables tables --every 1m
 
-
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Take over what there is (or go on until ``stop``); an account in words.
-
-    Raises FileNotFoundError when there is no landing, BlockingIOError when another ingest writes these tables, and what
-    Spark raises when storage fails.
+    Example: python -m spark_jobs ingest --kafka kafka-1:9092 --tables tables
     """
+    if bool(folder) == bool(kafka):
+        raise click.UsageError("ingest needs --landing DIR, or --kafka HOST:PORT")
+    if kafka:
+        sources = kafka_sources(kafka, topics, rows_per_batch, dict(options))
+    else:
+        sources = landing_sources(str(folder), bytes_per_batch)
     streams = take_over(
-        spark,
-        tables,
-        sources(said),
-        lookups=said.lookups,
-        checkpoints=said.checkpoints,
-        every=said.every,
-        landed=said.landing if said.source == "landing" else None,
-        stop=stop,
-    )
-    return "ingest: " + (
-        "; ".join(f"{one.name}: {one.account}" for one in streams if one.account.rows or one.account.files)
-        or "nothing new"
-    )
+        job.spark, job.tables, sources, lookups=lookups, checkpoints=checkpoints, every=every, landed=folder,
+        stop=job.stop,
+    )  # fmt: skip
+    new = (f"{one.name}: {one.account}" for one in streams if one.account.rows or one.account.files)
+    return "ingest: " + ("; ".join(new) or "nothing new")
 
 
-def sources(said: argparse.Namespace) -> dict[str, Source]:
+def kafka_sources(
+    brokers: str, topics: str = TOPICS, rows_per_batch: int = ROWS_PER_BATCH, options: Mapping[str, str] | None = None
+) -> dict[str, Source]:
     """The source of each stream by its name."""
-    if said.source == "landing":
-        return landing_sources(said.landing, said.bytes_per_batch)
-    options = dict(said.kafka_option)
     return {
-        name: KafkaSource(said.brokers, f"{said.topics}.{name}", schema, said.rows_per_batch, options)
+        name: KafkaSource(brokers, f"{topics}.{name}", schema, rows_per_batch, options or {})
         for name, schema, _ in _LANDED
     }
 
@@ -112,15 +104,16 @@ def take_over(
     tables: Tables,
     given: dict[str, Source],
     *,
-    lookups: str | None = None,
+    lookups: Lookups | None = None,
     checkpoints: str | None = None,
     every: float | None = None,
     landed: str | None = None,
     stop: Event | None = None,
 ) -> list[Stream]:
-    """Run the streams of ``given`` sources and return them with their accounts. Raises as ``run`` does.
+    """Run the streams of ``given`` sources, once or until ``stop``, and return them with their accounts.
 
-    ``landed``: the landing's folder, which must exist.
+    Raises FileNotFoundError when there is no landing (``landed``), BlockingIOError when another ingest writes these
+    tables, and what Spark raises when storage fails.
     """
     if landed is not None:
         if not storage.exists(spark, landed):
@@ -131,9 +124,8 @@ def take_over(
                 landed,
                 left,
             )
-    known = None if lookups is None else Lookups(lookups)
     takes = {
-        "alerts": lambda work, one: batch.alerts(work, one, known),
+        "alerts": lambda work, one: batch.alerts(work, one, lookups),
         "status": batch.heartbeats,
         "seqs": batch.seqs,
         "bad": batch.dead_letters,

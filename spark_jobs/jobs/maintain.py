@@ -20,30 +20,27 @@ In this order, each step whole by itself and harmless when done again:
 
 from __future__ import annotations
 
-import argparse
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, timedelta
-from threading import Event
 from urllib.parse import unquote
 
+import click
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import given
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.intake import frames
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.intake.sources import KafkaSource, LandingSource
+from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
 from spark_jobs.tables.storage import bare
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
-
-HELP = "compact, deduplicate and expire tables; clean the landing up"
 
 DAYS = 3
 """Days that have ended: yesterday's, and those that late alerts still reach in numbers."""
@@ -56,59 +53,60 @@ VACUUM_HOURS = 168
 LANDED = ("alerts", "status", "seqs", "bad")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    parser.add_argument("--date", type=given.day, default="yesterday", metavar="DAY", help="last day that has ended")
-    parser.add_argument("--days", type=given.positive, default=DAYS, metavar="N", help=f"days, default {DAYS}")
-    parser.add_argument(
-        "--keep", action="append", default=[], type=_kept, metavar="TABLE=DAYS", help="forget older days; repeatable"
-    )
-    parser.add_argument("--vacuum-hours", type=given.positive, default=VACUUM_HOURS, metavar="N")
-    parser.add_argument("--max-rewrite", type=given.positive, default=MAX_REWRITE, metavar="N", help="alerts of a day")
-    parser.add_argument("--landing", type=given.folder, metavar="DIR", help="with --landing-days: the landing")
-    parser.add_argument("--landing-days", type=given.positive, metavar="N", help="days of the landing that are kept")
-    parser.add_argument(
-        "--checkpoints", type=given.folder, metavar="DIR", help="ingest's; default: TABLES/_checkpoints"
-    )
-
-
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Refuse what does not go together."""
-    if (said.landing is None) != (said.landing_days is None):
-        parser.error("--landing and --landing-days go together")
-    if said.date >= datetime.now(UTC).date():
-        parser.error(f"argument --date: {said.date} has not ended")
-
-
 def _kept(text: str) -> tuple[str, int]:
-    name, days = given.pair(text)
+    name, days = pair(text)
     divided = sorted(table.name for table in TABLES.values() if table.partition is not None)
     if name not in divided:
-        raise argparse.ArgumentTypeError(f"no table of days: {name!r}; there are {', '.join(divided)}")
-    return name, given.positive(days)
+        raise ValueError(f"no table of days: {name!r}; there are {', '.join(divided)}")
+    if not days.isdecimal() or not int(days):
+        raise ValueError(f"expects a number from 1, not {days!r}")
+    return name, int(days)
 
 
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Do the upkeep; what was done, in words. Raises BlockingIOError when another one is at it."""
-    wanted, done = period(said.date, said.days), list[str]()
+@spark_job()
+@click.option("--date", "last", type=DAY, default="yesterday", show_default=True, metavar="DAY",
+              help="Last day that has ended: YYYY-MM-DD or yesterday, in UTC.")  # fmt: skip
+@click.option("--days", type=COUNT, default=DAYS, show_default=True, help="Days gone over.")
+@click.option("--keep", type=Value("kept", _kept), multiple=True, metavar="TABLE=DAYS",
+              help="Forget older days of a table; may be repeated.")  # fmt: skip
+@click.option("--vacuum-hours", type=COUNT, default=VACUUM_HOURS, show_default=True,
+              help="Delete files that were replaced longer ago than this.")  # fmt: skip
+@click.option("--max-rewrite", type=COUNT, default=MAX_REWRITE, show_default=True,
+              help="Alerts of a day that are rewritten at most.")  # fmt: skip
+@click.option("--landing", type=FOLDER, metavar="DIR", help="With --landing-days: the landing.")
+@click.option("--landing-days", type=COUNT, metavar="N", help="Days of the landing that are kept.")
+@click.option("--checkpoints", type=FOLDER, metavar="DIR", help="Those of ingest.  [default: TABLES/_checkpoints]")
+def maintain(
+    job: Job, last: date, days: int, keep: tuple[tuple[str, int], ...], vacuum_hours: int, max_rewrite: int,
+    landing: str | None, landing_days: int | None, checkpoints: str | None,
+) -> str:  # fmt: skip
+    """Deduplicate, compact and expire, once a day.
+
+    Example: python -m spark_jobs maintain --tables tables --keep alerts=400 --landing landing --landing-days 30
+    """
+    if (landing is None) != (landing_days is None):
+        raise click.UsageError("--landing and --landing-days go together")
+    if last >= datetime.now(UTC).date():
+        raise click.UsageError(f"--date: {last} has not ended")
+    spark, tables, wanted, done = job.spark, job.tables, period(last, days), list[str]()
     failure: Exception | None = None
-    checkpoints = said.checkpoints or f"{tables.root}/_checkpoints"
+    checkpoints = checkpoints or f"{tables.root}/_checkpoints"
     with storage.one_writer(spark, tables.root, "maintain"):
         with ingest_held_off(spark, tables, checkpoints) as alone:
             if alone:
                 try:
-                    done += exact(spark, tables, wanted, said.max_rewrite)
+                    done += exact(spark, tables, wanted, max_rewrite)
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
-        done += compact_and_expire(spark, tables, wanted, said.keep)
+        done += compact_and_expire(spark, tables, wanted, keep)
         if failure is not None:
             log.error("copies or counts could not be put right; done: %s", ", ".join(done))
             raise failure
-        files = sum(tables.vacuum(table, said.vacuum_hours) for table in TABLES.values())
+        files = sum(tables.vacuum(table, vacuum_hours) for table in TABLES.values())
         done.append(f"{files} files deleted")
-        if said.landing:
-            until = said.date - timedelta(days=said.landing_days - 1)
-            done.append(f"{clean(spark, said.landing, checkpoints, until)} days of the landing deleted")
+        if landing and landing_days:
+            until = last - timedelta(days=landing_days - 1)
+            done.append(f"{clean(spark, landing, checkpoints, until)} days of the landing deleted")
     return "maintain: " + ", ".join(done)
 
 

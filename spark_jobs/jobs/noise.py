@@ -14,26 +14,25 @@ to which filters do not apply; and none where no field holds the entity.
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import re
 import uuid
+from datetime import date
 from pathlib import Path
-from threading import Event
 
+import click
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import entities, given, period
-from spark_jobs.common.period import Period
+from spark_jobs.common import entities
+from spark_jobs.common.period import Period, period
+from spark_jobs.jobs.job import COUNT, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
 
 log = logging.getLogger(__name__)
-
-HELP = "loud rules, and filters that would quiet them"
 
 DAYS = 7
 
@@ -60,38 +59,36 @@ NAMESPACE = uuid.UUID("5d0c3c0e-6a0f-5b55-9f2f-0a3c1c6f7d11")
 _ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command line of the job may say."""
-    period.arguments(parser, DAYS, "days looked at")
-    parser.add_argument("--top", type=given.positive, default=10, metavar="N", help="rows printed, default 10")
-    parser.add_argument(
-        "--proposals", type=Path, metavar="DIR", help="write each proposal as a file into this folder, which may exist"
-    )
-    parser.add_argument("--patch", type=Path, metavar="FILE", help="write all proposals as one patch (git apply)")
+@spark_job()
+@days_options(DAYS, "Days looked at.")
+@click.option("--top", type=COUNT, default=10, show_default=True, help="Rules printed.")
+@click.option(
+    "--proposals",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write each proposal into this folder, which may exist.",
+)  # fmt: skip
+@click.option("--patch", type=click.Path(path_type=Path), metavar="FILE", help="Write all proposals as one patch.")
+def noise(job: Job, last: date, days: int, top: int, folder: Path | None, patch: Path | None) -> str:
+    """Find loud rules, and propose filters.
 
-
-def check(parser: argparse.ArgumentParser, said: argparse.Namespace) -> None:
-    """Nothing is refused."""
-
-
-def run(spark: SparkSession, tables: Tables, said: argparse.Namespace, stop: Event) -> str:
-    """Write the noise of the days asked for; the loudest rules in words."""
-    wanted = period.of(said)
+    Example: python -m spark_jobs noise --tables tables --date yesterday --patch noise.patch
+    """
+    wanted, spark, tables = period(last, days), job.spark, job.tables
     write(spark, tables, wanted)
     rows = tables.frame(spark, NOISE, wanted.until, wanted.until).orderBy(F.desc("score"), "rule_id")
-    if said.proposals or said.patch:
+    if folder or patch:
         proposed = {
             _file(row.rule_id): row.proposal for row in rows.where("proposal != ''").limit(MAX_PROPOSALS).collect()
         }
-        if said.proposals:
-            said.proposals.mkdir(parents=True, exist_ok=True)
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
             for name, text in proposed.items():
-                storage.replace(said.proposals / name, text)
-        if said.patch:
-            storage.replace(said.patch, "".join(added(name, text) for name, text in proposed.items()))
-    lines = [
-        f"{row.score:5.1f}  {row.rule_title or row.rule_id}: {row.reason}" for row in rows.limit(said.top).collect()
-    ]
+                storage.replace(folder / name, text)
+        if patch:
+            storage.replace(patch, "".join(added(name, text) for name, text in proposed.items()))
+    lines = [f"{row.score:5.1f}  {row.rule_title or row.rule_id}: {row.reason}" for row in rows.limit(top).collect()]
     return "\n".join(["noise: score, rule, reason", *lines])
 
 

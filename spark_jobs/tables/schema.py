@@ -29,88 +29,61 @@ from pyspark.sql.types import (
 SCHEMA_VERSION = 1
 """Newest ``schema_version`` whose columns are all known here."""
 
-_STRING, _INT, _LONG, _TIME = StringType(), IntegerType(), LongType(), TimestampType()
-_BINARY, _BOOL, _DOUBLE = BinaryType(), BooleanType(), DoubleType()
+_KINDS: Mapping[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "double": DoubleType(),
+    "bool": BooleanType(),
+    "time": TimestampType(),
+    "binary": BinaryType(),
+    "strings": ArrayType(StringType()),
+    "map": MapType(StringType(), StringType()),
+}
 
 
-def _struct(**columns: DataType) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in columns.items()])
+def _columns(text: str, **kinds: DataType) -> StructType:
+    """Columns in their order: ``kind name name; kind name``; a kind is one of ``_KINDS`` or of ``kinds``."""
+    fields = []
+    for part in text.split(";"):
+        kind, *names = part.split()
+        fields += [StructField(name, kinds.get(kind) or _KINDS[kind]) for name in names]
+    return StructType(fields)
 
 
-def _types(columns: StructType) -> dict[str, DataType]:
-    return {field.name: field.dataType for field in columns.fields}
+def _with(columns: StructType, more: StructType) -> StructType:
+    return StructType([*columns.fields, *more.fields])
 
 
-def _with(columns: StructType, **more: DataType) -> StructType:
-    return StructType([*columns.fields, *_struct(**more).fields])
+_RAW_REF = _columns("string log_id; long offset; int length")
+_LANDED = _columns("time received_at; ingest ingest", ingest=_columns("string collector_id topic"))
 
-
-_RAW_REF = _struct(log_id=_STRING, offset=_LONG, length=_INT)
-_LANDED = _struct(received_at=_TIME, ingest=_struct(collector_id=_STRING, topic=_STRING)).fields
-
-LANDED_ALERT = StructType(
-    [
-        *_struct(
-            schema_version=_INT,
-            alert_id=_STRING,
-            parent_id=_STRING,
-            seq=_LONG,
-            kind=_STRING,
-            rule_id=_STRING,
-            rule_title=_STRING,
-            rule_digest=_STRING,
-            level=_STRING,
-            tags=ArrayType(_STRING),
-            agent_id=_STRING,
-            site=_STRING,
-            fleet=_STRING,
-            host=_STRING,
-            event_time=_TIME,
-            detected_at=_TIME,
-            received_date=_STRING,
-            source=_STRING,
-            logsource=_struct(product=_STRING, category=_STRING, service=_STRING),
-            fields=MapType(_STRING, _STRING),
-            entities=ArrayType(_struct(kind=_STRING, value=_STRING)),
-            raw=_STRING,
-            raw_ref=_RAW_REF,
-            contributing=ArrayType(_struct(rule_id=_STRING, event_time=_TIME, raw_ref=_RAW_REF)),
-            group_by=MapType(_STRING, _STRING),
-            count=_LONG,
-            first_time=_TIME,
-            last_time=_TIME,
-            bundle=_STRING,
-            flags=ArrayType(_STRING),
-        ).fields,
-        *_LANDED,
-    ]
+LANDED_ALERT = _with(
+    _columns(
+        """int schema_version; string alert_id parent_id; long seq; string kind rule_id rule_title rule_digest level;
+        strings tags; string agent_id site fleet host; time event_time detected_at; string received_date source;
+        logsource logsource; map fields; entities entities; string raw; raw_ref raw_ref; contributing contributing;
+        map group_by; long count; time first_time last_time; string bundle; strings flags""",
+        logsource=_columns("string product category service"),
+        entities=ArrayType(_columns("string kind value")),
+        raw_ref=_RAW_REF,
+        contributing=ArrayType(_columns("string rule_id; time event_time; raw_ref raw_ref", raw_ref=_RAW_REF)),
+    ),
+    _LANDED,
 )
 """One landed alert. ``received_date`` is the edge's UTC date of detection, ``YYYY-MM-DD``: a copy that is sent again
 has the same one, however late it comes."""
 
-LANDED_STATUS = StructType(
-    [
-        *_struct(
-            agent_id=_STRING,
-            fleet=_STRING,
-            site=_STRING,
-            state=_STRING,
-            version=_STRING,
-            bundle=_STRING,
-            plan_digest=_STRING,
-            seq_high=_LONG,
-            payload=_STRING,
-        ).fields,
-        *_LANDED,
-    ]
+LANDED_STATUS = _with(
+    _columns("string agent_id fleet site state version bundle plan_digest; long seq_high; string payload"), _LANDED
 )
 """One heartbeat or last will; ``payload`` is its whole JSON text."""
 
-LANDED_BAD = _struct(topic=_STRING, reason=_STRING, payload=_BINARY, received_at=_TIME)
+LANDED_BAD = _columns("string topic reason; binary payload; time received_at")
 """What the landing could not read."""
 
-LANDED_SEQS = _struct(agent_id=_STRING, fleet=_STRING, log_id=_STRING, first=_LONG, last=_LONG, received_at=_TIME)
-"""A run of an agent's alert numbers (``seq``) that are in the landing, in ``alerts`` or ``bad``."""
+LANDED_SEQS = _columns("string agent_id fleet log_id; long first last; time received_at")
+"""A range of an agent's alert numbers (``seq``) that are in the landing, in ``alerts`` or ``bad``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +114,21 @@ class Table:
         return self.columns.names
 
 
-_GEO = _struct(name=_STRING, country=_STRING, latitude=_DOUBLE, longitude=_DOUBLE, timezone=_STRING)
-_ASSET = _struct(owner=_STRING, role=_STRING, environment=_STRING, criticality=_INT)
-INTEL_HITS = ArrayType(
-    _struct(kind=_STRING, value=_STRING, indicator=_STRING, source=_STRING, threat=_STRING, score=_INT)
-)
-_STRINGS = ArrayType(_STRING)
-_COUNTED = ("alerts", "matches")
+_GEO = _columns("string name country; double latitude longitude; string timezone")
+_ASSET = _columns("string owner role environment; int criticality")
+INTEL_HITS = ArrayType(_columns("string kind value indicator source threat; int score"))
 
 ALERTS = Table(
     "alerts",
-    _with(LANDED_ALERT, counted_at=_TIME, asset=_ASSET, place=_GEO, intel=INTEL_HITS, batch=_STRING),
+    _with(
+        LANDED_ALERT,
+        _columns(
+            "time counted_at; asset asset; place place; intel intel; string batch",
+            asset=_ASSET,
+            place=_GEO,
+            intel=INTEL_HITS,
+        ),
+    ),
     partition="received_date",
 )
 """Every alert once, in full. ``counted_at`` is the time by which it is counted everywhere below: ``event_time``, or
@@ -159,140 +136,57 @@ ALERTS = Table(
 from the lookups as they were when the alert came in (null, or an empty list, where nothing is known): of ``host``, of
 ``site``, of ``entities``. ``batch`` names the micro-batch that wrote the row."""
 
-WIN_5M = Table(
-    "win_5m",
-    _struct(
-        date=_STRING,
-        window_start=_TIME,
-        fleet=_STRING,
-        site=_STRING,
-        rule_id=_STRING,
-        level=_STRING,
-        rule_title=_STRING,
-        alerts=_LONG,
-        matches=_LONG,
-        first_time=_TIME,
-        last_time=_TIME,
-    ),
-    partition="date",
-    keys=("date", "window_start", "fleet", "site", "rule_id", "level"),
-    sums=_COUNTED,
-    lows=("first_time",),
-    highs=("last_time",),
-    newest="last_time",
-)
+
+def _counts(name: str, columns: str, *keys: str, partition: str | None = "date") -> Table:
+    """A table of sums: ``columns``, then how many alerts and matches there were, the first one and the last one."""
+    return Table(
+        name,
+        _columns(f"{columns}; long alerts matches; time first_time last_time"),
+        partition,
+        keys,
+        sums=("alerts", "matches"),
+        lows=("first_time",),
+        highs=("last_time",),
+        newest="last_time",
+    )
+
+
+WIN_5M = _counts(
+    "win_5m", "string date; time window_start; string fleet site rule_id level rule_title",
+    "date", "window_start", "fleet", "site", "rule_id", "level",
+)  # fmt: skip
 """Counts by 5 minutes of ``counted_at``. ``alerts`` are alerts proper (a fold is none); ``matches`` how often the rule
 matched: an alert stands for one, of a correlation too, and a fold for its ``count``. ``date`` is the window's, UTC."""
 
-ENTITY_SITE_5M = Table(
-    "entity_site_5m",
-    _struct(
-        date=_STRING,
-        window_start=_TIME,
-        kind=_STRING,
-        value=_STRING,
-        fleet=_STRING,
-        site=_STRING,
-        rule_id=_STRING,
-        level=_STRING,
-        alerts=_LONG,
-        matches=_LONG,
-        first_time=_TIME,
-        last_time=_TIME,
-    ),
-    partition="date",
-    keys=("date", "window_start", "kind", "value", "fleet", "site", "rule_id"),
-    sums=_COUNTED,
-    lows=("first_time",),
-    highs=("last_time",),
-    newest="last_time",
-)
+ENTITY_SITE_5M = _counts(
+    "entity_site_5m", "string date; time window_start; string kind value fleet site rule_id level",
+    "date", "window_start", "kind", "value", "fleet", "site", "rule_id",
+)  # fmt: skip
 """The same by who or what: one alert counts once for each of its different entities of ``ENTITY_KINDS``. Tactics and
 techniques of a rule are in ``RULES``."""
 
 ENTITY_KINDS = ("ip", "user", "hash", "user_agent", "domain", "device")
 """Kinds of ``entities`` that ``ENTITY_SITE_5M`` counts: hosts have a table of their own, and URLs hardly repeat."""
 
-HOST_1H = Table(
-    "host_1h",
-    _struct(
-        date=_STRING,
-        hour=_TIME,
-        fleet=_STRING,
-        site=_STRING,
-        host=_STRING,
-        rule_id=_STRING,
-        level=_STRING,
-        alerts=_LONG,
-        matches=_LONG,
-        first_time=_TIME,
-        last_time=_TIME,
-    ),
-    partition="date",
-    keys=("date", "hour", "fleet", "site", "host", "rule_id"),
-    sums=_COUNTED,
-    lows=("first_time",),
-    highs=("last_time",),
-    newest="last_time",
-)
+HOST_1H = _counts(
+    "host_1h", "string date; time hour; string fleet site host rule_id level",
+    "date", "hour", "fleet", "site", "host", "rule_id",
+)  # fmt: skip
 """The same by host and hour of ``counted_at``."""
 
-RULES = Table(
-    "rules",
-    _struct(
-        rule_id=_STRING,
-        rule_title=_STRING,
-        level=_STRING,
-        tags=_STRINGS,
-        tactics=_STRINGS,
-        techniques=_STRINGS,
-        alerts=_LONG,
-        matches=_LONG,
-        first_time=_TIME,
-        last_time=_TIME,
-    ),
-    partition=None,
-    keys=("rule_id",),
-    sums=_COUNTED,
-    lows=("first_time",),
-    highs=("last_time",),
-    newest="last_time",
-)
+RULES = _counts("rules", "string rule_id rule_title level; strings tags tactics techniques", "rule_id", partition=None)
 """Every rule that has alerted. ``tactics`` are ATT&CK short names with hyphens (``initial-access``), ``techniques``
 upper-case ids (``T1110.001``), both from ``tags`` (``attack.initial_access``, ``attack.t1110.001``)."""
 
-HEARTBEATS = Table(
-    "heartbeats",
-    _with(LANDED_STATUS, date=_STRING, batch=_STRING),
-    partition="date",
-)
+HEARTBEATS = Table("heartbeats", _with(LANDED_STATUS, _columns("string date batch")), partition="date")
 """Every heartbeat and last will, as landed; ``date`` is that of ``received_at``."""
 
 AGENTS = Table(
     "agents",
-    _struct(
-        fleet=_STRING,
-        agent_id=_STRING,
-        site=_STRING,
-        state=_STRING,
-        version=_STRING,
-        bundle=_STRING,
-        plan_digest=_STRING,
-        seq_high=_LONG,
-        received=_LONG,
-        stored=_LONG,
-        judged=_LONG,
-        backlog=_LONG,
-        dropped=_LONG,
-        lost=_LONG,
-        alerts_made=_LONG,
-        alerts_receipted=_LONG,
-        in_outbox=_LONG,
-        lag_seconds=_DOUBLE,
-        dead_rules=_LONG,
-        identity_broken=_STRINGS,
-        first_seen=_TIME,
-        last_seen=_TIME,
+    _columns(
+        """string fleet agent_id site state version bundle plan_digest;
+        long seq_high received stored judged backlog dropped lost alerts_made alerts_receipted in_outbox;
+        double lag_seconds; long dead_rules; strings identity_broken; time first_seen last_seen"""
     ),
     partition=None,
     keys=("fleet", "agent_id"),
@@ -303,26 +197,13 @@ AGENTS = Table(
 """The agents' own accounts by their newest heartbeats; ``received`` to ``lost`` are summed over inputs and reasons.
 A last will carries no counters, so they are null while ``state`` is ``lost``: the last ones are in ``heartbeats``."""
 
-SEQS = Table(
-    "seqs",
-    _with(LANDED_SEQS, date=_STRING, batch=_STRING),
-    partition="date",
-)
+SEQS = Table("seqs", _with(LANDED_SEQS, _columns("string date batch")), partition="date")
 """Runs of the numbers of agents' alerts that have landed, as landed: a number between two of one ``log_id`` that is in
 no run is missing. Runs may overlap. ``date`` is that of ``received_at``."""
 
 DEAD_LETTERS = Table(
     "dead_letters",
-    _struct(
-        date=_STRING,
-        kind=_STRING,
-        source=_STRING,
-        reason=_STRING,
-        rows=_LONG,
-        payload=_BINARY,
-        received_at=_TIME,
-        batch=_STRING,
-    ),
+    _columns("string date kind source reason; long rows; binary payload; time received_at; string batch"),
     partition="date",
 )
 """What no other table holds, and why. ``kind``: ``file`` (a landed file of which nothing can be read; it stays where
@@ -331,28 +212,11 @@ decode; ``payload`` its bytes). ``source`` is the path or topic, ``date`` that o
 
 CAMPAIGNS = Table(
     "campaigns",
-    _struct(
-        date=_STRING,
-        campaign_id=_STRING,
-        kind=_STRING,
-        value=_STRING,
-        first_seen=_TIME,
-        last_seen=_TIME,
-        state=_STRING,
-        stage=_STRING,
-        score=_DOUBLE,
-        level=_STRING,
-        alerts=_LONG,
-        matches=_LONG,
-        sites=_STRINGS,
-        rules=_STRINGS,
-        tactics=_STRINGS,
-        techniques=_STRINGS,
-        steps=ArrayType(
-            _struct(time=_TIME, fleet=_STRING, site=_STRING, rule_id=_STRING, tactic=_STRING, alerts=_LONG)
-        ),
-        reason=_STRING,
-        updated_at=_TIME,
+    _columns(
+        """string date campaign_id kind value; time first_seen last_seen; string state stage; double score;
+        string level; long alerts matches; strings sites rules tactics techniques; steps steps; string reason;
+        time updated_at""",
+        steps=ArrayType(_columns("time time; string fleet site rule_id tactic; long alerts")),
     ),
     partition="date",
     keys=("date", "campaign_id"),
@@ -366,19 +230,9 @@ it grows. ``sites`` are ``FLEET/SITE``; ``state`` open or closed; ``tactics`` in
 
 SESSIONS = Table(
     "sessions",
-    _struct(
-        date=_STRING,
-        session_id=_STRING,
-        kind=_STRING,
-        value=_STRING,
-        started_at=_TIME,
-        ended_at=_TIME,
-        alerts=_LONG,
-        matches=_LONG,
-        sites=_STRINGS,
-        rules=_STRINGS,
-        tactics=_STRINGS,
-        updated_at=_TIME,
+    _columns(
+        """string date session_id kind value; time started_at ended_at; long alerts matches;
+        strings sites rules tactics; time updated_at"""
     ),
     partition="date",
     keys=("date", "session_id"),
@@ -390,16 +244,7 @@ SESSIONS = Table(
 
 BASELINES = Table(
     "baselines",
-    _struct(
-        as_of=_STRING,
-        fleet=_STRING,
-        site=_STRING,
-        rule_id=_STRING,
-        hour_of_week=_INT,
-        median=_DOUBLE,
-        mad=_DOUBLE,
-        weeks=_INT,
-    ),
+    _columns("string as_of fleet site rule_id; int hour_of_week; double median mad; int weeks"),
     partition="as_of",
     keys=("as_of", "fleet", "site", "rule_id", "hour_of_week"),
 )
@@ -408,24 +253,9 @@ hour. ``rule_id`` empty: all rules together."""
 
 ANOMALIES = Table(
     "anomalies",
-    _struct(
-        date=_STRING,
-        anomaly_id=_STRING,
-        kind=_STRING,
-        fleet=_STRING,
-        site=_STRING,
-        rule_id=_STRING,
-        started_at=_TIME,
-        ended_at=_TIME,
-        observed=_DOUBLE,
-        median=_DOUBLE,
-        mad=_DOUBLE,
-        score=_DOUBLE,
-        level=_STRING,
-        reason=_STRING,
-        updated_at=_TIME,
-        entity_kind=_STRING,
-        entity_value=_STRING,
+    _columns(
+        """string date anomaly_id kind fleet site rule_id; time started_at ended_at; double observed median mad score;
+        string level reason; time updated_at; string entity_kind entity_value"""
     ),
     partition="date",
     keys=("date", "anomaly_id"),
@@ -437,7 +267,7 @@ ANOMALIES = Table(
 
 FIRST_SEEN = Table(
     "first_seen",
-    _struct(kind=_STRING, value=_STRING, fleet=_STRING, site=_STRING, first_seen=_TIME, last_seen=_TIME, alerts=_LONG),
+    _columns("string kind value fleet site; time first_seen last_seen; long alerts"),
     partition=None,
     keys=("kind", "value", "fleet", "site"),
     sums=("alerts",),
@@ -449,23 +279,9 @@ FIRST_SEEN = Table(
 
 NOISE = Table(
     "noise",
-    _struct(
-        as_of=_STRING,
-        rule_id=_STRING,
-        rule_title=_STRING,
-        level=_STRING,
-        alerts=_LONG,
-        matches=_LONG,
-        share=_DOUBLE,
-        share_suppressed=_DOUBLE,
-        sites=_LONG,
-        hosts=_LONG,
-        top_kind=_STRING,
-        top_value=_STRING,
-        top_share=_DOUBLE,
-        score=_DOUBLE,
-        reason=_STRING,
-        proposal=_STRING,
+    _columns(
+        """string as_of rule_id rule_title level; long alerts matches; double share share_suppressed; long sites hosts;
+        string top_kind top_value; double top_share score; string reason proposal"""
     ),
     partition="as_of",
     keys=("as_of", "rule_id"),
@@ -475,19 +291,9 @@ when there is none."""
 
 COVERAGE = Table(
     "coverage",
-    _struct(
-        as_of=_STRING,
-        technique=_STRING,
-        rule_id=_STRING,
-        rule_title=_STRING,
-        level=_STRING,
-        tactics=_STRINGS,
-        deployed=_BOOL,
-        alerts=_LONG,
-        matches=_LONG,
-        sites=_LONG,
-        first_seen=_TIME,
-        last_seen=_TIME,
+    _columns(
+        """string as_of technique rule_id rule_title level; strings tactics; bool deployed; long alerts matches sites;
+        time first_seen last_seen"""
     ),
     partition="as_of",
     keys=("as_of", "technique", "rule_id"),
@@ -498,31 +304,15 @@ COVERAGE = Table(
 TABLES: Mapping[str, Table] = {
     table.name: table
     for table in (
-        ALERTS,
-        WIN_5M,
-        ENTITY_SITE_5M,
-        HOST_1H,
-        RULES,
-        HEARTBEATS,
-        AGENTS,
-        SEQS,
-        DEAD_LETTERS,
-        CAMPAIGNS,
-        SESSIONS,
-        BASELINES,
-        ANOMALIES,
-        FIRST_SEEN,
-        NOISE,
-        COVERAGE,
+        ALERTS, WIN_5M, ENTITY_SITE_5M, HOST_1H, RULES, HEARTBEATS, AGENTS, SEQS, DEAD_LETTERS,
+        CAMPAIGNS, SESSIONS, BASELINES, ANOMALIES, FIRST_SEEN, NOISE, COVERAGE,
     )
-}
+}  # fmt: skip
 """Every table by name."""
 
 LOOKUPS: Mapping[str, StructType] = {
-    "assets": _with(_struct(host=_STRING, site=_STRING), **_types(_ASSET)),
-    "sites": _with(_struct(site=_STRING, fleet=_STRING), **_types(_GEO)),
-    "intel": _struct(
-        kind=_STRING, value=_STRING, source=_STRING, threat=_STRING, score=_INT, valid_from=_TIME, valid_until=_TIME
-    ),
+    "assets": _with(_columns("string host site"), _ASSET),
+    "sites": _with(_columns("string site fleet"), _GEO),
+    "intel": _columns("string kind value source threat; int score; time valid_from valid_until"),
 }
 """Columns of the lookups that ``enrich`` joins; ``docs/tables.md`` says what they mean."""

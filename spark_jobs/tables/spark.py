@@ -29,7 +29,7 @@ class SparkDeltaTables(Tables):
         """Raises ValueError without a session."""
         super().__init__(root)
         if spark is None:
-            raise ValueError("tables in the form delta-spark need a Spark session")
+            raise ValueError("backend delta-spark needs a Spark session")
         self._spark = spark
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:

@@ -11,8 +11,8 @@
 * **Additive schemas.** Rows may lack columns of the table (they become null) and a table on disk may have columns that
   this version does not know (they stay, null in new rows). A column of another type is refused.
 
-Delta is the one format; ``FORMS`` lists who writes it. Several jobs may write one table at a time; a write that loses a
-race is done again on what the other one left.
+Delta is the one format; ``BACKENDS`` lists who writes it. Several jobs may write one table at a time; a write that
+loses a race is done again on what the other one left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Rows: TypeAlias = DataFrame | pa.Table
 Ranges: TypeAlias = Mapping[str, Sequence[tuple[datetime, datetime]] | Sequence[tuple[str, str]]]
 """Column -> ranges, both ends included: rows outside of all of them are not wanted, but may be given."""
 
-FORMS: Mapping[str, str] = {
+BACKENDS: Mapping[str, str] = {
     "delta": "spark_jobs.tables.delta:DeltaTables",
     "delta-spark": "spark_jobs.tables.spark:SparkDeltaTables",
 }
@@ -73,7 +73,7 @@ class Where(NamedTuple):
 
 
 class Tables(ABC):
-    """The tables under one folder (any URL that the form can write)."""
+    """The tables under one folder (any URL that the backend can write)."""
 
     in_process: ClassVar[bool] = False
     """Whether this process reads and writes the files itself, as Arrow tables, without Spark: what is handed over as
@@ -150,19 +150,19 @@ class Tables(ABC):
         """Delete files that no reader of the last ``hours`` can still need; how many."""
 
 
-def open_tables(root: str, form: str = "delta", *, spark: SparkSession | None = None) -> Tables:
-    """The tables under ``root``; the form ``delta-spark`` needs ``spark``.
+def open_tables(root: str, backend: str = "delta", *, spark: SparkSession | None = None) -> Tables:
+    """The tables under ``root``; the backend ``delta-spark`` needs ``spark``.
 
-    Raises ValueError for an unknown form, and for tables of a release that wrote plain Parquet; ImportError when a
+    Raises ValueError for an unknown backend, and for tables of a release that wrote plain Parquet; ImportError when a
     library is missing.
     """
-    if form not in FORMS:
-        raise ValueError(f"tables: expects one of {', '.join(FORMS)}, not {form!r}")
+    if backend not in BACKENDS:
+        raise ValueError(f"backend: expects one of {', '.join(BACKENDS)}, not {backend!r}")
     old = f"{root}/{ALERTS.name}/_txn"
     if os.path.isdir(old) or (spark is not None and "://" in root and storage.exists(spark, old)):
         raise ValueError(f"{root}: holds tables of plain Parquet; convert them: "
                          f"python -m spark_jobs.tables.convert {root} NEW_FOLDER")  # fmt: skip
-    tables: Tables = resolve_name(FORMS[form])(root, spark)
+    tables: Tables = resolve_name(BACKENDS[backend])(root, spark)
     return tables
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_jobs.__main__ import main
 from spark_jobs.common.session import DELTA, open_session
 from spark_jobs.intake.batch import Account
 from spark_jobs.jobs import ingest
@@ -68,6 +69,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("tests", master="local[2]", settings=settings)
     yield session
     session.stop()
+
+
+def run(spark: SparkSession | None, *words: object) -> str:
+    """The command line ``words``, in ``spark`` where there is one; what it prints. Raises what the job raises."""
+    said: str = main.main([str(word) for word in words], standalone_mode=False, obj=spark)
+    return said
 
 
 class Calm(NamedTuple):

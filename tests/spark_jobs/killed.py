@@ -44,14 +44,14 @@ def take_and_die(work, *rest):
     return account
 
 stream.take_batch = take_and_die
-__main__.main(sys.argv[1:])
+__main__.run()
 """
 """``POINT JOB …``: the job, killed in its second batch right after the write of the table ``POINT``."""
 
 
 def start(tables: Path, source: Sequence[str], *, point: str = "") -> subprocess.Popen[bytes]:
     """Ingest from ``source`` (options), in a process group of its own; killed at ``point`` when there is one."""
-    settings = {**SETTINGS, "spark.jars": ",".join(map(str, JARS))} if "--brokers" in source else SETTINGS
+    settings = {**SETTINGS, "spark.jars": ",".join(map(str, JARS))} if "--kafka" in source else SETTINGS
     program = ["-c", DIE, point] if point else ["-m", "spark_jobs"]
     job = ["ingest", *source, "--tables", str(tables), "--master", "local[2]"]
     confs = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]

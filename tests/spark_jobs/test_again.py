@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.simulate import Plan
-from spark_jobs.__main__ import parse, work
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import CAMPAIGNS, COVERAGE, FIRST_SEEN, NOISE, Table
 from spark_jobs.tables.tables import Txn, open_tables
 from tests.spark_jobs.conftest import content
+from tests.spark_jobs.conftest import run as job_run
 from tests.spark_jobs.fleet import Fleet, made
 
 pytestmark = pytest.mark.spark
@@ -52,8 +52,7 @@ def test_a_job_cut_short_and_run_again_leaves_what_one_run_does(
     words = [word.format(landing=fleet.folder / "landing") for word in job]
 
     def run(name: str) -> str:
-        said = parse([*words, f"--tables={tmp_path / name}", "--date=2026-11-11"])
-        return work(spark, said)
+        return job_run(spark, *words, f"--tables={tmp_path / name}", "--date=2026-11-11")
 
     write = DeltaTables._once
 
@@ -87,11 +86,11 @@ def test_an_empty_day_is_no_failure(spark: SparkSession, fleet: Fleet, tmp_path:
         ["noise"],
         ["coverage", f"--rules={fleet.folder}/landing/rules"],
         ["report"],
-        ["export", "--format=ecs", f"--out={tmp_path / 'out'}"],
+        ["export", "--format=ecs", f"--output={tmp_path / 'out'}"],
     ]
     if not full:
         jobs.append(["maintain"])
-    told = {job[0]: work(spark, parse([*job, f"--tables={tables}", "--date=2026-09-05"])) for job in jobs}
+    told = {job[0]: job_run(spark, *job, f"--tables={tables}", "--date=2026-09-05") for job in jobs}
     assert told["campaigns"] == "0 open campaigns, 0 closed; 0 sessions"
     assert told["baselines"] == "0 bursts, 0 silences, 0 new rules, 0 new entities"
     assert told["noise"] == "noise: score, rule, reason"

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import parse
 from spark_jobs.intake.batch import Account
 from spark_jobs.jobs import ingest
 from spark_jobs.tables.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS, TABLES, WIN_5M, Table
@@ -39,8 +38,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def take(spark: SparkSession, tables: Tables, brokers: str, topics: str, *only: str) -> dict[str, Account]:
     """Take over what is in the topics, or in those of ``only`` these streams; what became of it by stream."""
-    words = ["ingest", "--tables", "x", "--source", "kafka", "--brokers", brokers, "--topics", topics]
-    sources = ingest.sources(parse(words))
+    sources = ingest.kafka_sources(brokers, topics)
     done = ingest.take_over(spark, tables, {name: sources[name] for name in only or sources})
     return {one.name: one.account for one in done}
 
@@ -141,9 +139,9 @@ def test_killed_while_it_reads_kafka(spark: SparkSession, brokers: str, tmp_path
     writer = KafkaLanding(brokers, "three")
     for first in (0, 40, 80):
         writer.write("alerts", [alert(n, agent_id=f"agent-{n % 7}") for n in range(first, first + 60)], NOON)
-    words = ["--source", "kafka", "--brokers", brokers, "--topics", "three", "--rows-per-batch", "50"]
+    words = ["--kafka", brokers, "--kafka-topics", "three", "--rows-per-batch", "50"]
     calm = open_tables(str(tmp_path / "calm"))
-    sources = {"alerts": ingest.sources(parse(["ingest", "--tables", "x", *words]))["alerts"]}
+    sources = {"alerts": ingest.kafka_sources(brokers, "three", 50)["alerts"]}
     account = ingest.take_over(spark, calm, sources)[0].account
     assert (account.batches >= 3, account.new, account.duplicates) == (True, 140, 40)
 

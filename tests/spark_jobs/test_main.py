@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -12,16 +11,16 @@ import subprocess
 import sys
 import time
 import zipfile
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
 
+import click
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import JOBS, parse, parser, work
+from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.session import LOCAL
-from tests.spark_jobs.conftest import SETTINGS
+from tests.spark_jobs.conftest import SETTINGS, run
 from tests.spark_jobs.landed import alert, land
 
 ROOT = Path(__file__).parents[2]
@@ -30,56 +29,77 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "ingest|campaigns|"),
-        ("ingests --tables t", "invalid choice"),
-        ("ingest --tables t", "ingest needs --landing DIR"),
-        ("ingest --tables t --source kafka", "--source kafka needs --brokers"),
+        ("ingests --tables t", "No such command 'ingests'"),
+        ("ingest --landing l", "Missing option '--tables'"),
+        ("ingest --tables t", "ingest needs --landing DIR, or --kafka HOST:PORT"),
+        ("ingest --tables t --landing l --kafka k:1", "ingest needs --landing DIR, or --kafka HOST:PORT"),
         ("ingest --landing l --tables /", "names no folder"),
         ("ingest --landing l --tables t --every 5", "expects a time such as 30s, 5m or 1h, not '5'"),
         ("ingest --landing l --tables t --every 0s", "expects a time"),
-        ("ingest --landing l --tables t --bytes-per-batch 0", "expects a number from 1, not '0'"),
+        ("ingest --landing l --tables t --bytes-per-batch 0", "'--bytes-per-batch': 0 is not in the range x>=1"),
         ("ingest --landing l --tables t --conf memory=2g", "expects spark.KEY=VALUE, not 'memory=2g'"),
+        ("ingest --landing l --tables t --backend parquet", "plain Parquet is gone"),
+        ("campaigns --tables t --days 70", "70 is not in the range"),
+        ("campaigns --tables t --days 3 --session-days 4", "--session-days: at most the 3 of --days, not 4"),
         ("report --tables t --date 20.11.2026", "expects YYYY-MM-DD, today or yesterday, not '20.11.2026'"),
-        ("report --tables t --days 40", "at most 31, not 40"),
-        ("export --tables t --out o", "--format"),
+        ("report --tables t --days 40", "40 is not in the range 1<=x<=31"),
+        ("export --tables t -o o", "Missing option '--format'"),
+        ("backtest --logs=l --rules=a.vbundle", "a bundle needs --trusted-key"),
+        ("backtest --logs=l --rules=a.vbundle --rules=b --trusted-key=k", "one bundle alone"),
+        ("backtest --rules=a", "Missing option '--logs'"),
+        ("maintain --tables t --landing=l", "go together"),
+        ("maintain --tables t --date=today", "has not ended"),
+        ("maintain --tables t --keep=agents=3", "no table of days: 'agents'"),
+        ("maintain --tables t --keep=alerts=0", "expects a number from 1"),
     ],
 )
-def test_a_wrong_argument_is_named(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and a sentence that says which argument, what it holds and what it should."""
-    with pytest.raises(SystemExit) as ended:
-        parse(arguments.split())
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+def test_a_wrong_argument_is_named(arguments: str, said: str) -> None:
+    """Exit code 2, before Spark is started, and a sentence that says which argument and what it should be."""
+    done = CliRunner().invoke(main, arguments.split())
+    assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
-def test_arguments_are_understood() -> None:
-    """Times in seconds, days by name in UTC, settings as pairs, folders without a slash at the end."""
-    given = parse(["ingest", "--landing=l/", "--tables=t", "--every=1.5m", "--conf=spark.a=b=c"])
-    assert (given.landing, given.every, given.conf) == ("l", 90.0, [("spark.a", "b=c")])
-    yesterday = (datetime.now(UTC) - timedelta(days=1)).date()
-    assert parse(["report", "--tables=t", "--date=yesterday"]).date == yesterday
+def test_options_of_the_last_release_are_taken_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each old name does what the new one does, and the warning says which that is."""
+    taken: dict[str, object] = {}
+    monkeypatch.setattr(JOBS[0], "callback", lambda **options: taken.update(options))
+    words = ["ingest", "--tables=t/", "--source", "kafka", "--brokers=k:1", "--topics", "x", "--every=1.5m"]
+    done = CliRunner().invoke(main, [*words, "--conf=spark.a=b=c"])
+    assert (taken["kafka"], taken["topics"], taken["tables"]) == ("k:1", "x", "t")
+    assert (taken["every"], taken["conf"]) == (90.0, (("spark.a", "b=c"),))
+    assert done.stderr.splitlines() == [
+        "spark_jobs: --source is gone: --landing or --kafka says it alone",
+        "spark_jobs: --brokers is now --kafka; the old name goes with the next release",
+        "spark_jobs: --topics is now --kafka-topics; the old name goes with the next release",
+    ]
 
 
-@pytest.mark.parametrize("job", JOBS)
-def test_every_option_is_documented(job: str) -> None:
-    """The job's section of docs/analytics.md names each of its options, and no other."""
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))
+def test_every_job_is_documented(job: click.Command) -> None:
+    """It has a line, an example that it takes, and a section in docs/analytics.md that names each of its options, and
+    no other."""
+    assert job.help
+    for example in re.findall(r"Example: python -m spark_jobs (.*)", job.help):
+        name, *words = example.split()
+        assert name == job.name
+        job.make_context(name, words, resilient_parsing=False)
+    assert "Example: " in job.help
     page = (ROOT / "docs" / "analytics.md").read_text()
     sections = dict(re.findall(r"^### (\w+)[^\n]*\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
     every = re.search(r"^## The jobs\n(.*?)(?=^###)", page, re.MULTILINE | re.DOTALL)
     assert every is not None
     common = set(re.findall(r"--[a-z][a-z-]+", every[1]))
-    there = {name for one in actions(job) for name in one.option_strings if name.startswith("--")}
-    named = set(re.findall(r"--[a-z][a-z-]+", sections[job]))
-    assert there - {"--help"} <= named | common
+    there = {name for one in job.params for name in one.opts if name.startswith("--")}
+    named = set(re.findall(r"--[a-z][a-z-]+", sections[str(job.name)]))
+    assert there <= named | common
     assert named - there <= {"--packages"}
     assert common == {"--tables", "--backend", "--master", "--conf"}
 
 
-def actions(job: str) -> list[argparse.Action]:
-    """What the command line of ``job`` knows."""
-    jobs = next(one for one in parser()._actions if isinstance(one, argparse._SubParsersAction))
-    found: list[argparse.Action] = jobs.choices[job]._actions
-    return found
+def test_every_module_of_a_job_is_listed() -> None:
+    """``JOBS`` has a line for each module of the room, by its name."""
+    modules = {path.stem for path in (ROOT / "spark_jobs" / "jobs").glob("*.py")} - {"__init__", "job"}
+    assert {job.name for job in JOBS} == modules
 
 
 @pytest.mark.spark
@@ -87,10 +107,10 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     """Ingest says its account; the report gives text and leaves one whole page."""
     landing, tables, page = tmp_path / "landing", f"--tables={tmp_path / 'tables'}", tmp_path / "day.html"
     land(landing, [alert(1), alert(2), alert(1)])
-    said = work(spark, parse(["ingest", f"--landing={landing}", tables]), Event())
+    said = run(spark, "ingest", f"--landing={landing}", tables)
     assert said == "ingest: alerts: 1 files, 3 rows: 2 new, 1 duplicates"
-    assert work(spark, parse(["ingest", f"--landing={landing}", tables]), Event()) == "ingest: nothing new"
-    said = work(spark, parse(["report", tables, "--date=2026-11-20", f"--html={page}"]), Event())
+    assert run(spark, "ingest", f"--landing={landing}", tables) == "ingest: nothing new"
+    said = run(spark, "report", tables, "--date=2026-11-20", f"--html={page}")
     assert "2 alerts standing for 2 matches" in said
     assert page.read_text().endswith("</html>\n")
     assert sorted(os.listdir(tmp_path)) == ["day.html", "landing", "tables"]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_jobs.__main__ import parse
 from spark_jobs.intake import landing
 from spark_jobs.intake.batch import Account, Work
 from spark_jobs.intake.sources import Batch, LandingSource
@@ -68,9 +67,8 @@ def test_after_the_signal_no_other_query_begins(spark: SparkSession, tmp_path: P
 
 def test_files_and_kafka_have_checkpoints_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
     """So that a region can move from one to the other; upkeep sees an interrupted batch of either."""
-    common = ["ingest", "--tables", "x"]
-    files = ingest.sources(parse([*common, "--landing", str(tmp_path)]))
-    kafka = ingest.sources(parse([*common, "--source", "kafka", "--brokers", "localhost:1"]))
+    files = ingest.landing_sources(str(tmp_path))
+    kafka = ingest.kafka_sources("localhost:1")
     names = [one.kind + name for given in (files, kafka) for name, one in given.items()]
     assert len(set(names)) == 8
     assert maintain.interrupted(spark, str(tmp_path)) == []

@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench import traffic
-from spark_jobs.__main__ import parse, work
 from spark_jobs.jobs import backtest
+from tests.spark_jobs.conftest import run
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
@@ -117,8 +117,8 @@ def _by_agent(rows: list[Any], text: Path) -> dict[str, Counter[Row]]:
 @pytest.mark.parametrize("options", [(), ("--route", "--product", "linux")])
 def test_matches_are_those_of_scan_row_for_row(spark: SparkSession, export: Export, options: tuple[str, ...]) -> None:
     """Line, rule and fields of every match, of both agents, whatever their frames and segments; events counted once."""
-    said = parse(["backtest", f"--logs={export.logs}", f"--rules={export.rules}", *options])
-    rows = backtest.matches(spark, said.logs, backtest.built(said)).collect()
+    rules = backtest.built([export.rules], [], [], [], bool(options), options[2] if options else "")
+    rows = backtest.matches(spark, str(export.logs), rules).collect()
     expected = _scanned(export, *options)
     assert sum(expected.values()) > 50
     assert sum(rule_id.endswith("eff") for _, rule_id, _ in expected.elements()) > 16
@@ -142,8 +142,7 @@ def test_damage_is_told_and_costs_no_other_match(spark: SparkSession, export: Ex
     data = bytearray(segment.path.read_bytes())
     data[1500:1600] = bytes(100)
     segment.path.write_bytes(data)
-    said = parse(["backtest", f"--logs={logs}", f"--rules={export.rules}"])
-    rows = backtest.matches(spark, said.logs, backtest.built(said)).collect()
+    rows = backtest.matches(spark, str(logs), backtest.built([export.rules], [], [], [], False, "")).collect()
     (gap,) = (row for row in rows if row.kind == "gap")
     assert gap.events % 37 == 0
     assert gap.offset >= segment.base
@@ -163,8 +162,8 @@ def _line(text: Path, offset: int) -> int:
 def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Export, tmp_path: Path) -> None:
     """The account, the loudest rules; Parquet of all matches; not twice into one folder."""
     out = tmp_path / "matches"
-    command = ["backtest", f"--logs={export.logs}", f"--rules={export.rules}", f"--out={out}", "--top=3"]
-    lines = work(spark, parse(command)).splitlines()
+    command = ["backtest", f"--logs={export.logs}", f"--rules={export.rules}", f"--output={out}", "--top=3"]
+    lines = run(spark, *command).splitlines()
     number = sum(_scanned(export).values()) * 2
     assert f"; {number} matches; " in lines[0]
     assert len(lines) == 4
@@ -172,35 +171,16 @@ def test_the_command_tells_and_keeps_its_matches(spark: SparkSession, export: Ex
     rows = spark.read.schema(backtest.MATCHES).parquet(str(out)).where("kind = 'match'")
     assert rows.count() == number
     with pytest.raises(Exception, match="already exists"):
-        work(spark, parse(command))
+        run(spark, *command)
 
 
 @pytest.mark.spark
 def test_nothing_to_try_is_said(spark: SparkSession, export: Export, tmp_path: Path) -> None:
     """A folder without segments, one that is not there, rules of which none runs."""
-    said = parse(["backtest", f"--logs={tmp_path}", f"--rules={export.rules}"])
     with pytest.raises(FileNotFoundError, match="holds no segments"):
-        work(spark, said)
-    said = parse(["backtest", f"--logs={tmp_path}/none", f"--rules={export.rules}"])
+        run(spark, "backtest", f"--logs={tmp_path}", f"--rules={export.rules}")
     with pytest.raises(FileNotFoundError, match="no such folder"):
-        work(spark, said)
+        run(spark, "backtest", f"--logs={tmp_path}/none", f"--rules={export.rules}")
     (tmp_path / "bad.yml").write_text("title: Nothing\nlogsource: {product: linux}\ndetection: {condition: x}\n")
-    said = parse(["backtest", f"--logs={export.logs}", f"--rules={tmp_path}/bad.yml"])
     with pytest.raises(ValueError, match="no rule runs"):
-        work(spark, said)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--logs=l --rules=a.vbundle", "a bundle needs --trusted-key"),
-        ("--logs=l --rules=a.vbundle --rules=b --trusted-key=k", "one bundle alone"),
-        ("--rules=a", "--logs"),
-    ],
-)
-def test_a_wrong_backtest_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and why."""
-    with pytest.raises(SystemExit) as ended:
-        parse(["backtest", *arguments.split()])
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+        run(spark, "backtest", f"--logs={export.logs}", f"--rules={tmp_path}/bad.yml")

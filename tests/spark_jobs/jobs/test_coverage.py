@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import parse, work
 from spark_jobs.common.attack import of_tags
 from spark_jobs.common.tactics import tactics_of, techniques_of
 from spark_jobs.jobs.coverage import SEEN, SILENT, STRANGE
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.conftest import run
 
 pytestmark = pytest.mark.spark
 
@@ -69,8 +69,7 @@ def test_each_technique_has_its_rules(spark: SparkSession, tables: Tables, tmp_p
     """By technique and rule, of the newest list only; what never fired and what is not deployed is said."""
     publish(tmp_path, 1, [{"id": "old", "title": "Old", "level": "low", "tags": ["attack.t1005"]}])
     folder = publish(tmp_path, 12, RULE_LIST)
-    said = parse(["coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}"])
-    text = work(spark, said)
+    text = run(spark, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}")
     assert text == ("coverage: 4 rules deployed, 3 never fired, 1 not deployed fired; 3 of 4 techniques seen")
     rows = {(row["technique"], row["rule_id"]): row for row in tables.arrow(COVERAGE).to_pylist()}
     assert set(rows) == {
@@ -128,8 +127,7 @@ def test_the_layer_is_one_of_the_navigator(spark: SparkSession, tables: Tables, 
     """Fields and types that layer format 4.5 asks for; colour and score by what was seen."""
     folder = publish(tmp_path, 12, RULE_LIST)
     file = tmp_path / "layer.json"
-    said = parse(["coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}", f"--layer={file}"])
-    work(spark, said)
+    run(spark, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={folder}", f"--layer={file}")
     layer = json.loads(file.read_text())
     assert (layer["domain"], layer["versions"]) == ("enterprise-attack", {"navigator": "5.0.0", "layer": "4.5"})
     assert layer["name"] == "Vedette 2026-10-22 to 2026-11-20"
@@ -150,8 +148,7 @@ def test_the_layer_is_one_of_the_navigator(spark: SparkSession, tables: Tables, 
 
 def test_rule_files_will_do(spark: SparkSession, tables: Tables) -> None:
     """The rules of a folder, as `vedette` compiles them."""
-    said = parse(["coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={ROOT}/rules/sigma/web"])
-    text = work(spark, said)
+    text = run(spark, "coverage", f"--tables={tables.root}", "--date=2026-11-20", f"--rules={ROOT}/rules/sigma/web")
     number = int(text.split()[1])
     assert text.startswith(f"coverage: {number} rules deployed, {number} never fired, 1 not deployed fired")
     assert number >= 18
@@ -159,6 +156,5 @@ def test_rule_files_will_do(spark: SparkSession, tables: Tables) -> None:
 
 def test_no_rules_are_said(spark: SparkSession, tables: Tables, tmp_path: Path) -> None:
     """A path that is not there ends the job with the path."""
-    said = parse(["coverage", f"--tables={tables.root}", f"--rules={tmp_path}/nothing"])
     with pytest.raises(FileNotFoundError, match="nothing: no such rules"):
-        work(spark, said)
+        run(spark, "coverage", f"--tables={tables.root}", f"--rules={tmp_path}/nothing")

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -16,11 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import parse, work
 from spark_jobs.common import attack
 from spark_jobs.common.tactics import TACTICS
 from spark_jobs.export import ecs, ocsf
+from spark_jobs.export.ocsf import finding
+from spark_jobs.jobs.export import write
+from spark_jobs.tables.ask import Sparks
 from spark_jobs.tables.schema import ALERTS
+from spark_jobs.tables.tables import open_tables
+from tests.spark_jobs.conftest import run
 from tests.spark_jobs.found import AT, HOSTILE
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 
@@ -234,11 +237,9 @@ def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_pa
     tables = f"--tables={tmp_path / 'tables'}"
     late = alert(3, received_at=NOON + 30 * HOUR, rule_title=HOSTILE)
     land(tmp_path / "landing", [alert(1), alert(2), late, alert(1)])
-    work(spark, parse(["ingest", f"--landing={tmp_path / 'landing'}", tables]), Event())
+    run(spark, "ingest", f"--landing={tmp_path / 'landing'}", tables)
     out = tmp_path / "out"
-    said = work(
-        None, parse(["export", tables, "--format=ocsf", "--date=2026-11-21", "--days=2", f"--out={out}"]), Event()
-    )
+    said = run(None, "export", tables, "--format=ocsf", "--date=2026-11-21", "--days=2", f"--output={out}")
     assert [line.rsplit(": ", 1)[1] for line in said.splitlines()] == ["2 alerts", "1 alerts"]
     assert sorted(file.name for file in out.iterdir()) == ["ocsf-2026-11-20.ndjson", "ocsf-2026-11-21.ndjson"]
     whole = [json.loads(line) for file in sorted(out.iterdir()) for line in file.read_text("utf-8").splitlines()]
@@ -246,7 +247,11 @@ def test_each_alert_is_one_line_of_the_day_it_landed(spark: SparkSession, tmp_pa
     assert [wrong_ocsf(one, OCSF["class"]) for one in whole] == [[], [], []]
     assert whole[2]["message"] == HOSTILE
     other = tmp_path / "other"
-    work(spark, parse(["export", tables, "--format=ocsf", "--date=2026-11-21", "--days=2", f"--out={other}"]), Event())
+    other.mkdir()
+    by_spark = Sparks(open_tables(str(tmp_path / "tables")), spark)
+    by_spark.view("exported", ALERTS)
+    for day in ("2026-11-20", "2026-11-21"):
+        write(by_spark, day, finding, other / f"ocsf-{day}.ndjson")
     for file in out.iterdir():
         lines, theirs = (sorted(one.read_text("utf-8").splitlines()) for one in (file, other / file.name))
         assert lines == theirs

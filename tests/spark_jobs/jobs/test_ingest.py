@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.intake import batch
 from spark_jobs.intake.batch import Account
+from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs import ingest
 from spark_jobs.tables import storage
 from spark_jobs.tables.delta import DeltaTables
@@ -323,7 +324,9 @@ def test_it_goes_on_with_what_lands_later(region: Region) -> None:
     half a lookup too, and ends when told to."""
     stop, done, lookups = threading.Event(), [], region.folder / "lookups"
     lookups.mkdir()
-    job = threading.Thread(target=lambda: done.append(region.run_all(every=0.2, stop=stop, lookups=str(lookups))))
+    job = threading.Thread(
+        target=lambda: done.append(region.run_all(every=0.2, stop=stop, lookups=Lookups(str(lookups))))
+    )
     job.start()
     assets = [pa.table({"host": ["web1"], "owner": [name]}) for name in ("first", "last")]
     try:

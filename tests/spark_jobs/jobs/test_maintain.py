@@ -16,7 +16,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.__main__ import parse, work
 from spark_jobs.common.period import period
 from spark_jobs.intake import frames
 from spark_jobs.intake.counts import COUNTS
@@ -25,7 +24,7 @@ from spark_jobs.jobs.maintain import clean, exact, expired
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
-from tests.spark_jobs.conftest import ingest_alerts
+from tests.spark_jobs.conftest import ingest_alerts, run
 from tests.spark_jobs.landed import HOUR, NOON, alert, land
 
 pytestmark = pytest.mark.spark
@@ -63,8 +62,7 @@ def _region(spark: SparkSession, tmp_path: Path, bytes_per_batch: int) -> tuple[
 
 
 def upkeep(spark: SparkSession, tables: Tables, *options: str) -> str:
-    said = parse(["maintain", f"--tables={tables.root}", "--date=2026-11-19", *options])
-    return work(spark, said)
+    return run(spark, "maintain", f"--tables={tables.root}", "--date=2026-11-19", *options)
 
 
 def content(tables: Tables) -> dict[str, list[str]]:
@@ -305,20 +303,3 @@ def test_the_landing_is_cleaned_of_what_was_taken_over(
     assert clean(spark, str(landing), f"{tables.root}/_checkpoints", until) == 1
     assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-19"]
     assert ingest_alerts(spark, tables, landing).rows == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("--landing=l", "go together"),
-        ("--date=today", "has not ended"),
-        ("--keep=agents=3", "no table of days: 'agents'"),
-        ("--keep=alerts=0", "expects a number from 1"),
-    ],
-)
-def test_wrong_upkeep_is_refused(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 2 and why."""
-    with pytest.raises(SystemExit) as ended:
-        parse(["maintain", "--tables=t", *arguments.split()])
-    assert ended.value.code == 2
-    assert said in capsys.readouterr().err

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
-from spark_jobs.__main__ import parse, work
 from spark_jobs.common import period
 from spark_jobs.intake import frames
 from spark_jobs.jobs import noise
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, LANDED_ALERT, NOISE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
+from tests.spark_jobs.conftest import run
 from tests.spark_jobs.landed import alert, land
 
 pytestmark = pytest.mark.spark
@@ -112,7 +112,7 @@ def proposed(spark: SparkSession, tables: Tables, tmp_path_factory: pytest.TempP
     """One run of the command, with filters as files and as a patch."""
     folder = tmp_path_factory.mktemp("proposed")
     words = [f"--proposals={folder / 'rules'}", f"--patch={folder / 'noise.patch'}"]
-    text = work(spark, parse(["noise", f"--tables={tables.root}", "--date=2026-11-20", *words]))
+    text = run(spark, "noise", f"--tables={tables.root}", "--date=2026-11-20", *words)
     return Proposed(text, folder / "rules", folder / "noise.patch")
 
 

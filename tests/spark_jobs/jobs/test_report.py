@@ -9,17 +9,15 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.__main__ import parse, work
 from spark_jobs.common.period import period
 from spark_jobs.jobs import ingest
-from spark_jobs.jobs.report import report
+from spark_jobs.jobs.report import figures
 from spark_jobs.report import findings, page, text
 from spark_jobs.report.accounts import accounts
 from spark_jobs.report.figures import Listed
@@ -30,6 +28,7 @@ from spark_jobs.tables.ask import Sparks, open_reader
 from spark_jobs.tables.schema import AGENTS, ALERTS, CAMPAIGNS, COVERAGE, DEAD_LETTERS, HEARTBEATS, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.browser import CHROMIUM, Browser
+from tests.spark_jobs.conftest import run
 from tests.spark_jobs.found import HOSTILE, campaign, covered, write, write_all
 from tests.spark_jobs.landed import DAY, HOUR, MINUTE, NOON, alert, arrow_schema, land, place
 from vedette.delivery import envelope
@@ -97,7 +96,7 @@ def found(full: Tables) -> Report:
 def made(tables: Tables, days: int = 1) -> Report:
     reader = open_reader(tables, None)
     try:
-        return report(reader, period(THE_DAY, days))
+        return figures(reader, period(THE_DAY, days))
     finally:
         reader.close()
 
@@ -166,7 +165,7 @@ def test_both_readers_say_the_same(spark: SparkSession, full: Tables, found: Rep
     """DuckDB over the files and Spark answer every question alike, hostile texts included."""
     reader = Sparks(full, spark)
     try:
-        other = report(reader, period(THE_DAY, 1))
+        other = figures(reader, period(THE_DAY, 1))
     finally:
         reader.close()
     for part in ("counts", "findings", "accounts"):
@@ -476,12 +475,12 @@ def test_a_day_without_alerts_names_days_that_have_some(spark: SparkSession, tmp
     """Who asks for the wrong day is told the right ones; tables of other jobs are not there."""
     tables = f"--tables={tmp_path / 'tables'}"
     land(tmp_path / "landing", [alert(1), alert(2)])
-    work(spark, parse(["ingest", f"--landing={tmp_path / 'landing'}", tables]), Event())
+    run(spark, "ingest", f"--landing={tmp_path / 'landing'}", tables)
     html = tmp_path / "page.html"
-    said = work(None, parse(["report", tables, "--date=2026-11-25", f"--html={html}"]), Event())
+    said = run(None, "report", tables, "--date=2026-11-25", f"--html={html}")
     assert "Days with alerts\n  day         alerts\n  2026-11-20       2\n" in said
     assert "2026-11-20: 2 alerts" in html.read_text("utf-8")
-    said = work(None, parse(["report", tables, "--date=2026-11-20"]), Event())
+    said = run(None, "report", tables, "--date=2026-11-20")
     assert "2 alerts standing for 2 matches" in said
 
 

@@ -1,4 +1,4 @@
-"""The tables' promises, in every form: merged by their word, exactly once, partitions replaced, columns added."""
+"""The tables' promises, in every backend: merged by their word, exactly once, partitions replaced, columns added."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_jobs.tables.ask import open_reader
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M, Table
-from spark_jobs.tables.tables import FORMS, Tables, Txn, open_tables
+from spark_jobs.tables.tables import BACKENDS, Tables, Txn, open_tables
 from tests.spark_jobs.conftest import JARS, LONG
 
 pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 needs_jars = pytest.mark.skipif(not JARS, reason="no jars in build/jars: run tools/jars.sh")
-EVERY = [form if form == "delta" else pytest.param(form, marks=needs_jars) for form in FORMS]
+EVERY = [one if one == "delta" else pytest.param(one, marks=needs_jars) for one in BACKENDS]
 everywhere = pytest.mark.parametrize("tables", EVERY, indirect=True)
 """Delta by Spark takes seconds for each write, so it runs the test that says most."""
 
@@ -264,7 +264,7 @@ def test_files_without_the_time_asked_for_are_not_read(spark: SparkSession, tmp_
     assert [row.batch for row in tables.frame(spark, table, near={"batch": [("b4", "b4")]}).collect()] == ["b4"]
 
 
-def test_an_unknown_form_is_named(tmp_path: Path) -> None:
+def test_an_unknown_backend_is_named(tmp_path: Path) -> None:
     """The message lists the ones there are."""
     with pytest.raises(ValueError, match="expects one of delta, delta-spark, not 'parquet'"):
         open_tables(str(tmp_path), "parquet")

@@ -1,0 +1,206 @@
+"""What all jobs share: their command, the common options, and the session and tables that a job works with.
+
+A job is one module of this room and one line of ``JOBS`` (``spark_jobs/__main__.py``): a function that takes a ``Job``
+and its options and returns what is printed, under ``@spark_job()`` and ``click.option``. Its docstring is its help.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property, wraps
+from threading import Event
+from typing import Any
+
+import click
+from pyspark.sql import SparkSession
+
+from spark_jobs.common.session import DELTA, open_session
+from spark_jobs.intake.enrich import Lookups
+from spark_jobs.tables.ask import Reader, open_reader
+from spark_jobs.tables.tables import BACKENDS, Tables, open_tables
+
+RENAMED = {"--brokers": "--kafka", "--topics": "--kafka-topics", "--out": "--output"}
+"""Options of release 0.1 by their old names, which are accepted for one release."""
+
+
+class Job:
+    """What a job works with. The session is opened when it is first asked for, so a job that does not is done without a
+    JVM, and one that refuses its options has not waited for it."""
+
+    def __init__(self, name: str, tables: str, backend: str, spark: SparkSession | None = None) -> None:
+        self._name, self._root, self._backend, self._given = name, tables, backend, spark
+        self.master: str | None = None
+        self.settings: Mapping[str, str] = {}
+        self.stop = Event()
+        """Set by SIGTERM and Ctrl-C: a job that goes on and on ends."""
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        if self._given is not None:
+            return self._given
+        needed = DELTA if self._backend == "delta-spark" else {}
+        spark = open_session(self._name, master=self.master, settings={**needed, **self.settings})
+        # Set after the session is there, because that sets a handler of its own, which raises.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stop.set())
+        return spark
+
+    @cached_property
+    def tables(self) -> Tables:
+        return open_tables(self._root, self._backend, spark=None if self._backend == "delta" else self.spark)
+
+    def reader(self) -> Reader:
+        """For questions to the tables: by DuckDB where this process reads them, else by Spark."""
+        return open_reader(self.tables, None if self.tables.in_process else self.spark)
+
+    def close(self) -> None:
+        """Stop a session that was opened here."""
+        if self._given is None and "spark" in self.__dict__:
+            self.spark.stop()
+
+
+class Command(click.Command):
+    """A command that also takes the option names of the last release, with a warning."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = iter(args)
+        known: list[str] = []
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name in RENAMED:
+                click.echo(
+                    f"spark_jobs: {name} is now {RENAMED[name]}; the next release no longer takes {name}", err=True
+                )
+                word = RENAMED[name] + equals + value
+            elif name == "--source" and self.name == "ingest":
+                click.echo("spark_jobs: --source is gone: --landing or --kafka says it alone", err=True)
+                if not equals:
+                    next(words, None)
+                continue
+            known.append(word)
+        return super().parse_args(ctx, known)
+
+
+def spark_job(*, tables: bool = True) -> Callable[[Callable[..., str]], click.Command]:
+    """Makes a command of ``function(job, **options)``; it prints what the function returns. ``tables``: it takes
+    ``--tables``."""
+
+    def made(run: Callable[..., str]) -> click.Command:
+        @wraps(run)
+        def call(backend: str, master: str | None, conf: tuple[tuple[str, str], ...], **options: Any) -> str:
+            context = click.get_current_context()
+            given = {"name": str(context.info_name), "tables": options.pop("tables", ""), "backend": backend}
+            job = Job(**given, spark=context.obj)
+            job.master, job.settings = master, dict(conf)
+            try:
+                text = run(job, **options)
+            finally:
+                job.close()
+            click.echo(text)
+            return text
+
+        for option in (
+            click.option("--conf", type=SETTING, multiple=True, metavar="KEY=VALUE",
+                         help="Spark property; may be repeated."),
+            click.option("--master", metavar="URL", help="Spark master; default: spark-submit's, or local[*]."),
+            click.option("--backend", type=BACKEND, default="delta", show_default=True, metavar="|".join(BACKENDS),
+                         help="Who writes the tables: delta is deltalake, delta-spark is Spark."),
+            *([click.option("--tables", type=FOLDER, required=True, metavar="DIR", help="Folder of the tables.")]
+              if tables else []),
+        ):  # fmt: skip
+            option(call)
+        return click.command(cls=Command)(call)
+
+    return made
+
+
+def days_options(days: int, what: str, most: int | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """``--date`` (as ``last``) and ``--days``."""
+
+    def added(run: Callable[..., str]) -> Callable[..., str]:
+        run = click.option("--days", type=click.IntRange(1, most), default=days, show_default=True, help=what)(run)
+        return click.option("--date", "last", type=DAY, default="today", show_default=True, metavar="DAY",
+                            help="Last of these: YYYY-MM-DD, today or yesterday, in UTC.")(run)  # fmt: skip
+
+    return added
+
+
+def lookups_option(what: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """``--lookups``, as ``Lookups`` or None."""
+    return click.option("--lookups", type=FOLDER, metavar="DIR", help=what,
+                        callback=lambda _ctx, _param, folder: None if folder is None else Lookups(folder))  # fmt: skip
+
+
+class Value(click.ParamType[Any]):
+    """A value that ``read`` makes of a text; it raises ValueError in plain words."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _folder(text: str) -> str:
+    if not text.strip("/"):
+        raise ValueError("names no folder")
+    return text.rstrip("/")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ValueError(f"expects KEY=VALUE, not {text!r}")
+    return key, value
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A Spark property, ``spark.KEY=VALUE``."""
+    if not text.startswith("spark.") or "=" not in text:
+        raise ValueError(f"expects spark.KEY=VALUE, not {text!r}")
+    return pair(text)
+
+
+def _duration(text: str) -> float:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh])", text)
+    if match is None or not float(match[1]):
+        raise ValueError(f"expects a time such as 30s, 5m or 1h, not {text!r}")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _day(text: str) -> date:
+    today = datetime.now(UTC).date()
+    if text in ("today", "yesterday"):
+        return today - timedelta(days=text == "yesterday")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expects YYYY-MM-DD, today or yesterday, not {text!r}") from None
+
+
+def _backend(text: str) -> str:
+    if text not in BACKENDS:
+        gone = "; plain Parquet is gone: docs/tables.md says how to convert it" if text == "parquet" else ""
+        raise ValueError(f"expects {' or '.join(BACKENDS)}, not {text!r}{gone}")
+    return text
+
+
+FOLDER = Value("folder", _folder)
+"""A folder's path or URL, without a slash at its end."""
+PAIR = Value("pair", pair)
+SETTING = Value("setting", setting)
+DURATION = Value("duration", _duration)
+"""In seconds."""
+DAY = Value("day", _day)
+"""A UTC date."""
+BACKEND = Value("backend", _backend)
+COUNT = click.IntRange(1)
