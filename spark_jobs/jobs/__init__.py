@@ -1,4 +1,4 @@
-"""The jobs, one module each: `HELP`, `arguments`, `check`, `run`.
+"""The jobs, one module each: a function of a `Job` (`job.py`) and its options.
 
 Listed in `spark_jobs/__main__.py`.
 Imports: common, export, findings, intake, report, tables.

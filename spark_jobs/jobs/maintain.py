@@ -98,7 +98,7 @@ def maintain(
                     done += exact(spark, tables, wanted, max_rewrite)
                 except Exception as error:  # whatever it is: one bad day must not let small files pile up for ever
                     failure = error
-        done += compact_and_expire(spark, tables, wanted, keep)
+        done += clean_up(spark, tables, wanted, keep)
         if failure is not None:
             log.error("copies or counts could not be put right; done: %s", ", ".join(done))
             raise failure
@@ -137,9 +137,7 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
 
-def compact_and_expire(
-    spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]
-) -> list[str]:
+def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
     """Steps 2 and 3; what was done."""
     done = [f"{compact(tables, wanted)} tables compacted"]
     for name, days in keep:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +23,7 @@ from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import ingest, maintain
 from spark_jobs.jobs.maintain import clean, exact, expired
 from spark_jobs.tables import storage
+from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import ingest_alerts, run
@@ -84,19 +86,50 @@ def test_what_is_in_order_stays_as_it_is(spark: SparkSession, tables: Tables) ->
     assert len(list(Path(tables.path(ALERTS)).rglob("*.parquet"))) == 3
 
 
-def test_copies_go_and_counts_are_made_anew(spark: SparkSession, tables: Tables) -> None:
-    """Alerts doubled behind ingest's back are single again, and the counts, doubled as well, agree with them."""
-    before = content(tables)
+def _double(spark: SparkSession, tables: Tables) -> None:
+    """Seven alerts twice, behind ingest's back, and a count doubled."""
     twice = tables.frame(spark, ALERTS, "2026-11-18", "2026-11-18").limit(7)
     later = twice.withColumn("received_at", F.col("received_at") + F.expr("INTERVAL 1 HOUR"))
     tables.append(ALERTS, later.withColumn("batch", F.lit("again")))
     wrong = tables.frame(spark, WIN_5M, "2026-11-18", "2026-11-18").limit(1).toArrow()
     tables.upsert(WIN_5M, wrong)
+
+
+def test_copies_go_and_counts_are_made_anew(spark: SparkSession, tables: Tables) -> None:
+    """Alerts doubled behind ingest's back are single again, and the counts, doubled as well, agree with them."""
+    before = content(tables)
+    _double(spark, tables)
     assert content(tables) != before
     said = upkeep(spark, tables, *THE_18TH)
     assert said.startswith("maintain: 7 copies of 2026-11-18 removed, counts of 2026-11-18 made anew, ")
     assert content(tables) == before
     assert exact(spark, tables, period(date(2026, 11, 18), 1)) == []
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_upkeep_killed_between_any_two_writes_is_done_again(
+    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """Ended when the copies are gone and no count, or one, or two, is made anew: the next run makes all of it right."""
+    before, replace, left = content(tables), DeltaTables.replace, iter(range(writes))
+    _double(spark, tables)
+
+    def killed(self: DeltaTables, *given: Any) -> bool:
+        if next(left, None) is None:
+            raise Killed
+        return replace(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTables, "replace", killed)
+        with pytest.raises(Killed):
+            upkeep(spark, tables, *THE_18TH)
+    assert content(tables) != before
+    upkeep(spark, tables, *THE_18TH)
+    assert content(tables) == before
 
 
 def test_counts_of_late_alerts_are_compared_as_well(
