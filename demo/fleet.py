@@ -3,7 +3,7 @@
 Five agents, one after the other, each with its own site, store and raw log in ``build/fleet``, judge an hour of
 ordinary syslog and web traffic, in which one address tries a web server, guesses passwords and gets in; one site sees
 nothing of it. Their alerts land in one folder. Then: ingest with a lookup of the sites, campaigns, report, export; and
-the last step of an analyst's walk, from the gravest alert to its line in the raw log of its host, by ``raw_ref``.
+the last step of an analyst's walk, from the most severe alert to its line in the raw log of its host, by ``raw_ref``.
 
 Ends with exit code 1 when the intruder is no campaign, or the raw line is not the one that was judged.
 """
@@ -176,15 +176,15 @@ def main() -> None:
     if INTRUDER not in said.partition("Look at first")[2].partition("\n\n")[0]:
         sys.exit(f"{INTRUDER} is no campaign")
 
-    say("From the gravest alert about it to its line in the raw log of its host")
+    say("From the most severe alert about it to its line in the raw log of its host")
     command(*job, "export", "--tables", tables, "--format", "ocsf", "--days", 2, "--output", WORK / "export")
     found = [json.loads(line) for file in sorted((WORK / "export").iterdir()) for line in file.read_text().splitlines()]
     mine = [one for one in found if INTRUDER in one.get("raw_data", "") and one["activity_id"] == 1]
-    gravest = max(mine, key=lambda one: (one["severity_id"], one["time"]))
-    print(f"{gravest['severity']}: {gravest['message']} on {gravest['device']['hostname']}")
-    line = raw_line(gravest)
+    worst = max(mine, key=lambda one: (one["severity_id"], one["time"]))
+    print(f"{worst['severity']}: {worst['message']} on {worst['device']['hostname']}")
+    line = raw_line(worst)
     print(line)
-    if line != gravest["raw_data"]:
+    if line != worst["raw_data"]:
         sys.exit("which is not the line that was judged")
     say(f"Done. The page: {page.relative_to(ROOT)}")
 

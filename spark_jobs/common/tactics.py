@@ -5,22 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-TACTICS = (
-    "reconnaissance",
-    "resource-development",
-    "initial-access",
-    "execution",
-    "persistence",
-    "privilege-escalation",
-    "defense-evasion",
-    "credential-access",
-    "discovery",
-    "lateral-movement",
-    "collection",
-    "command-and-control",
-    "exfiltration",
-    "impact",
-)
+from spark_jobs.common.attack import TACTIC_IDS
+
+TACTICS = tuple(TACTIC_IDS)
 """ATT&CK (Enterprise) tactics by short name, in the order of an attack."""
 
 _TECHNIQUE = r"^T[0-9]{4}(\.[0-9]{3})?\z"

@@ -1,11 +1,11 @@
-"""Bursts and silences: hours of the days judged that are unlike the usual (``baselines``).
+"""Bursts and silences: hours of the days evaluated that are unlike the usual (``baselines``).
 
 Counts of matches are not Poisson: one fold record stands for many matches at once. So the scale of what is ordinary is
-at least that of counts of which the variance is ``DISPERSION`` times the mean, and a burst is judged without the
+at least that of counts of which the variance is ``DISPERSION`` times the mean, and a burst is measured without the
 fullest five minutes of its hour, unless these alone are beyond what one fold could say (``LONE``).
 
-A site is judged once it has ``MIN_HISTORY`` days of history: before that everything is new. A rule that the fleet has
-not had for as long has no usual hour of the week: it is measured by the busiest of its hours since it began.
+A site is evaluated once it has ``MIN_HISTORY`` days of history: before that all is new. A rule that the fleet has not
+had for as long has no usual hour of the week: it is measured by the busiest of its hours since it began.
 
 The numbers below were set on made-up fleets (``simulate``) of the seeds 101 to 103, 7002, 8001 and 8002, and are
 measured on other seeds (``tests/spark_jobs/jobs/test_baselines.py``): change them on the first, never on the second.
@@ -73,7 +73,7 @@ def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFram
     young = F.broadcast(rules.where(~grown).select("rule_id"))
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE)
     own = _since_they_began(hours.join(young, "rule_id", "left_semi"), wanted)
-    judged = (
+    compared = (
         hours.where((F.col("matches") >= MIN_BURST) & (F.col("rule_id") != ""))
         .join(F.broadcast(old), PLACE)
         .join(usual.select(*WHAT, "hour_of_week", "median", "mad"), [*WHAT, "hour_of_week"], "left")
@@ -86,7 +86,7 @@ def bursts(hours: DataFrame, usual: DataFrame, sites: DataFrame, rules: DataFram
     rest = (spread - F.col("median")) / scale
     lone = (F.col("peak") >= LONE) & (alone >= MIN_LONE_SCORE)
     limit = F.when(F.col("own_median").isNull(), MIN_SCORE).otherwise(MIN_YOUNG_SCORE)
-    loud = judged.withColumn("score", F.when(lone, alone).otherwise(rest)).where(
+    loud = compared.withColumn("score", F.when(lone, alone).otherwise(rest)).where(
         lone | ((spread >= MIN_BURST * 11 / 12) & (rest >= limit))
     )
     parted = runs(
@@ -127,7 +127,7 @@ def _since_they_began(hours: DataFrame, wanted: Period) -> DataFrame:
 def silences(hours: DataFrame, usual: DataFrame, sites: DataFrame, agents: DataFrame, wanted: Period) -> DataFrame:
     """Runs of hours without a match at a site where matches are usual, as ``ANOMALIES``.
 
-    The hour that has not ended is not judged. Of a silence that began before ``wanted``, what lies within is told.
+    The hour that has not ended is left out. Of a silence that began before ``wanted``, what lies within is given.
     """
     first, end = int(wanted.start.timestamp()) // 3600, int(wanted.now.timestamp()) // 3600
     old = sites.where(F.col("history_days") >= MIN_HISTORY).select(*PLACE, "timezone")

@@ -2,8 +2,8 @@
 
 ``FIRST_SEEN`` remembers every rule and every entity of ``KINDS`` of every site, also when the days that showed it are
 long deleted. Each day is added to it once, when it has ended (the write of a day carries its number as ``Txn``). Alerts
-that come for it later are not in the column ``alerts``; the times are brought up to date with them for the days judged
-and the ``LATE_DAYS`` before these.
+that come for it later are not in the column ``alerts``; the times are brought up to date with them for the days
+evaluated and the ``LATE_DAYS`` before these.
 
 Of what is new, little is worth a look: a rule that the fleet has never seen; a rule of a high level at a site that has
 never seen it; a user, device or program of a high level that is new at its site, the first ``MAX_ENTITIES`` a site.
@@ -29,12 +29,12 @@ DAYS_AT_ONCE = 7
 """New days in one write: what they name passes through the driver in the ``delta`` backend."""
 
 LATE_DAYS = 14
-"""Days before those judged that are looked at again: whom an agent saw that was cut off is not new when it is back."""
+"""Days before those evaluated looked at again: what an agent saw that was cut off is not new when it is back."""
 
 KINDS = ("user", "device", "user_agent")
 """Kinds of entities of which a site has the same ones for long. Of addresses, domains and files most are new."""
 
-GRAVE = ("high", "critical")
+SEVERE = ("high", "critical")
 MAX_ENTITIES = 10
 
 _KEY = ["kind", "value", *PLACE]
@@ -81,13 +81,13 @@ def _seen(spark: SparkSession, tables: Tables, days: Sequence[str]) -> DataFrame
         F.min("first_time").alias("first_seen"),
         F.max("last_time").alias("last_seen"),
         F.sum("alerts").alias("alerts"),
-        F.min(F.when(F.col("level").isin(*GRAVE), F.col("first_time"))).alias("grave_at"),
+        F.min(F.when(F.col("level").isin(*SEVERE), F.col("first_time"))).alias("severe_at"),
         F.max(F.col("level").eqNullSafe("critical")).alias("critical"),
     )
 
 
 def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
-    """Rules that are new in the fleet (no site is named), and grave ones that are new at a site."""
+    """Rules that are new in the fleet (no site is named), and severe ones that are new at a site."""
     of_rules = new.where("kind = 'rule'").withColumn("rule_id", F.col("value"))
     met = of_rules.join(F.broadcast(rules), "rule_id")
     in_fleet = met.where(F.col("in_fleet") >= F.lit(wanted.start)).groupBy("rule_id", "rule_title", "in_fleet")
@@ -103,7 +103,7 @@ def _rules(new: DataFrame, rules: DataFrame, wanted: Period) -> DataFrame:
         F.concat(F.lit("the fleet's first alerts of "), _name(), F.lit(", at "), F.col("sites"), F.lit(" sites"))
         .alias("reason"),
     )  # fmt: skip
-    elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("grave_at IS NOT NULL")
+    elsewhere = met.where(F.col("in_fleet") < F.lit(wanted.start)).where("severe_at IS NOT NULL")
     site = elsewhere.select(
         *PLACE, "rule_id", F.col("first_seen").alias("started_at"), F.col("last_seen").alias("ended_at"), "critical",
         F.col("alerts").alias("observed"), F.concat(F.lit("the site's first alerts of "), _name()).alias("reason"),
@@ -116,10 +116,10 @@ def _name() -> Column:
 
 
 def _entities(new: DataFrame, wanted: Period) -> DataFrame:
-    """The first ``MAX_ENTITIES`` of a site that grave rules named."""
-    order = Window.partitionBy(*PLACE).orderBy(F.col("critical").desc(), "grave_at", "kind", "value")
+    """The first ``MAX_ENTITIES`` of a site that severe rules named."""
+    order = Window.partitionBy(*PLACE).orderBy(F.col("critical").desc(), "severe_at", "kind", "value")
     chosen = (
-        new.where((F.col("kind") != "rule") & F.col("grave_at").isNotNull())
+        new.where((F.col("kind") != "rule") & F.col("severe_at").isNotNull())
         .withColumn("rank", F.row_number().over(order))
         .where(F.col("rank") <= MAX_ENTITIES)
     )

@@ -149,7 +149,7 @@ def alerts(work: Work, batch: Batch, lookups: Lookups | None = None) -> Account:
             with counts(spark, tables, work.label, dates) as made:
                 rules = made.rules()
                 if rules.num_rows:
-                    for table, _ in COUNTS:
+                    for table in COUNTS:
                         tables.upsert(table, made.of(table), work.txn)
                     tables.upsert(RULES, rules.drop_columns(["odd", "rows"]), work.txn)
                     account.new, account.odd_times = (pc.sum(rules[name]).as_py() for name in ("rows", "odd"))

@@ -12,8 +12,8 @@ first batch after it was replaced; replace it by renaming a whole one into place
 
 A small one (a file of at most ``HELD_BYTES`` and ``HELD_ROWS``) is held as long as its size and time of change stay.
 Of a larger one only what the batch asks for leaves the executors, so its size costs a scan and no memory. A lookup that
-cannot be read, or is being overwritten, is said and left out for that batch: alerts never wait for it. Of its rows,
-those that make no sense are left out: an address that is none, and a time that is none, which is said.
+cannot be read, or is being overwritten, is logged and left out for that batch: alerts never wait for it. Of its rows,
+those that make no sense are left out: an invalid address, and an invalid time, which is logged.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ class Lookups:
         return rows
 
     def table(self, spark: SparkSession, name: str) -> DataFrame | None:
-        """The lookup ``name`` as it is now; None when there is none, or none that can be read, which is said."""
+        """The lookup ``name`` as it is now; None when there is none, or none that can be read, which is logged."""
         try:
             found = self._look(spark, name)
             return None if found is None else found.rows
         except landing.FAILURES as error:
-            log.warning("%s/%s: %s; done without", self.folder, name, landing.reason(error))
+            log.warning("%s/%s: %s; not used", self.folder, name, landing.reason(error))
             return None
 
     def _look(self, spark: SparkSession, name: str) -> Lookup | None:
@@ -145,7 +145,7 @@ def _read(spark: SparkSession, path: str, schema: T.StructType, *, said: bool = 
     if wrong is None:
         return rows.select(*columns)
     if not said and (number := rows.where(wrong).count()):
-        log.warning("%s: %d rows with a time that is none; left out", path, number)
+        log.warning("%s: %d rows with an invalid time; left out", path, number)
     return rows.where(~wrong).select(*columns)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import tactics
 from spark_jobs.tables import sums
-from spark_jobs.tables.schema import AGENTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M, Table
+from spark_jobs.tables.schema import AGENTS, RULES, Table
 
 KEY = ["agent_id", "alert_id", "received_date"]
 """What copies of one alert share: the first two tell alerts apart, the third says where in the table to look."""
@@ -135,22 +135,8 @@ def rules_of(named: DataFrame) -> DataFrame:
     )
 
 
-def windows(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """``WIN_5M`` of ``counted`` rows; ``known`` are their ``rules``."""
-    return _rows_of(WIN_5M, rows, known)
-
-
-def hosts(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """``HOST_1H`` of ``counted`` rows; alerts that name no host are left out."""
-    return _rows_of(HOST_1H, rows, known)
-
-
-def entities(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """``ENTITY_SITE_5M`` of ``counted`` rows: each different entity of an alert once."""
-    return _rows_of(ENTITY_SITE_5M, rows, known)
-
-
-def _rows_of(table: Table, rows: DataFrame, known: DataFrame) -> DataFrame:
+def rows_of(table: Table, rows: DataFrame, known: DataFrame) -> DataFrame:
+    """The rows of a table of counts, of ``counted`` rows; ``known`` are their ``rules``."""
     return rows.sparkSession.sql(sums.rows_of(table, "{rows}", "{known}", sums.SPARK), rows=rows, known=known)
 
 

@@ -136,10 +136,10 @@ def overlooked(spark: SparkSession, checkpoint: str, batch_id: int, listed: Sequ
         path = unquote(row.path)
         if storage.bare(path) in known:
             continue
-        size = storage.size(spark, path)
-        if not size:
+        there = storage.stamp(spark, path)
+        if there is None or not there[0]:
             landed = datetime.fromtimestamp(row.timestamp / 1000)
-            missing.append((File(path, landed), "is gone" if size is None else "is empty (0 bytes)"))
+            missing.append((File(path, landed), "is gone" if there is None else "is empty (0 bytes)"))
     return missing
 
 

@@ -1,4 +1,4 @@
-"""Running streaming queries to their end: what is there now, or on and on until told to stop."""
+"""Running streaming queries to their end: what is there now, or continuously until stopped."""
 
 from __future__ import annotations
 

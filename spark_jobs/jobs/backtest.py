@@ -5,12 +5,12 @@ any depth; a folder's path below ``--logs`` is taken for the agent's name. Execu
 must be on a disk that all of them see; and they need ``vedette`` installed.
 
 The rules are compiled once, on the driver, and broadcast with their databases. A **segment** is the unit of work: its
-frames are judged chunk by chunk, as the agent and ``vedette scan`` do it, with the same matches. Audit records that
+frames are evaluated chunk by chunk, as the agent and ``vedette scan`` do it, with the same matches. Audit records that
 belong together may lie in two segments: so a unit also looks at ``AROUND`` bytes on either side, and gives only the
 events that begin in its own segment.
 
-Nothing is passed over without a word: a damaged part of a log, and a rule that could not be decided on some event, are
-rows of their own ``kind``. Correlations are not judged, nor are rules shown that only a correlation looks at.
+Nothing is passed over silently: a damaged part of a log, and a rule that could not be decided on some event, are
+rows of their own ``kind``. Correlations are not evaluated, nor are rules shown that only a correlation looks at.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ MATCHES = T.StructType(
 
 
 class Rules(NamedTuple):
-    """What executors judge by: a built rule set (``vedette.engine.artifact``), and how it is asked."""
+    """What executors evaluate: a built rule set (``vedette.engine.artifact``), and how it is asked."""
 
     artifact: bytes
     route: bool
     product: str
 
 
-def _told_and_written(found: DataFrame, spark: SparkSession, output: str | None, top: int) -> str:
+def _kept_and_summed_up(found: DataFrame, spark: SparkSession, output: str | None, top: int) -> str:
     if output is None:
         found = found.persist()
     else:
@@ -135,10 +135,10 @@ def matches(spark: SparkSession, logs: str, rules: Rules) -> DataFrame:
     number = paths.count()
     if not number:
         raise FileNotFoundError(f"{logs}: holds no segments (*.seg); copy DATA_DIR/raw of agents there")
-    return paths.repartition(min(number, MAX_TASKS)).mapInArrow(_judging(spark, str(root), rules), MATCHES)
+    return paths.repartition(min(number, MAX_TASKS)).mapInArrow(_evaluating(spark, str(root), rules), MATCHES)
 
 
-def _judging(
+def _evaluating(
     spark: SparkSession, root: str, rules: Rules
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: batches of segments' paths (first column) to ``MATCHES``."""
@@ -148,7 +148,7 @@ def _judging(
         schema, rows = arrow_schema(MATCHES), list[dict[str, Any]]()
         for batch in batches:
             for path in batch.column(0).to_pylist():
-                for row in judged(Path(bare(path)), Path(root), shared.value):
+                for row in segment_rows(Path(bare(path)), Path(root), shared.value):
                     rows.append(row)
                     if len(rows) >= ROWS:
                         yield pa.RecordBatch.from_pylist(rows, schema)
@@ -159,7 +159,7 @@ def _judging(
     return work
 
 
-def judged(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any]]:
+def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any]]:
     """Rows of ``MATCHES`` of one segment."""
     from vedette.model.event import LogSource
     from vedette.rawlog import read
@@ -312,4 +312,4 @@ def backtest(
     if bundles and not keys:
         raise click.UsageError("a bundle needs --trusted-key")
     asked = built(rules, keys, pipelines, lookups, route, product)
-    return _told_and_written(matches(job.spark, logs, asked), job.spark, output, top)
+    return _kept_and_summed_up(matches(job.spark, logs, asked), job.spark, output, top)

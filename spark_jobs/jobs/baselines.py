@@ -1,11 +1,11 @@
 """The job ``baselines``: what is usual at each site in each hour of the week, and what was not.
 
-**Usual** is the median of the hours of the week in ``WEEKS`` weeks before the days judged, each with the hour before
+**Usual** is the median of the hours of the week in ``WEEKS`` weeks before the days evaluated, each with the hour before
 and after it (so two weeks give six numbers instead of two), in the site's own time zone; hours without a match count as
 0, from the site's first match on. How far from it is ordinary says the median absolute deviation (MAD).
 
-Days are judged as a whole and their anomalies written anew, so that alerts that come late end a silence, and a run that
-was cut short is simply done again. What is judged: ``anomalies`` (bursts and silences), ``newness`` (entities and rules
+Days are evaluated whole and their anomalies rewritten, so that late alerts end a silence, and a run that
+was cut short is simply done again. What is found: ``anomalies`` (bursts and silences), ``newness`` (entities and rules
 that a site, or the fleet, sees for the first time).
 """
 
@@ -31,7 +31,7 @@ from spark_jobs.tables.tables import Tables
 log = logging.getLogger(__name__)
 
 DAYS = 7
-"""Days judged: late alerts change what happened on days gone by, and a silence may last."""
+"""Days evaluated: late alerts change what happened on days gone by, and a silence may last."""
 
 WEEKS = 4
 """Weeks before them that say what is usual: enough for a median, few enough to follow a change of habits."""
@@ -100,7 +100,7 @@ def time_zones(spark: SparkSession, lookups: Lookups | None) -> DataFrame:
     available = there.java.time.ZoneId.getAvailableZoneIds()
     known = {zone for zone in zones if available.contains(zone)}
     if zones - known:
-        log.warning("sites: time zones not known here: %s; UTC is taken", ", ".join(sorted(zones - known)))
+        log.warning("sites: unknown time zones: %s; UTC is used", ", ".join(sorted(zones - known)))
     return named.where(F.col("timezone").isin(*known)).groupBy(*PLACE).agg(F.min("timezone").alias("timezone"))
 
 

@@ -6,7 +6,7 @@ chance does not do: many sites; several different rules at one and the same site
 the order of an attack; the level of the rules.
 
 **Decoys** look like it and are none: the usual (``entities``); whoever only scans; an entity that the lookup ``intel``
-knows as one's own by its threat (``OWN``). A campaign that turns out to be one of these is taken back: it is closed,
+knows as one's own by its threat (``OWN``). A campaign that turns out to be one of these is withdrawn: it is closed,
 with score 0 and a reason.
 
 **A campaign keeps its id** and its date while it grows, and when late alerts let it begin earlier. Two that turn out
@@ -60,7 +60,7 @@ SITE_POINTS, MAX_SITE_POINTS = 10.0, 40.0
 
 DEEP_RULES = 2
 DEPTH_POINTS, MAX_DEPTH_POINTS = 10.0, 30.0
-"""For each site at which ``DEEP_RULES`` different rules spoke of the entity. By chance that is one site, seldom two."""
+"""For each site at which ``DEEP_RULES`` different rules named the entity. By chance that is one site, seldom two."""
 
 TEMPO_POINTS, MAX_TEMPO_POINTS = 5.0, 20.0
 """For each site beyond the first in the busiest hour: what goes from site to site within the hour is a program."""
@@ -116,7 +116,7 @@ def write(
     there = held(tables.partitions(ENTITY_SITE_5M), wanted)
     if len(there) < MIN_HISTORY:
         log.warning(
-            "%d days have alerts: with less than %d the new cannot be told from the usual", len(there), MIN_HISTORY
+            "only %d days have alerts: below %d new entities cannot be told from usual ones", len(there), MIN_HISTORY
         )
     early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
     every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())
@@ -165,7 +165,7 @@ def _write(spark: SparkSession, tables: Tables, rows: DataFrame, wanted: Period)
     if left.num_rows:
         tables.upsert(CAMPAIGNS, left)
     text = f"{said.get('open', 0)} open campaigns, {said.get('closed', 0) + left.num_rows} closed"
-    return f"{text}, {said['ended']} taken back" if "ended" in said else text
+    return f"{text}, {said['ended']} withdrawn" if "ended" in said else text
 
 
 def suspects(rows: DataFrame, who: DataFrame) -> DataFrame:
@@ -345,8 +345,8 @@ def named(found: DataFrame, known: DataFrame, wanted: Period) -> DataFrame:
         .join(rows.select("campaign_id"), "campaign_id", "left_anti")
         .join(into, F.col("campaign_id") == F.col("old"), "left")
         .withColumn("reason", F.coalesce(
-            F.concat(F.lit("is one with campaign "), "into"),
-            F.lit("taken back: by now usual, one's own, or too weak"),
+            F.concat(F.lit("merged into campaign "), "into"),
+            F.lit("withdrawn: usual by now, your own, or too weak"),
         ))
         .withColumns({"state": F.lit("closed"), "score": F.lit(0.0), "updated_at": now})
     )  # fmt: skip

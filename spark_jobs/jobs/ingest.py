@@ -120,7 +120,7 @@ def take_over(
             raise FileNotFoundError(f"{landed}: no such landing folder; name the one that `vedette region land` writes")
         if left := landing.leftovers(spark, f"{landed}/alerts"):
             log.warning(
-                "%s/alerts: %d temporary files of an interrupted landing, left out; agents send those alerts again",
+                "%s/alerts: %d temporary files of an interrupted landing, skipped; agents send those alerts again",
                 landed,
                 left,
             )

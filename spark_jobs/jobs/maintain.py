@@ -4,17 +4,17 @@ In this order, each step whole by itself and harmless when done again:
 
 1. **Exact.** Of the last days that have ended, an alert that is in ``alerts`` twice (the same agent and id; ingest lets
    none through, two ingests at once might) is there once, the one received first. Then the counts of each of these days
-   are compared with the alerts that are counted on it; where they differ, the day's counts are made anew from these,
+   are compared with the alerts that are counted on it; where they differ, the day's counts are rebuilt from these,
    and so are those of every day, however long ago, on which a copy was counted that is gone now. All that holds off
    ingest while it writes. It is left out while one is running, and after one that was interrupted until it has been
    run again: what it will still add to the counts must not be in them already. Where it fails, the next two steps are
    still done, and nothing is deleted.
 2. **Compact.** The many small files of these days become few large ones.
-3. **Retention.** ``--keep TABLE=DAYS``: older days are forgotten. Without it nothing is. A day of ``alerts`` is the
+3. **Retention.** ``--keep TABLE=DAYS``: older days are dropped. Without it nothing is. A day of ``alerts`` is the
    edge's, whose clock may be far behind: one stays as long as any of its alerts landed within the days kept.
 4. **Vacuum.** Files that no reader of the last ``--vacuum-hours`` can need are deleted.
 5. **Landing.** ``--landing-days N``: folders of days before the last N are deleted when ingest has taken over every
-   file in them; one with a file that it has not is kept, and said, and so is a file that comes meanwhile. Their alerts
+   file in them; one with a file that it has not is kept, and logged; so is a file that comes meanwhile. Their alerts
    are in the tables then, and recognised there when they are sent again; so keep ``alerts`` longer than the landing.
 """
 
@@ -100,7 +100,7 @@ def maintain(
                     failure = error
         done += clean_up(spark, tables, wanted, keep)
         if failure is not None:
-            log.error("copies or counts could not be put right; done: %s", ", ".join(done))
+            log.error("repair failed; done: %s", ", ".join(done))
             raise failure
         files = sum(tables.vacuum(table, vacuum_hours) for table in TABLES.values())
         done.append(f"{files} files deleted")
@@ -150,7 +150,7 @@ def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence
             old = [day for day in old if day not in lately]
         if old:
             tables.drop(TABLES[name], old)
-            done.append(f"{len(old)} days of {name} forgotten")
+            done.append(f"{len(old)} days of {name} dropped")
     return done
 
 
@@ -178,7 +178,7 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
     days = {*unequal(spark, tables, wanted), *(day for day in gone if known_whole(spark, tables, day, gone[day]))}
     for day in sorted(days):
         if rebuild(spark, tables, day, max_rewrite):
-            done.append(f"counts of {day} made anew")
+            done.append(f"counts of {day} rebuilt")
     return done
 
 
@@ -204,7 +204,7 @@ def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, 
     counts = tables.frame(spark, WIN_5M, day, day).agg(*sums).collect()[0]
     whole = all(said <= there + copies for said, there, copies in zip(counts, left, gone, strict=True))
     if not whole:
-        log.warning("counts of %s stay: some of their alerts are forgotten, copies are counted in them", day)
+        log.warning("counts of %s are kept with copies in them: some of their alerts have expired", day)
     return whole
 
 
@@ -236,17 +236,17 @@ def unequal(spark: SparkSession, tables: Tables, wanted: Period) -> list[str]:
 
 
 def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> bool:
-    """Make the counts of ``day`` anew from the alerts that are counted on it; False, and said, where these are more
+    """Rebuild the counts of ``day`` from the alerts that are counted on it; False, with a log, when these are more
     than ``max_rewrite``."""
     one = date.fromisoformat(day)
     if (number := counted_from(spark, tables, one, one).count()) > max_rewrite:
-        log.error("counts of %s are not those of its %d alerts; too many to count anew, see --max-rewrite", day, number)
+        log.error("counts of %s differ from its %d alerts, too many to count again; see --max-rewrite", day, number)
         return False
     rows = counted_on(spark, tables, one, one).drop("date").persist()
     rules = tables.frame(spark, RULES).persist()
     try:
-        for table, made in COUNTS:
-            tables.replace(table, made(rows, rules), [day])
+        for table in COUNTS:
+            tables.replace(table, frames.rows_of(table, rows, rules), [day])
         return True
     finally:
         rows.unpersist()

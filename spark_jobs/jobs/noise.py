@@ -2,7 +2,7 @@
 
 A rule's ``score`` (0 to 100) says how much of the volume is its (``share``), how much of its matches suppression
 already holds back (``share_suppressed``), and how much one single entity makes of it (``top_share``); rules of a high
-level count half, because they are meant to be heard. ``reason`` says the same in words.
+level count half, because they are meant to be noticed. ``reason`` says the same in words.
 
 Where one entity makes most of a rule's alerts, ``proposal`` is a Sigma filter that leaves that entity out of that rule.
 ``vedette rules lint`` and ``vedette scan --rules`` take it beside the rule, which stays as it is; ``--patch`` gives all
@@ -43,8 +43,8 @@ SUPPRESSED_POINTS, MIN_MATCHES = 30.0, 100
 TOP_POINTS, MIN_ALERTS = 30.0, 50
 """Below these numbers a share says nothing."""
 
-GRAVE = ("high", "critical")
-GRAVE_FACTOR = 0.5
+SEVERE = ("high", "critical")
+SEVERE_FACTOR = 0.5
 
 PROPOSED_SHARE = 0.5
 """A filter that leaves a rule more than half as loud is not worth its upkeep."""
@@ -158,7 +158,7 @@ def _score() -> Column:
         + F.when(F.col("matches") >= MIN_MATCHES, F.col("share_suppressed")).otherwise(0.0) * SUPPRESSED_POINTS
         + F.when(F.col("alerts") >= MIN_ALERTS, F.col("top_share")).otherwise(0.0) * TOP_POINTS
     )
-    return F.round(F.when(F.col("level").isin(*GRAVE), total * GRAVE_FACTOR).otherwise(total), 1)
+    return F.round(F.when(F.col("level").isin(*SEVERE), total * SEVERE_FACTOR).otherwise(total), 1)
 
 
 def _reason() -> Column:

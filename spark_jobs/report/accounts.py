@@ -27,7 +27,7 @@ SILENT = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One agent; None where it said nothing. Counts without another word are since it was installed."""
+    """One agent; None where it reported nothing. Counts are since it was installed, unless they say otherwise."""
 
     fleet: str
     agent_id: str

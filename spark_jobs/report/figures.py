@@ -1,4 +1,4 @@
-"""What a report says of a period: how much, where, when, by which rules, and which alerts are the gravest.
+"""What a report says of a period: how much, where, when, by which rules, and which alerts are the most severe.
 
 ``Figures`` is all that ``page`` and ``text`` show. Here are the questions about alerts; those about what the other jobs
 found are in ``findings``, those about agents in ``accounts``. Every list has a named bound, and says how many there are
@@ -27,8 +27,8 @@ PLACE_DAYS = 30
 MAX_LISTED = 25
 """Rules, hosts, entities."""
 
-MAX_GRAVEST = 25
-MAX_GRAVEST_OF_A_RULE = 3
+MAX_SEVERE = 25
+MAX_SEVERE_OF_A_RULE = 3
 MAX_RULES = 20_000
 MAX_OTHER = 7
 
@@ -90,9 +90,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``rank`` is of its gravest alert in
-    the period (5 critical to 0); ``name`` to ``longitude`` are the lookup's, as it was for the newest alert, None where
-    there is none."""
+    """A site that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``rank`` is that of its worst alert in
+    the period (5 critical to 0); ``name`` to ``longitude`` are the lookup's for the newest alert, None without one."""
 
     fleet: str
     site: str
@@ -187,7 +186,7 @@ class Counts:
     rules: Listed[Rule]
     hosts: Listed[Host]
     entities: Listed[Entity]
-    gravest: tuple[Alert, ...]
+    severest: tuple[Alert, ...]
     known: dict[str, Known]
     """By rule id; those that alerted last, where there are more than ``MAX_RULES``."""
     other_days: tuple[tuple[str, int], ...] = ()
@@ -223,7 +222,7 @@ def counts(reader: Reader, period: Period) -> Counts:
         rules=Listed(tuple(Rule(**row) for row in reader.rows(_RULES)), now.rules),
         hosts=Listed(tuple(Host(**row) for row in reader.rows(_HOSTS)), now.hosts),
         entities=Listed(tuple(Entity(**row) for row in reader.rows(_ENTITIES)), entities["n"]),
-        gravest=_gravest(reader, period),
+        severest=_severest(reader, period),
         known={row["rule_id"]: _known(row) for row in reader.rows(_KNOWN)},
         other_days=() if now.alerts or now.matches else _other_days(reader, period),
     )
@@ -290,17 +289,17 @@ _KNOWN = f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(le
 FROM rules ORDER BY last_time DESC NULLS LAST, rule_id LIMIT {MAX_RULES}"""
 
 
-def _gravest(reader: Reader, period: Period) -> tuple[Alert, ...]:
-    """The gravest alerts, the newest first within a level, a few of each rule."""
+def _severest(reader: Reader, period: Period) -> tuple[Alert, ...]:
+    """The most severe alerts, the newest first within a level, a few of each rule."""
     found: list[Alert] = []
     of_rule: Counter[str] = Counter()
     # Level by level: the many of the lower ones are seldom looked at.
     for is_level in (*(f"level = '{level}'" for level in LEVELS), f"coalesce(level, '') NOT IN ({texts(LEVELS)})"):
-        for row in reader.rows(_newest(period, is_level)) if len(found) < MAX_GRAVEST else ():
+        for row in reader.rows(_newest(period, is_level)) if len(found) < MAX_SEVERE else ():
             of_rule[row["rule_id"]] += 1
-            if of_rule[row["rule_id"]] <= MAX_GRAVEST_OF_A_RULE:
+            if of_rule[row["rule_id"]] <= MAX_SEVERE_OF_A_RULE:
                 found.append(Alert(**row))
-    return tuple(found[:MAX_GRAVEST])
+    return tuple(found[:MAX_SEVERE])
 
 
 def _newest(period: Period, is_level: str) -> str:
@@ -309,8 +308,8 @@ def _newest(period: Period, is_level: str) -> str:
         SELECT *, row_number() OVER (PARTITION BY rule_id ORDER BY counted_at DESC, agent_id, alert_id) AS place
         FROM (SELECT {ALERT_COLUMNS} FROM alerts
               WHERE {is_level} AND coalesce(kind, '') <> 'fold' AND {in_period(period)}) a) b
-    WHERE place <= {MAX_GRAVEST_OF_A_RULE}
-    ORDER BY counted_at DESC, agent_id, alert_id LIMIT {MAX_GRAVEST}"""
+    WHERE place <= {MAX_SEVERE_OF_A_RULE}
+    ORDER BY counted_at DESC, agent_id, alert_id LIMIT {MAX_SEVERE}"""
 
 
 def _sites(reader: Reader, period: Period) -> Listed[Site]:

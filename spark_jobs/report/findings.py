@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """A row of ``campaigns``, with its gravest alerts in the period, one a rule and site where there are enough."""
+    """A row of ``campaigns``, with its most severe alerts in the period, one a rule and site where there are enough."""
 
     campaign_id: str
     kind: str
@@ -224,7 +224,7 @@ def _campaign(row: Row, samples: Mapping[tuple[str, str], Sequence[Alert]]) -> C
 def _samples(
     reader: Reader, period: Period, entities: Iterable[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Sequence[Alert]]:
-    """Of each entity the gravest alerts of the period, first one of each rule and site."""
+    """Of each entity the most severe alerts of the period, first one of each rule and site."""
     wanted = " UNION ALL ".join(f"SELECT {_text(k)} AS k, {_text(w)} AS w" for k, w in sorted(entities))
     if not wanted:
         return {}

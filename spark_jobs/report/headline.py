@@ -39,14 +39,14 @@ class Card:
     name: str
     note: str
     anchor: str
-    grave: bool = False
+    severe: bool = False
     volume: bool = False
     """Says how much there is, not what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """Something to look at: a word for what it is, a sentence, when or why, and where it is told."""
+    """Something to look at: a word for what it is, a sentence, when or why, and where more of it stands."""
 
     level: str
     kind: str
@@ -68,7 +68,7 @@ def sentence(counts: Counts) -> str:
     if not now.alerts and not now.matches:
         return "No alerts."
     return (
-        f"{many(now.alerts, 'alert')} standing for {many(now.matches, 'match', 'matches')}, by "
+        f"{many(now.alerts, 'alert')} ({many(now.matches, 'match', 'matches')}), by "
         f"{many(now.rules, 'rule')}, on {many(now.hosts, 'host')} at {many(now.sites, 'site')}."
     )
 
@@ -84,7 +84,7 @@ def cards(report: Report) -> list[Card]:
     troubled, missing = many(fleet.troubled, "agent"), many(fleet.missing, "alert")
     return [
         Card(campaigns.of, "campaigns", f"{growing:,} still open", "campaigns", growing > 0),
-        Card(critical, "critical alerts", f"of {now.alerts:,}", "gravest", critical > 0),
+        Card(critical, "critical alerts", f"of {now.alerts:,}", "severest", critical > 0),
         Card(anomalies, "anomalies", kinds, "anomalies", "silence" in report.findings.by_kind),
         Card(fleet.troubled, f"{troubled.partition(' ')[2]} in trouble", f"of {fleet.agents:,}", "agents",
              fleet.lost + fleet.silent > 0),
@@ -111,7 +111,7 @@ def _change(now: Sums, before: Sums, name: str) -> str:
 
 
 def look_first(report: Report) -> list[Pointer]:
-    """What an analyst should look at first, the gravest kind first."""
+    """What an analyst should look at first, the most severe kind first."""
     found: list[Pointer] = []
     findings, fleet = report.findings, report.accounts.fleet
     for number, one in enumerate(findings.campaigns.items[:MAX_CAMPAIGNS], 1):
@@ -127,11 +127,11 @@ def look_first(report: Report) -> list[Pointer]:
             text = f"{anomaly.fleet}/{anomaly.site}{what}{usual}"
             note = _span(anomaly.started_at, anomaly.ended_at)
             found.append(Pointer(anomaly.level or "medium", words, text, "anomalies", note))
-    critical = [one for one in report.counts.gravest if one.level == "critical"]
+    critical = [one for one in report.counts.severest if one.level == "critical"]
     if critical:
         number = sum(one.alerts for one in report.counts.levels if one.level == "critical")
         note = f"the newest: {critical[0].rule_title} on {critical[0].host or 'a host'}"
-        found.append(Pointer("critical", "critical", many(number, "critical alert"), "gravest", note))
+        found.append(Pointer("critical", "critical", many(number, "critical alert"), "severest", note))
     away = [f"{many(n, 'agent')} {what}" for n, what in ((fleet.lost, "with the connection lost"),
                                                          (fleet.silent, "silent")) if n]  # fmt: skip
     if away:

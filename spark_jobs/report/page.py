@@ -43,7 +43,7 @@ SECTIONS = (
     ("attack", "ATT&CK"),
     ("anomalies", "Anomalies"),
     ("noise", "Noise"),
-    ("gravest", "Alerts"),
+    ("severest", "Alerts"),
     ("rules", "Rules"),
     ("hosts", "Hosts"),
     ("agents", "Agents"),

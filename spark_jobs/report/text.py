@@ -85,17 +85,17 @@ def sections(report: Report) -> list[Section]:
             _beyond(counts.entities.of),
         ),
         Section(
-            "Gravest alerts",
+            "Most severe alerts",
             ("time", "level", "rule", "site", "host", "event"),
             tuple(
                 (f"{one.counted_at:%H:%M:%S}", one.level, one.rule_title, one.site, one.host, one.raw)
-                for one in counts.gravest[:TOP]
+                for one in counts.severest[:TOP]
             ),
             "the newest of each rule first; event cut",
         ),
         Section(
             "Agents",
-            ("agent", "state", "heard", "version", "received", "judged", "dropped", "lost", "landed", "missing"),
+            ("agent", "state", "heard", "version", "received", "evaluated", "dropped", "lost", "landed", "missing"),
             tuple(
                 (one.agent_id, one.state, f"{one.last_seen:%Y-%m-%d %H:%M:%S}" if one.last_seen else None, one.version,
                  one.received, one.judged, one.dropped, one.lost, one.landed, one.missing)

@@ -49,7 +49,7 @@ class DeltaTables(Tables):
         """Raises ValueError for a folder that the library cannot write to."""
         super().__init__(root)
         if "://" not in root and (found := _NOT_HELD.search(os.path.abspath(root))):
-            raise ValueError(f"{root}: deltalake takes no {found[0]!r} in a path; tables need another folder")
+            raise ValueError(f"{root}: deltalake accepts no {found[0]!r} in a path; choose another folder")
 
     def append(self, table: Table, rows: Rows, txn: Txn | None = None) -> bool:
         return self._once(table, txn, lambda there: self._write(table, _arrow(table, rows), "append", txn))
@@ -77,7 +77,9 @@ class DeltaTables(Tables):
                 return self._write(table, data, "overwrite", txn)
             strangers = set(pc.unique(data[table.partition]).to_pylist()) - set(partitions)
             if strangers:
-                raise ValueError(f"{table.name}: rows of {', '.join(sorted(strangers))} are not to be replaced")
+                raise ValueError(
+                    f"{table.name}: rows of {', '.join(sorted(strangers))} are outside the partitions to replace"
+                )
             if there is None:
                 return self._write(table, data, "append", txn)
             return self._write(table, data, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")

@@ -103,11 +103,9 @@ class Table:
     """Columns that an upsert adds to what is there; null counts as 0."""
     lows: tuple[str, ...] = ()
     """Columns of which an upsert keeps the smaller value."""
-    highs: tuple[str, ...] = ()
-    """Columns of which an upsert keeps the larger value."""
     newest: str | None = None
-    """One of ``highs``: every other column is taken from the row in which this is larger (at a tie, the one written
-    later). None: the row written later wins."""
+    """Of this column an upsert keeps the larger value; every other column is taken from the row in which this is larger
+    (at a tie, the one written later). None: the row written later wins."""
 
     @property
     def names(self) -> list[str]:
@@ -146,7 +144,6 @@ def _counts(name: str, columns: str, *keys: str, partition: str | None = "date")
         keys,
         sums=("alerts", "matches"),
         lows=("first_time",),
-        highs=("last_time",),
         newest="last_time",
     )
 
@@ -191,7 +188,6 @@ AGENTS = Table(
     partition=None,
     keys=("fleet", "agent_id"),
     lows=("first_seen",),
-    highs=("last_seen",),
     newest="last_seen",
 )
 """The agents' own accounts by their newest heartbeats; ``received`` to ``lost`` are summed over inputs and reasons.
@@ -221,7 +217,6 @@ CAMPAIGNS = Table(
     partition="date",
     keys=("date", "campaign_id"),
     lows=("first_seen",),
-    highs=("updated_at",),
     newest="updated_at",
 )
 """One entity (``kind``, ``value``) at many sites. ``campaign_id`` and ``date`` (of the first ``first_seen``) stay while
@@ -237,7 +232,6 @@ SESSIONS = Table(
     partition="date",
     keys=("date", "session_id"),
     lows=("started_at",),
-    highs=("updated_at",),
     newest="updated_at",
 )
 """Runs of one entity's activity without a gap longer than the job's. ``date`` is that of ``started_at``."""
@@ -259,7 +253,6 @@ ANOMALIES = Table(
     ),
     partition="date",
     keys=("date", "anomaly_id"),
-    highs=("updated_at",),
     newest="updated_at",
 )
 """What is unlike a site's past. ``kind``: ``burst``, ``silence``, ``new_rule`` (``site`` empty: new in the fleet),
@@ -272,7 +265,6 @@ FIRST_SEEN = Table(
     keys=("kind", "value", "fleet", "site"),
     sums=("alerts",),
     lows=("first_seen",),
-    highs=("last_seen",),
     newest="last_seen",
 )
 """When a rule (``kind`` ``rule``), a user, a device or a user agent was first alerted on at a site."""

@@ -68,7 +68,9 @@ class SparkDeltaTables(Tables):
         frame = as_frame(self._spark, table, rows)
         strangers = frame.where(~F.col(str(table.partition)).isin(*partitions)).select(str(table.partition))
         if found := strangers.distinct().limit(5).collect():
-            raise ValueError(f"{table.name}: rows of {', '.join(row[0] for row in found)} are not to be replaced")
+            raise ValueError(
+                f"{table.name}: rows of {', '.join(row[0] for row in found)} are outside the partitions to replace"
+            )
         return self._write(table, frame, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")
 
     def version(self, table: Table, app: str) -> int | None:

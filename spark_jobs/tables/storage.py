@@ -45,12 +45,6 @@ def exists(spark: SparkSession, path: str) -> bool:
     return bool(system.exists(target))
 
 
-def size(spark: SparkSession, path: str) -> int | None:
-    """Bytes of the file at ``path``; None when there is none."""
-    system, target = _resolve(spark, path)
-    return int(system.getFileStatus(target).getLen()) if system.exists(target) else None
-
-
 def stamp(spark: SparkSession, path: str) -> tuple[int, int] | None:
     """Bytes of the file at ``path`` and milliseconds of its last change, since 1970; None when it is none."""
     system, target = _resolve(spark, path)

@@ -6,7 +6,7 @@
   it changes nothing and returns False. So a job writes its tables one after the other, each under the same ``Txn``,
   and after a crash writes all of them again. Take the name from the query's checkpoint, never from the job: numbers of
   a new checkpoint begin at 0 and would be taken for done.
-* **What an upsert does with a key that is there** is the table's word (``Table.sums``, ``lows``, ``highs``,
+* **What an upsert does with a key that is there** is the table's word (``Table.sums``, ``lows``,
   ``newest``), the same in every backend. Each key may come once in the rows of one upsert.
 * **Additive schemas.** Rows may lack columns of the table (they become null) and a table on disk may have columns that
   this version does not know (they stay, null in new rows). A column of another type is refused.
@@ -204,7 +204,7 @@ def merge_updates(table: Table) -> dict[str, str]:
             found[name] = f"coalesce(t.{name}, 0) + coalesce(s.{name}, 0)"
         elif name in table.lows:
             found[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} <= s.{name} THEN t.{name} ELSE s.{name} END"
-        elif name in table.highs:
+        elif name == table.newest:
             found[name] = f"CASE WHEN s.{name} IS NULL OR t.{name} >= s.{name} THEN t.{name} ELSE s.{name} END"
         else:
             found[name] = f"CASE WHEN {newer} THEN s.{name} ELSE t.{name} END"

@@ -64,9 +64,9 @@ def made(spark: SparkSession, folder: Path, plan: Plan, *wanted: Table) -> Fleet
     once = rows.dropDuplicates(["agent_id", "alert_id"]).withColumn("counted_at", frames.counted_at())
     counted = frames.counted(once).persist()
     rules = frames.rules(counted).drop("odd", "rows").persist()
-    for table, count in COUNTS:
+    for table in COUNTS:
         if table in wanted:
-            tables.upsert(table, count(counted, rules))
+            tables.upsert(table, frames.rows_of(table, counted, rules))
     if RULES in wanted:
         tables.upsert(RULES, rules)
     if ALERTS in wanted:

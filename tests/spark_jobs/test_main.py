@@ -69,8 +69,8 @@ def test_options_of_the_last_release_are_taken_with_a_warning(monkeypatch: pytes
     assert (taken["every"], taken["conf"]) == (90.0, (("spark.a", "b=c"),))
     assert done.stderr.splitlines() == [
         "spark_jobs: --source is gone: --landing or --kafka says it alone",
-        "spark_jobs: --brokers is now --kafka; the old name goes with the next release",
-        "spark_jobs: --topics is now --kafka-topics; the old name goes with the next release",
+        "spark_jobs: --brokers is now --kafka; the next release no longer takes --brokers",
+        "spark_jobs: --topics is now --kafka-topics; the next release no longer takes --topics",
     ]
 
 
@@ -111,7 +111,7 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     assert said == "ingest: alerts: 1 files, 3 rows: 2 new, 1 duplicates"
     assert run(spark, "ingest", f"--landing={landing}", tables) == "ingest: nothing new"
     said = run(spark, "report", tables, "--date=2026-11-20", f"--html={page}")
-    assert "2 alerts standing for 2 matches" in said
+    assert "2 alerts (2 matches)" in said
     assert page.read_text().endswith("</html>\n")
     assert sorted(os.listdir(tmp_path)) == ["day.html", "landing", "tables"]
 
@@ -139,7 +139,7 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
         [sys.executable, "-m", "spark_jobs", "report", "--tables=tables", "--date=2026-11-20", "--html=day.html"],
         cwd=tmp_path, env={**around, "PYTHONPATH": str(package)}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert "2 alerts standing for 2 matches" in done.stdout, done.stderr
+    assert "2 alerts (2 matches)" in done.stdout, done.stderr
     assert (tmp_path / "day.html").read_text().endswith("</html>\n")
 
 

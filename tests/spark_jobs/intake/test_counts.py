@@ -81,7 +81,7 @@ def test_both_engines_count_alike(spark: SparkSession, tmp_path: Path, monkeypat
             assert isinstance(made, counts.ByDuck if in_process else counts.BySpark)
             rules = made.rules()
             assert sum(rules["rows"].to_pylist()) == sum(row["batch"] == LABEL for row in rows)
-            found.append({"rules": _sorted(rules)} | {t.name: _sorted(made.of(t)) for t, _ in counts.COUNTS})
+            found.append({"rules": _sorted(rules)} | {t.name: _sorted(made.of(t)) for t in counts.COUNTS})
     assert found[0] == found[1]
     assert all(len(rows) > 2 for rows in found[0].values())
 

@@ -116,7 +116,7 @@ user,203.0.113.9,d,not an address,1,,
         [],
         [],
     ]
-    assert "1 rows with a time that is none; left out" in caplog.text
+    assert "1 rows with an invalid time; left out" in caplog.text
 
 
 def test_a_lookup_that_cannot_be_read_is_left_out(

@@ -18,8 +18,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_jobs.intake import frames
 from spark_jobs.tables import sums
+from spark_jobs.tables.schema import ENTITY_SITE_5M, HOST_1H, LANDED_STATUS, WIN_5M
 from spark_jobs.tables.schema import LANDED_ALERT as ALERTS
-from spark_jobs.tables.schema import LANDED_STATUS
 from vedette.model.counters import Counters, Dropped
 
 pytestmark = pytest.mark.spark
@@ -133,14 +133,14 @@ def test_windows_count_alerts_and_what_they_stand_for(spark: SparkSession) -> No
     rules = frames.rules(counted)
     got = {
         (f"{r.window_start:%H:%M}", r.level): (r.alerts, r.matches, r.date, r.rule_title)
-        for r in frames.windows(counted, rules).collect()
+        for r in frames.rows_of(WIN_5M, counted, rules).collect()
     }
     assert got == {
         ("12:00", "high"): (3, 43, "2026-11-20", "R"),
         ("12:05", "high"): (2, 3, "2026-11-20", "R"),
         ("12:05", "low"): (1, 1 + 2 * sums.MAX_COUNT, "2026-11-20", "R"),
     }
-    assert [(r.host, f"{r.hour:%H:%M}", r.alerts) for r in frames.hosts(counted, rules).collect()] == [
+    assert [(r.host, f"{r.hour:%H:%M}", r.alerts) for r in frames.rows_of(HOST_1H, counted, rules).collect()] == [
         ("h", "12:00", 4)
     ]
 
@@ -162,7 +162,7 @@ def test_an_entity_counts_once_an_alert(spark: SparkSession) -> None:
     counted = frames.counted(rows.withColumn("counted_at", frames.counted_at()))
     got = sorted(
         (r.site, r.kind, r.value, r.alerts, r.matches)
-        for r in frames.entities(counted, frames.rules(counted)).collect()
+        for r in frames.rows_of(ENTITY_SITE_5M, counted, frames.rules(counted)).collect()
     )
     assert got == [
         ("elsewhere", "ip", "192.0.2.1", 1, 1),

@@ -153,7 +153,7 @@ def test_hours_of_the_week_are_those_of_the_place(region: Region, tmp_path: Path
     hours = {site: sorted({row["hour_of_week"] for row in rows if row["site"] == site}) for site in
              ("tokyo", "seoul", "moon", "works")}  # fmt: skip
     assert hours == {"tokyo": [16, 17, 18], "seoul": [16, 17, 18], "moon": [7, 8, 9], "works": [7, 8, 9]}
-    assert "time zones not known here: Factory, Moon/Crater" in caplog.text
+    assert "unknown time zones: Factory, Moon/Crater" in caplog.text
 
 
 def test_a_burst_is_told_once_with_its_worst_hour(region: Region) -> None:

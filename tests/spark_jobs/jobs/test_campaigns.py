@@ -154,12 +154,12 @@ def test_two_campaigns_that_turn_out_to_be_one(region: Region) -> None:
     assert [earlier["campaign_id"], later["campaign_id"]] == [row["campaign_id"] for row in two]
     assert len(earlier["sites"]) == 6
     assert (later["state"], later["score"]) == ("closed", 0)
-    assert later["reason"] == f"is one with campaign {earlier['campaign_id']}"
+    assert later["reason"] == f"merged into campaign {earlier['campaign_id']}"
 
 
 def test_what_looks_like_a_campaign_and_is_none(region: Region, tmp_path: Path) -> None:
     """One alert at each of four sites, a scanner, a private address, what has always been there, a red team: none.
-    Without its lookup the red team is one, and is taken back when the lookup comes."""
+    Without its lookup the red team is one, and is withdrawn when the lookup comes."""
     region.ordinary()
     region.alert([("192.0.2.4", site, f"r{n}", 2 + 5 * n) for n, site in enumerate("abcd")])
     region.alert([("192.0.2.5", site, "r0", 3 + n) for n, site in enumerate("abcdefgh") for _ in "12"])
@@ -173,7 +173,7 @@ def test_what_looks_like_a_campaign_and_is_none(region: Region, tmp_path: Path) 
         pa.Table.from_pylist([{**row, "kind": "cidr"} for row in own]), tmp_path / "lookups" / "intel.parquet"
     )
     row = region.run(lookups=Lookups(str(tmp_path / "lookups")))["192.0.2.7"]
-    assert (row["state"], row["score"], row["reason"][:10]) == ("closed", 0, "taken back")
+    assert (row["state"], row["score"], row["reason"][:10]) == ("closed", 0, "withdrawn")
 
 
 def test_many_sites_within_the_hour_are_one_though_each_saw_one_rule(region: Region) -> None:
@@ -214,4 +214,4 @@ def test_without_a_past_it_says_so(region: Region, caplog: pytest.LogCaptureFixt
     region.alert([("root", f"s{n}", "r1", hour) for n in range(20) for hour in (1, 2, 3)], kind="user")
     region.alert(attack("198.51.100.7", "abcd", begin=2))
     assert list(region.run(days=1)) == ["198.51.100.7"]
-    assert "cannot be told from the usual" in caplog.text
+    assert "cannot be told from usual ones" in caplog.text

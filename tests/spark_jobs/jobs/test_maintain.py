@@ -79,7 +79,7 @@ def test_what_is_in_order_stays_as_it_is(spark: SparkSession, tables: Tables) ->
     assert len(files) == 4
     said = upkeep(spark, tables)
     assert "removed" not in said
-    assert "anew" not in said
+    assert "rebuilt" not in said
     assert content(tables) == before
     assert set(files) < set(Path(tables.path(ALERTS)).rglob("*.parquet"))
     tables.vacuum(ALERTS, 0)
@@ -87,21 +87,21 @@ def test_what_is_in_order_stays_as_it_is(spark: SparkSession, tables: Tables) ->
 
 
 def _double(spark: SparkSession, tables: Tables) -> None:
-    """Seven alerts twice, behind ingest's back, and a count doubled."""
+    """Seven alerts twice, behind ingest's back, and a count of each table doubled."""
     twice = tables.frame(spark, ALERTS, "2026-11-18", "2026-11-18").limit(7)
     later = twice.withColumn("received_at", F.col("received_at") + F.expr("INTERVAL 1 HOUR"))
     tables.append(ALERTS, later.withColumn("batch", F.lit("again")))
-    wrong = tables.frame(spark, WIN_5M, "2026-11-18", "2026-11-18").limit(1).toArrow()
-    tables.upsert(WIN_5M, wrong)
+    for table in COUNTS:
+        tables.upsert(table, tables.frame(spark, table, "2026-11-18", "2026-11-18").limit(1).toArrow())
 
 
-def test_copies_go_and_counts_are_made_anew(spark: SparkSession, tables: Tables) -> None:
+def test_copies_go_and_counts_are_rebuilt(spark: SparkSession, tables: Tables) -> None:
     """Alerts doubled behind ingest's back are single again, and the counts, doubled as well, agree with them."""
     before = content(tables)
     _double(spark, tables)
     assert content(tables) != before
     said = upkeep(spark, tables, *THE_18TH)
-    assert said.startswith("maintain: 7 copies of 2026-11-18 removed, counts of 2026-11-18 made anew, ")
+    assert said.startswith("maintain: 7 copies of 2026-11-18 removed, counts of 2026-11-18 rebuilt, ")
     assert content(tables) == before
     assert exact(spark, tables, period(date(2026, 11, 18), 1)) == []
 
@@ -114,7 +114,7 @@ class Killed(BaseException):
 def test_upkeep_killed_between_any_two_writes_is_done_again(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    """Ended when the copies are gone and no count, or one, or two, is made anew: the next run makes all of it right."""
+    """Ended when the copies are gone and no count, or one, or two, is rebuilt: the next run makes all of it right."""
     before, replace, left = content(tables), DeltaTables.replace, iter(range(writes))
     _double(spark, tables)
 
@@ -136,14 +136,14 @@ def test_counts_of_late_alerts_are_compared_as_well(
     spark: SparkSession, tables: Tables, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An alert received days after its event counts on the event's day, there and in the comparison; a day of more
-    alerts than --max-rewrite is not counted anew."""
+    alerts than --max-rewrite is not counted again."""
     land(tmp_path / "landing", [alert(900, event_time=NOON - 2 * DAY, detected_at=NOON, received_at=NOON + 5)])
     ingest_alerts(spark, tables, tmp_path / "landing")
     assert exact(spark, tables, period(date(2026, 11, 19), 3)) == []
     tables.drop(WIN_5M, ["2026-11-18"])
     assert exact(spark, tables, period(date(2026, 11, 18), 1), max_rewrite=20) == []
-    assert "those of its 21 alerts; too many to count anew" in caplog.text
-    assert "counts of 2026-11-18 made anew" in upkeep(spark, tables, *THE_18TH)
+    assert "differ from its 21 alerts, too many to count again" in caplog.text
+    assert "counts of 2026-11-18 rebuilt" in upkeep(spark, tables, *THE_18TH)
     by_day: Counter[str] = Counter()
     for row in tables.arrow(WIN_5M).to_pylist():
         by_day[row["date"]] += row["alerts"]
@@ -153,8 +153,8 @@ def test_counts_of_late_alerts_are_compared_as_well(
 def test_copies_are_taken_out_of_the_counts_of_older_days(
     spark: SparkSession, tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Copies received on the day gone over, of events of days before it: the counts of one are made anew, those of the
-    other, of which alerts are forgotten by now, stay."""
+    """Copies received on the day gone over, of events of days before it: the counts of one are rebuilt, those of the
+    other, of which alerts have expired by now, stay."""
     day = tables.frame(spark, ALERTS, "2026-11-19", "2026-11-19").limit(1).withColumn("host", F.lit("late"))
     two, nine = (
         day.withColumns({"alert_id": F.lit(f"{days}"), "counted_at": F.col("counted_at") - timedelta(days=days)})
@@ -165,16 +165,16 @@ def test_copies_are_taken_out_of_the_counts_of_older_days(
 
     def take(batch: str) -> None:
         tables.append(ALERTS, late.withColumn("batch", F.lit(batch)))
-        for table, made in COUNTS:
-            tables.upsert(table, made(counted, rules))
+        for table in COUNTS:
+            tables.upsert(table, frames.rows_of(table, counted, rules))
 
     take("first")
-    tables.upsert(WIN_5M, frames.windows(counted, rules).where("date = '2026-11-10'"))
+    tables.upsert(WIN_5M, frames.rows_of(WIN_5M, counted, rules).where("date = '2026-11-10'"))
     before = content(tables)
     take("twice")
     said = exact(spark, tables, period(date(2026, 11, 19), 1))
     late.unpersist()
-    assert said == ["2 copies of 2026-11-19 removed", "counts of 2026-11-17 made anew"]
+    assert said == ["2 copies of 2026-11-19 removed", "counts of 2026-11-17 rebuilt"]
     assert "counts of 2026-11-10 stay" in caplog.text
     after = content(tables)
     assert after["alerts"] == before["alerts"]
@@ -187,7 +187,7 @@ def test_copies_are_taken_out_of_the_counts_of_older_days(
 def test_a_failed_comparison_keeps_no_small_files(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When counts cannot be compared, the day is compacted and old ones are forgotten all the same, and the job
+    """When counts cannot be compared, the day is compacted and old ones are dropped all the same, and the job
     fails."""
     monkeypatch.setattr(maintain, "unequal", _broken)
     with pytest.raises(RuntimeError, match="cut short"):
@@ -212,7 +212,7 @@ def test_a_running_ingest_is_not_disturbed(
 def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
-    """Received in 1970 by the edge's own date: counted when they landed, in the comparison as well, and forgotten by
+    """Received in 1970 by the edge's own date: counted when they landed, in the comparison as well, and dropped by
     when they landed."""
     landing = tmp_path / "landing"
     late = {"event_time": 60, "detected_at": 60, "received_at": YESTERDAY}
@@ -221,8 +221,8 @@ def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
     before = content(tables)
     assert tables.partitions(ALERTS)[0] == "1970-01-01"
     said = upkeep(spark, tables, "--days=1", "--keep=alerts=2")
-    assert "anew" not in said
-    assert "1 days of alerts forgotten" in said
+    assert "rebuilt" not in said
+    assert "1 days of alerts dropped" in said
     assert tables.partitions(ALERTS) == ["1970-01-01", "2026-11-18", "2026-11-19"]
     assert content(tables)["win_5m"] == before["win_5m"]
 
@@ -289,7 +289,7 @@ def test_after_an_interrupted_ingest_counts_are_left_alone(
     assert tables.arrow(ALERTS).num_rows == 10
     said = upkeep(spark, tables, *THE_18TH)
     assert "ingest was interrupted" in caplog.text
-    assert "anew" not in said
+    assert "rebuilt" not in said
     assert "compacted" in said
     assert tables.partitions(WIN_5M) == []
     ingest_alerts(spark, tables, landing)
@@ -304,9 +304,9 @@ def _broken(*_: object) -> bool:
     raise RuntimeError("cut short")
 
 
-def test_days_are_forgotten_by_table(spark: SparkSession, tables: Tables) -> None:
+def test_days_are_dropped_by_table(spark: SparkSession, tables: Tables) -> None:
     """Only those of the tables named, and only older ones; dead letters without a date are no day."""
-    assert "1 days of host_1h forgotten" in upkeep(spark, tables, "--days=1", "--keep=host_1h=2", "--keep=win_5m=30")
+    assert "1 days of host_1h dropped" in upkeep(spark, tables, "--days=1", "--keep=host_1h=2", "--keep=win_5m=30")
     assert tables.partitions(HOST_1H) == ["2026-11-18", "2026-11-19"]
     assert len(tables.partitions(WIN_5M)) == 3
     last = datetime(2026, 11, 19, tzinfo=UTC).date()

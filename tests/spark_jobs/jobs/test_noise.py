@@ -19,8 +19,9 @@ from pyspark.sql import Row, SparkSession
 
 from spark_jobs.common import period
 from spark_jobs.intake import frames
+from spark_jobs.intake.counts import COUNTS
 from spark_jobs.jobs import noise
-from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, LANDED_ALERT, NOISE, RULES, WIN_5M
+from spark_jobs.tables.schema import ALERTS, LANDED_ALERT, NOISE, RULES
 from spark_jobs.tables.tables import Tables, open_tables
 from tests.spark_jobs.conftest import run
 from tests.spark_jobs.landed import alert, land
@@ -73,8 +74,8 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     rules = frames.rules(counted).drop("odd", "rows").persist()
     tables.append(ALERTS, alerts)
     tables.upsert(RULES, rules)
-    for table, made in ((WIN_5M, frames.windows), (HOST_1H, frames.hosts), (ENTITY_SITE_5M, frames.entities)):
-        tables.upsert(table, made(counted, rules))
+    for table in COUNTS:
+        tables.upsert(table, frames.rows_of(table, counted, rules))
     return tables
 
 

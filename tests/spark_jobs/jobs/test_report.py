@@ -109,7 +109,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.mark.spark
 def test_the_figures_of_a_day(found: Report) -> None:
-    """Sums, hours, rules, hosts, entities, gravest alerts, agents with gaps, dead letters: as counted by hand."""
+    """Sums, hours, rules, hosts, entities, most severe alerts, agents with gaps, dead letters: as counted by hand."""
     counts = found.counts
     assert (counts.now.alerts, counts.now.matches, counts.now.rules, counts.now.sites, counts.now.hosts) == (
         6,
@@ -129,7 +129,7 @@ def test_the_figures_of_a_day(found: Report) -> None:
     assert [(one.value, one.alerts) for one in counts.entities.items] == [
         ("203.0.113.0", 3), ("203.0.113.1", 2), ("203.0.113.9", 1),
     ]  # fmt: skip
-    assert [(one.level, one.raw[:5]) for one in counts.gravest][:2] == [("critical", HOSTILE[:5]), ("high", "<38>e")]
+    assert [(one.level, one.raw[:5]) for one in counts.severest][:2] == [("critical", HOSTILE[:5]), ("high", "<38>e")]
     first, second = found.accounts.agents.items
     assert (first.agent_id, first.state, first.received, first.landed, first.missing, first.silent) == (
         "agent-1", "lost", 9, 7, 1, True,
@@ -156,7 +156,7 @@ def test_what_other_jobs_found(found: Report) -> None:
     assert findings.matrix.never_fired == Listed((HOSTILE,), 1)
     anchors = [one.anchor for one in look_first(found)]
     assert anchors[:2] == ["campaign-1", "campaign-2"]
-    assert {"anomalies", "gravest", "agents", "letters"} <= set(anchors)
+    assert {"anomalies", "severest", "agents", "letters"} <= set(anchors)
     assert {card.name: card.number for card in cards(found)}["campaigns"] == 2
 
 
@@ -216,8 +216,8 @@ def landed(tables: Tables, *rows: dict[str, Any]) -> None:
     tables.append(ALERTS, pa.Table.from_pylist(whole, rows_schema(ALERTS.columns)))
 
 
-def test_the_gravest_are_shown_first(tmp_path: Path) -> None:
-    """By level, made-up ones and none last; of a level the newest; of a rule three, the gravest of them; no folds."""
+def test_the_most_severe_are_shown_first(tmp_path: Path) -> None:
+    """By level, made-up ones and none last; of a level the newest; of a rule the three most severe; no folds."""
     tables = open_tables(str(tmp_path / "tables"))
     given: list[tuple[str | None, str]] = [
         *[("critical", "a")] * 5, *[("high", "a")] * 2, ("high", "b"), ("!!", "c"), (None, "d"),
@@ -225,17 +225,17 @@ def test_the_gravest_are_shown_first(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows = [alert(n, level=level, rule_id=rule, received_at=NOON + n) for n, (level, rule) in enumerate(given)]
     landed(tables, *rows, alert(99, level="critical", rule_id="e", kind="fold"))
-    shown = [(one.level, one.rule_id, one.alert_id) for one in made(tables).counts.gravest]
+    shown = [(one.level, one.rule_id, one.alert_id) for one in made(tables).counts.severest]
     wanted = [4, 3, 2, 7, *reversed(range(10, 28)), 9, 8]
     assert shown == [(given[n][0] or "", given[n][1], rows[n]["alert_id"]) for n in wanted]
 
 
 def test_alerts_of_an_agent_without_a_clock_are_shown(tmp_path: Path) -> None:
-    """Of 1970 by the edge's own date, and landed on the day: among the gravest, and its site on the map."""
+    """Of 1970 by the edge's own date, and landed on the day: among the most severe, and its site on the map."""
     tables = open_tables(str(tmp_path / "tables"))
     landed(tables, alert(1, event_time=60, detected_at=60, received_at=NOON))
     found = made(tables).counts
-    assert [one.alert_id for one in found.gravest] == [alert(1)["alert_id"]]
+    assert [one.alert_id for one in found.severest] == [alert(1)["alert_id"]]
     assert [one.site for one in found.sites.items] == ["plant"]
 
 
@@ -481,7 +481,7 @@ def test_a_day_without_alerts_names_days_that_have_some(spark: SparkSession, tmp
     assert "Days with alerts\n  day         alerts\n  2026-11-20       2\n" in said
     assert "2026-11-20: 2 alerts" in html.read_text("utf-8")
     said = run(None, "report", tables, "--date=2026-11-20")
-    assert "2 alerts standing for 2 matches" in said
+    assert "2 alerts (2 matches)" in said
 
 
 def test_text_keeps_one_line_a_row_and_cuts_long_cells() -> None:

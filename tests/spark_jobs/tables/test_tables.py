@@ -103,7 +103,7 @@ def test_a_folder_of_any_name(spark: SparkSession, tmp_path: Path, folder: str) 
 @pytest.mark.parametrize("folder", ["x[1]", "a|b", "100%25", "back\\slash"])
 def test_a_folder_that_deltalake_cannot_write_to(folder: str) -> None:
     """Refused at once, with the reason."""
-    with pytest.raises(ValueError, match=r"deltalake takes no .* need another folder"):
+    with pytest.raises(ValueError, match=r"deltalake accepts no .* choose another folder"):
         open_tables(folder)
 
 
@@ -134,7 +134,7 @@ def test_partitions_are_read_replaced_and_dropped(tables: Tables, spark: SparkSe
 
     tables.replace(WIN_5M, rows(window(7, date=days[1]), window(8, date=days[1], site="t")), [days[1]])
     assert found(tables, WIN_5M, "date", "matches") == [(days[0], 0), (days[1], 7), (days[1], 8), (days[2], 2)]
-    with pytest.raises(ValueError, match="rows of 2026-11-18 are not to be replaced"):
+    with pytest.raises(ValueError, match="rows of 2026-11-18 are outside the partitions to replace"):
         tables.replace(WIN_5M, rows(window(7, date=days[0])), [days[1]])
     tables.drop(WIN_5M, [days[1]])
     assert tables.partitions(WIN_5M) == [days[0], days[2]]
