@@ -6,7 +6,6 @@ Either way the table is read once. DuckDB puts what does not fit into ``ask_duck
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,21 +24,10 @@ COUNTS = (HOST_1H, ENTITY_SITE_5M, WIN_5M)
 that is right, so are those written before it."""
 
 
-class Counts(ABC):
-    """What there is to count of one batch."""
-
-    @abstractmethod
-    def rules(self) -> pa.Table:
-        """``frames.rules`` of the batch: few rows."""
-
-    @abstractmethod
-    def of(self, table: Table) -> Rows:
-        """The rows of one of ``COUNTS``; after ``rules`` has given any."""
-
-
 @contextmanager
-def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[str]) -> Iterator[Counts]:
-    """The counts of the batch ``label``, whose rows lie in the partitions ``dates``."""
+def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[str]) -> Iterator[ByDuck | BySpark]:
+    """The counts of the batch ``label``, whose rows lie in the partitions ``dates``: ``rules`` first, which are few, and
+    then, if there are any, the rows ``of`` each of ``COUNTS``."""
     near = {"batch": [(label, label)]}
     if tables.in_process:
         from spark_jobs.tables import duck as ask_duck  # only this way needs the libraries
@@ -58,7 +46,7 @@ def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[st
         counted.unpersist()
 
 
-class BySpark(Counts):
+class BySpark:
     """Of a frame of ``frames.counted`` rows."""
 
     def __init__(self, spark: SparkSession, counted: DataFrame) -> None:
@@ -74,7 +62,7 @@ class BySpark(Counts):
         return frames.rows_of(table, self._counted, self._known)
 
 
-class ByDuck(Counts):
+class ByDuck:
     """Of the view ``written`` in a database; the rules' tags are read by Spark, being few."""
 
     def __init__(self, spark: SparkSession, duck: Any, label: str) -> None:

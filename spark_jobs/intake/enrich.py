@@ -22,9 +22,9 @@ import ipaddress
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -64,6 +64,9 @@ class Lookup(NamedTuple):
     """The same rows, when they are held."""
 
 
+Join: TypeAlias = Callable[[SparkSession, DataFrame, Lookup, DataFrame], DataFrame]
+
+
 @dataclass(frozen=True, slots=True)
 class Lookups:
     """The lookups in a folder; any of them may be missing."""
@@ -79,7 +82,7 @@ class Lookups:
         so who has them at hand saves reading ``rows`` as often.
         """
         about = rows if about is None else about
-        for name, join in (("assets", _assets), ("sites", _sites), ("intel", _intel)):
+        for name, join in _JOINS.items():
             try:
                 found = self._look(spark, name)
                 if found is not None:
@@ -158,31 +161,23 @@ def _small(spark: SparkSession, rows: DataFrame) -> DataFrame:
     return F.broadcast(_frame(spark, rows.toArrow(), rows.schema))
 
 
-def _about(rows: DataFrame, found: DataFrame, keys: list[str], wild: str, into: str) -> DataFrame:
-    """``rows`` with the struct ``into`` out of ``found``, by ``keys``, of which ``wild`` may be empty in ``found``."""
-    about = F.struct(*(name for name in found.columns if name not in keys))
-    named = found.groupBy(*keys).agg(F.min(about).alias(into))
-    exact = named.where(F.col(wild) != "")
-    everywhere = named.where(F.col(wild) == "").drop(wild).withColumnRenamed(into, f"{into}_else")
-    rows = rows.join(F.broadcast(exact), keys, "left")
-    rows = rows.join(F.broadcast(everywhere), [key for key in keys if key != wild], "left")
-    return rows.withColumn(into, F.coalesce(into, f"{into}_else")).drop(f"{into}_else")
+def _by_keys(asked: str, wild: str, into: str) -> Join:
+    """Joins a lookup as the struct ``into``, by ``asked`` and ``wild``; a row of it whose ``wild`` is empty is for all
+    that have none of their own."""
 
+    def join(spark: SparkSession, rows: DataFrame, lookup: Lookup, about: DataFrame) -> DataFrame:
+        found = lookup.rows.fillna("", [wild])
+        if lookup.held is None:
+            named = F.broadcast(about.select(asked).where(F.col(asked).isNotNull()).distinct())
+            found = _small(spark, found.join(named, asked, "left_semi"))
+        struct = F.struct(*(name for name in found.columns if name not in (asked, wild)))
+        one = found.groupBy(asked, wild).agg(F.min(struct).alias(into))
+        exact = one.where(F.col(wild) != "")
+        anywhere = one.where(F.col(wild) == "").drop(wild).withColumnRenamed(into, f"{into}_else")
+        rows = rows.join(F.broadcast(exact), [asked, wild], "left").join(F.broadcast(anywhere), asked, "left")
+        return rows.withColumn(into, F.coalesce(into, f"{into}_else")).drop(f"{into}_else")
 
-def _assets(spark: SparkSession, rows: DataFrame, assets: Lookup, about: DataFrame) -> DataFrame:
-    found = assets.rows.fillna("", ["site"])
-    if assets.held is None:
-        hosts = F.broadcast(about.select("host").where("host IS NOT NULL").distinct())
-        found = _small(spark, found.join(hosts, "host", "left_semi"))
-    return _about(rows, found, ["host", "site"], "site", "asset")
-
-
-def _sites(spark: SparkSession, rows: DataFrame, sites: Lookup, about: DataFrame) -> DataFrame:
-    found = sites.rows.fillna("", ["fleet"])
-    if sites.held is None:
-        asked = F.broadcast(about.select("site").where("site IS NOT NULL").distinct())
-        found = _small(spark, found.join(asked, "site", "left_semi"))
-    return _about(rows, found, ["site", "fleet"], "fleet", "place")
+    return join
 
 
 def _intel(spark: SparkSession, rows: DataFrame, intel: Lookup, about: DataFrame) -> DataFrame:
@@ -288,3 +283,11 @@ def containing(known: Networks) -> Callable[[Iterator[pa.RecordBatch]], Iterator
             )
 
     return work
+
+
+_JOINS: Mapping[str, Join] = {
+    "assets": _by_keys("host", "site", "asset"),
+    "sites": _by_keys("site", "fleet", "place"),
+    "intel": _intel,
+}
+"""How each lookup is joined to rows of alerts."""

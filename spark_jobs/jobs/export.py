@@ -8,7 +8,6 @@ once. A file appears whole. Rows pass in small batches: memory does not grow wit
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import date
@@ -20,6 +19,7 @@ import click
 from spark_jobs.common.period import period
 from spark_jobs.export import ecs, ocsf
 from spark_jobs.jobs.job import Job, days_options, spark_job
+from spark_jobs.tables import storage
 from spark_jobs.tables.ask import Reader, Row, within
 from spark_jobs.tables.schema import ALERTS
 
@@ -53,13 +53,9 @@ def export(job: Job, last: date, days: int, name: str, output: Path) -> str:
 def write(reader: Reader, day: str, made: Callable[[Row], dict[str, Any]], file: Path) -> int:
     """Write the alerts that landed on ``day``, each by ``made``, as ``file``; how many."""
     rows = reader.stream(f"SELECT * FROM exported WHERE {within('received_at', day, day)}")
-    temporary = file.with_name(f".{file.name}.tmp")
     number = 0
-    with open(temporary, "w", encoding="utf-8") as out:
+    with storage.replacing(file) as out:
         for row in rows:
             out.write(json.dumps(made(row), ensure_ascii=False, separators=(",", ":")) + "\n")
             number += 1
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(file)
     return number

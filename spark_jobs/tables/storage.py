@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -100,14 +100,21 @@ def prune(spark: SparkSession, path: str) -> bool:
         return False
 
 
-def replace(file: Path, text: str) -> None:
-    """Make ``text`` the content of the local ``file``, whole or not at all."""
+@contextmanager
+def replacing(file: Path) -> Iterator[TextIO]:
+    """What is written to it becomes the content of the local ``file``, whole or not at all."""
     temporary = file.with_name(f".{file.name}.tmp")
     with open(temporary, "w", encoding="utf-8") as out:
-        out.write(text)
+        yield out
         out.flush()
         os.fsync(out.fileno())
     temporary.replace(file)
+
+
+def replace(file: Path, text: str) -> None:
+    """Make ``text`` the content of the local ``file``."""
+    with replacing(file) as out:
+        out.write(text)
 
 
 @contextmanager
