@@ -26,8 +26,8 @@ that is right, so are those written before it."""
 
 @contextmanager
 def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[str]) -> Iterator[ByDuck | BySpark]:
-    """The counts of the batch ``label``, whose rows lie in the partitions ``dates``: ``rules`` first, which are few, and
-    then, if there are any, the rows ``of`` each of ``COUNTS``."""
+    """The counts of the batch ``label``, whose rows lie in the partitions ``dates``: first ``rules``, which are few;
+    if there are any, then the rows ``of`` each of ``COUNTS``."""
     near = {"batch": [(label, label)]}
     if tables.in_process:
         from spark_jobs.tables import duck as ask_duck  # only this way needs the libraries

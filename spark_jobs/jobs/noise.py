@@ -168,7 +168,7 @@ def _reason() -> Column:
     top = F.concat("top_kind", F.lit(" "), "top_value")
     return F.concat(
         F.col("matches"), F.lit(" matches, "), percent("share"), F.lit(" of all; "),
-        percent("share_suppressed"), F.lit(" held back; at "), F.col("sites"), F.lit(" sites, "),
+        percent("share_suppressed"), F.lit(" suppressed; at "), F.col("sites"), F.lit(" sites, "),
         F.col("hosts"), F.lit(" hosts"),
         F.coalesce(F.concat(F.lit("; "), percent("top_share"), F.lit(" of the alerts name "), top), F.lit("")),
     )  # fmt: skip
