@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, wraps
 from threading import Event
@@ -26,23 +27,29 @@ RENAMED = {"--brokers": "--kafka", "--topics": "--kafka-topics", "--out": "--out
 """Options of release 0.1 by their old names, which are accepted for one release."""
 
 
+@dataclass
 class Job:
     """What a job works with. The session is opened when it is first asked for, so a job that does not is done without a
     JVM, and one that refuses its options has not waited for it."""
 
-    def __init__(self, name: str, tables: str, backend: str, spark: SparkSession | None = None) -> None:
-        self._name, self._root, self._backend, self._given = name, tables, backend, spark
-        self.master: str | None = None
-        self.settings: Mapping[str, str] = {}
-        self.stop = Event()
-        """Set by SIGTERM and Ctrl-C: a job that goes on and on ends."""
+    name: str
+    root: str
+    """Folder of the tables."""
+    backend: str
+    master: str | None
+    settings: Mapping[str, str]
+    """Spark properties."""
+    given: SparkSession | None
+    """The session to use, of a caller that has one."""
+    stop: Event = field(default_factory=Event)
+    """Set by SIGTERM and Ctrl-C: a job that runs continuously ends."""
 
     @cached_property
     def spark(self) -> SparkSession:
-        if self._given is not None:
-            return self._given
-        needed = DELTA if self._backend == "delta-spark" else {}
-        spark = open_session(self._name, master=self.master, settings={**needed, **self.settings})
+        if self.given is not None:
+            return self.given
+        needed = DELTA if self.backend == "delta-spark" else {}
+        spark = open_session(self.name, master=self.master, settings={**needed, **self.settings})
         # Set after the session is there, because that sets a handler of its own, which raises.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stop.set())
@@ -50,7 +57,7 @@ class Job:
 
     @cached_property
     def tables(self) -> Tables:
-        return open_tables(self._root, self._backend, spark=None if self._backend == "delta" else self.spark)
+        return open_tables(self.root, self.backend, spark=None if self.backend == "delta" else self.spark)
 
     def reader(self) -> Reader:
         """For questions to the tables: by DuckDB where this process reads them, else by Spark."""
@@ -58,7 +65,7 @@ class Job:
 
     def close(self) -> None:
         """Stop a session that was opened here."""
-        if self._given is None and "spark" in self.__dict__:
+        if self.given is None and "spark" in self.__dict__:
             self.spark.stop()
 
 
@@ -92,9 +99,8 @@ def spark_job(*, tables: bool = True) -> Callable[[Callable[..., str]], click.Co
         @wraps(run)
         def call(backend: str, master: str | None, conf: tuple[tuple[str, str], ...], **options: Any) -> str:
             context = click.get_current_context()
-            given = {"name": str(context.info_name), "tables": options.pop("tables", ""), "backend": backend}
-            job = Job(**given, spark=context.obj)
-            job.master, job.settings = master, dict(conf)
+            name, root = str(context.info_name), options.pop("tables", "")
+            job = Job(name, root, backend, master, dict(conf), context.obj)
             try:
                 text = run(job, **options)
             finally:
