@@ -32,9 +32,6 @@ OBSERVABLES = {
 }
 """``type_id`` and ``type`` of a kind of entity; 99, other, of another."""
 
-ALGORITHMS = {32: (1, "MD5"), 40: (2, "SHA-1"), 64: (3, "SHA-256"), 128: (4, "SHA-512")}
-"""``algorithm_id`` and ``algorithm`` of a hash by its digits."""
-
 _ACTIVITIES = {1: "Create", 2: "Update"}
 
 
