@@ -185,7 +185,7 @@ def main() -> None:
     line = raw_line(worst)
     print(line)
     if line != worst["raw_data"]:
-        sys.exit("which is not the line that was judged")
+        sys.exit("that is not the line of the alert")
     say(f"Done. The page: {page.relative_to(ROOT)}")
 
 

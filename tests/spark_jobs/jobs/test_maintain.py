@@ -175,7 +175,7 @@ def test_copies_are_taken_out_of_the_counts_of_older_days(
     said = exact(spark, tables, period(date(2026, 11, 19), 1))
     late.unpersist()
     assert said == ["2 copies of 2026-11-19 removed", "counts of 2026-11-17 rebuilt"]
-    assert "counts of 2026-11-10 stay" in caplog.text
+    assert "counts of 2026-11-10 are kept" in caplog.text
     after = content(tables)
     assert after["alerts"] == before["alerts"]
     for name in ("win_5m", "entity_site_5m", "host_1h"):
