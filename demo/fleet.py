@@ -1,11 +1,11 @@
 """Five sites, one intruder, and what the region makes of it: real agents, then the Spark jobs an analyst needs.
 
-Five agents, one after the other, each with its own site, store and raw log in ``build/fleet``, judge an hour of
+Five agents, one after the other, each with its own site, store and raw log in ``build/fleet``, evaluate an hour of
 ordinary syslog and web traffic, in which one address tries a web server, guesses passwords and gets in; one site sees
 nothing of it. Their alerts land in one folder. Then: ingest with a lookup of the sites, campaigns, report, export; and
 the last step of an analyst's walk, from the most severe alert to its line in the raw log of its host, by ``raw_ref``.
 
-Ends with exit code 1 when the intruder is no campaign, or the raw line is not the one that was judged.
+Ends with exit code 1 when the intruder is no campaign, or the raw line is not that of the alert.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def traffic(number: int, site: str, minutes: int | None, now: datetime) -> None:
 
 
 def agent(site: str) -> dict[str, Any]:
-    """Run the site's agent until its logs are judged and its alerts are in the landing; its last status."""
+    """Run the site's agent until its logs are evaluated and its alerts are in the landing; its last status."""
     config = WORK / site / "vedette.toml"
     folder, landing = WORK / site, WORK / "landing"
     config.write_text(CONFIG.format(site=site, folder=folder, landing=landing, rules=ROOT / "rules" / "sigma"))
@@ -124,12 +124,12 @@ def agent(site: str) -> dict[str, Any]:
             done = subprocess.run([VEDETTE, "status", "-c", config, "--json"], capture_output=True, text=True, cwd=ROOT)
             if done.stdout.startswith("{"):
                 now: dict[str, Any] = json.loads(done.stdout)
-                judged = sum(one["judged"] for one in now["inputs"].values())
-                if judged >= wanted and not now["alerts"]["in_outbox"]:
+                done = sum(one["judged"] for one in now["inputs"].values())
+                if done >= wanted and not now["alerts"]["in_outbox"]:
                     time.sleep(1.5)  # one more heartbeat
                     return now
             time.sleep(0.3)
-        sys.exit(f"{site}: not judged in 120 s\n{(WORK / site / 'agent.log').read_text()[-2000:]}")
+        sys.exit(f"{site}: not evaluated in 120 s\n{(WORK / site / 'agent.log').read_text()[-2000:]}")
     finally:
         process.terminate()
         process.wait(30)
@@ -146,13 +146,13 @@ def raw_line(alert: dict[str, Any]) -> str:
 def main() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     now = datetime.now(UTC).replace(microsecond=0)
-    say(f"Five agents judge {LINES:,} log lines and {REQUESTS:,} requests each; {INTRUDER} visits four of the sites")
+    say(f"Five agents evaluate {LINES:,} log lines and {REQUESTS:,} requests each; {INTRUDER} visits four of the sites")
     for number, (site, *_, minutes) in enumerate(SITES):
         (WORK / site).mkdir(parents=True)
         traffic(number, site, minutes, now)
         last = agent(site)
-        judged = sum(one["judged"] for one in last["inputs"].values())
-        print(f"{site:8} {judged:,} events judged, {last['alerts']['receipted']:,} alerts landed")
+        done = sum(one["judged"] for one in last["inputs"].values())
+        print(f"{site:8} {done:,} events evaluated, {last['alerts']['receipted']:,} alerts landed")
 
     lookups = WORK / "lookups"
     lookups.mkdir()

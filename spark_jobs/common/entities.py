@@ -4,7 +4,7 @@ A private address is another machine at each site, so its ``scope`` is the site;
 wherever it is seen (``scope`` empty).
 
 **Usual** is what was there before and keeps coming back: ``root``, a common browser, a monitoring scanner, the address
-behind which a whole company surfs. It is told by days, not by amounts: an entity that has been active on many of the
+behind which a whole company surfs. Days decide, not amounts: an entity that has been active on many of the
 days seen, and had not been absent when they began. Something that appears after days of absence is new, however often
 it is seen from then on.
 """

@@ -116,7 +116,9 @@ def write(
     there = held(tables.partitions(ENTITY_SITE_5M), wanted)
     if len(there) < MIN_HISTORY:
         log.warning(
-            "only %d days have alerts: below %d new entities cannot be told from usual ones", len(there), MIN_HISTORY
+            "only %d days have alerts: below %d new entities cannot be distinguished from usual ones",
+            len(there),
+            MIN_HISTORY,
         )
     early = min([wanted.since, *(sessions.day_before(day) for day in session_days)])
     every = tables.frame(spark, ENTITY_SITE_5M, early, wanted.until).withColumn("scope", entities.scope())

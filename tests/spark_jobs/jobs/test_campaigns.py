@@ -214,4 +214,4 @@ def test_without_a_past_it_says_so(region: Region, caplog: pytest.LogCaptureFixt
     region.alert([("root", f"s{n}", "r1", hour) for n in range(20) for hour in (1, 2, 3)], kind="user")
     region.alert(attack("198.51.100.7", "abcd", begin=2))
     assert list(region.run(days=1)) == ["198.51.100.7"]
-    assert "cannot be told from usual ones" in caplog.text
+    assert "cannot be distinguished from usual ones" in caplog.text
