@@ -9,36 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine
 from datetime import tzinfo
-from typing import Any, Protocol
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import structlog
 
 from vedette.engine.match import Context
-from vedette.inputs.base import InputSettings as Input
-from vedette.inputs.file import FileInput
-from vedette.inputs.listen import SyslogListener
-from vedette.inputs.mqtt import MqttInput
-from vedette.inputs.subscribe import MqttSubscription
-from vedette.inputs.syslog import SyslogInput
-from vedette.inputs.tail import FileTail
+from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.counters import Log
 from vedette.rawlog import read
 from vedette.runtime import shares
 from vedette.runtime.context import RunContext
 from vedette.runtime.ingest import Ingest
 from vedette.system import descriptors
-from vedette.system.descriptors import OPEN_FILES
 
 log = structlog.get_logger()
-
-
-class Running(Protocol):
-    """An open input."""
-
-    async def stop(self) -> None: ...
 
 
 class Inputs:
@@ -46,57 +32,47 @@ class Inputs:
 
     def __init__(self, context: RunContext, ingest: Ingest, group: asyncio.TaskGroup) -> None:
         """Their tasks run in ``group``; the context's ``input_contexts`` follow the inputs."""
-        self._context, self._ingest, self._group = context, ingest, group
+        self._context, self._group = context, group
+        self._given = Surroundings(
+            ingest,
+            context.counters,
+            context.clock,
+            context.config.agent.id,
+            positions=lambda: context.progress.positions.values(),
+            recent=partial(read.recent_messages, context.config.agent.raw_dir),
+        )
         self._open: dict[str, tuple[Running, asyncio.Task[None]]] = {}
         self._shares = shares.share(descriptors.limit(), ())
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def share(self, inputs: tuple[Input, ...]) -> None:
+    def share(self, inputs: tuple[InputSettings, ...]) -> None:
         """Give each of ``inputs`` its part of the descriptors, those that are open among them."""
         self._shares = shares.share(descriptors.limit(), inputs)
         if remarks := shares.remarks(self._shares, inputs):
             log.warning(Log.DESCRIPTORS_FEW, limit=self._shares.limit, reason="; ".join(remarks))
-        for name, (source, _) in self._open.items():
-            if isinstance(source, SyslogListener) and name in self._shares.connections:
-                source.bound(self._shares.connections[name])
+        for name, (running, _) in self._open.items():
+            running.bound(self._shares.of(name))
 
-    async def open(self, settings: Input) -> None:
+    async def open(self, settings: InputSettings) -> None:
         """Raises OSError when it cannot be opened."""
-        source: Running
-        work: Callable[[], Coroutine[Any, Any, None]]
-        intake, counters, clock = self._ingest, self._context.counters, self._context.clock
-        agent, input_context = self._context.config.agent, context_of(settings)
-        match settings:
-            case SyslogInput():
-                source = listener = SyslogListener(settings, intake, counters, clock)
-                listener.bound(self._shares.connections.get(settings.name, settings.max_connections))
-                await listener.start()
-                work = listener.wait
-            case FileInput():
-                positions = self._context.progress.positions.values()
-                open_files = self._shares.files.get(settings.name, OPEN_FILES)
-                source = tail = FileTail(settings, intake, counters, positions, clock, open_files=open_files)
-                work = tail.run
-            case MqttInput():
-                recent = await asyncio.to_thread(lambda: list(read.recent_messages(agent.raw_dir, settings.name)))
-                source = subscription = MqttSubscription(
-                    settings, intake, counters, agent_id=agent.id, recent=recent, clock=clock
-                )
-                work = subscription.run
+        input_context = context_of(settings)
+        opened = await settings.open(self._given, self._shares.of(settings.name))
         self._context.input_contexts[settings.name] = input_context
-        self._open[settings.name] = source, self._group.create_task(work())
+        self._open[settings.name] = opened.input, self._group.create_task(opened.work)
 
     async def close(self, name: str) -> None:
-        source, task = self._open.pop(name)
-        await source.stop()
+        running, task = self._open.pop(name)
+        await running.stop()
         await asyncio.wait({task})
 
     async def close_all(self) -> None:
-        await asyncio.gather(*(source.stop() for source, _ in self._open.values()))
+        await asyncio.gather(*(running.stop() for running, _ in self._open.values()))
 
-    async def adopt(self, before: tuple[Input, ...], after: tuple[Input, ...]) -> tuple[tuple[Input, ...], list[str]]:
+    async def adopt(
+        self, before: tuple[InputSettings, ...], after: tuple[InputSettings, ...]
+    ) -> tuple[tuple[InputSettings, ...], list[str]]:
         """Close what is gone or changed, open what is new or changed; what cannot be opened is as it was.
 
         Returns the inputs that are open now, and why others are not. Raises OSError when an input that was open cannot
@@ -125,7 +101,7 @@ class Inputs:
             self.share(tuple(now.values()))
         return tuple(now.values()), refused
 
-    async def _open_in_time(self, settings: Input) -> None:
+    async def _open_in_time(self, settings: InputSettings) -> None:
         """``open``, retried while no file descriptor is left."""
         logged = False
         while True:
@@ -142,12 +118,12 @@ class Inputs:
                 await asyncio.sleep(descriptors.RETRY_SECONDS)
 
 
-def context_of(item: Input) -> Context:
+def context_of(item: InputSettings) -> Context:
     """What an input's settings say about its events."""
     return Context(
         ZoneInfo(item.timezone) if item.timezone else host_zone(),
         item.logsource,
-        socket.gethostname() if isinstance(item, FileInput) else None,
+        socket.gethostname() if item.local else None,
     )
 
 

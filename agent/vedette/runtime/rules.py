@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib.util
-import resource
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -42,7 +41,7 @@ from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
 from vedette.rules.retune import NO_GAIN, same_meaning
 from vedette.runtime.validate import dry_run, validate
-from vedette.system.child import command
+from vedette.system import child
 from vedette.system.descriptors import SPENT
 from vedette.system.folders import listed, read_regular
 
@@ -305,11 +304,11 @@ class Rules:
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
             await asyncio.to_thread(given.write_bytes, plan.to_bytes())
-            code, told = await _child(["vedette.rules.retune", str(given), str(out)], sample)
-            if code == NO_GAIN:
+            ended = await _compiler("vedette.rules.retune", str(given), str(out), sample=sample)
+            if ended.code == NO_GAIN:
                 return None
-            if code != 0:
-                raise OSError(told)
+            if ended.code != 0:
+                raise OSError(ended.complaint)
             engine = await asyncio.to_thread(_load, out)
             if not same_meaning(engine.plan, plan):
                 raise ValueError(f"{out} is not the plan that runs")
@@ -409,43 +408,26 @@ class Rules:
         """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
         if importlib.util.find_spec("sigma") is None:
             raise ValueError("rules.paths needs the rule compiler, pip install 'vedette[rules]'; or run a bundle")
-        arguments = [
+        ended = await _compiler(
             "vedette.rules",
             str(out),
             *map(str, self._paths),
             *(f"--pipeline={path}" for path in self._pipelines),
             *(f"--lookup={path}" for path in self._lookups),
-        ]
-        code, told = await _child(arguments, sample)
-        if code == 2:
-            raise ValueError(told or "the rule compiler refused the rules and gave no reason")
-        if code != 0:
-            raise OSError(f"the rule compiler ended with code {code}: {told or 'no reason'}")
+            sample=sample,
+        )
+        if ended.code == 2:
+            raise ValueError(ended.complaint or "the rule compiler refused the rules and gave no reason")
+        if ended.code != 0:
+            raise OSError(f"the rule compiler ended with code {ended.code}: {ended.complaint or 'no reason'}")
 
 
-async def _child(module_and_arguments: list[str], sample: bytes) -> tuple[int | None, str]:
-    """Run a module of the rule compiler in a process of its own; its exit code and the last line of its complaint.
-
-    Raises OSError when it takes too long.
-    """
-    child = await asyncio.create_subprocess_exec(
-        *command(*module_and_arguments),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        resource.prlimit(child.pid, resource.RLIMIT_AS, (BUILD_BYTES, BUILD_BYTES))
-        async with asyncio.timeout(BUILD_SECONDS):
-            _, complaint = await child.communicate(sample)
-    except TimeoutError as error:
-        raise OSError(f"the rule compiler took longer than {BUILD_SECONDS:.0f} s and was stopped") from error
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-    lines = complaint.decode("utf-8", "replace").strip().splitlines()
-    return child.returncode, lines[-1] if lines else ""
+async def _compiler(module: str, *arguments: str, sample: bytes) -> child.Ended:
+    """Run a module of the rule compiler in a subprocess. Raises OSError when it takes too long."""
+    ended = await child.run_async(module, *arguments, data=sample, seconds=BUILD_SECONDS, memory=BUILD_BYTES)
+    if ended.code is None:
+        raise OSError(f"the rule compiler took longer than {BUILD_SECONDS:.0f} s and was stopped")
+    return ended
 
 
 def _load(path: Path) -> Engine:

@@ -8,12 +8,8 @@ early is a refusal with a reason.
 
 from __future__ import annotations
 
-import resource
 import signal
-import subprocess
 import sys
-from contextlib import suppress
-from pathlib import Path
 
 from vedette.bundle.seal import MAX_BUNDLE
 from vedette.bundle.trust import Bundle, inspect
@@ -39,31 +35,21 @@ def validate(bundle: Bundle) -> Engine:
 def dry_run(data: bytes) -> None:
     """``validate`` the verified bundle ``data`` in an isolated subprocess. Blocks; raises ValueError with its verdict
     or with how the process ended, and OSError when none can be started."""
-    command = child.command(__name__, str(DRY_RUN_BYTES))
-    try:
-        done = subprocess.run(
-            command, input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=DRY_RUN_SECONDS, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ValueError(f"its dry run took longer than {DRY_RUN_SECONDS:g} s and was stopped") from error
-    if done.returncode < 0:
-        raise ValueError(f"its dry run was killed by {signal.Signals(-done.returncode).name}")
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise ValueError(lines[-1] if lines else f"its dry run ended with code {done.returncode}")
+    ended = child.run(__name__, data=data, seconds=DRY_RUN_SECONDS, memory=DRY_RUN_BYTES)
+    if ended.code is None:
+        raise ValueError(f"its dry run took longer than {DRY_RUN_SECONDS:g} s and was stopped")
+    if ended.code < 0:
+        raise ValueError(f"its dry run was killed by {signal.Signals(-ended.code).name}")
+    if ended.code:
+        raise ValueError(ended.complaint or f"its dry run ended with code {ended.code}")
 
 
 def main() -> int:
     """The subprocess: the bundle on standard input; the verdict is the last line of standard error."""
-    bound = int(sys.argv[1])
-    with suppress(OSError, ValueError):  # a unit's system call filter may forbid it: its MemoryMax bounds us then
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
     try:
         validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1)))
     except MemoryError:
-        sys.stderr.write(f"its dry run needs more than {bound} bytes of memory\n")
+        sys.stderr.write(f"its dry run needs more than {DRY_RUN_BYTES} bytes of memory\n")
         return 2
     except Exception as error:  # whatever a plan makes fail, it is the verdict
         sys.stderr.write(f"{str(error) or type(error).__name__}\n".replace("\n", " ").strip() + "\n")
