@@ -139,7 +139,7 @@ def test_a_certificate_that_expires_in_between(tmp_path: Path, box: Box) -> None
             )
             land = asyncio.create_task(landing.run())
             await asyncio.wait_for(landing.client.connected.wait(), 10)
-            up = await Up(broker.url, box, **own).connected()
+            up = await Up(broker.url, box, broker=MqttSettings(url=broker.url, **own)).connected()
             box.put(20)
             await until(lambda: box.outbox.depth == 0)
             authority.issue("a1", expired=True)
