@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -57,12 +56,6 @@ class Bundle:
         """The compiled plan in it."""
         with zipfile.ZipFile(self.file) as parts:
             return parts.read("plan.msgpack")
-
-
-def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def syslog_input(port: int, transport: str = "tcp", extra: str = "") -> str:

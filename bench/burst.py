@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 from bench import send
-from bench.agent import free_port, syslog_input
+from bench.agent import syslog_input
 from bench.drive import Bench, Wrong, account, finished, ready, totals
+from tests.broker import free_port
 
 TIMES = 5
 SECONDS = 10.0

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from bench import naive, rules, send, traffic
-from bench.agent import Agent, Bundle, free_port, syslog_input
+from bench.agent import Agent, Bundle, syslog_input
 from bench.host import MemoryLimit
+from tests.broker import free_port
 from vedette import __version__
 from vedette.bundle.trust import verify
 from vedette.engine.artifact import Artifact

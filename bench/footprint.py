@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import vedette
-from bench.agent import Bundle, free_port, syslog_input
+from bench.agent import Bundle, syslog_input
 from bench.drive import Bench, ready
 from bench.host import undisturbed
+from tests.broker import free_port
 
 REST = 3.0
 """Seconds at rest before memory is read."""

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any
 
 from bench import fast, traffic
-from bench.agent import Agent, Bundle, free_port, syslog_input
-from bench.broker import running
+from bench.agent import Agent, Bundle, syslog_input
 from bench.drive import Bench, Wrong, account, finished, ready, totals
 from bench.host import undisturbed
+from tests.broker import free_port, running
 
 RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 310_000, 350_000, 400_000, 500_000)
 BATCH = 200
@@ -105,7 +105,8 @@ def mqtt(bench: Bench, bundle: Bundle) -> dict[str, Any]:
     found: dict[str, Any] = {"batch": BATCH}
     for name, messages in kinds.items():
         events = len(single) if name == "one_event" else len(many)
-        with running(bench.fresh(f"broker-{name}")) as port:
+        with running(bench.fresh(f"broker-{name}"), verbose=False) as broker:
+            port = broker.port
             inputs = f"""[broker]
 url = "mqtt://127.0.0.1:{port}"
 [[input]]

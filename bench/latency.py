@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import send
-from bench.agent import free_port, syslog_input
-from bench.broker import running
+from bench.agent import syslog_input
 from bench.drive import Bench, Wrong, ready
 from bench.host import undisturbed
+from tests.broker import free_port, running
 from vedette.store.store import Store
 
 TURN = 0.002
@@ -143,7 +143,8 @@ def one(bench: Bench, rate: int, slow: bool) -> dict[str, Any]:
     bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
     folder, port = bench.fresh(f"latency-{rate}-{slow}"), free_port()
-    with running(folder / "broker") as broker:
+    with running(folder / "broker", verbose=False) as server:
+        broker = server.port
         uplink = f'[broker]\nurl = "mqtt://127.0.0.1:{broker}"\n[uplink]\ntype = "mqtt"\n'
         python = ("-m", "bench.slow_disk", str(FSYNC_MS)) if slow else ()
         agent = bench.agent(folder, syslog_input(port), bundle.settings, uplink=uplink, python=python)

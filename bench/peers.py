@@ -20,8 +20,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from bench import rules, send
-from bench.agent import free_port
 from bench.drive import SEED, Bench, Wrong, stream_run
+from tests.broker import free_port
 
 PACKAGES = {"rsyslogd": "rsyslog", "syslog-ng": "syslog-ng-core", "sec": "sec", "grep": "grep"}
 OCCURRING = ("Connection closed by authenticating", "logrotate.service")

@@ -28,9 +28,9 @@ import pyarrow.parquet as pq
 import zstandard
 
 from bench import scale
-from bench.broker import running
 from bench.simulate import Plan, simulate
 from bench.usage import PAGE, TICKS, family
+from tests.broker import running
 from vedette.delivery.envelope import decode_row, landed, pack_batch, split_batch
 from vedette.delivery.landing import LandingFolder
 
@@ -96,7 +96,8 @@ def broker(folder: Path) -> dict[str, float]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS + 200
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(wanted, hard)), hard))
-    with running(folder) as port:
+    with running(folder, verbose=False) as server:
+        port = server.port
         before = _mosquitto()
         idle = [_member(port, n, (f"a/{n}/receipts", f"a/{n}/commands", "b/manifest")) for n in range(CONNECTIONS)]
         connected = _mosquitto()

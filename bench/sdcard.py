@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 import structlog
 
 from bench import report, traffic
-from bench.agent import Agent, directory, free_port, syslog_input
+from bench.agent import Agent, directory, syslog_input
 from bench.drive import ready
+from tests.broker import free_port
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk

@@ -56,9 +56,11 @@ class Broker:
         inflight: int = 1000,
         tls: tuple[Path, Path, Path] | None = None,
         extra: Sequence[str] = (),
+        verbose: bool = True,
     ) -> None:
-        """``tls``: (ca, certificate, key) for an ``mqtts://`` listener; ``extra``: further lines of configuration."""
-        self.folder = folder
+        """``tls``: (ca, certificate, key) for an ``mqtts://`` listener; ``extra``: further lines of configuration;
+        ``verbose``: the log has each message, which a benchmark does without."""
+        self.folder, self._verbose = folder, ("-v",) if verbose else ()
         self.port = free_port()
         self.url = f"{'mqtts' if tls else 'mqtt'}://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -87,7 +89,9 @@ class Broker:
     def start(self) -> None:
         """Start and wait until it accepts connections; raises RuntimeError with the broker's own words."""
         with (self.folder / "mosquitto.log").open("ab") as log:
-            self.process = subprocess.Popen([mosquitto(), "-v", "-c", str(self.config)], stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [mosquitto(), *self._verbose, "-c", str(self.config)], stdout=log, stderr=log
+            )
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
             try:

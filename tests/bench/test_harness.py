@@ -14,8 +14,9 @@ import pytest
 from pyarrow import parquet
 
 from bench import drive, fast, harness, naive, peers, windows
-from bench.agent import configuration, directory, free_port, syslog_input
+from bench.agent import configuration, directory, syslog_input
 from bench.sampler import Sampler
+from tests.broker import free_port
 from vedette.api import compile_rules
 from vedette.config.settings import parse
 from vedette.inputs.syslog import SyslogInput
