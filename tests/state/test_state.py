@@ -48,6 +48,8 @@ correlation: {type: value_avg, rules: [a], group-by: [g], timespan: 10s, conditi
 """
 )
 PLAN = plan()
+OTHER = plan(RULES.rpartition("---")[0] + NUMBERS.partition("---")[1] + NUMBERS.partition("---")[2])
+"""Without the last of PLAN's correlations, and with one more."""
 RULE = PLAN.rules[0].id
 
 
@@ -155,21 +157,17 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked == 42
 
 
-def test_another_plan_while_rewriting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A switch of plans in the middle leaves what was written before; the rewriting begins anew."""
+def test_a_switch_at_every_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the plan is switched, the rewriting ends, and what is kept stays bounded."""
     monkeypatch.setattr(module, "SLICE_BYTES", 1)
     parts = Parts(state := State(PLAN, log_id="l", lateness=0), above=3)
-    for i in range(8):
-        put(state, 1, f"group-{i}", i)
-        parts.commit()
-    assert state.rewriting
-    state.switch(PLAN)
-    assert not state.rewriting
-    assert len(parts.kept) == 8
-    for i in range(8, 60):
+    plans = [OTHER, PLAN]
+    for i in range(60):
         put(state, 1, f"group-{i % 8}", i)
         parts.commit()
-    assert parts.rewritten
+        state.switch(plans[i % 2])
+    assert parts.rewritten > 2
+    assert len(parts.kept) < 40
     copy = State(PLAN, log_id="l", lateness=0)
     copy.restore(parts.kept)
     assert list(copy.correlator.groups) == list(state.correlator.groups)

@@ -211,6 +211,12 @@ class Groups:
         if node.packs:
             self.repack(node, key)
 
+    def adopted(self, keys: list[bytes], other: Groups) -> list[bytes]:
+        """What ``keys`` of another plan's groups are called here; without those that ``adopt`` left."""
+        by_prefix, size = self.graph.by_prefix, other.graph.tag_size
+        found = ((by_prefix.get(other.node(key).prefix), key[size:]) for key in keys)
+        return [node.tag + text for node, text in found if node is not None]
+
     def adopt(self, other: Groups) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.
 

@@ -79,9 +79,11 @@ class State:
 
     def switch(self, plan: Plan) -> None:
         """Go on under another plan: correlations of an unchanged digest keep their windows."""
-        old, self._unwritten = self.correlator, None
+        old = self.correlator
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
         self.started_empty = self.correlator.adopt(old)
+        if self._unwritten is not None:
+            self._unwritten = self.correlator.groups.adopted(self._unwritten, old.groups)
 
     def muted(self) -> set[str]:
         """Ids of the correlations in quarantine."""
@@ -117,7 +119,7 @@ class State:
         }
 
     def rewrite(self) -> None:
-        """Begin to write all of it again; ``switch`` ends that before its time."""
+        """Begin to write all of it again; a ``switch`` meanwhile changes nothing about that."""
         for part in (self.clock, self.suppressor, self.joiner):
             part.touch()
         self._unwritten = list(self.correlator.groups.table)
