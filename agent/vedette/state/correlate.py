@@ -230,7 +230,7 @@ class Correlator:
         if type(window) is not Window:
             window = groups.window(key)
         if window is None:
-            window = Window(len(key), node.share)
+            window = node.window(key)
             window.join(sources, self.clock.reached)
             groups.put(node, key, window, offset)
             before = window.size

@@ -19,7 +19,7 @@ from vedette.plan.aggregates import Keeps, Reads, number_of
 from vedette.plan.ir import as_shown, fold, leaves
 from vedette.plan.relation import Correlation, ordered
 from vedette.state.chains import Links
-from vedette.state.windows import Window
+from vedette.state.windows import WAIT_BYTES, Window
 
 MAX_TEXT = 256
 """Characters of a value that is grouped by or counted; of a longer one the rest goes by its hash."""
@@ -68,7 +68,7 @@ class Node:
                 self.tracks = [range(self.least)]
         self.links: Links | None = None
         """For stretches that are looked at anew."""
-        self.share = row.entry_bytes
+        self._share = row.entry_bytes
         self.single = len(correlation.group_by) == 1
         self.packs = False
         """Its groups are bytes (``packed.py``)."""
@@ -79,6 +79,10 @@ class Node:
         """Times that it raised."""
         self.muted = False
         """In quarantine: matches mean nothing to it."""
+
+    def window(self, key: bytes) -> Window:
+        """The window of a group without matches."""
+        return Window(len(key) + (0 if self.prompt else WAIT_BYTES), self._share)
 
     def text(self, values: tuple[str, ...]) -> bytes:
         """A group's values as one text; ``values_of`` is the inverse."""

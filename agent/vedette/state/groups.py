@@ -182,7 +182,7 @@ class Groups:
         if isinstance(row, bytes):
             group = row
         else:
-            group = unpacked(group, len(key)) if isinstance(group, bytes) else group or Window(len(key), node.share)
+            group = unpacked(group, len(key)) if isinstance(group, bytes) else group or node.window(key)
             group.apply(row)
         self.table[key] = group
         self.bytes += self.size(key)

@@ -34,8 +34,9 @@ MAX_REACH = 1 << 40
 """Between offset and base."""
 SPARE = 4
 """Entries beyond those that the condition asks for, after which to compact first."""
-PACKED_BYTES = 144
-"""What a group takes besides the bytes of its key and of its value: two objects, their places in the tables."""
+PACKED_BYTES = 160
+"""What a group takes besides the bytes of its key and of its value: two objects, their places in the tables (which are
+up to three times as large as need be while groups come and go)."""
 MARK = -8
 """Index of the byte with ``HELD`` of the last entry."""
 FULL = b""

@@ -26,9 +26,14 @@ from vedette.state.chains import Links, usable
 from vedette.state.measure import MIN_SLIDE, Slide
 
 HELD = 1
-ENTRY_BYTES = 24
-WINDOW_BYTES = 400
+ENTRY_BYTES = 26
+"""With what an array has allocated beyond."""
+WINDOW_BYTES = 430
 """What a window without entries takes, with its key and its places in the tables."""
+LIST_BYTES = 96
+"""What ``values`` and ``carried`` take each beside what is in them."""
+WAIT_BYTES = 200
+"""What a window takes that is decided later: its places among those that wait."""
 
 MIN_LIMIT = 16
 """Entries below which a window is not compacted."""
@@ -36,8 +41,8 @@ _ENTRY = struct.Struct("=qqq")
 LANES = 256
 """Lanes of a window; of more, those whose last event in it is longest ago go, but not the one furthest ahead: how long
 the window waits for the others is counted from it."""
-LANE_BYTES = 100
-"""What each takes when there are several."""
+LANES_BYTES, LANE_BYTES = 112, 80
+"""What they take when there are several, and each of them."""
 LATE_BYTES = 120
 """What a time in ``Window.late`` takes."""
 MAX_LATE = 1024
@@ -90,7 +95,9 @@ class Window:
         """Bytes of the entries from ``start`` on."""
         n = len(self)
         shared = max(0, n - MIN_SLIDE) - max(0, start - MIN_SLIDE)
-        return ENTRY_BYTES * (n - start) + self.share * shared + _sum(self.values, start) + _sum(self.carried, start)
+        lists = LIST_BYTES * ((self.values is not None) + (self.carried is not None))
+        held = _sum(self.values, start) + _sum(self.carried, start)
+        return ENTRY_BYTES * (n - start) + self.share * shared + lists + held
 
     def time(self, i: int) -> int:
         return self.entries[3 * i]
@@ -185,11 +192,13 @@ class Window:
             if values is None:
                 values = self.values = [None] * (n // 3)
                 self.clean = 0
+                self.size += LIST_BYTES
         if carried is not None:
             self.size += _bytes(carried)
             if rows is None:
                 rows = self.carried = [()] * (n // 3)
                 self.clean = 0
+                self.size += LIST_BYTES + _bytes(()) * (n // 3)
         if not n or time > entries[n - 3] or (time == entries[n - 3] and offset >= entries[n - 2]):
             entries.frombytes(_ENTRY.pack(time, offset, mark))
             if values is not None:
@@ -229,7 +238,7 @@ class Window:
                 self.sources = lanes
                 return
             known = self.sources = dict.fromkeys(known)
-            self.size += LANE_BYTES * len(known)
+            self.size += LANES_BYTES + LANE_BYTES * len(known)
         before = len(known)
         for lane in lanes:
             known.pop(lane, None)
@@ -246,6 +255,9 @@ class Window:
             for lane in [lane for lane in known if not taking(lane)][: len(known) - 1]:
                 del known[lane]
                 self.size -= LANE_BYTES
+            if len(known) == 1:
+                self.sources = tuple(known)
+                self.size -= LANES_BYTES + LANE_BYTES
 
     def wait(self, time: int, lane: int) -> bool:
         """Put ``time`` among those of ``late``; False when it is there."""
@@ -389,9 +401,10 @@ class Window:
         if self.carried is not None:
             self.carried[clean:] = [tuple(v) for v in carried]
         self.size += self._cost(clean)
-        self.size -= LANE_BYTES * len(self.sources) if isinstance(self.sources, dict) else 0
+        self.size -= LANES_BYTES + LANE_BYTES * len(self.sources) if isinstance(self.sources, dict) else 0
         self.sources = ()
-        self.join(tuple(sources))
+        if sources:
+            self.join(tuple(sources))
         self.decided, self.limit = decided, limit
         self.size += LATE_BYTES * (len(late) - len(self.late))
         self.late = [(time, lane) for time, lane in late]
