@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import islice
 
 import msgpack
 from cryptography.exceptions import InvalidSignature
@@ -75,9 +76,16 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def common(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The seqs that are in both."""
-    both = ((max(a, first), min(b, last)) for a, b in some for first, last in others)
-    return [(first, last) for first, last in both if first <= last]
+    """The seqs that are in both; each as ``joined`` gives it."""
+    found, at = [], 0
+    for first, last in some:
+        while at < len(others) and others[at][1] < first:
+            at += 1
+        for a, b in islice(others, at, None):
+            if a > last:
+                break
+            found.append((max(a, first), min(b, last)))
+    return found
 
 
 def _signed(topic: str, log_id: str, ranges: Sequence[tuple[int, int]]) -> bytes:
