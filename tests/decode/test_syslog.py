@@ -124,7 +124,12 @@ def test_priority_and_structured_data() -> None:
     raw = rb'<165>1 2026-11-20T10:00:00.5+01:00 h a - - [x@1 p="a\"b\\c\]d" q="1" q="2"][y z="\n"] hi'
     header = parse(raw, NOW)
     assert header is not None
-    assert (header.priority, header.facility, header.severity, header.version) == (165, 20, 5, 1)
+    assert (header.priority, header.field("facility"), header.field("severity"), header.version) == (
+        165,
+        "local4",
+        "notice",
+        1,
+    )
     assert header.structured_data == {"x@1": {"p": 'a"b\\c]d', "q": ["1", "2"]}, "y": {"z": "\\n"}}
     assert raw[header.message_start :] == b"hi"
     assert header.timestamp == us("2026-11-20T09:00:00.500000")
@@ -247,8 +252,8 @@ def test_rfc_vectors() -> None:
         expect = vector["expect"]
         got = {
             "priority": header.priority,
-            "facility": header.facility,
-            "severity": header.severity,
+            "facility": None if header.priority is None else header.priority >> 3,
+            "severity": None if header.priority is None else header.priority & 7,
             "hostname": header.host,
             "appname": header.app,
             "procid": header.pid,

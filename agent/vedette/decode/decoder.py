@@ -34,7 +34,7 @@ import orjson
 
 from vedette.decode import access, cisco, ownlog, peers, sources, syslog
 from vedette.decode.aliases import ALIASES
-from vedette.decode.codecs import CODECS, Codec, Kind
+from vedette.decode.codecs import CODECS, Codec, Kind, kind_of
 from vedette.decode.fields import JOURNAL, MAX_LEVELS, is_synthetic
 from vedette.decode.formats.base import NOWHERE, Format, Shape
 from vedette.decode.formats.table import SHAPES, format_at, shape_of
@@ -333,7 +333,7 @@ class Record:
     def _kind(self) -> Kind:
         shape = self._shape
         if shape is None:
-            shape = self._shape = self._codec.sniff(self.raw)
+            shape = self._shape = self._codec.kind or kind_of(self.raw)
         return shape
 
     def _message(self) -> str:

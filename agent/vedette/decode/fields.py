@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from vedette.decode import access, cisco, peers, syslog
 from vedette.decode.aliases import ALIASES
-from vedette.decode.codecs import CODECS, KINDS, Kind
+from vedette.decode.codecs import CODECS, Kind
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import PROGRAMS
 from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
@@ -75,7 +75,7 @@ _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 def can_give(codec: str, field: str) -> bool:
     """Whether an event of ``codec`` can have ``field``."""
     program = CODECS[codec].program
-    layers = {"message", "transport"}.union(*map(_OF_KIND.__getitem__, KINDS.get(codec, (Kind.SYSLOG,))))
+    layers = {"message", "transport"}.union(*map(_OF_KIND.__getitem__, CODECS[codec].kinds))
     rows = [*(LAYERS[name] for name in layers), *([PROGRAMS[program].gives] if program else ())]
     names = {field, *ALIASES.get(field, ())}
     return any(row.any is not None or any(one.name in names for one in row.fields) for row in rows)

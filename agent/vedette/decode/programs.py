@@ -9,47 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import NamedTuple
 
-from vedette.decode import access, cisco, peers
-from vedette.decode.phrases import (
-    ACCOUNTS,
-    APACHE,
-    ASTERISK,
-    COURIER,
-    CRON,
-    CYRUS,
-    DANTE,
-    DNSMASQ,
-    DOVECOT,
-    DROPBEAR,
-    FAIL2BAN,
-    HAPROXY,
-    KERNEL,
-    LOGIN,
-    LOGIND,
-    MOSQUITTO,
-    NAMED,
-    NETFILTER,
-    NGINX,
-    OPENVPN,
-    PAM,
-    PAM_FAILURE,
-    POSTFIX,
-    PROFTPD,
-    ROUNDCUBE,
-    SENDMAIL,
-    SLAPD,
-    SOGO,
-    SSHD,
-    SU,
-    SUDO,
-    SUHOSIN,
-    VSFTPD,
-    WEBMIN,
-)
+from vedette.decode import access, cisco, peers, phrases
 from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
 from vedette.decode.syslog import add
 from vedette.model.event import Source
@@ -58,7 +22,7 @@ Fields = dict[str, str | list[str]]
 
 
 _NO_NAMES: Mapping[str, str] = {}
-_PAM = re.compile(PAM_FAILURE, re.S)
+_PAM = re.compile(phrases.PAM_FAILURE, re.S)
 """Of all programs: in any other layout ``rhost=`` may stand in a name that a client chose."""
 
 
@@ -162,7 +126,7 @@ def starts_with_pair(message: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def program_name(app: str) -> str:
-    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/CRON``, ``sshd`` of ``sshd(pam_unix)``."""
+    """The key of ``app`` in ``PROGRAMS``: ``cron`` of ``/usr/sbin/phrases.CRON``, ``sshd`` of ``sshd(pam_unix)``."""
     if app.startswith("%"):
         return cisco.program_key(app)
     name = app.partition("(")[0].rpartition("/")[2].lower()
@@ -184,39 +148,32 @@ def _row(
     return Program(source, compiled, pairs, names or _NO_NAMES, reader, remote)
 
 
-def _linux(
-    services: str,
-    *patterns: str,
-    pairs: bool = True,
-    names: Mapping[str, str] | None = None,
-    remote: bool = True,
-) -> Program:
-    return _row(services, *patterns, product="linux", pairs=pairs, names=names, remote=remote)
+_linux = partial(_row, product="linux")
 
-
-_SSHD_ROW = _linux("sshd auth", *SSHD, *PAM)
-_CRON_ROW = _linux("cron", *CRON, pairs=False, remote=False)
-_ACCOUNT_ROW = _linux("auth", *ACCOUNTS, remote=False)
+_SSHD_ROW = _linux("sshd auth", *phrases.SSHD, *phrases.PAM)
+_CRON_ROW = _linux("cron", *phrases.CRON, pairs=False, remote=False)
+_ACCOUNT_ROW = _linux("auth", *phrases.ACCOUNTS, remote=False)
 _AUDIT_ROW = _linux("auditd", names={"addr": "src_ip", "acct": "user"}, remote=False)
-_DOVECOT_ROW = _row("dovecot mail", *DOVECOT, names={"rip": "src_ip"})
-_MAIL_ROW = _row("mail", *DOVECOT, names={"rip": "src_ip"})
+_DOVECOT_ROW = _row("dovecot mail", *phrases.DOVECOT, names={"rip": "src_ip"})
+_MAIL_ROW = _row("mail", *phrases.DOVECOT, names={"rip": "src_ip"})
+_CYRUS_ROW = _row("cyrus mail", *phrases.CYRUS)
 
 PROGRAMS: Mapping[str, Program] = {
     "sshd": _SSHD_ROW,
     "sshd-session": _SSHD_ROW,
     "sshd-auth": _SSHD_ROW,
-    "dropbear": _linux("sshd auth", *DROPBEAR),
-    "sudo": _linux("sudo auth", *SUDO, pairs=False, remote=False),
-    "su": _linux("su auth", *SU, remote=False),
-    "login": _linux("login auth", *LOGIN),
-    "systemd-logind": _linux("auth", *LOGIND),
+    "dropbear": _linux("sshd auth", *phrases.DROPBEAR),
+    "sudo": _linux("sudo auth", *phrases.SUDO, pairs=False, remote=False),
+    "su": _linux("su auth", *phrases.SU, remote=False),
+    "login": _linux("login auth", *phrases.LOGIN),
+    "systemd-logind": _linux("auth", *phrases.LOGIND),
     "polkitd": _linux("auth"),
     **dict.fromkeys(("cron", "crond", "anacron", "crontab"), _CRON_ROW),
     **dict.fromkeys(
         ("useradd", "usermod", "userdel", "groupadd", "groupmod", "groupdel", "gpasswd", "passwd", "chpasswd", "chage"),
         _ACCOUNT_ROW,
     ),
-    "kernel": _linux("kernel", *KERNEL, names=NETFILTER, remote=False),
+    "kernel": _linux("kernel", *phrases.KERNEL, names=phrases.NETFILTER, remote=False),
     **dict.fromkeys(("audit", "auditd", "audispd"), _AUDIT_ROW),
     "sysmon": _linux("sysmon", remote=False),
     "rsyslogd": _linux("rsyslog", remote=False),
@@ -225,35 +182,37 @@ PROGRAMS: Mapping[str, Program] = {
     "freshclam": _linux("clamav", remote=False),
     "guacd": _linux("guacamole"),
     **dict.fromkeys(
-        ("fail2ban", "fail2ban-server", "fail2ban.actions", "fail2ban.filter"), _linux("fail2ban", *FAIL2BAN)
+        ("fail2ban", "fail2ban-server", "fail2ban.actions", "fail2ban.filter"), _linux("fail2ban", *phrases.FAIL2BAN)
     ),
-    "mosquitto": _row("mosquitto", *MOSQUITTO, categories="iot", remote=False),
-    "dnsmasq": _row("dnsmasq", *DNSMASQ, categories="dns", remote=False),
-    "named": _row("named", *NAMED, categories="dns"),
-    "vsftpd": _linux("vsftpd", *VSFTPD),
-    "proftpd": _row("proftpd", *PROFTPD),
+    "mosquitto": _row("mosquitto", *phrases.MOSQUITTO, categories="iot", remote=False),
+    "dnsmasq": _row("dnsmasq", *phrases.DNSMASQ, categories="dns", remote=False),
+    "named": _row("named", *phrases.NAMED, categories="dns"),
+    "vsftpd": _linux("vsftpd", *phrases.VSFTPD),
+    "proftpd": _row("proftpd", *phrases.PROFTPD),
     "dovecot": _DOVECOT_ROW,
     **dict.fromkeys(("imap-login", "pop3-login", "auth-worker"), _MAIL_ROW),
-    **dict.fromkeys(("smtpd", "postscreen", "submission", "smtps"), _row("postfix mail", *POSTFIX)),
-    **dict.fromkeys(("sendmail", "sm-mta", "sm-acceptingconnections"), _row("sendmail mail", *SENDMAIL)),
+    **dict.fromkeys(("smtpd", "postscreen", "submission", "smtps"), _row("postfix mail", *phrases.POSTFIX)),
+    **dict.fromkeys(("sendmail", "sm-mta", "sm-acceptingconnections"), _row("sendmail mail", *phrases.SENDMAIL)),
     **dict.fromkeys(
         ("imapd", "imapd-ssl", "pop3d", "pop3d-ssl", "courieresmtpd", "courierpop3login", "imaplogin"),
-        _row("courier mail", *COURIER),
+        _row("courier mail", *phrases.COURIER),
     ),
-    **dict.fromkeys(("timsieved", "sieve", "imap", "imaps", "pop3", "pop3s", "nntp"), _row("cyrus mail", *CYRUS)),
-    "roundcube": _row("roundcube mail", *ROUNDCUBE),
-    "sogod": _row("sogo mail", *SOGO),
-    "webmin": _row("webmin auth", *WEBMIN),
-    **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *OPENVPN, pairs=False)),
-    "haproxy": _row("haproxy", *HAPROXY, categories="webserver", pairs=False),
-    "asterisk": _row("asterisk", *ASTERISK),
-    "slapd": _row("slapd", *SLAPD, remote=False),
-    "suhosin": _row("suhosin", *SUHOSIN, categories="webserver"),
-    "danted": _row("dante", *DANTE),
-    "nginx": _row("nginx", *NGINX, categories="webserver", pairs=False, reader=access.read),
+    **dict.fromkeys(
+        ("timsieved", "sieve", "imap", "imaps", "pop3", "pop3s", "nntp"), _row("cyrus mail", *phrases.CYRUS)
+    ),
+    "roundcube": _row("roundcube mail", *phrases.ROUNDCUBE),
+    "sogod": _row("sogo mail", *phrases.SOGO),
+    "webmin": _row("webmin auth", *phrases.WEBMIN),
+    **dict.fromkeys(("openvpn", "ovpn-server"), _row("openvpn vpn", *phrases.OPENVPN, pairs=False)),
+    "haproxy": _row("haproxy", *phrases.HAPROXY, categories="webserver", pairs=False),
+    "asterisk": _row("asterisk", *phrases.ASTERISK),
+    "slapd": _row("slapd", *phrases.SLAPD, remote=False),
+    "suhosin": _row("suhosin", *phrases.SUHOSIN, categories="webserver"),
+    "danted": _row("dante", *phrases.DANTE),
+    "nginx": _row("nginx", *phrases.NGINX, categories="webserver", pairs=False, reader=access.read),
     **dict.fromkeys(
         ("apache", "apache2", "httpd"),
-        _row("apache", *APACHE, categories="webserver", pairs=False, reader=access.read),
+        _row("apache", *phrases.APACHE, categories="webserver", pairs=False, reader=access.read),
     ),
     "%asa": _row("asa", *cisco.ASA, product="cisco", categories="firewall", pairs=False),
     "%aaa": _row("aaa", *cisco.IOS, product="cisco", pairs=False),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from vedette.decode.codecs import CODECS, KINDS, Kind
+from vedette.decode.codecs import CODECS, Kind
 from vedette.decode.formats.base import NOWHERE, union
 from vedette.decode.formats.table import FORMATS, SHAPES
 from vedette.decode.programs import NO_PROGRAM, PROGRAMS
@@ -45,7 +45,7 @@ def possible_source(codec: str, logsource: LogSource) -> Source:
 
     What does not fit it never meets such an event: so a rule is known to be idle on an input, or dead on an agent.
     """
-    kinds, only = KINDS.get(codec, frozenset({Kind.SYSLOG})), CODECS[codec].only
+    kinds, only = CODECS[codec].kinds, CODECS[codec].only
     found = [of_input(logsource), *(_BY_KIND.get(kind, NOWHERE) for kind in kinds)]
     if Kind.SYSLOG in kinds:
         found.append(Source(services=frozenset(_BY_FACILITY.values())))

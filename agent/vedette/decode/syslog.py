@@ -120,14 +120,6 @@ class Header(NamedTuple):
             case _:
                 return self.priority
 
-    @property
-    def facility(self) -> int | None:
-        return None if self.priority is None else self.priority >> 3
-
-    @property
-    def severity(self) -> int | None:
-        return None if self.priority is None else self.priority & 7
-
 
 _PLAIN = re.compile(
     rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "

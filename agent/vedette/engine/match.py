@@ -26,7 +26,7 @@ from sys import getsizeof
 from typing import Any, NamedTuple
 
 from vedette.decode.aliases import ALIASES
-from vedette.decode.codecs import CODECS, KINDS
+from vedette.decode.codecs import CODECS, Kind
 from vedette.decode.decoder import Record, possible_source
 from vedette.decode.sources import of_input
 from vedette.decode.syslog import usual, without_time
@@ -283,7 +283,7 @@ class Engine:
         self._scopes_ever += 1
         scope = _Scope(
             self.cache.begin(b"e%d:" % self._scopes_ever),
-            self._codec == "auto" or self._codec not in KINDS,
+            Kind.SYSLOG in CODECS[self._codec].kinds,
             _asks(fields, _HOST),
             _asks(fields, _PID),
             _asks(fields, _ORIGIN),

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import orjson
 import structlog
 
-from vedette.decode.codecs import KINDS, Kind
+from vedette.decode.codecs import CODECS, Kind
 from vedette.inputs.batches import split
 from vedette.inputs.deliver import deliver
 from vedette.inputs.mqtt import MqttInput
@@ -148,7 +148,7 @@ class MqttSubscription:
         self._counters = counters
         self._clock = clock
         self._codec = settings.codec
-        self._batches = self._codec in KINDS and KINDS[self._codec] <= {Kind.MQTT, Kind.JSON}
+        self._batches = CODECS[self._codec].kinds <= {Kind.MQTT, Kind.JSON}
         self._seen = _Seen()
         for message_id, topic, digest in recent:
             if message_id:

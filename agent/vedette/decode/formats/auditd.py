@@ -25,6 +25,7 @@ from functools import lru_cache
 
 from vedette.decode.formats.base import Fields, Format, Seen, source
 from vedette.decode.provenance import Field, Gives, Provenance, named, renamed
+from vedette.decode.syslog import add
 
 STARTS = (
     rb"(?:\[ *\d{1,10}\.\d{1,9}\] )?(?:audit: )?(?:node=\S{1,255} )?"
@@ -70,16 +71,6 @@ def ends(kind: bytes) -> bool:
     return _ENDS.fullmatch(kind) is not None
 
 
-def _add(fields: Fields, name: str, value: str) -> None:
-    old = fields.get(name)
-    if old is None:
-        fields[name] = value
-    elif isinstance(old, list):
-        old.append(value)
-    else:
-        fields[name] = [old, value]
-
-
 def _plain(value: str) -> str | None:
     """The text of upper-case hex; None when it is none."""
     if not _HEX.fullmatch(value):
@@ -93,7 +84,7 @@ def read(message: str) -> Fields:
     left = MAX_PAIRS
     for record in _RECORD.finditer(message):
         kind = _TYPES.get(record["type"], record["type"])
-        _add(fields, "type", kind)
+        add(fields, "type", kind)
         fields["audit_id"] = record["id"]
         if record["node"]:
             fields["node"] = record["node"]
@@ -128,11 +119,11 @@ def _read_body(fields: Fields, kind: str, body: str, left: int) -> int:
         elif name == "msg" and not value:
             continue  # the quote around a message of user space
         if not (name in ("rhost", "addr") and value in _NO_VALUE):
-            _add(fields, name, value)
+            add(fields, name, value)
     for name, pieces in parts.items():
         joined = "".join(text for text, _ in pieces)
         decoded = _plain(joined) if all(bare for _, bare in pieces) else None
-        _add(fields, name, joined if decoded is None else decoded)
+        add(fields, name, joined if decoded is None else decoded)
     return left
 
 

@@ -66,6 +66,13 @@ class Shape(NamedTuple):
     """Names of fields with its time."""
 
 
+def add_names(fields: Fields, table: Mapping[str, str]) -> None:
+    """Adds to what is there under the names of ``table`` its further names."""
+    for own, name in table.items():
+        if fields.get(own):
+            fields.setdefault(name, fields[own])
+
+
 def first_time(*names: str) -> Callable[[Seen, tzinfo | None], int | None]:
     """``time_of`` of a format whose time is in the first of ``names`` that holds one."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 from vedette.decode.formats.base import Seen, source, union
 from vedette.model.event import Source
@@ -170,9 +171,12 @@ def tells(fields: Seen) -> bool:
     return False
 
 
-def is_process_audit(fields: Seen) -> bool:
-    """Whether this is the security log's process creation."""
-    return str(fields.get("EventID")) == "4688" and str(fields.get("Channel") or "security").lower() == "security"
+def name_as_sysmon(fields: dict[str, Any], seen: Seen) -> None:
+    """Adds Sysmon's names of what ``seen`` has, if that is the security log's process creation."""
+    if str(seen.get("EventID")) == "4688" and str(seen.get("Channel") or "security").lower() == "security":
+        for own, name in AS_SYSMON.items():
+            if own in seen:
+                fields.setdefault(name, seen[own])
 
 
 def in_ecs(event: Seen) -> dict[str, object]:

@@ -66,10 +66,7 @@ def read(message: str) -> Fields:
             nameless.append(value)
     if nameless:
         fields["Data"] = nameless
-    if eventlog.is_process_audit(fields):
-        for own, name in eventlog.AS_SYSMON.items():
-            if own in fields:
-                fields.setdefault(name, fields[own])
+    eventlog.name_as_sysmon(fields, fields)
     return fields
 
 

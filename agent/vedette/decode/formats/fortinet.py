@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import tzinfo
 from functools import lru_cache
 
-from vedette.decode.formats.base import Fields, Format, Seen, source, union
+from vedette.decode.formats.base import Fields, Format, Seen, add_names, source, union
 from vedette.decode.programs import key_values
 from vedette.decode.provenance import Gives, Provenance, renamed
 from vedette.model.event import Source
@@ -22,9 +22,7 @@ _TYPES = ("event", "traffic", "utm", "anomaly")
 def read(message: str) -> Fields:
     """The pairs of one message, and generic names."""
     fields: Fields = dict(key_values(message))
-    for own, name in _NAMES.items():
-        if fields.get(own):
-            fields.setdefault(name, fields[own])
+    add_names(fields, _NAMES)
     return fields
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from vedette.decode.formats.base import Fields, Format, first_time
+from vedette.decode.formats.base import Fields, Format, add_names, first_time
 from vedette.decode.provenance import Gives, Provenance, named, renamed
 
 STARTS = rb" ?LEEF: ?[12](?:\.\d)?\|"
@@ -39,9 +39,7 @@ def read(message: str) -> Fields:
     for part in text.split(delimiter, MAX_KEYS)[:MAX_KEYS]:
         if attribute := _ATTRIBUTE.match(part):
             fields[attribute[1]] = attribute[2]
-    for name, generic in GENERIC_NAMES.items():
-        if fields.get(name):
-            fields.setdefault(generic, fields[name])
+    add_names(fields, GENERIC_NAMES)
     return fields
 
 

@@ -122,10 +122,7 @@ def read(event: Seen) -> Fields:
     elif "EventID" not in event and "EventID" not in fields:
         fields.update(eventlog.in_ecs(event))
     if str(event.get("EventID", fields.get("EventID"))) == "4688":
-        seen = {**fields, **event}
-        for own, name in eventlog.AS_SYSMON.items() if eventlog.is_process_audit(seen) else ():
-            if own in seen:
-                fields.setdefault(name, seen[own])
+        eventlog.name_as_sysmon(fields, {**fields, **event})
     return fields
 
 
