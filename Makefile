@@ -4,12 +4,13 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment lock docs setup demo demo-fleet test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
+.PHONY: help environment lock docs setup demo demo-fleet check unit test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
         clean
 
 help:
 	@echo "make demo        see it work: broker, agent, landing, attacks, a rule push, Spark (3 minutes)"
 	@echo "make demo-fleet  five sites, one intruder: from the report to one raw line (5 minutes)"
+	@echo "make check       lint, types and the tests that need no other program (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
 	@echo "make bench       ten scenarios on the real agent, into docs/performance.md (half an hour)"
 	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
@@ -48,6 +49,13 @@ lint: environment
 	$(BIN)/mypy -p vedette
 	$(BIN)/mypy -p spark_jobs
 	$(BIN)/mypy -p bench -p demo
+
+# What to run before each commit: no packages, no root, no network once .venv is there.
+check: environment
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
+
+unit: environment
+	@sh tools/test.sh $(BIN) unit
 
 jars:
 	@mkdir -p build

@@ -90,6 +90,7 @@ def test_within_the_bounds_they_run() -> None:
         assert (len(plan.rules), plan.refused) == (1, ())
 
 
+@pytest.mark.slow
 def test_all_at_once_in_little_time_and_memory(tmp_path: Path) -> None:
     """``bundle build`` and ``rules lint`` over all of them beside a good rule, with 30 s of CPU time and 1.5 GiB:
     both end in order, and the good rule is built."""

@@ -108,6 +108,7 @@ def test_what_is_no_plan_is_refused(data: bytes) -> None:
         Plan.from_bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(PLAN.to_bytes()) - 1), st.integers(1, 255))
 def test_a_flipped_byte_is_refused_or_gives_a_plan(position: int, change: int) -> None:
@@ -141,6 +142,7 @@ def test_an_artifact_survives_its_bytes() -> None:
         again._replace(databases={**again.databases, group: b"damaged"}).engine()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_damaged_artifact_is_refused(data: st.DataObject) -> None:

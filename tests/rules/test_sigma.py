@@ -495,6 +495,7 @@ MODIFIERS = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_yaml_is_answered(data: st.DataObject) -> None:
