@@ -200,7 +200,7 @@ class Soak:
             f'[bundles]\nfile = "{self.region.first}"\ntrusted_keys = ["{self.region.public}"]\n'
             f'[uplink]\ntype = "mqtt"\nresend_after = "2s"\n'
         )
-        landing = ("--broker", self.broker.url, "--folder", folder / "landing", "--seconds", "1")
+        landing = ("--broker", self.broker.url, "--landing", folder / "landing", "--seconds", "1")
         self.landing = Process(folder / "landing.log", "region", "land", *landing)
         self.landed = folder / "landing"
         self._stop = threading.Event()

@@ -178,7 +178,7 @@ def main() -> None:
         (WORK / "vedette.toml").write_text(CONFIG.format(work=WORK, syslog=syslog, broker=broker.url, key=public))
         (WORK / "access.log").touch()
         stack.enter_context(
-            running("landing", VEDETTE, "region", "land", "--broker", broker.url, "--folder", WORK / "landing",
+            running("landing", VEDETTE, "region", "land", "--broker", broker.url, "--landing", WORK / "landing",
                     "--seconds", 1)
         )  # fmt: skip
         stack.enter_context(running("agent", VEDETTE, "run", "-c", WORK / "vedette.toml"))

@@ -63,18 +63,15 @@ PLATFORMS = {
     "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
 }
 """Of wheels: what runs with the oldest C library; the release's own is 2.36."""
-NOT_ON_THE_EDGE = ("region", "region.py", "__pycache__", "py.typed")
-UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "rich/markdown.py", "rich/syntax.py",
-          "rich/__main__.py", "prometheus_client/twisted", "prometheus_client/django")  # fmt: skip
+NOT_ON_THE_EDGE = ("region", "region.py", "member.py", "author.py", "__pycache__", "py.typed")
+UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "prometheus_client/twisted",
+          "prometheus_client/django")  # fmt: skip
 """In wheels."""
-NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",), "pygments": ("pygments",),
-               "markdown-it-py": ("markdown_it",), "mdurl": ("mdurl",)}  # fmt: skip
-"""Packages that others name and the agent never imports: cryptography needs only cffi's extension module, rich needs
-the others for what it is not used for here."""
+NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",)}
+"""Packages that others name and the agent never imports: cryptography needs only cffi's extension module."""
 MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
-    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "rich.console", "rich.progress", "structlog",
-    "tzdata", "zstandard",
+    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
     "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.settings", "vedette.bundle.install",
     "vedette.runtime.scan",

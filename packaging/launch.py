@@ -6,8 +6,6 @@ import sys
 sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "packages"))
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["run"]:
-        sys.modules["rich"] = None  # structlog would load it for colourful tracebacks: 2 MB of a service's memory
     sys.argv[0] = "vedette"
     from vedette.cli.main import main
 

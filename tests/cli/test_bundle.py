@@ -75,7 +75,7 @@ def test_an_agent_that_is_busy_is_waited_for(host: Host, monkeypatch: pytest.Mon
         return {"bundle": "starter-2", "withdrawn": 3, "done": True}
 
     done = served(host, rollback, host.rollback)
-    assert (done.exit_code, done.output) == (0, "starter-2 is current; up to version 3 no other bundle is taken\n")
+    assert (done.exit_code, done.output) == (0, "starter-2 is current; no other bundle up to version 3 is accepted\n")
     assert asked == [3]
 
 

@@ -56,7 +56,7 @@ class Landing(Process):
         self.folder = folder
         super().__init__(
             folder.with_name(f"{name}.log"),
-            *("region", "land", "--broker", broker.url, "--folder", folder, "--seconds", "0.2", "--client-id", name),
+            *("region", "land", "--broker", broker.url, "--landing", folder, "--seconds", "0.2", "--client-id", name),
         )
 
 

@@ -45,7 +45,7 @@ def test_a_forger_empties_no_outbox(broker: Broker, tmp_path: Path) -> None:
     keygen(tmp_path / "forger.key")
     forger = load_key(tmp_path / "forger.key")
     landing = Process(
-        tmp_path / "landing.log", "region", "land", "--broker", broker.url, "--folder", tmp_path / "landing",
+        tmp_path / "landing.log", "region", "land", "--broker", broker.url, "--landing", tmp_path / "landing",
         "--seconds", "0.2", "--receipt-key", tmp_path / "receipt.key",
     )  # fmt: skip
     agent = agent_of(tmp_path / "a", broker, f'receipt_keys = ["{public}"]\n')
@@ -86,7 +86,7 @@ def test_receipts_that_anybody_can_forge(broker: Broker, tmp_path: Path) -> None
     """Over plain MQTT without a key ``check``, the log of agent and landing, and ``status`` warn."""
     agent = agent_of(tmp_path / "a", broker)
     landing = Process(
-        tmp_path / "landing.log", "region", "land", "--broker", broker.url, "--folder", tmp_path / "landing"
+        tmp_path / "landing.log", "region", "land", "--broker", broker.url, "--landing", tmp_path / "landing"
     )
     checked = vedette("check", "-c", agent.config)
     assert f"uplink: warning: {WARNING}" in checked.stderr

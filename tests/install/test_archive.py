@@ -83,7 +83,7 @@ def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Pat
         for line in (ROOT / "packaging/edge.lock").read_text().splitlines()
         if "==" in line
     }
-    left_out = {"pycparser", "pygments", "markdown-it-py", "mdurl"}
+    left_out = {"pycparser"}
     wanted = {f"pkg:pypi/{name.replace('==', '@')}" for name in locked if name.split("==")[0] not in left_out}
     assert {purl for purl in purls if "pypi" in purl} == wanted
     assert any(purl.startswith("pkg:deb/debian/libc6@") and "arch=amd64" in purl for purl in purls)

@@ -1,4 +1,4 @@
-"""A zip per site: what ``vedette region enroll --zip`` writes, installed as it is and talking to a real broker."""
+"""A zip per site: what ``vedette member zip`` writes, installed as it is and talking to a real broker."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ URL = "mqtts://region.example:8883"
 KEY = "ed25519:" + "A" * 43 + "="
 
 
-def enroll(folder: Path, *options: str | Path, code: int = 0, name: str = "web-1") -> str:
-    done = CliRunner().invoke(
-        main, ["region", "enroll", name, "--folder", str(folder), "--broker", URL, *map(str, options)]
-    )
+def member(verb: str, folder: Path, *options: str | Path, code: int = 0, name: str = "web-1") -> str:
+    done = CliRunner().invoke(main, ["member", verb, name, "--folder", str(folder), *map(str, options)])
     assert done.exit_code == code, done.output
     return done.output
+
+
+def zipped(
+    folder: Path, release: Path, *options: str | Path, fleet: str = "default", code: int = 0, name: str = "web-1"
+) -> str:
+    """Enroll ``name`` and write its zip; ``code`` is the exit code of the latter."""
+    member("enroll", folder, "--broker", URL, "--fleet", fleet, name=name)
+    return member("zip", folder, "--release", release, *options, code=code, name=name)
 
 
 def made(folder: Path, name: str = "web-1") -> Path:
@@ -44,7 +50,7 @@ def test_installed_as_it_is(zip_file: Path, starter: tuple[Path, str], place: Pl
     """One command at the region, one line on the host: identity, certificate, key and rules are in place, and the
     agent's user alone reads the key."""
     region = tmp_path / "region"
-    said = enroll(region, "--fleet", "plants", "--zip", zip_file, "--bundle", starter[0], "--key", starter[1])
+    said = zipped(region, zip_file, "--bundle", starter[0], "--trusted-key", starter[1], fleet="plants")
     path = made(region)
     assert str(path) in said
     assert "secret" in said
@@ -78,7 +84,7 @@ def test_the_configuration_is_explained(zip_file: Path, tmp_path: Path) -> None:
     """The site's file is the release's with the site's values, so every other setting stands there to be changed; the
     release's own parts and their signature are byte for byte as they were."""
     region = tmp_path / "region"
-    enroll(region, "--zip", zip_file, "--key", KEY)
+    zipped(region, zip_file, "--trusted-key", KEY)
     members, own = read(made(region)), read(zip_file)
     assert {name: members[name] for name in own} == own
     with tarfile.open(fileobj=io.BytesIO(members["site.tar"])) as tar:
@@ -100,19 +106,20 @@ def test_the_configuration_is_explained(zip_file: Path, tmp_path: Path) -> None:
 def test_again_it_has_the_same_bytes(zip_file: Path, tmp_path: Path) -> None:
     """Enrolled again with nothing new, the zip is written again byte for byte."""
     region = tmp_path / "region"
-    enroll(region, "--zip", zip_file)
+    zipped(region, zip_file)
     first = made(region).read_bytes()
-    enroll(region, "--zip", zip_file)
+    zipped(region, zip_file)
     assert made(region).read_bytes() == first
 
 
 def test_what_the_operator_has_changed_stays(zip_file: Path, place: Place, tmp_path: Path) -> None:
     """A renewed certificate comes beside the one that is there; nothing of the operator's is overwritten."""
     region = tmp_path / "region"
-    enroll(region, "--zip", zip_file)
+    zipped(region, zip_file)
     assert place.install(made(region)).code == 0
     key = (place.config_dir / "agent.key").read_bytes()
-    enroll(region, "--zip", zip_file, "--renew")
+    member("renew", region)
+    member("zip", region, "--release", zip_file)
     done = place.install(made(region))
     assert done.code == 0, done.text
     assert "agent.key.new" in done.text
@@ -123,7 +130,7 @@ def test_what_the_operator_has_changed_stays(zip_file: Path, place: Place, tmp_p
 def test_a_damaged_site_part(zip_file: Path, place: Place, tmp_path: Path) -> None:
     """The site's own part has a digest, too."""
     region = tmp_path / "region"
-    enroll(region, "--zip", zip_file)
+    zipped(region, zip_file)
     data = bytearray(made(region).read_bytes())
     at = data.index(b"BEGIN CERTIFICATE")
     data[at + 40] ^= 1
@@ -153,7 +160,7 @@ def test_signed_by_the_region(zip_file: Path, release_key: Path, place: Place, t
     """The site's part is taken only when the region's key signed it: the one that the installer names, else that of the
     first zip on this host; who asks for a signed release must name it. Refused, nothing is left."""
     region, other = tmp_path / "region", tmp_path / "other.pem"
-    said = enroll(region, "--zip", zip_file)
+    said = zipped(region, zip_file)
     own, stranger = public_text(load_key(region / "site.key")), keygen(other)
     assert f"--site-key {own}" in said
     assert stat.S_IMODE((region / "site.key").stat().st_mode) == 0o600
@@ -182,14 +189,14 @@ def test_signed_by_the_region(zip_file: Path, release_key: Path, place: Place, t
 
 def test_an_unsigned_site_part(zip_file: Path, place: Place, tmp_path: Path) -> None:
     """A zip of an earlier release's `enroll` is refused with what to do."""
-    enroll(tmp_path / "region", "--zip", zip_file)
+    zipped(tmp_path / "region", zip_file)
     members = read(made(tmp_path / "region"))
     del members["site.sig"], members["site.pub"]
     old = tmp_path / "old.zip"
     old.write_bytes(archive(old.name, members, "SECRET"))
     done = place.install(old)
     assert done.code == 21
-    assert "region enroll --zip" in done.text
+    assert "vedette member zip" in done.text
 
 
 KINDS = {
@@ -253,7 +260,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 
 
 def test_verify_knows_the_files_of_a_site() -> None:
-    """What `enroll --zip` packs is what the installed program unpacks."""
+    """What `member zip` packs is what the installed program unpacks."""
     tree = ast.parse((ROOT / "packaging/verify.py").read_text("utf-8"))
     (known,) = [ast.literal_eval(node.value) for node in tree.body
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "SITE"]  # fmt: skip
@@ -263,18 +270,19 @@ def test_verify_knows_the_files_of_a_site() -> None:
 def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) -> None:
     """What cannot be made is said and not written."""
     region = tmp_path / "region"
-    assert "go with --zip" in enroll(region, "--key", KEY, code=2)
-    assert "is for agents" in enroll(region, "--zip", zip_file, "--role", "landing", code=2)
-    assert "needs the public key" in enroll(region, "--zip", zip_file, "--bundle", starter[0], code=2)
-    said = enroll(region, "--zip", zip_file, "--bundle", starter[0], "--key", KEY, code=2)
+    assert "is not enrolled" in member("zip", region, "--release", zip_file, code=2)
+    member("enroll", region, "--role", "landing", name="landing-1")
+    assert "only agents" in member("zip", region, "--release", zip_file, code=2, name="landing-1")
+    assert "needs the public key" in zipped(region, zip_file, "--bundle", starter[0], code=2)
+    said = zipped(region, zip_file, "--bundle", starter[0], "--trusted-key", KEY, code=2)
     assert "sign" in said
     broken = tmp_path / "broken.zip"
     broken.write_bytes(zip_file.read_bytes()[:100_000])
-    assert "not a whole zip" in enroll(region, "--zip", broken, code=2)
-    assert "No such file" in enroll(region, "--zip", tmp_path / "none.zip", code=2)
+    assert "not a whole zip" in zipped(region, broken, code=2)
+    assert "No such file" in zipped(region, tmp_path / "none.zip", code=2)
     assert not list(region.rglob("*SECRET*"))
-    enroll(region, "--zip", zip_file)
-    assert "a site's zip already" in enroll(region, "--zip", made(region), code=2, name="web-2")
+    zipped(region, zip_file)
+    assert "a site's zip already" in zipped(region, made(region), code=2, name="web-2")
 
 
 @pytest.mark.parametrize("values", [{"agnet": {"id": "x"}}, {"agent": {"idd": "x"}}])

@@ -1,4 +1,4 @@
-"""``vedette region enroll``: the folder, and what a real mosquitto makes of its certificates and access list."""
+"""``vedette member``: the folder, and what a real mosquitto makes of its certificates and access list."""
 
 from __future__ import annotations
 
@@ -37,10 +37,14 @@ URL = "mqtts://region.example:8883"
 QUICK = (0.05, 0.2)
 
 
-def run(*arguments: object, code: int = 0) -> str:
-    done = CliRunner().invoke(cli, ["region", "enroll", *map(str, arguments)])
+def member(verb: str, *arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(cli, ["member", verb, *map(str, arguments)])
     assert done.exit_code == code, done.output
     return done.output
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    return member("enroll", *arguments, code=code)
 
 
 def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
@@ -71,7 +75,8 @@ def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
     assert "new certificate" in run("web-1", "--folder", folder, "--fleet", "plants")
     (home / "agent.pem").unlink()
     assert "new certificate" in run("web-1", "--folder", folder, "--fleet", "plants")
-    assert "new certificate" in run("web-1", "--folder", folder, "--fleet", "plants", "--renew")
+    assert "new certificate" in member("renew", "web-1", "--folder", folder)
+    assert parse((home / "vedette.toml").read_text()).agent.fleet == "plants"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +93,6 @@ def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
         (("web-1", "--fleet", "other"), "enrolled as agent of fleet default"),
         (("web-1", "--host", "x"), "a broker needs the host names"),
         (("broker", "--role", "broker"), "a broker needs the host names"),
-        (("gone", "--revoke"), "gone is not enrolled"),
         (("web-2", "--broker", 'mqtts://x"\nid = "y'), "expects mqtts://host:port"),
     ],
 )
@@ -97,7 +101,42 @@ def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], says: str) 
     run("web-1", "--folder", tmp_path, "--broker", URL)
     acl = (tmp_path / "mosquitto.acl").read_bytes()
     assert says.replace("\n", "\\n") in run(*arguments, "--folder", tmp_path, code=2)
+    for verb in ("revoke", "renew"):
+        assert "gone is not enrolled" in member(verb, "gone", "--folder", tmp_path, code=2)
     assert (tmp_path / "mosquitto.acl").read_bytes() == acl
+
+
+def test_all_members(tmp_path: Path) -> None:
+    """A line each, revoked ones included; as JSON, too. Where no region is there is none made."""
+    assert "no region here" in member("list", "--folder", tmp_path / "none", code=2)
+    assert not (tmp_path / "none").exists()
+    run("web-1", "--folder", tmp_path, "--broker", URL)
+    run("landing-1", "--folder", tmp_path, "--role", "landing")
+    member("revoke", "web-1", "--folder", tmp_path)
+    rows = [line.split() for line in member("list", "--folder", tmp_path).splitlines()]
+    assert [row[:4] for row in rows] == [
+        ["name", "role", "fleet", "state"],
+        ["landing-1", "landing", "default", "active"],
+        ["web-1", "agent", "default", "revoked"],
+    ]
+    one, _ = map(json.loads, member("list", "--folder", tmp_path, "--json").splitlines())
+    assert (one["name"], one["state"]) == ("landing-1", "active")
+    assert "web-1 is not enrolled" in member("renew", "web-1", "--folder", tmp_path, code=2)
+
+
+def test_the_command_of_the_release_before(tmp_path: Path) -> None:
+    """``region enroll`` does what it did, with a warning."""
+    old = CliRunner()
+    for options, says in (
+        ((), "new certificate"),
+        (("--renew",), "new certificate"),
+        (("--revoke",), "2 certificates"),
+    ):
+        done = old.invoke(cli, ["region", "enroll", "a", "--folder", str(tmp_path), "--broker", URL, *options])
+        assert done.exit_code == 0, done.output
+        assert says in done.stdout
+        assert "vedette member enroll|renew|revoke|zip" in done.stderr
+    assert "enroll" not in old.invoke(cli, ["region", "--help"]).output
 
 
 def test_the_broker_is_asked_for_once(tmp_path: Path) -> None:
@@ -151,7 +190,7 @@ def test_keys_and_files_that_are_not_right(tmp_path: Path) -> None:
     assert f"chmod 600 {folder}/ca.key" in run("web-2", "--folder", folder, code=2)
     (folder / "ca.key").chmod(0o600)
     with Region.open(folder):
-        assert "another `vedette region enroll` is at work" in run("web-2", "--folder", folder, code=2)
+        assert "another `vedette member` command is at work" in run("web-2", "--folder", folder, code=2)
     good = (folder / "members.json").read_bytes()
     (folder / "members.json").write_bytes(good[:-20])
     assert "members.json cannot be read" in run("web-2", "--folder", folder, code=2)
@@ -172,14 +211,14 @@ def test_a_revoked_member_has_no_earlier_certificate_left(tmp_path: Path) -> Non
     run("a", "--folder", tmp_path, "--broker", URL)
     given = [_serial_of(tmp_path)]
     for _ in range(2):
-        said = run("a", "--folder", tmp_path, "--renew")
+        said = member("renew", "a", "--folder", tmp_path)
         assert "the earlier one stays good until" in said
         given.append(_serial_of(tmp_path))
     assert serials(tmp_path) == []
-    assert "3 certificates" in run("a", "--folder", tmp_path, "--revoke")
+    assert "3 certificates" in member("revoke", "a", "--folder", tmp_path)
     assert serials(tmp_path) == sorted(given)
     run("a", "--folder", tmp_path)
-    run("a", "--folder", tmp_path, "--revoke")
+    member("revoke", "a", "--folder", tmp_path)
     assert len(serials(tmp_path)) == 4
 
     old, end = tmp_path / "old", NOW + timedelta(days=366)

@@ -103,7 +103,7 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
                 assert txn.delete(_OUTBOX, _seq_key(seq))
         landings = [
             Process(
-                tmp_path / f"{name}.log", "region", "land", "--broker", broker.url, "--folder", landing,
+                tmp_path / f"{name}.log", "region", "land", "--broker", broker.url, "--landing", landing,
                 "--client-id", name, "--seconds", "0.2",
             )
             for name in ("one", "two")
@@ -115,7 +115,7 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
             agent.up()
             until("the rest", lambda: agent.alive() and not agent.status()["alerts"]["in_outbox"], 120)
             assert "alerts: made" in agent.status()["identity_broken"][0]
-            arguments = ["region", "status", "--folder", str(landing), "--settle", "0"]
+            arguments = ["region", "status", "--landing", str(landing), "--settle", "0"]
             done = CliRunner().invoke(main, [*arguments, "--json"])
             (told,) = map(json.loads, done.stdout.splitlines())
             assert (done.exit_code, told["missing"], told["gaps"]) == (1, 3, [[40, 41], [77, 77]])
@@ -127,4 +127,4 @@ def test_an_agent_that_lost_alerts(tmp_path: Path) -> None:
             agent.kill()
             for one in landings:
                 one.kill()
-    assert CliRunner().invoke(main, ["region", "status", "--folder", str(tmp_path / "none")]).exit_code == 2
+    assert CliRunner().invoke(main, ["region", "status", "--landing", str(tmp_path / "none")]).exit_code == 2

@@ -43,7 +43,7 @@ class Landing(Process):
 
     def __init__(self, folder: Path, broker: Broker) -> None:
         self.folder = folder
-        arguments = ("--broker", broker.url, "--folder", folder, "--seconds", "0.2")
+        arguments = ("--broker", broker.url, "--landing", folder, "--seconds", "0.2")
         super().__init__(folder.with_name("landing.log"), "region", "land", *arguments)
 
     def peak(self) -> int:

@@ -19,9 +19,10 @@ from vedette.model.times import seconds, written_time
 @click.command()
 @config_option
 def run(config: Path) -> None:
-    """Run the agent until SIGTERM or SIGINT; SIGHUP reads configuration and rules again.
+    """Run the agent in the foreground.
 
-    A second SIGTERM hurries the stop.
+    SIGTERM and SIGINT stop it, a second one hurries the stop; SIGHUP reloads configuration and rules. Exit code 2 when
+    it cannot start or go on: a port in use, a full disk, no rules that work.
 
     Example: vedette run -c vedette.toml
     """
@@ -37,10 +38,10 @@ def run(config: Path) -> None:
 @click.command()
 @config_option
 def check(config: Path) -> None:
-    """Check the configuration and the rules; report all mistakes at once.
+    """Check the configuration and the rules.
 
-    Rules that no input reaches are told as well: their log source is none of an input's, or a field is given by none.
-    Exit code 1 when a rule does not run, 2 when the configuration cannot be used.
+    Reports all mistakes at once, settings whose name has changed, and rules that no input reaches: none has their log
+    source, or none has one of their fields. Exit code 1 when a rule does not run, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
@@ -83,9 +84,10 @@ def check(config: Path) -> None:
 @data_option
 @click.option("--json", "as_json", is_flag=True, help="The whole status as one JSON object.")
 def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
-    """Show the running agent's account: received, stored, judged, alerts, rules, lag.
+    """Show the state of the running agent.
 
-    Exit code 1 when the account does not add up or the rules could not be renewed.
+    What it received, stored and evaluated, alerts, rules, lag. Exit code 1 when the counters do not add up or the last
+    change of rules was refused, 2 when no agent answers.
 
     Example: vedette status -c vedette.toml --json
     """
@@ -103,7 +105,7 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
 
 @click.group()
 def logs() -> None:
-    """Look into the raw log of this host.
+    """Search the raw log of this host.
 
     Example: vedette logs search --since 2h 'failed password'
     """
@@ -126,19 +128,25 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 @config_option
 @data_option
 @click.option("--since", metavar="TIME", callback=_time,
-              help="Received then or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
-@click.option("--until", metavar="TIME", callback=_time, help="Received before then; written alike.")
+              help="Received at this time or later: RFC 3339, or back from now (90s, 15m, 2h, 3d).")  # fmt: skip
+@click.option("--until", metavar="TIME", callback=_time, help="Received before this time, in the same form.")
 @click.option("--input", "input_name", metavar="NAME", help="Only events of this input.")
-@click.option("--limit", default=1000, show_default=True, help="Events printed at most.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per event, with its place in the log.")
+@click.option("-n", "--limit", default=1000, show_default=True, help="Print at most this many events.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON object per event, with its place in the raw log.",
+)
 @click.argument("pattern")
 def logs_search(
     config: Path, data_dir: Path | None, since: int | None, until: int | None, input_name: str | None, limit: int,
     as_json: bool, pattern: str,
 ) -> None:  # fmt: skip
-    """Print stored events that match the regular expression PATTERN (without regard to case).
+    """Print stored events that match PATTERN.
 
-    The agent may be running. Exit code 1 when nothing is found. Damage that is met is logged on standard error.
+    PATTERN is a regular expression, upper and lower case alike. The agent may be running. Exit code 1 when nothing is
+    found. Damaged places are reported on standard error.
 
     Example: vedette logs search --since 2h 'failed password'
     """
@@ -148,7 +156,7 @@ def logs_search(
     log_to_stderr()
     folder = data_folder(config, data_dir) / "raw"
     if not folder.is_dir():
-        fail(f"{folder}: no raw log here: has the agent run with this data folder?")
+        fail(f"{folder}: no raw log here: has an agent run with this data folder?")
     try:
         compiled = re.compile(pattern.encode(), re.IGNORECASE)
     except re.error as error:
@@ -173,9 +181,10 @@ def logs_search(
 @data_option
 @click.argument("place", metavar="LOG_ID:OFFSET+LENGTH")
 def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
-    """Print the one stored event that an alert's raw_ref names, written LOG_ID:OFFSET+LENGTH.
+    """Print the event that an alert refers to.
 
-    The agent may be running. Exit code 1 when the raw log does not hold it any more.
+    The place is the alert's raw_ref, written LOG_ID:OFFSET+LENGTH. The agent may be running. Exit code 1 when the raw
+    log does not hold the event any more.
 
     Example: vedette logs show 7e72c5fe35ad4d4f8ea989e9894794d1:94+102
     """
@@ -184,7 +193,7 @@ def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
 
     folder = data_folder(config, data_dir) / "raw"
     if not folder.is_dir():
-        fail(f"{folder}: no raw log here: has the agent run with this data folder?")
+        fail(f"{folder}: no raw log here: has an agent run with this data folder?")
     match = re.fullmatch(r"([0-9a-f]{32}):([0-9]{1,18})\+([0-9]{1,9})", place)
     if match is None:
         fail(f"{place!r} is not LOG_ID:OFFSET+LENGTH: give the three parts of an alert's raw_ref, as its report does")
@@ -203,14 +212,15 @@ def _stamp(time_us: int) -> str:
 @click.command()
 @config_option
 @data_option
-@click.option("-n", "--number", default=20, show_default=True, help="Newest alerts shown.")
-@click.option("-f", "--follow", is_flag=True, help="Go on printing alerts as they are made.")
+@click.option("-n", "--limit", default=20, show_default=True, help="Show at most this many, the newest ones.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new alerts.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per alert, all columns.")
-def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_json: bool) -> None:
-    """Show this host's alerts: those waiting for the region, and the last 10,000 it has receipted.
+def alerts(config: Path, data_dir: Path | None, limit: int, follow: bool, as_json: bool) -> None:
+    """Show this host's alerts, oldest first.
 
-    A line each: sent (receipted) or here (waiting), time, level, kind, host, rule and text. The text of a detection is
-    its event; of a correlation its count, group and completing event; of a fold how many more there were.
+    Those without a receipt (here) and the newest 10,000 with one (sent). A line each: here or sent, time, level, kind,
+    host, rule and text. The text of a detection is its event; of a correlation its count, group and last event; of a
+    fold how many further alerts it stands for. The agent may be running or not.
 
     Example: vedette alerts --follow
     """
@@ -220,7 +230,7 @@ def alerts(config: Path, data_dir: Path | None, number: int, follow: bool, as_js
     print_alert: Callable[[bytes, bool], None] = _alert_json if as_json else _alert_line
     try:
         with Store.open(folder, readonly=True) as store:
-            shown = store.tail(number)
+            shown = store.tail(limit)
             last = shown[-1].seq if shown else 0
             for alert in shown:
                 print_alert(alert.data, alert.receipted)
@@ -249,13 +259,13 @@ def _alert_line(data: bytes, receipted: bool) -> None:
 
     alert = decode(data)
     where = alert.host or alert.source
-    told = [f"{name}={value}" for name, value in (alert.group_by or {}).items()]
+    group = [f"{name}={value}" for name, value in (alert.group_by or {}).items()]
     match alert.kind:
         case "fold":
-            text = ", ".join([f"{alert.count} more", *told])
+            text = ", ".join([f"{alert.count} more", *group])
         case "correlation":
             metrics = [f"{kind} {alert.fields[kind]}" for kind in Kind if kind.row.numeric and kind in alert.fields]
-            text = f"{', '.join([f'count {alert.count}', *metrics, *told])}: {alert.raw}"
+            text = f"{', '.join([f'count {alert.count}', *metrics, *group])}: {alert.raw}"
         case _:
             text = alert.raw
     line = f"{_stamp(alert.event_time)} {alert.level:<13} {alert.kind:<11} {where} {alert.rule_title}: {text}"

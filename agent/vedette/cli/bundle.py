@@ -1,4 +1,4 @@
-"""Commands about signed rule sets: bundle verify, show; where the region's package is, also those of cli/region.py."""
+"""Signed rule sets: bundle verify, show, rollback; where the region's package is, also those of ``author.py``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 ROLLBACK_SECONDS = 300.0
-"""For a rollback: that it waits for a trial of rules at work, and its own trial, each of at most 120 s."""
+"""A rollback may wait for a dry run in progress and for its own, each of at most 120 s."""
 
 
-@click.group(cls=WithRegion, region=("keygen", "public", "build", "sign"))
+@click.group(cls=WithRegion, region=dict.fromkeys(("keygen", "public", "build", "sign"), "author"))
 def bundle() -> None:
-    """Signed rule sets: make a key, build, sign, verify, show; and go back to the one before.
+    """Build, sign, verify and roll back rule sets.
 
     Example: vedette bundle show starter-1.vbundle
     """
@@ -36,8 +36,9 @@ def bundle() -> None:
 @click.option("--trusted-key", "keys", metavar="KEY", multiple=True, required=True,
               help="Public key (ed25519:…) as agents have it; may be repeated.")  # fmt: skip
 def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
-    """Check PATH as an agent would: structure, signature, digests, and its own self-test.
+    """Check a bundle as an agent would.
 
+    Structure, signature, digests, and its self-test.
     Exit code 1 when an agent would refuse it.
 
     Example: vedette bundle verify starter-1.vbundle --trusted-key ed25519:…
@@ -61,19 +62,25 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
         f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass; {_whom(found)}"
     )
     if found.expired(time.time_ns() // 1000):
-        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not take it anew", err=True)
+        click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not install it any more", err=True)
         raise SystemExit(1)
 
 
 def _whom(bundle: Bundle) -> str:
-    return f"for fleet {bundle.fleet}, channel {bundle.channel}" if bundle.fleet else "for no fleet: as a file only"
+    return (
+        f"for fleet {bundle.fleet}, channel {bundle.channel}"
+        if bundle.fleet
+        else "for no fleet: only as a file on the host"
+    )
 
 
 @bundle.command("show")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Manifest and rule list as JSON.")
 def bundle_show(path: Path, as_json: bool) -> None:
-    """Show what a bundle holds, without trusting it.
+    """Show what is in a bundle.
+
+    The signature is not checked.
 
     Example: vedette bundle show starter-1.vbundle
     """
@@ -108,13 +115,14 @@ def bundle_show(path: Path, as_json: bool) -> None:
 @bundle.command("rollback")
 @config_option
 @click.option("--from", "version", metavar="N", type=click.IntRange(1),
-              help="Version to go back from: when that is done already, nothing is done.")  # fmt: skip
+              help="Version to roll back; does nothing when that was done before.")  # fmt: skip
 def bundle_rollback(config: Path, version: int | None) -> None:
-    """Go back to the bundle that this agent ran before, at once.
+    """Return to the bundle before the current one.
 
-    The version gone back from, and all below it, are not taken again: the next bundle needs a higher version. Without a
-    running agent the next start begins with the earlier bundle. Exit code 2 when there is none, or it does not work:
-    then nothing has changed; or when the agent does not answer in time: run it again with --from, as it says.
+    On this host, at once.
+    The version rolled back, and all below it, are refused from then on: the next bundle needs a higher version. If the
+    agent is not running, it starts with the earlier bundle. Exit code 2 when there is no earlier bundle or it does not
+    work, with nothing changed; or when the agent does not answer in time: run the command again with --from, as shown.
 
     Example: vedette bundle rollback -c vedette.toml
     """
@@ -141,15 +149,15 @@ def bundle_rollback(config: Path, version: int | None) -> None:
             done = _rollback_on_disk(settings, bundles, version)
         except ConnectionError as error:
             again = f"vedette bundle rollback -c {config} --from {version}"
-            raise ValueError(f"{error}\nit may yet go back; this does nothing if it has: {again}") from error
+            raise ValueError(f"{error}\nit may still roll back; this does nothing if it has: {again}") from error
     except (OSError, ValueError) as error:
         fail(error)
-    said = f"{done['bundle']} is current; up to version {done['withdrawn']} no other bundle is taken"
-    click.echo(safe(said if done["done"] else f"nothing to do, version {version} was rolled back before: {said}"))
+    now = f"{done['bundle']} is current; no other bundle up to version {done['withdrawn']} is accepted"
+    click.echo(safe(now if done["done"] else f"nothing to do, version {version} was rolled back before: {now}"))
 
 
 def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None) -> dict[str, Any]:
-    """For an agent that does not run; raises BlockingIOError when it does, FileNotFoundError when it never has: what is
+    """For an agent that is not running. Raises BlockingIOError when it is, FileNotFoundError when it never was: files
     made here would belong to whoever runs the command, not to the agent's user."""
     from vedette.runtime.validate import validate
     from vedette.store.environment import own

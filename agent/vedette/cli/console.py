@@ -1,13 +1,13 @@
 """What all commands share: how they end, what may reach a terminal, where the configuration is.
 
-Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done: usage, configuration, or the
-thing asked for is not there. Every message says what, where and what to do. Results go to standard output, the rest to
-standard error. A reader of standard output that goes away (``| head -1``) has seen enough: 0. Standard output that
-cannot be written, on a full disk say: 2.
+Exit codes: 0 done; 1 done, and what was examined has a fault; 2 not done: wrong usage or configuration, or something is
+missing. Every message says what, where and what to do. Results go to standard output, messages to standard error. When
+the reader of standard output goes away (``| head -1``) the exit code is 0; when it cannot be written (a full disk), 2.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from vedette.cli import renamed
 from vedette.config.settings import Config, ConfigError, load
 from vedette.decode.decoder import CODECS
 from vedette.plan.plan import Plan
@@ -60,11 +61,14 @@ data_option = click.option(
 
 
 class WithRegion(click.Group):
-    """A group with further commands, named in ``region``, where the region's package is installed: not on an edge."""
+    """A group with further commands where the region's package is installed, which it is not on an edge.
 
-    def __init__(self, *args: Any, region: tuple[str, ...] = (), **attributes: Any) -> None:
+    ``region``: their names, and the module of ``cli/`` that is imported when one is used.
+    """
+
+    def __init__(self, *args: Any, region: dict[str, str], **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._region = region if importlib.util.find_spec("vedette.region") else ()
+        self._region = region if importlib.util.find_spec("vedette.region") else {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *self._region])
@@ -72,14 +76,19 @@ class WithRegion(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._region:
             return super().get_command(ctx, cmd_name)
-        from vedette.cli import region as cli
-
-        command: click.Command = getattr(cli, cmd_name)
+        module = importlib.import_module(f"vedette.cli.{self._region[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
 
 class Main(WithRegion):
-    """The group of all commands, which also answers for what standard output refuses."""
+    """The group of all commands, which also handles failures of standard output."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args, warnings = renamed.renew(args)
+        for warning in warnings:
+            click.echo(f"vedette: {safe(warning)}", err=True)
+        return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **attributes: Any) -> click.Context:
         with _printing():  # --help and mistakes in the command line
@@ -97,8 +106,8 @@ class Main(WithRegion):
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Writes what was printed before the command ends, whatever ends it: when the interpreter does this last write, and
-    fails, it makes the exit code 120 and says so on standard error."""
+    """Flush standard output before the command ends, however it ends: when the interpreter's own last flush fails, the
+    exit code becomes 120."""
     try:
         yield
     except BrokenPipeError:
@@ -112,7 +121,7 @@ def _printing() -> Iterator[None]:
 
 
 def _unwritable() -> OSError | None:
-    """Why standard output refuses what waits for it, which is thrown away then; None when it takes it."""
+    """Why standard output cannot be flushed, None when it can. What was buffered is dropped then."""
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
@@ -152,9 +161,9 @@ def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., No
             fail(f"--format {value}: expects one of {', '.join(CODECS)}")
         return value
 
-    told = f"How {what} read: {', '.join(CODECS)}."
+    text = f"How {what} read: {', '.join(CODECS)}."
     return click.option(
-        "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=known, help=told
+        "--format", "codec", metavar="NAME", default="auto", show_default=True, callback=known, help=text
     )
 
 

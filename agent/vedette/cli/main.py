@@ -15,13 +15,13 @@ from vedette.cli.rules import rules, scan
 
 @click.group(
     cls=Main,
-    region=("region",),
+    region={"member": "member", "region": "region"},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def main() -> None:
-    """Vedette: judge logs where they arise, forward only alerts.
+    """Vedette: evaluate logs where they arise, forward only alerts.
 
-    Exit codes: 0 done; 1 done, and something is wrong with what was looked at; 2 not done.
+    Exit codes: 0 done; 1 done, and what was examined has a fault; 2 not done.
 
     Example: vedette scan --rules rules/sigma /var/log/auth.log
 
@@ -31,7 +31,7 @@ def main() -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version of the agent and of its pattern engine.
+    """Print the versions of agent, pattern engine, Python.
 
     Example: vedette version
     """
@@ -42,7 +42,7 @@ def version() -> None:
 
 for command in (run, check, status, alerts, logs):  # cli/agent.py
     main.add_command(command)
-for command in (scan, rules, bundle):  # cli/rules.py, cli/bundle.py; more of bundle, and region, in cli/region.py
+for command in (scan, rules, bundle):  # cli/rules.py, cli/bundle.py; where the region is, also member.py and region.py
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -26,6 +27,8 @@ from vedette.plan.ir import Rule
 from vedette.plan.relation import Correlation, starved
 
 if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
+
     from vedette.engine.match import Engine
     from vedette.system.compressed import Ahead, Unpacked
 
@@ -36,23 +39,27 @@ if TYPE_CHECKING:
 @click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
               help="Public key (ed25519:…) that a bundle must be signed by; may be repeated.")  # fmt: skip
 @format_option("events are")
-@click.option("--route", is_flag=True, help="Ask a rule only about events of its log source; else about every event.")
+@click.option(
+    "--route", is_flag=True, help="Evaluate a rule only on events of its log source; default: on every event."
+)
 @click.option("--product", metavar="NAME", default="", help="With --route: the log source's product of all events.")
 @click.option("--time-field", metavar="FIELD", default="",
-              help="Field that says when an event happened, for correlations; default: as it is decoded.")  # fmt: skip
+              help="Field with the time of an event, for correlations; default: its decoder's.")  # fmt: skip
 @pipeline_options
 @click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
 def scan(
     rule_paths: tuple[Path, ...], keys: tuple[str, ...], codec: str, route: bool, product: str, time_field: str,
     pipelines: tuple[Path, ...], lookups: tuple[Path, ...], files: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Judge files offline; one JSON object per match on standard output, a summary on standard error.
+    """Evaluate files without an agent.
 
-    FILES hold a line per event, or one JSON array, also compressed by gzip, zstd or xz; UTF-16 needs a byte order mark.
-    "-" is standard input.
-    Correlations are judged over all FILES, by the events' times in whatever order they stand, when all are read.
+    Prints one JSON object per match on standard output and a summary on standard error. FILES hold a line per event,
+    one JSON array, or one JSON object over several lines; compressed ones (gzip, zstd, xz) are recognised by their
+    first bytes, UTF-16 by its byte order mark; "-" is standard input. Correlations are evaluated over all FILES by
+    event time, and come last.
 
-    Exit code 2 when no rule runs, a file could not be read, or a rule could not be decided on some event.
+    Exit code 0 with or without matches; 2 when no rule runs, a file cannot be read whole, or a rule cannot be decided
+    on some event.
 
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
     """
@@ -149,16 +156,30 @@ def _engine_of(
         fail(f"{bundles[0]}: {error}")
 
 
+class _Watched(io.FileIO):
+    """A file that reports how many bytes were read."""
+
+    def __init__(self, path: Path, report: Callable[[int], None]) -> None:
+        super().__init__(path)
+        self._report = report
+
+    def readinto(self, buffer: Buffer, /) -> int | None:
+        count = super().readinto(buffer)
+        self._report(count or 0)
+        return count
+
+
 @contextmanager
 def _progress(path: Path) -> Iterator[BinaryIO]:
     """The opened file, with a progress bar on a terminal."""
     if str(path) == "-":
         yield sys.stdin.buffer
     elif sys.stderr.isatty() and not sys.stdout.isatty():
-        from rich.console import Console
-        from rich.progress import open as open_with_progress
-
-        with open_with_progress(path, "rb", description=path.name, console=Console(stderr=True)) as file:
+        size = path.stat().st_size
+        with (
+            click.progressbar(length=size, label=safe(path.name), file=sys.stderr) as bar,
+            io.BufferedReader(_Watched(path, bar.update)) as file,
+        ):
             yield file
     else:
         with path.open("rb") as file:
@@ -167,9 +188,9 @@ def _progress(path: Path) -> Iterator[BinaryIO]:
 
 @click.group()
 def rules() -> None:
-    """Work on Sigma rules: test, lint, explain, list.
+    """Test, lint, explain and list Sigma rules.
 
-    Rules are given as YAML files or folders; *.test.yml beside them hold test events.
+    Rules are YAML files or folders of them; *.test.yml beside them hold test events and are skipped elsewhere.
 
     Example: vedette rules test rules/sigma
     """
@@ -179,9 +200,10 @@ def rules() -> None:
 @pipeline_options
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
 def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tuple[Path, ...]) -> None:
-    """Run the test events beside the rules (NAME.test.yml beside NAME.yml), sequences of correlations included.
+    """Run the test events of rules.
 
-    Exit code 1 when a rule does not run, a test fails, or a rule has none.
+    NAME.test.yml beside NAME.yml holds them, sequences for correlations included. Exit code 1 when a rule does not run,
+    a test fails, a test file has a mistake or a rule has no test; 2 when a path cannot be read.
 
     Example: vedette rules test rules/sigma
     """
@@ -211,22 +233,27 @@ def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tu
 
 @rules.command("lint")
 @pipeline_options
-@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: tells hot literals.")
 @click.option(
-    "--skip", metavar="NAME", multiple=True, help="Leave this check out; its name stands in brackets. May be repeated."
+    "--sample",
+    type=click.Path(path_type=Path),
+    help="Lines of typical traffic: reports literals that are frequent in it.",
 )
-@click.option("--strict", is_flag=True, help="Exit code 1 for warnings, too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a finding.")
+@click.option(
+    "--skip", metavar="NAME", multiple=True, help="Skip this check, by its name in brackets; may be repeated."
+)
+@click.option("--strict", is_flag=True, help="Exit code 1 also for warnings.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per finding.")
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
 def rules_lint(
     pipelines: tuple[Path, ...], lookups: tuple[Path, ...], sample: Path | None, skip: tuple[str, ...], strict: bool,
     as_json: bool, paths: tuple[Path, ...],
 ) -> None:  # fmt: skip
-    """Say what is doubtful about rules: errors, warnings and notes, each with file, line and column.
+    """Report mistakes and doubtful parts of rules.
 
-    Checks: those of pySigma that work without the network; rules that are looked at on every event, patterns for the
-    fallback engine, fields and log sources that no decoder gives, rules of the same meaning, metadata, tests.
-    A condition of Sigma 1 is shown with the correlation to write instead. Exit code 1 when a rule does not run.
+    An error is a rule that does not run, a warning likely a mistake or costly, a note is style; each with file, line,
+    column and the name of the check. The checks: those of pySigma that work without the network; rules evaluated on
+    every event, patterns for the fallback engine, fields and log sources that no decoder gives, rules of the same
+    meaning, metadata, tests. Exit code 1 when there are errors; 2 when a path cannot be read.
 
     Example: vedette rules lint rules/sigma
     """
@@ -253,36 +280,35 @@ def rules_lint(
         for line in finding.hint.splitlines():
             click.echo(f"    {safe(line)}")
     counts = {kind: sum(finding.severity is kind for finding in findings) for kind in lint.Severity}
-    told = ", ".join(f"{count} {kind}s" for kind, count in counts.items())
+    summary = ", ".join(f"{count} {kind}s" for kind, count in counts.items())
     related, refused = len(plan.correlations), len(plan.refused)
-    click.echo(f"{len(plan.rules)} rules, {related} correlations, {refused} refused: {told}", err=True)
+    click.echo(f"{len(plan.rules)} rules, {related} correlations, {refused} refused: {summary}", err=True)
     bad = counts[lint.Severity.ERROR] + (counts[lint.Severity.WARNING] if strict else 0)
     sys.exit(1 if bad else 0)
 
 
 @rules.command("explain")
 @pipeline_options
-@click.option(
-    "--id", "wanted", metavar="NAME", default="", help="Of a file or folder with several rules: this one's id or title."
-)
+@click.option("--id", "wanted", metavar="NAME", default="", help="Explain only the rule with this id or title.")
 @format_option("EVENT is")
 @click.option("--topic", metavar="TOPIC", default="", help="The event's MQTT topic (format mqtt).")
 @click.option("--with", "beside", type=click.Path(path_type=Path), multiple=True,
-              help="Rules that RULE refers to: a file or folder, loaded and not shown; may be repeated.")  # fmt: skip
-@click.option("--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: what literals cost in it.")
+              help="File or folder of rules that RULE refers to; may be repeated.")  # fmt: skip
+@click.option(
+    "--sample", type=click.Path(path_type=Path), help="Lines of typical traffic: shows what literals cost in it."
+)
 @click.argument("rule", type=click.Path(path_type=Path))
 @click.argument("event", required=False)
 def rules_explain(
     pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str,
     beside: tuple[Path, ...], sample: Path | None, rule: Path, event: str | None,
 ) -> None:  # fmt: skip
-    """Show what the rules in RULE, a file or a folder, ask; and why they fire on EVENT (a line, "-": standard input) or
-    do not.
+    """Show how rules are evaluated, and why they match an event.
 
-    Of a detection: its predicates with their group and bit, the prefilter's literals, what else it could search for and
-    how common that is, the filters joined to it, and the truth of every part of the condition with the values that the
-    event has. Of a correlation: its rules, groups and condition, and which of its rules match. Of a filter: the rules
-    it is joined to. Exit code 1 when one is refused.
+    RULE is a file or a folder, EVENT a line ("-": standard input). Of a detection: its predicates with group and bit,
+    the prefilter's literals, what else it could search for and how common that is, its filters, and the truth of every
+    part of the condition with the event's values. Of a correlation: its rules, groups and condition, and which of its
+    rules match. Of a filter: its rules. Exit code 1 when a rule is refused.
 
     Example: vedette rules explain rule.yml '<38>Nov 20 10:00:00 web1 sshd[7]: Invalid user admin from 203.0.113.9'
 
@@ -389,7 +415,7 @@ def rules_list(
         reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
         state = "dead" if reason else "always" if literals is None else "active"
         if state == "always" and (why := why_always(found, plan, rule.expr)):
-            reason = f"looked at on every event of its log source: {why}"
+            reason = f"evaluated on every event of its log source: {why}"
         add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
     lacking = {one.id for one in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))}
     for relation in plan.correlations:
@@ -409,8 +435,8 @@ def rules_list(
         click.echo(safe(head + why))
     lookup_count = sum(row["kind"] == "lookup" for row in rows)
     states = [row["state"] for row in rows if row["kind"] != "lookup"]
-    told = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
+    summary = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
     related = len(plan.correlations)
-    told += f"; {lookup_count} lookups that cannot be used" if lookup_count else ""
-    click.echo(f"{len(states) - related} rules, {related} correlations: {told}", err=True)
+    summary += f"; {lookup_count} lookups that cannot be used" if lookup_count else ""
+    click.echo(f"{len(states) - related} rules, {related} correlations: {summary}", err=True)
     sys.exit(1 if "dead" in states or lookup_count else 0)

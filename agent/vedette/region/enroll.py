@@ -111,7 +111,7 @@ class Region:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise BlockingIOError(f"{folder}: another `vedette region enroll` is at work here") from error
+                raise BlockingIOError(f"{folder}: another `vedette member` command is at work here") from error
             authority = _authority(folder, now or datetime.now(UTC))
             known = _members(folder / "members.json")
             yield cls(folder, authority, known["broker"], known["group"], known["members"])
@@ -170,6 +170,13 @@ class Region:
         self._save(now)
         return Enrolled(folder, member, anew)
 
+    def member(self, name: str) -> Member:
+        """Who is enrolled as ``name``. Raises ValueError when nobody is."""
+        member = self.members.get(name)
+        if member is None or not member.active:
+            raise ValueError(f"{name} is not enrolled in {self.folder}")
+        return member
+
     def revoke(self, name: str, *, now: datetime | None = None) -> Member:
         """Take ``name`` out: certificates are revoked, rights are gone. Raises ValueError for an unknown name."""
         now = now or datetime.now(UTC)
@@ -187,7 +194,7 @@ class Region:
     def access(self) -> str:
         """The text of mosquitto.acl."""
         lines = [
-            '# Written by "vedette region enroll": who may read and write which topics. "user" is a common name.',
+            '# Written by "vedette member enroll": who may read and write which topics. "user" is a common name.',
             "# No line stands before the first user: whoever is not named here may nothing.",
         ]
         for member in sorted(self.members.values(), key=lambda one: one.name):

@@ -1,4 +1,4 @@
-"""A file that is a zip and a shell script: what ``make dist`` and ``vedette region enroll --zip`` write.
+"""A file that is a zip and a shell script: what ``make dist`` and ``vedette member zip`` write.
 
     bytes 0 … STUB_BYTES-1      a POSIX shell script, padded with newlines; its last command is ``exit``
     then                        an ordinary zip, whose offsets count from the start of the file

@@ -1,6 +1,6 @@
 """The zip of one site: a release with its agent's configuration, certificate and rules inside.
 
-What ``vedette region enroll --zip`` writes is the release's own zip (``polyglot``) with four members more:
+What ``vedette member zip`` writes is the release's own zip (``polyglot``) with four members more:
 
     site.tar        vedette.toml  region-ca.pem  agent.pem  agent.key  and, with a bundle of the region, site.vbundle
     site.sha256     its SHA-256
@@ -50,7 +50,7 @@ class Site(NamedTuple):
 
     name: str
     folder: Path
-    """Of the member, as ``vedette region enroll`` writes it."""
+    """Of the member, as ``vedette member enroll`` writes it."""
     bundle: Path | None = None
     key: str = ""
 
@@ -102,10 +102,10 @@ def configuration(template: str, site: Site) -> str:
 def _files(template: str, site: Site) -> dict[str, bytes]:
     missing = [name for name in _NEEDED if not (site.folder / name).is_file()]
     if site.bundle is not None and not site.key:
-        raise ValueError("a bundle needs the public key that it is signed with: --key ed25519:BASE64")
+        raise ValueError("a bundle needs the public key that it is signed with: --trusted-key ed25519:BASE64")
     if missing:
         raise FileNotFoundError(
-            f"{site.folder}: no {', '.join(missing)}: enroll {site.name} first (vedette region enroll)"
+            f"{site.folder}: no {', '.join(missing)}: enroll {site.name} first (vedette member enroll)"
         )
     files = {name: (site.folder / name).read_bytes() for name in _NEEDED[1:]}
     files["vedette.toml"] = configuration(template, site).encode()

@@ -1,0 +1,207 @@
+"""Members of the region: member enroll, renew, revoke, zip, list."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from vedette.cli.console import fail, json_line, safe
+from vedette.region.enroll import DAYS, RECEIPT_KEY, ROLES, Enrolled, Region
+from vedette.region.sign import load_key, public_text
+from vedette.region.sitezip import Site, site_key, site_zip
+
+folder_option = click.option(
+    "--folder", type=click.Path(path_type=Path), required=True, help="The region's authority, members and access list."
+)
+days_option = click.option(
+    "--days", default=DAYS, show_default=True, type=click.IntRange(1, 3650), help="Days until the certificate expires."
+)
+
+
+def enroll_options(command: Callable[..., None]) -> Callable[..., None]:
+    """All of ``member enroll``; while it is accepted, of ``region enroll``, too."""
+    for option in (
+        days_option,
+        click.option("--host", "hosts", metavar="NAME", multiple=True,
+                     help="For the role broker: its name or address; may be repeated."),
+        click.option("--broker", metavar="URL",
+                     help="The region's broker, for the configuration of agents: needed once, then remembered."),
+        click.option("--role", type=click.Choice(ROLES), default="agent", show_default=True,
+                     help="What NAME is: an agent, a landing, an operator who publishes bundles, the broker."),
+        click.option("--fleet", metavar="NAME", default="default", show_default=True, help="The agent's agent.fleet."),
+        folder_option,
+        click.argument("name"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.group()
+def member() -> None:
+    """Enroll, renew and revoke members of the region.
+
+    Agents, landings, operators and the broker: each has a certificate and its own rights at the broker.
+
+    Example: vedette member list --folder region-ca
+    """
+
+
+@member.command("enroll")
+@enroll_options
+def member_enroll(
+    name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int
+) -> None:
+    """Make NAME a member of the region.
+
+    Writes its certificate, key, access to its own topics and, for an agent, its configuration. Run again it changes
+    nothing, except that a certificate with less than 30 days left is renewed. FOLDER is made when it does not exist.
+
+    Example: vedette member enroll web-1 --folder region-ca --broker mqtts://region.example:8883
+    """
+    enroll(name, folder, fleet, role, broker, hosts, days)
+
+
+@member.command("renew")
+@click.argument("name")
+@folder_option
+@days_option
+def member_renew(name: str, folder: Path, days: int) -> None:
+    """Give NAME a new key and certificate.
+
+    The earlier certificate stays good until it expires.
+
+    Example: vedette member renew web-1 --folder region-ca
+    """
+    try:
+        with Region.open(folder) as region:
+            known = region.member(name)
+            done = region.enroll(name, role=known.role, fleet=known.fleet, hosts=known.hosts, days=days, renew=True)
+            _show(region, done)
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+@member.command("revoke")
+@click.argument("name")
+@folder_option
+def member_revoke(name: str, folder: Path) -> None:
+    """Revoke all rights and certificates of NAME.
+
+    Example: vedette member revoke web-1 --folder region-ca
+    """
+    revoke(name, folder)
+
+
+@member.command("zip")
+@click.argument("name")
+@folder_option
+@click.option("--release", type=click.Path(path_type=Path), metavar="PATH", required=True,
+              help="The installation zip of the release to install.")  # fmt: skip
+@click.option("--bundle", type=click.Path(path_type=Path), metavar="PATH",
+              help="Rules to begin with: a signed bundle.")  # fmt: skip
+@click.option("--trusted-key", "key", default="", metavar="KEY",
+              help="Public key (ed25519:…) of the region's bundles.")  # fmt: skip
+def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key: str) -> None:
+    """Write an installation zip for the agent NAME.
+
+    It holds the release and the agent's certificate, key and configuration: keep it secret. Its host needs nothing
+    else.
+
+    Example: vedette member zip web-1 --folder region-ca --release vedette-0.1.0-linux-x86_64.zip
+    """
+    make_zip(name, folder, release, bundle, key)
+
+
+@member.command("list")
+@folder_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per member.")
+def member_list(folder: Path, as_json: bool) -> None:
+    """List all members.
+
+    With role, fleet, state and the day on which the certificate expires.
+
+    Example: vedette member list --folder region-ca
+    """
+    try:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no region here: 'vedette member enroll' makes one")
+        with Region.open(folder) as region:
+            members = sorted(region.members.values(), key=lambda one: one.name)
+    except (OSError, ValueError) as error:
+        fail(error)
+    if not as_json:
+        click.echo(f"{'name':<24}{'role':<10}{'fleet':<16}{'state':<10}expires")
+    for one in members:
+        state = "active" if one.active else "revoked"
+        if as_json:
+            row = {"name": one.name, "role": one.role, "fleet": one.fleet, "state": state, "expires": one.ends}
+            click.echo(json_line(row))
+        else:
+            click.echo(safe(f"{one.name:<24}{one.role:<10}{one.fleet:<16}{state:<10}{_day(one.ends)}"))
+
+
+def enroll(
+    name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int,
+    renew: bool = False,
+) -> None:  # fmt: skip
+    """See ``member_enroll``."""
+    try:
+        if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
+            raise ValueError(f"--broker {broker}: expects mqtts://host:port")
+        with Region.open(folder) as region:
+            region.broker = broker or region.broker
+            _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days, renew=renew))
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+def revoke(name: str, folder: Path) -> None:
+    """See ``member_revoke``."""
+    try:
+        with Region.open(folder) as region:
+            number = len(region.revoke(name).revoked)
+    except (OSError, ValueError) as error:
+        fail(error)
+    what = f"{number} certificates" if number > 1 else "1 certificate"
+    click.echo(
+        f"{name} is revoked, {what}. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the"
+        " broker: its rights end with a reload (SIGHUP), new connections with a restart"
+    )
+
+
+def make_zip(name: str, folder: Path, release: Path, bundle: Path | None, key: str) -> None:
+    """See ``member_zip``."""
+    try:
+        with Region.open(folder) as region:
+            if (known := region.member(name)).role != "agent":
+                raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
+            home, signing = folder / "members" / name, site_key(folder)
+            made = site_zip(release, Site(name, home, bundle, key), home, signing)
+            click.echo(f"to install it: {made}: secret, it holds the agent's key")
+            click.echo(f"by who installs it: --site-key {public_text(load_key(signing))}")
+    except (OSError, ValueError) as error:
+        fail(error)
+
+
+def _show(region: Region, done: Enrolled) -> None:
+    """What was done, and what to do next."""
+    member = done.member
+    what = "new certificate" if done.renewed else "as it was"
+    click.echo(f"{member.name}: {member.role} of fleet {member.fleet}, {what}, good until {_day(member.ends)}")
+    if done.renewed and member.former:
+        last = _day(max(ends for _, ends in member.former))
+        click.echo(f"the earlier one stays good until {last}; if it is in wrong hands: revoke, then enroll anew")
+    click.echo(f"for its host: {done.folder}/")
+    click.echo(f"for the broker: {region.folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
+    if member.role == "landing":
+        click.echo(
+            f"vedette region land --client-id {member.name} --group {region.group} --receipt-key {RECEIPT_KEY} …"
+        )
+
+
+def _day(seconds: int) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))
