@@ -22,7 +22,7 @@ help:
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
-	@echo "make docs        the parts of docs that restate code: metrics"
+	@echo "make docs        the pages of docs/ that restate code: commands.md, metrics.md"
 	@echo "make clean       remove what the other targets made"
 
 environment:
@@ -32,7 +32,7 @@ lock: environment
 	@sh tools/lock.sh $(BIN)/python
 
 docs: environment
-	$(BIN)/python -m tools.docs
+	@$(BIN)/python -m tools.docs
 
 setup: environment
 	@sh tools/packages.sh

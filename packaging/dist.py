@@ -73,7 +73,7 @@ MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
     "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
-    "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.settings", "vedette.bundle.install",
+    "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.read", "vedette.bundle.install",
     "vedette.runtime.scan",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""

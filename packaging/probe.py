@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 sys.path.append(os.path.join(os.path.dirname(os.path.realpath(__file__)), "packages"))
 
-from vedette.config.settings import load
+from vedette.config.read import load
 
 SECONDS = 3.0
 

@@ -6,10 +6,89 @@ Edit the code that a page is made of, not the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
+
 DOCS = Path(__file__).parents[1] / "docs"
+COMMANDS_HEAD = """# Commands
+
+<!-- Written by `make docs` from the commands' own help. -->
+
+Every command shows this with `--help` or `-h`; [examples.md](examples.md) shows what they print.
+
+Exit codes are the same everywhere: **0** done; **1** done, and what was examined has a fault; **2** not done: wrong
+usage or configuration, or something is missing. Results go to standard output, messages to standard error. When the
+reader of standard output goes away (`| head -1`) the exit code is 0; when it cannot be written, on a full disk say, 2.
+Control characters in text from logs and rules are escaped.
+
+Run commands that read an agent's data as root or as the agent's user. Commands that read rule files need the rule
+compiler (`pip install 'vedette[rules]'`); `member`, `region` and `bundle keygen|public|build|sign` are not installed on
+an edge.
+"""
+
+
+def commands() -> str:
+    """docs/commands.md: all commands of ``vedette``, from click's help."""
+    from vedette.cli.main import main
+
+    parts = [COMMANDS_HEAD]
+    for path, command in _commands(main, click.Context(main, info_name="vedette")):
+        about, examples = _help(command)
+        depth = "##" if isinstance(command, click.Group) else "###"
+        usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
+        parts.append(f"{depth} {path}\n`{usage}`\n\n{about}\n")
+        rows = [_option(param) for param in command.params if isinstance(param, click.Option) and not param.hidden]
+        if rows:
+            parts.append("| option | |\n|---|---|\n" + "\n".join(rows) + "\n")
+        if not isinstance(command, click.Group):
+            parts.append("```sh\n" + "\n".join(examples) + "\n```\n")
+    return "\n".join(parts)
+
+
+def _commands(group: click.Group, ctx: click.Context) -> Iterator[tuple[str, click.Command]]:
+    """All commands below ``group`` by their whole names, single ones before groups."""
+    found = [(name, group.get_command(ctx, name)) for name in group.list_commands(ctx)]
+    shown = [(name, command) for name, command in found if command is not None and not command.hidden]
+    for name, command in sorted(shown, key=lambda one: (isinstance(one[1], click.Group), one[0])):
+        yield f"{ctx.command_path} {name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, click.Context(command, info_name=name, parent=ctx))
+
+
+def _help(command: click.Command) -> tuple[str, list[str]]:
+    """The paragraphs of a command's help but its examples, and these."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    examples = [" ".join(one.removeprefix("Example: ").split()) for one in paragraphs if one.startswith("Example: ")]
+    about = [
+        textwrap.fill(_prose(one), 120, break_on_hyphens=False) for one in paragraphs if not one.startswith("Example: ")
+    ]
+    return "\n\n".join(about), examples
+
+
+def _option(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in option.opts[:-1]) + (", " if option.opts[1:] else "")
+    number = isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
+    value = "N" if number else option.make_metavar(click.Context(click.Command("x")))
+    metavar = "" if option.is_flag else f" {value}"
+    details = [option.help or ""]
+    if option.required:
+        details.append("Required.")
+    elif option.show_default and option.default is not None:
+        details.append(f"Default: `{option.default}`.")
+    last = f"{option.opts[-1]}{metavar}".replace("|", "\\|")
+    return f"| {names}`{last}` | {_prose(' '.join(details))} |"
+
+
+def _prose(text: str) -> str:
+    """``text`` on one line; what Markdown would read as something else is quoted."""
+    text = " ".join(text.split())
+    text = re.sub(r"(?<![`\w])(--?[a-z][a-z-]*|\*?\.[a-z]+(?:\.[a-z]+)?)(?![\w`])", r"`\1`", text)
+    return re.sub(r"\|", r"\\|", text)
 
 
 def metrics() -> str:
@@ -30,7 +109,7 @@ def metrics() -> str:
     return (DOCS / "metrics.md").read_text("utf-8").partition(heading)[0] + heading + "\n".join(rows) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"metrics.md": metrics}
+PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "metrics.md": metrics}
 """Each page's name in docs/, and what makes its text."""
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from bench.agent import configuration, directory, syslog_input
 from bench.sampler import Sampler
 from tests.broker import free_port
 from vedette.api import compile_rules
-from vedette.config.settings import parse
+from vedette.config.read import parse
 from vedette.inputs.syslog import SyslogInput
 
 

@@ -53,12 +53,12 @@ def served(host: Host, command: Any, work: Any) -> Any:
     """What ``work`` gives in a thread while ``command`` answers rollbacks."""
 
     async def run() -> Any:
-        door = Control(host.data / "control.sock", {"rollback": command})
-        await door.start()
+        control = Control(host.data / "control.sock", {"rollback": command})
+        await control.start()
         try:
             return await asyncio.to_thread(work)
         finally:
-            await door.stop()
+            await control.stop()
 
     return asyncio.run(run())
 

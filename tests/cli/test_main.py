@@ -140,7 +140,7 @@ SEQUENCE = f"""- sequence:
 
 
 def test_check_tells_what_no_input_reaches(tmp_path: Path, rules: Path) -> None:
-    """Correlations are counted; a rule of another log source and what needs it are told, and it is no mistake."""
+    """Correlations are counted; a rule of another log source and what needs it are reported, and it is no mistake."""
     (rules / "failures.yml").write_text(FAILURES)
     path = config(tmp_path, f'{SYSLOG}[rules]\npaths = ["{rules}"]\n')
     done = ended(vedette("check", "-c", path), 0)
@@ -225,7 +225,7 @@ def test_scan_what_is_not_there(tmp_path: Path, rules: Path, arguments: tuple[st
 @pytest.mark.parametrize("name", ["auth.log.1.gz", "auth.log.1.zst", "auth.log.1.xz", "-"])
 def test_scan_compressed(tmp_path: Path, rules: Path, name: str) -> None:
     """A rotated log is read as what is in it, whatever its name, also from a pipe; lines are counted on over members.
-    One that is cut off is told, and what was read of it stands; the exit code is then 2."""
+    One that is cut off is reported, and what was read of it counts; the exit code is then 2."""
     packs = {".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
     pack = packs.get(Path(name).suffix, gzip.compress)
     data = pack(f"{HARMLESS}\n{ATTACK}\n".encode()) + pack(f"{ATTACK}\n".encode())
@@ -244,7 +244,7 @@ def test_scan_compressed(tmp_path: Path, rules: Path, name: str) -> None:
 
 
 def test_scan_a_compressed_json_array(tmp_path: Path, rules: Path) -> None:
-    """What it holds is told by what is in it; a broken one is told by name."""
+    """Its form is recognised by its first bytes; a broken one is reported by name."""
     path = tmp_path / "events.json.gz"
     path.write_bytes(gzip.compress(b'[{"a": 1},\n {"message": "Failed password"}]'))
     (row,) = map(json.loads, ended(vedette("scan", "--rules", rules, path), 0).stdout.splitlines())
@@ -269,7 +269,7 @@ def test_scan_uses_the_databases_of_a_bundle(tmp_path: Path, rules: Path, monkey
 
 
 def test_scan_goes_on_after_a_bad_file(tmp_path: Path, rules: Path) -> None:
-    """A file that cannot be read is told and the next is judged; the exit code is 2."""
+    """A file that cannot be read is reported and the next is evaluated; the exit code is 2."""
     broken, good = tmp_path / "broken.json", tmp_path / "good.log"
     broken.write_text("[{]")
     good.write_text(ATTACK + "\n")
@@ -440,7 +440,7 @@ def test_a_bundle_with_correlations(tmp_path: Path, rules: Path) -> None:
 
 
 def test_a_bundle_whose_tests_fail_is_not_built(tmp_path: Path, rules: Path) -> None:
-    """What an agent would refuse is not even made, and the place of the failing event is told."""
+    """What an agent would refuse is not built, and the place of the failing event is reported."""
     (rules / "one.test.yml").write_text(f'- match: "{HARMLESS}"\n')
     done = ended(vedette("bundle", "build", rules, "-o", tmp_path / "b.vbundle", "--version", 1), 2)
     assert f"{rules}/one.test.yml:1: should match and does not" in done.stderr

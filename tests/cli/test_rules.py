@@ -34,7 +34,7 @@ def files(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def test_scan_with_a_pipeline_and_a_lookup(tmp_path: Path) -> None:
-    """Fields are mapped and placeholders filled before anything is judged; without them the rule is refused."""
+    """Fields are mapped and placeholders filled before anything is evaluated; without them the rule is refused."""
     rule, pipeline, lookup = files(tmp_path)
     events = tmp_path / "events.ndjson"
     events.write_text('{"user": "root"}\n{"user": "bob"}\n{"user": "admin"}\n')
@@ -48,7 +48,7 @@ def test_scan_with_a_pipeline_and_a_lookup(tmp_path: Path) -> None:
 
 
 def test_scan_tells_of_quarantine(tmp_path: Path) -> None:
-    """What could not be decided is told with its rule, and the exit code says so."""
+    """What could not be decided is reported with its rule and by the exit code."""
     rule, events = tmp_path / "slow.yml", tmp_path / "events.ndjson"
     rule.write_text(RULE.replace("Who|expand: '%names%'", "Who|re: (?=a)(a|aa)+$"))
     events.write_text(f'{{"Who": "{"a" * 60}!"}}\n' * 12)
@@ -118,8 +118,8 @@ def test_what_a_folder_lists_and_is_no_file(tmp_path: Path) -> None:
         assert ".git" not in done.output
     assert bundle.exists()
     assert '"line":1' in vedette("scan", "--rules", rules, events).stdout.replace(" ", "")
-    told = vedette("rules", "test", rules).stderr
-    assert f"{rules}/folder.yml/good.test.yaml:1: cannot be read: it is no regular file" in told
+    errors = vedette("rules", "test", rules).stderr
+    assert f"{rules}/folder.yml/good.test.yaml:1: cannot be read: it is no regular file" in errors
     assert vedette("rules", "list", rules / "dead.yml").exit_code == 2  # the user named it
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from vedette.config import settings as config
+from vedette.config import read as config
 from vedette.config.settings import Config, SuppressSettings
 from vedette.inputs.table import INPUT_TYPES
 from vedette.mqtt.settings import MqttSettings

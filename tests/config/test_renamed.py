@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from vedette.config.read import INTERNAL_SETTINGS, ConfigError, load, parse
 from vedette.config.renamed import GONE, gone
-from vedette.config.settings import INTERNAL_SETTINGS, Config, ConfigError, load, parse
+from vedette.config.settings import Config
 from vedette.inputs.file import FileInput
 from vedette.inputs.mqtt import MqttInput
 from vedette.mqtt.settings import MqttSettings

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from vedette.bundle.manifest import Manifest
 from vedette.bundle.seal import key_text, seal
 from vedette.bundle.trust import inspect, verify
-from vedette.config.settings import ConfigError, parse
+from vedette.config.read import ConfigError, parse
 from vedette.decode import syslog
 from vedette.decode.codecs import CODECS
 from vedette.decode.decoder import record

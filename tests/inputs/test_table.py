@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vedette.config.settings import ConfigError, parse
+from vedette.config.read import ConfigError, parse
 from vedette.inputs.table import INPUT_TYPES
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.install.conftest import ROOT, Place, Variant, call
 from tests.install.test_install import alone
-from vedette.config import settings as config
+from vedette.config import read as config
 
 pytestmark = pytest.mark.install
 

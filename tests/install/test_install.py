@@ -14,7 +14,7 @@ import pytest
 
 from tests.install.conftest import ROOT, Place, Variant, call
 from vedette import __version__
-from vedette.config import settings as config
+from vedette.config import read as config
 
 pytestmark = pytest.mark.install
 

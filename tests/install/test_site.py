@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tests.install.conftest import ROOT, Place, call, sha256
 from tests.install.stubbed import Stubbed
 from vedette.cli.main import main
-from vedette.config import settings as config
+from vedette.config import read as config
 from vedette.region import sitezip
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text

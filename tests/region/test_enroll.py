@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from tests.broker import Broker
 from tests.delivery.kit import alert, until
 from vedette.cli.main import main as cli
-from vedette.config.settings import parse
+from vedette.config.read import parse
 from vedette.delivery.envelope import encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import Message, MqttClient

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vedette.config.settings import parse
+from vedette.config.read import parse
 from vedette.engine.match import Engine
 from vedette.rules.build import from_text
 from vedette.runtime.deadrules import dead_rules

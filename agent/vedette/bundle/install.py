@@ -1,4 +1,4 @@
-"""The folder of installed bundles: stage, try, switch, fall back.
+"""The folder of installed bundles: stage, dry run, switch, fall back.
 
     bundles/
       7-3f9a0c6d21be.vbundle     version and first 12 digits of the digest
@@ -9,17 +9,17 @@
       trying                     what is being loaded just now, or killed the agent as it was (attempts.py)
 
 Invariants: a bundle's file is whole and was verified before its final name appears (temporary name, fsync, rename,
-fsync of the folder); ``current`` always names a bundle whose trial succeeded, since it moves, by an atomic rename, only
-after it. A crash between any two steps leaves the old or the new bundle current. ``previous`` moves after ``current``:
-after a crash between the two it names an older bundle, never none. At most ``KEEP`` files stay; leftovers of a crash
-go with the next switch. Files are verified again each time they are read: the disk is not trusted.
+fsync of the folder); ``current`` always names a bundle whose dry run succeeded: it moves, by an atomic rename, only
+after that. A crash between any two steps leaves the old or the new bundle current. ``previous`` moves after
+``current``: after a crash between the two it names an older bundle, never none. At most ``KEEP`` files stay; leftovers
+of a crash go with the next switch. Files are verified again each time they are read: the disk is not trusted.
 
 The installed version is read from the link, so a damaged file does not open the way for an older bundle; the same
 bundle pushed again repairs it.
 
 ``rollback`` makes the previous bundle current, by an operator on this host. It opens no way for older bundles either:
 nothing up to the version that was rolled back from is taken any more, but what is current. ``withdrawn`` is linked
-before ``current`` moves: a crash between the two leaves the bundle current that was, and it keeps judging.
+before ``current`` moves: a crash between the two leaves the bundle current that was, and it stays in use.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class BundleDir:
     """The bundles of one agent of ``fleet`` that follows ``channel``; one caller at a time. Every method blocks on the
     disk: call it off the event loop.
 
-    ``careful`` tries the bytes of a bundle where it can do no harm, and raises when they do: before a bundle is
-    installed, and before one is opened at a start that another start died of.
+    ``careful`` does a dry run of a bundle's bytes in an isolated process and raises when it fails: before a bundle is
+    installed, and before one is loaded at a start that another start died of.
 
-    Raises ValueError when a key of ``trusted`` is none.
+    Raises ValueError when an entry of ``trusted`` is not a public key.
     """
 
     def __init__(
@@ -123,11 +123,12 @@ class BundleDir:
         match = _NAME.fullmatch(path.name) if path else None
         return int(match[1]) if match else 0
 
-    def install(self, data: bytes, trial: Callable[[Bundle], T], *, of_host: bool = False) -> T:
-        """Stage ``data``, run ``trial`` (compiles and self-tests; raises when the bundle does not work), switch to it.
+    def install(self, data: bytes, dry_run: Callable[[Bundle], T], *, of_host: bool = False) -> T:
+        """Stage ``data``, run ``dry_run`` (compiles and self-tests; raises when the bundle does not work), switch to
+        it.
 
-        ``of_host``: it is a file of this host. Returns what ``trial`` returned. Raises BundleRefused, with the current
-        bundle untouched, and OSError when the folder cannot be written.
+        ``of_host``: it comes from a file on this host. Returns what ``dry_run`` returned. Raises BundleRefused, with
+        the current bundle untouched, and OSError when the folder cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         name = "offered"
@@ -139,7 +140,7 @@ class BundleDir:
             try:
                 self._careful(data)
                 with self._attempts.of(sha256):
-                    result = trial(staged.bundle)
+                    result = dry_run(staged.bundle)
             except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
                 if staged.path != self.current():
                     staged.path.unlink(missing_ok=True)
@@ -159,11 +160,11 @@ class BundleDir:
         return Staged(bundle, path)
 
     def verified(self, data: bytes) -> Bundle:
-        """The bundle, if it is one that somebody signed whom this agent trusts. Raises BundleRefused."""
+        """The bundle, when a key that this agent trusts signed it. Raises BundleRefused."""
         try:
             return verify(data, self.trusted, self.agent_version)
         except MemoryError as error:
-            raise BundleRefused("there is not enough memory to open it") from error
+            raise BundleRefused("not enough memory to open it") from error
 
     def switch(self, staged: Staged) -> None:
         """Make ``staged`` current and what was current previous. Raises OSError."""
@@ -183,24 +184,25 @@ class BundleDir:
         )
 
     def gone_back(self, version: int) -> bool:
-        """Whether ``version`` was rolled back from already; False when it is current. Raises BundleRefused when it is
+        """Whether ``version`` was rolled back before; False when it is current. Raises BundleRefused when it is
         neither."""
         current = self.current()
         if current is None or _version(current) == version:
             return False
         if _version(current) < version <= self.withdrawn():
             return True
-        raise BundleRefused(f"version {_version(current)} is current, not {version}: nothing is rolled back")
+        raise BundleRefused(f"version {_version(current)} is current, not {version}: nothing was rolled back")
 
-    def rollback(self, trial: Callable[[Bundle], T]) -> tuple[Bundle, T]:
-        """Make the previous bundle current when ``trial`` likes it, and the newest older one that is kept previous.
+    def rollback(self, dry_run: Callable[[Bundle], T]) -> tuple[Bundle, T]:
+        """Make the previous bundle current when its ``dry_run`` succeeds, and the newest older one that is kept
+        previous.
 
         Raises BundleRefused, with nothing changed, when there is none or it does not work; OSError.
         """
         current, target = self.current(), self.previous()
         if current is None or target is None or target == current:
             raise BundleRefused("no earlier bundle is kept: publish the earlier rules under a higher version")
-        bundle, result = self._tried(target, trial)
+        bundle, result = self._loaded(target, dry_run)
         if _version(current) > self.withdrawn():
             self._link("withdrawn", current)
         self._link("current", target)
@@ -216,12 +218,12 @@ class BundleDir:
             version=bundle.version,
             digest=bundle.digest[:12],
             withdrawn=self.withdrawn(),
-            action="nothing up to the withdrawn version is taken; publish a higher one",
+            action="no bundle up to the withdrawn version is accepted; publish a higher one",
         )
         return bundle, result
 
-    def _tried(self, path: Path, trial: Callable[[Bundle], T]) -> tuple[Bundle, T]:
-        """The bundle in ``path``, verified, and what ``trial`` made of it. Raises BundleRefused."""
+    def _loaded(self, path: Path, dry_run: Callable[[Bundle], T]) -> tuple[Bundle, T]:
+        """The bundle in ``path``, verified, and what ``dry_run`` made of it. Raises BundleRefused."""
         try:
             data = read_bundle(path)
             sha256 = hashlib.sha256(data).hexdigest()
@@ -229,24 +231,25 @@ class BundleDir:
                 self._careful(data)
             with self._attempts.of(sha256):
                 bundle = self.verified(data)
-                result = trial(bundle)
+                result = dry_run(bundle)
         except Exception as error:  # also a disk that does not give the file back: the previous bundle may still load
             raise self._refuse(path.name, str(error) or type(error).__name__) from error
         if bundle.expired(self.clock()):
-            log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it keeps judging; publish a newer one")
+            log.warning(Log.BUNDLE_EXPIRED, bundle=path.name, action="it stays in use; publish a newer one")
         return bundle, result
 
-    def load(self, trial: Callable[[Bundle], T]) -> tuple[Bundle, T] | None:
-        """At start: the current bundle and what ``trial`` made of it; if it does not load, the previous one; else None.
+    def load(self, dry_run: Callable[[Bundle], T]) -> tuple[Bundle, T] | None:
+        """At start: the current bundle and what ``dry_run`` made of it; if it does not load, the previous one; else
+        None.
 
-        The links stay as they are. Why the current one was passed over is in ``refused``. An expired bundle loads and
-        is said to be expired.
+        The links stay as they are. Why the current one was skipped is in ``refused``. An expired bundle is loaded, with
+        a warning.
         """
         self.refused = None
         for path in (self.current(), self.previous()):
             if path is not None:
                 with suppress(BundleRefused):
-                    return self._tried(path, trial)
+                    return self._loaded(path, dry_run)
         return None
 
     def _refuse(self, name: str, reason: str) -> BundleRefused:

@@ -21,7 +21,7 @@ than needed and nothing is unpacked beyond its bound:
  7. expiry: not expired (unless it is the installed one). A clock that was never set lies before ``expires``, so it
     refuses nothing.
 
-An installed bundle is verified again at each start, but no more: once expired it keeps judging, and ``Bundle.expired``
+An installed bundle is verified again at each start, but no more: once expired it stays in use, and ``Bundle.expired``
 says so; an agent that moves to another fleet keeps its rules until that fleet's come. Each refusal is a
 ``BundleRefused`` whose text says what is wrong and what to do.
 """

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from vedette.cli import renamed
-from vedette.config.settings import Config, ConfigError, load
+from vedette.config.read import ConfigError, load
+from vedette.config.settings import Config
 from vedette.decode.decoder import CODECS
 from vedette.plan.plan import Plan
 from vedette.system.terminal import json_line as json_line

@@ -370,7 +370,7 @@ def rules_explain(
 
 @rules.command("list")
 @pipeline_options
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="Judge by this agent's inputs which are dead.")
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="Find dead rules by the inputs of this agent.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a rule.")
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1)
 def rules_list(

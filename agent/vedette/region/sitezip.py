@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 from vedette import __version__
 from vedette.bundle.install import read_bundle
 from vedette.bundle.trust import addressed, verify
-from vedette.config import settings as config
+from vedette.config import read as config
 from vedette.config.renamed import renew
 from vedette.region.polyglot import PAYLOAD, archive, read
 from vedette.region.sign import keygen, load_key, public_text

@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from vedette import __version__
-from vedette.config.settings import Config, ConfigError, load
+from vedette.config.read import ConfigError, load
+from vedette.config.settings import Config
 from vedette.delivery.queue import Source
 from vedette.delivery.sinks import SINKS, Sink
 from vedette.delivery.uplink import MqttUplink

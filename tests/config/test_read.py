@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.config.settings import Config, ConfigError, load, parse
+from vedette.config.read import ConfigError, load, parse
+from vedette.config.settings import Config
 from vedette.decode.decoder import CODECS
 from vedette.inputs.file import FileInput
 from vedette.inputs.mqtt import MqttInput

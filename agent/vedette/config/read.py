@@ -1,0 +1,345 @@
+"""The configuration file: TOML to settings, every mistake reported at once with its key.
+
+Sizes are written ``"64MiB"`` or as bytes, durations ``"30d"``, ``"10m"``, ``"200ms"`` or as seconds. Unknown keys are
+mistakes; names of the release before are accepted (``renamed.py``). With VEDETTE_INTERNAL_SETTINGS=1 in the environment
+a file may also set what is INTERNAL: for tests and benchmarks of a whole agent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import socket
+import tomllib
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+from zoneinfo import ZoneInfo
+
+from vedette.bundle.seal import public_key
+from vedette.config import renamed
+from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
+from vedette.decode.decoder import CODECS
+from vedette.inputs.base import InputSettings
+from vedette.inputs.table import INPUT_TYPES
+from vedette.model.event import LogSource
+from vedette.model.settings import split_address
+from vedette.model.times import seconds
+from vedette.mqtt.settings import MqttSettings
+
+INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
+"""The environment variable with which a file may set what is INTERNAL."""
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; ``mistakes`` lists every reason, one line each."""
+
+    def __init__(self, path: Path | str, mistakes: list[str]) -> None:
+        self.mistakes = [f"{path}: {mistake}" for mistake in mistakes]
+        super().__init__("\n".join(self.mistakes))
+
+
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    match = re.fullmatch(r"(\d+)\s*([KMG]?i?B)", value) if isinstance(value, str) else None
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f'expects a size such as "64MiB" or a number of bytes, not {value!r}')
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    if isinstance(value, str):
+        return seconds(value)
+    raise ValueError(f'expects a duration such as "10m" or "200ms", not {value!r}')
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    raise ValueError(f"expects a share from 0 to 1, not {value!r}")
+
+
+def _address(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f'expects "host:port", not {value!r}')
+    if value:
+        split_address(value)
+    return value
+
+
+def _fsync(value: Any) -> str:
+    if isinstance(value, str):
+        kind, _, interval = value.partition(":")
+        if value in ("batch", "never") or (kind == "interval" and FSYNC[0] <= _seconds(interval) <= FSYNC[1]):
+            return value
+    raise ValueError(
+        f'expects "interval:200ms" (from {FSYNC[0] * 1000:g}ms to {FSYNC[1]:g}s), "batch" or "never", not {value!r}'
+    )
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9._-]{0,128}", value):
+        raise ValueError(f"expects letters, digits, '.', '_' or '-', not {value!r}")
+    return value
+
+
+def _zone(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expects a time zone such as 'Europe/Vienna', not {value!r}")
+    if value:
+        try:
+            ZoneInfo(value)
+        except Exception as error:  # ZoneInfo raises several kinds for a bad key
+            raise ValueError(f"{value!r} is not a known time zone") from error
+    return value
+
+
+FSYNC = 0.001, 60.0
+"""Shortest and longest interval of syncs, in seconds."""
+_SCALARS = {
+    "fsync": _fsync,
+    "size": _size,
+    "seconds": _seconds,
+    "share": _share,
+    "address": _address,
+    "name": _name,
+    "zone": _zone,
+}
+
+
+class _Reader:
+    """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong."""
+
+    def __init__(self, internal: bool) -> None:
+        self.mistakes: list[str] = []
+        self._internal = internal
+        self._brokers: dict[str, MqttSettings] = {}
+        """``[broker]`` under "", each ``[broker.NAME]`` under its name."""
+        self._used: set[str] = set()
+
+    def config(self, document: dict[str, Any]) -> Config:
+        rest = dict(document)
+        self._read_brokers(rest.pop("broker", {}))
+        made: Config = self._table(Config, rest, "")
+        if self.mistakes:  # what was made is not whole
+            return made
+        if made.uplink.type == "mqtt":
+            self._used.add("")
+        self._check_brokers()
+        _check(made, self.mistakes)
+        return dataclasses.replace(made, uplink=dataclasses.replace(made.uplink, broker=self._brokers[""]))
+
+    def _read_brokers(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self.mistakes.append(f"broker: expects a table, not {value!r}")
+            value = {}
+        for name, table in {"": {}, **value}.items():
+            if isinstance(table, dict):
+                unnamed = {key: item for key, item in value.items() if not isinstance(item, dict)}
+                where = f"broker.{name}" if name else "broker"
+                self._brokers[name] = self._table(MqttSettings, table if name else unnamed, where)
+
+    def _value(self, kind: Any, value: Any, where: str) -> Any:
+        """``value`` of TOML as ``kind``; None after a mistake."""
+        try:
+            return self._converted(kind, value, where)
+        except ValueError as error:
+            self.mistakes.append(f"{where}: {error}")
+            return None
+
+    def _converted(self, kind: Any, value: Any, where: str) -> Any:
+        """Raises ValueError."""
+        origin, args = get_origin(kind), get_args(kind)
+        if origin is Annotated:
+            return _SCALARS[args[1]](value)
+        if origin is Literal:
+            if value not in args:
+                raise ValueError(f"expects one of {', '.join(map(repr, args))}, not {value!r}")
+            return value
+        if origin is tuple:
+            if not isinstance(value, list):
+                raise ValueError(f"expects a list, not {value!r}")
+            return tuple(self._value(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+        if origin in (types.UnionType, typing.Union):
+            return self._converted(args[0], value, where)
+        if kind is Path:
+            if not isinstance(value, str) or not value:
+                raise ValueError(f"expects a path, not {value!r}")
+            return Path(value)
+        if kind is LogSource:
+            if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+                raise ValueError(f"expects a table of product, category, service, not {value!r}")
+            unknown = sorted(set(value) - set(LogSource._fields))
+            if unknown:
+                raise ValueError(f"unknown key {unknown[0]!r}; known: {', '.join(LogSource._fields)}")
+            return LogSource(**value)
+        if kind is MqttSettings:
+            if not isinstance(value, str) or value not in self._brokers:
+                raise ValueError(f"expects the NAME of a table [broker.NAME], not {value!r}")
+            self._used.add(value)
+            return self._brokers[value]
+        if dataclasses.is_dataclass(kind):
+            return self._table(kind, value, where)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ValueError(f"expects {kind.__name__}, not {value!r}")
+        return value
+
+    def _table(self, kind: Any, value: Any, where: str) -> Any:
+        """A dataclass from a TOML table; unknown keys are mistakes. Raises ValueError when it is no table."""
+        if not isinstance(value, dict):
+            raise ValueError(f"expects a table, not {value!r}")
+        hints = typing.get_type_hints(kind, include_extras=True)
+        fields = {f.name.rstrip("_"): f for f in dataclasses.fields(kind)}  # Python keeps some words, such as "for"
+        known = sorted(name for name, f in fields.items() if not f.metadata and f.compare)
+        if kind is UplinkSettings:
+            known.remove("broker")  # it is always [broker]
+        given: dict[str, Any] = {}
+        for key, item in value.items():
+            here = f"{where}.{key}" if where else key
+            accepted = key in known or (
+                key in fields and bool(fields[key].metadata) and (self._internal or renamed.gone(here))
+            )
+            if not accepted:
+                near = difflib.get_close_matches(key, known, 1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                self.mistakes.append(f"{here}: unknown key; {hint}known: {', '.join(known)}")
+            elif kind is Config and key == "input":
+                given[key] = tuple(self._inputs(item))
+            else:
+                given[key] = self._value(hints[fields[key].name], item, here)
+        for name, f in fields.items():
+            if name not in given and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+                self.mistakes.append(f"{where}.{name}: missing")
+                given[name] = None
+        return kind(**{fields[name].name: item for name, item in given.items()})
+
+    def _inputs(self, items: Any) -> Iterator[InputSettings]:
+        if not isinstance(items, list):
+            self.mistakes.append("input: expects [[input]] tables")
+            return
+        for i, item in enumerate(items):
+            where = f"input[{i}]"
+            if not isinstance(item, dict):
+                self.mistakes.append(f"{where}: expects a table, not {item!r}")
+                continue
+            kind = next((kind for name, kind in INPUT_TYPES.items() if name == item.get("type")), None)
+            if kind is None:
+                expected = f"expects one of {', '.join(INPUT_TYPES)}"
+                self.mistakes.append(f"{where}.type: {expected}, not {item.get('type')!r}")
+                continue
+            named = {k: v for k, v in item.items() if k != "type"}
+            if any(f.name == "broker" for f in dataclasses.fields(kind)):
+                named.setdefault("broker", "")
+            yield self._table(kind, named, where)
+
+    def _check_brokers(self) -> None:
+        """All that have a name, and the one without when something uses it."""
+        for name, broker in self._brokers.items():
+            if name or "" in self._used:
+                where = f"broker.{name}".rstrip(".")
+                self.mistakes += [f"{where}{mistake}" for mistake in broker.mistakes()]
+
+
+_BOUNDS: dict[str, tuple[float, float]] = {
+    "poll": (0.01, 86400.0),
+    "keepalive": (1.0, 65535.0),
+    "max_connections": (1, 1 << 20),
+    "max_connections_per_peer": (1, 1 << 20),
+    "message_timeout": (0.1, 86400.0),
+    "receive_maximum": (1, 65535),
+    "max_inflight": (1, 65535),
+    "max_bytes": (1 << 20, 1 << 62),
+    "segment_bytes": (4 << 10, 1 << 40),
+    "max_memory": (64 << 20, 1 << 62),
+    "max_lateness": (0, 86400.0),
+    "cache_bytes": (0, 16 << 30),
+    "for_": (1.0, 366 * 86400.0),
+    "stop_within": (1.0, 600.0),
+    "limit": (0, 1_000_000),
+    "quarantine_after": (1, 1 << 20),
+    "quarantine_bytes": (64 << 10, 1 << 40),
+}
+"""Lowest and highest value of a setting of this name, wherever it stands."""
+
+
+def _check_values(settings: Any, where: str, mistakes: list[str]) -> None:
+    """Numbers out of bounds, and names that are empty though something is called by them."""
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        low, high = _BOUNDS.get(f.name, (None, None))
+        if low is not None and high is not None and not low <= value <= high:
+            mistakes.append(f"{where}.{f.name.rstrip('_')}: expects {low:,} to {high:,}, not {value:,}")
+        if value == "" and f.name in ("name", "site", "fleet", "channel"):
+            mistakes.append(f"{where}.{f.name}: must not be empty")
+
+
+def _check(config: Config, mistakes: list[str]) -> None:
+    """Mistakes that one key alone does not show."""
+    for f in dataclasses.fields(config):
+        if dataclasses.is_dataclass(getattr(config, f.name)):
+            _check_values(getattr(config, f.name), f.name, mistakes)
+    for i, suppress in enumerate(config.suppress):
+        _check_values(suppress, f"suppress[{i}]", mistakes)
+    for where, keys in (
+        ("bundles.trusted_keys", config.bundles.trusted_keys),
+        ("uplink.receipt_keys", config.uplink.receipt_keys),
+    ):
+        for i, key in enumerate(keys):
+            try:
+                public_key(key)
+            except ValueError as error:
+                mistakes.append(f"{where}[{i}]: {error}")
+    if len(config.uplink.receipt_keys) > MAX_KEYS:
+        mistakes.append(f"uplink.receipt_keys: {len(config.uplink.receipt_keys)} keys, at most {MAX_KEYS}")
+    seen: set[str] = set()
+    read: set[str] = set()
+    for i, item in enumerate(config.input):
+        _check_values(item, f"input[{i}]", mistakes)
+        if item.name in seen:
+            mistakes.append(f"input[{i}].name: {item.name!r} is used twice")
+        seen.add(item.name)
+        if item.format not in CODECS:
+            mistakes.append(f"input[{i}].format: expects one of {', '.join(CODECS)}, not {item.format!r}")
+        mistakes += [f"input[{i}]{mistake}" for mistake in item.mistakes()]
+        for path in item.exclusive:
+            if path in read:
+                mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
+            read.add(path)
+
+
+def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
+    """The configuration in ``text``, which with ``internal`` may set what is no setting; raises ConfigError with every
+    mistake."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(path, [f"not valid TOML: {error}"]) from error
+    document, warnings = renamed.renew(document, internal=internal)
+    reader = _Reader(internal)
+    config = reader.config(document)
+    if reader.mistakes:
+        raise ConfigError(path, reader.mistakes)
+    config = dataclasses.replace(config, warnings=tuple(warnings))
+    if not config.agent.id:
+        host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
+        config = dataclasses.replace(config, agent=dataclasses.replace(config.agent, id=host))
+    return config
+
+
+def load(path: Path) -> Config:
+    """The configuration in the file ``path``; raises ConfigError, also when the file cannot be read."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(path, [f"cannot be read: {error}"]) from error
+    return parse(text, path, internal=os.environ.get(INTERNAL_SETTINGS) == "1")
