@@ -7,7 +7,7 @@ Promises:
   an IPv4 address, or an IPv6 network of 64 bits: who has one address of it has all.
 * A connection that has not sent one whole message is **silent**. When there is no room for a further connection, a
   silent one is closed for it and counted (``connections_evicted``): the oldest one of the same peer when that has as
-  many as it may; else the oldest one of the peer that has the most silent ones. So those who connect and say nothing
+  many as it may; else the oldest one of the peer that has the most silent ones. So those who connect and send nothing
   keep nobody out, and displace one another before they displace who has only just connected.
 * Where none is silent, one that has been **idle** (without a whole message for ``IDLE_SECONDS``) is closed instead: the
   one idle longest of the same peer when that has as many as it may; else of the peer that has the most idle ones, if
@@ -18,8 +18,8 @@ Promises:
 * A turn of the event loop accepts ``TURN`` connections at most, so that a flood of attempts leaves others their turn;
   and only as many as ``EVICTED`` in the place of others, whose descriptors are free in the next turn.
 * When the process has no descriptor left a silent connection gives way, too; else it is tried again in a second.
-* A TLS handshake ends within ``HANDSHAKE_SECONDS``. One that fails is counted (``handshakes_failed``) and told with its
-  reason, once per peer until that peer gets through. Certificates are checked as ``tls.py`` says.
+* A TLS handshake ends within ``HANDSHAKE_SECONDS``. One that fails is counted (``handshakes_failed``) and logged with
+  its reason, once per peer until that peer gets through. Certificates are checked as ``tls.py`` says.
 * A peer that has vanished without a word is found by keep-alive probes: after ``KEEPALIVE`` of silence.
 
 One ``Gate`` per input, shared by its ``Acceptor`` for each listening socket.
@@ -55,7 +55,7 @@ GOODBYE_SECONDS = 1.0
 """For a TLS peer to answer that we close."""
 KEEPALIVE = (60, 15, 4)
 """Seconds of silence until the first probe, seconds between probes, probes without an answer: 2 minutes in all."""
-TOLD_PEERS = 1000
+LOGGED_PEERS = 1000
 """Peers of whom refusals and evictions are logged one by one; those of further ones are only counted."""
 IDLE_SECONDS = 60.0
 """Without a whole message: the connection may be closed for another."""
@@ -76,7 +76,7 @@ def network(peer: str) -> str:
 class Place:
     """One connection's place; ``leave`` gives it back, and may be called again."""
 
-    __slots__ = ("_gate", "_waiting", "close", "network", "peer")
+    __slots__ = ("_gate", "_waiting", "active", "close", "network", "peer")
 
     def __init__(self, gate: Gate, peer: str, network: str) -> None:
         self.peer = peer
@@ -85,17 +85,15 @@ class Place:
         """Ends the connection at once; set by whoever has it."""
         self._gate: Gate | None = gate
         self._waiting: _Waiting | None = None
-        self._wait(gate.silent)
-
-    @property
-    def active(self) -> bool:
+        self.active = False
         """Neither silent nor idle: it gives way to nobody."""
-        return self._waiting is None
+        self._wait(gate.silent)
 
     def _wait(self, waiting: _Waiting | None) -> None:
         if self._waiting is not None:
             self._waiting.discard(self)
         self._waiting = waiting
+        self.active = waiting is None
         if waiting is not None:
             waiting.add(self)
 
@@ -155,9 +153,9 @@ class Gate:
         self._peers: dict[str, int] = {}
         self.silent, self.idle = _Waiting(), _Waiting()
         self._reported: set[str] = set()
-        """Networks (``""``: all) whose refusal was told, since there was room last."""
+        """Networks (``""``: all) whose refusal or eviction was logged, since there was room last."""
         self._strangers: set[str] = set()
-        """Networks whose failed handshake was told."""
+        """Networks whose failed handshake was logged."""
 
     @property
     def open(self) -> int:
@@ -222,7 +220,7 @@ class Gate:
     def stranger(self, peer: str, why: str) -> None:
         """A handshake failed."""
         self._counters.totals["handshakes_failed"] += 1
-        if network(peer) not in self._strangers and len(self._strangers) < TOLD_PEERS:
+        if network(peer) not in self._strangers and len(self._strangers) < LOGGED_PEERS:
             self._strangers.add(network(peer))
             log.warning(Log.TLS_REFUSED, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
@@ -231,7 +229,7 @@ class Gate:
         self._report(key, Log.CONNECTION_REFUSED, peer, why)
 
     def _report(self, key: str, event: Log, peer: str, why: str) -> None:
-        if key not in self._reported and len(self._reported) < TOLD_PEERS:
+        if key not in self._reported and len(self._reported) < LOGGED_PEERS:
             self._reported.add(key)
             log.warning(event, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
@@ -342,7 +340,7 @@ class Acceptor:
             place.leave()
 
     def _context(self, tls: Renewed[ssl.SSLContext]) -> ssl.SSLContext:
-        """The newest context; when the files went bad the last good one, and that is told."""
+        """The newest context; if reloading fails, logs it and keeps the last good one."""
         try:
             context = tls.get()
         except (OSError, ValueError) as error:

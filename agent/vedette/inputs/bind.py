@@ -1,9 +1,8 @@
-"""The sockets that an input's address stands for, bound, and listening where they are of a stream.
+"""Binds every address that a host name resolves to, and listens where it is of a stream.
 
-A name may stand for several addresses: each gets a socket of its own, and one of a family that the host lacks is passed
-over as long as another is there. A socket that systemd opened for the address
-(``activation.py``) is taken in place of a new one. All or nothing: when one cannot be had, those bound before it are
-closed.
+Each address gets a socket of its own; one of a family that the host lacks is skipped as long as another is there. A
+socket that systemd opened for the address (``activation.py``) is taken in place of a new one. All or nothing: when one
+fails, those bound before it are closed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
 """Names that a glob finds but that hold no lines."""
 
 GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
-"""Error numbers that say that nothing is there; any other says nothing of what is there."""
+"""Error numbers by which nothing is there; any other leaves that open."""
 
 _NUMBER = r"[.\-_]\d[\d.\-_T]*"
 
@@ -102,7 +102,7 @@ def _unlisted(pattern: str) -> str:
 
 def still(path: str, key: Key) -> Seen | None:
     """The file ``key`` when it is at ``path`` still; None when it is not. Takes no descriptor. Raises OSError when
-    neither can be told."""
+    that is unknown."""
     try:
         found = os.stat(path)
     except OSError as error:

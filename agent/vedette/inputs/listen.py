@@ -8,11 +8,11 @@ unfinished message. All together keep HELD_BYTES at most: beyond that the longes
 and flagged, as one beyond MAX_EVENT would be.
 
 A connection's events become a chunk at HAND_OVER bytes or after CHUNK_SECONDS; small rests of several connections
-become one chunk together. How messages are told apart is in ``framing.py``; UDP is in ``datagrams.py``; how an address
+become one chunk together. How messages are delimited is in ``framing.py``; UDP is in ``datagrams.py``; how an address
 becomes sockets in ``bind.py``; who may connect, and the TLS handshake, in ``accept.py``. While the raw log takes
 nothing no connection is read, and TCP slows the senders.
 
-A connection that within ``message_timeout`` ends no message that it has begun is closed, told and counted
+A connection that within ``message_timeout`` ends no message that it has begun is closed, logged and counted
 (``connections_stalled``); what came of the message is an event, flagged as cut. One that is silent between messages may
 stay.
 
@@ -219,13 +219,13 @@ class SyslogListener:
         self._done.set()
 
     async def _bind(self, kind: str, address: str) -> list[socket.socket]:
-        """Sockets of an address (``bind.py``), told and noted. Raises OSError."""
+        """Sockets of an address (``bind.py``), logged and listed in ``addresses``. Raises OSError."""
         bound = await bind(self._name, kind, address)
         for sock in bound:
-            said = {"receive_buffer": set_receive_buffer(sock, self._settings.receive_buffer)} if kind == "udp" else {}
+            more = {"receive_buffer": set_receive_buffer(sock, self._settings.receive_buffer)} if kind == "udp" else {}
             where = sock.getsockname()
             self.addresses.append((kind, where[0], where[1]))
-            log.info(Log.LISTENING, input=self._name, transport=kind, host=where[0], port=where[1], **said)
+            log.info(Log.LISTENING, input=self._name, transport=kind, host=where[0], port=where[1], **more)
         return bound
 
     def _connected(self, connection: _Connection) -> None:

@@ -5,7 +5,7 @@ Promises:
 * A QoS 1 message is acknowledged only after the raw log holds it on disk. Killed at any moment, the agent gets from the
   broker again what it had not acknowledged; nothing is lost.
 * A redelivery (marked DUP by the broker) that the log already holds is acknowledged, counted as a duplicate and not
-  stored. What cannot be told to be in the log is stored with ``Flag.DUP``; how it is told: ``_Seen``.
+  stored. What is not known to be in the log is stored with ``Flag.DUP`` (``_Seen``).
 * While the raw log accepts nothing, QoS 1 messages stay with the broker: they are neither stored nor acknowledged, at
   most ``receive_maximum`` are under way, and when there is room again the input reconnects to be sent them; what comes
   before that waits behind them, so that the log has the broker's order. A QoS 0 message has no way to wait: it is
@@ -14,7 +14,7 @@ Promises:
 Messages are gathered into chunks of up to CHUNK_BYTES, CHUNK_MESSAGES or CHUNK_SECONDS: each an event, its topic the
 origin; a payload of several JSON events (``batches.py``) is as many, side by side under the message's identifier. An
 event above MAX_EVENT is cut and flagged. One above MAX_PACKET does not come at all: the broker discards it,
-and only its log tells (``mqtt/client.py``). Retained messages come once per session, not at every connection.
+and only its own log shows it (``mqtt/client.py``). Retained messages come once per session, not at every connection.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ DRAIN_SECONDS = 2.0
 """How long ``stop`` waits for the log to be on disk, to acknowledge the rest."""
 ACK_BURST = 200
 """Acknowledgements before the event loop gets its turn."""
-TOPICS_TOLD = 1000
-"""Topics whose first undecodable payload is told."""
+LOGGED_TOPICS = 1000
+"""Topics whose first undecodable payload is logged."""
 IDENTIFIERS = 65535
 """Packet identifiers: 1 to this (MQTT 5, 2.2.1)."""
 HALF_ROUND = IDENTIFIERS // 2
 DIGEST = 16
-"""Bytes of an MD5; it tells redeliveries apart, it protects nothing."""
+"""Bytes of an MD5; it recognizes redeliveries, it protects nothing."""
 
 
 class _Gathered(NamedTuple):
@@ -160,8 +160,8 @@ class MqttSubscription:
         self._stored: asyncio.Queue[tuple[int, list[Message]]] = asyncio.Queue()  # bounded by receive_maximum
         self._last = 0
         self._waiting = asyncio.Event()
-        self._said_cut = False
-        self._said_json: set[str] = set()
+        self._logged_cut = False
+        self._logged_topics: set[str] = set()
         self._stopping = False
         self.client = MqttClient(
             settings.broker,
@@ -230,7 +230,7 @@ class MqttSubscription:
             self._flush()
 
     def _check_json(self, came: _Gathered) -> None:
-        """Count the events that should be JSON and are not; the first of a topic is told."""
+        """Count the events that should be JSON and are not; the first of a topic is logged."""
         loads, topic = orjson.loads, came.message.topic
         for event in came.events:
             if self._codec != "json" and event[:1] not in (b"{", b"["):
@@ -239,19 +239,19 @@ class MqttSubscription:
                 loads(event)
             except ValueError as error:
                 self._counters.totals["decode_failed"] += 1
-                if topic not in self._said_json and len(self._said_json) < TOPICS_TOLD:
-                    self._said_json.add(topic)
+                if topic not in self._logged_topics and len(self._logged_topics) < LOGGED_TOPICS:
+                    self._logged_topics.add(topic)
                     log.warning(
                         Log.PAYLOAD_UNDECODABLE,
                         input=self.settings.name,
                         topic=topic,
                         reason=f"is not JSON: {error}",
-                        action="kept and judged as text; further ones of this topic are only counted",
+                        action="kept and evaluated as text; further ones of this topic are only counted",
                     )
 
-    def _say_cut(self, message: Message) -> None:
-        if not self._said_cut:
-            self._said_cut = True
+    def _log_cut(self, message: Message) -> None:
+        if not self._logged_cut:
+            self._logged_cut = True
             log.warning(
                 Log.EVENT_CUT,
                 input=self.settings.name,
@@ -297,7 +297,7 @@ class MqttSubscription:
                     if flags:
                         marks.append((start, int(flags)))
                     if Flag.CUT in flags:
-                        self._say_cut(message)
+                        self._log_cut(message)
                     start += len(event)
             data += events
             origin = topics.setdefault(message.topic, len(topics))

@@ -140,7 +140,7 @@ class FileTail:
         self._unopened: dict[Key, tuple[str, int]] = {}
         """Files that were found when there was no descriptor to open them with: where, and their modification time."""
         self._between: dict[str, int] = {}
-        """Paths of which it could not be told what came and went there since a file had left, and when that was."""
+        """Paths of which it is not known what came and went there since a file had left, and when that was."""
         self._spent = False
         """There was no descriptor to look through folders or to open a file with."""
         self._saved: dict[int, list[FilePosition]] = {}
@@ -149,7 +149,7 @@ class FileTail:
                 continue
             self._saved.setdefault(position.inode, []).append(position)
         self._files: dict[Key, _File] = {}
-        self._said: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._descriptors: set[int] = set()
         self._thread: ThreadPoolExecutor
@@ -195,8 +195,8 @@ class FileTail:
         """Take up the saved files, also those that were rotated away meanwhile, or are between two looks."""
         looks = 0
         while looks < FIRST_LOOKS and not await self._take_up_saved():
-            if self._spent:  # all of them wait: which there are, or what is in them, cannot be told yet
-                self._say_problems()
+            if self._spent:  # all of them wait: which there are, or what is in them, is not known yet
+                self._report_problems()
                 await asyncio.sleep(self._settings.poll)
             else:
                 looks += 1
@@ -307,19 +307,18 @@ class FileTail:
             if one.key not in self._files and await self._follow(one):
                 more |= await self._read(self._files[one.key], one)
         self._finish(seen)
-        self._say_problems()
+        self._report_problems()
         return more
 
-    def _say_problems(self) -> None:
+    def _report_problems(self) -> None:
         for path, reason in self._problems.items():
-            if self._said.get(path) != reason:
-                said = f"{reason}; it is tried again at every poll"
-                log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=said)
-        self._said, self._problems = self._problems, {}
+            if self._reported.get(path) != reason:
+                log.warning(Log.FILE_UNREADABLE, input=self._name, path=path, reason=reason, action="retrying")
+        self._reported, self._problems = self._problems, {}
 
     async def _find_rotated(self, seen: dict[Key, Seen]) -> None:
         """Give files that have left their path their new one; ``seen`` gets those that were overlooked. A file of which
-        it cannot be told whether it has left, or for where, has not."""
+        it is not known whether it has left, or for where, has not."""
         missing = {file.key: file.path for file in self._files.values() if not file.rotated_from}
         missing |= {key: path for key, (path, _) in self._unopened.items()}
         for key, path in list(missing.items()):

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Any
 
 UNKNOWN = "?"
-"""The input of events whose frame is so damaged that it does not tell; no input's name, see ``config.Name``."""
+"""The input of events whose frame is so damaged that it does not name it; no input's name, see ``config.Name``."""
 
 
 class Dropped(StrEnum):
@@ -36,7 +36,7 @@ class Dropped(StrEnum):
 
 
 class Lost(StrEnum):
-    """Why an event that was stored cannot be judged."""
+    """Why an event that was stored cannot be evaluated."""
 
     DAMAGED = "damaged"  # its frame fails its checksum
     MISSING = "missing"  # its bytes are not in the raw log any more: cut off, or in a segment that is gone
@@ -219,8 +219,8 @@ class Counters:
     def inherited(saved: Mapping[str, Any]) -> list[str]:
         """What does not add up in a ``snapshot`` that was saved with a commit.
 
-        It is of one moment, so received = stored + dropped + held held then; what was not judged yet is only in the
-        log, so of stored no more can be said than that it was not below judged + lost.
+        It is of one moment, so received = stored + dropped + held held then; what was not evaluated yet is only in
+        the log, so of stored only this is known: it was not below judged + lost.
         """
         broken, inputs = [], saved["inputs"]
         unknown = sum(inputs.get(UNKNOWN, {"lost": {}})["lost"].values())
@@ -279,8 +279,9 @@ class Counters:
         """The inputs (with the broken equation) for which the identity does not hold; empty when all is well.
 
         ``held`` is the number of events received that wait in memory for a disk that does not take them, per input.
-        ``backlog`` is the number of events stored and not yet judged, per input, counted from the raw log. Where it or
-        the losses have events of an UNKNOWN input, stored = judged + backlog + lost is checked for all inputs together.
+        ``backlog`` is the number of events stored and not yet evaluated, per input, counted from the raw log. Where it
+        or the losses have events of an UNKNOWN input, stored = judged + backlog + lost is checked for all inputs
+        together.
         """
         broken = []
         accounts: dict[str, tuple[int, int, int, int]] = {}  # stored, judged, backlog, lost

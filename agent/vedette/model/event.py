@@ -22,7 +22,7 @@ from enum import IntFlag
 from typing import NamedTuple, Protocol
 
 MAX_EVENT = 1 << 20
-"""Bytes. A longer event is cut to this, flagged and counted, and judged cut, everywhere alike."""
+"""Bytes. A longer event is cut to this, flagged and counted, and evaluated cut, everywhere alike."""
 
 CHUNK_BYTES = 256 << 10
 """Bytes at which an input hands over a chunk; it does so after CHUNK_SECONDS at the latest."""
@@ -42,8 +42,8 @@ class Flag(IntFlag):
 class FilePosition(NamedTuple):
     """Where in a tailed file the events of a chunk end.
 
-    ``fingerprint`` is the hex digest of the file's first bytes (see ``inputs/tail.py``): it tells a file from another
-    one that got the same inode.
+    ``fingerprint`` is the hex digest of the file's first bytes (see ``inputs/tail.py``): it distinguishes a file from
+    another one that got the same inode.
     """
 
     path: str
@@ -148,7 +148,7 @@ class RawRef(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """How far a log is judged: everything before ``offset``."""
+    """How far a log is evaluated: everything before ``offset``."""
 
     log_id: str
     offset: int

@@ -496,7 +496,7 @@ class MqttClient:
     async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool = False) -> bool:
         """Publish; returns on PUBACK (QoS 0: when queued). Waits while ``max_inflight`` messages are under way.
 
-        False when the broker said that it has no subscriber for the message (and so has thrown it away).
+        False when the broker answered that it has no subscriber for the message (and so dropped it).
 
         Raises ConnectionError when not connected, or when the connection ends before PUBACK; PermissionError when the
         broker refuses the message (its access list, a quota).

@@ -115,10 +115,10 @@ def reason(error: BaseException) -> str:
     """What a failed handshake says, for people."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
-    if isinstance(error, ssl.SSLError) and (told := getattr(error, "reason", None)):  # none in some of CPython's own
-        told = told.lower().replace("_", " ")
-        refused = re.match(r"(?:tlsv1[0-9]*|sslv3) alert (.*)", told)
-        return f"the peer refuses us: {refused[1]}" if refused else told
+    if isinstance(error, ssl.SSLError) and (text := getattr(error, "reason", None)):  # none in some of CPython's own
+        text = text.lower().replace("_", " ")
+        refused = re.match(r"(?:tlsv1[0-9]*|sslv3) alert (.*)", text)
+        return f"the peer refuses us: {refused[1]}" if refused else text
     return re.sub(r" \(_ssl\.c:\d+\)", "", str(error)) or type(error).__name__
 
 

@@ -1,4 +1,4 @@
-"""The C library's allocator, told to give back what is free; does nothing where it is not glibc.
+"""Makes the C library's allocator give back what is free; does nothing where it is not glibc.
 
 Replacing a rule set frees megabytes at once, between blocks that live on; glibc keeps such pages, and so a process that
 takes a new rule set every day grows by each time's peak. Two things bring it back:
@@ -18,7 +18,7 @@ from typing import Any
 MAPPED = 1 << 20
 """Larger than a chunk, so that what the hot path takes and frees stays in the heap."""
 KEPT = 8 << 20
-"""What the chunks of a burst take that are stored and judged at once."""
+"""What the chunks of a burst take that are stored and evaluated at once."""
 ARENAS = 2
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8

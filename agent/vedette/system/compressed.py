@@ -1,4 +1,4 @@
-"""Compressed files, read as what is in them: gzip (RFC 1952), Zstandard (RFC 8878) and xz, told by their first bytes.
+"""Compressed files, read as what is in them: gzip (RFC 1952), Zstandard (RFC 8878) and xz, by their first bytes.
 
 Memory is bounded, whatever is in a file: ``STEP`` bytes are taken in at a time, at most ``MAX_WINDOW`` is kept of what
 was unpacked before, and a read gives no more than it asks for. Members may follow each other, of any kind, with zeros

@@ -20,7 +20,7 @@ RETRY_SECONDS = 1.0
 ADVICE = "raise the hard limit (LimitNOFILE of the unit, ulimit -Hn, docker run --ulimit nofile)"
 
 SPENT = frozenset({errno.EMFILE, errno.ENFILE})
-"""Error numbers that say so."""
+"""Error numbers for it."""
 
 
 class _Spare:
@@ -80,7 +80,7 @@ def _kernel() -> int:
 
 
 def used() -> int:
-    """That are open now; 0 when that cannot be told."""
+    """That are open now; 0 when that is unknown."""
     try:
         return len(os.listdir("/proc/self/fd")) - 1
     except OSError:

@@ -1,4 +1,4 @@
-"""What systemd is told over ``$NOTIFY_SOCKET``: sd_notify(3), one datagram of ``KEY=value`` lines each.
+"""Notifies systemd over ``$NOTIFY_SOCKET``: sd_notify(3), one datagram of ``KEY=value`` lines each.
 
 ``READY=1`` when inputs are open, ``RELOADING=1`` (with ``MONOTONIC_USEC``) and ``READY=1`` around a reload,
 ``STOPPING=1`` at the stop, ``STATUS=`` for ``systemctl status``, and ``WATCHDOG=1`` as often as ``interval`` says.
@@ -51,7 +51,7 @@ class Notifier:
         self._send(f"STATUS={text}")
 
     def ping(self) -> None:
-        """The agent is alive: judging and the disk both make progress."""
+        """The agent is alive: evaluation and the disk both make progress."""
         self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:

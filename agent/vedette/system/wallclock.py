@@ -4,10 +4,10 @@
   second): it goes on at its pace and gives up the lead little by little, one part in ``SLEW``, so that a window of a
   minute is never filled with an hour. Nor does it at a start after such a step: the newest receipt in the log counts.
 * A clock that is set back further was wrong: its time is taken at once, the log goes on under earlier receipts, and
-  watermarks go back with them (``state/clock.py``). It is said (``clock_stepped``).
+  watermarks go back with them (``state/clock.py``). It is logged (``clock_stepped``).
 * **Forward** it follows at once. What it does not do is believe so: ``trusted`` goes on at its pace for ``BELIEVED``
   seconds, so that a clock in 2099 does not make all raw logs look over-aged.
-* **Suspend**: the boot clock tells the time for which the host slept from a clock that was set (``host_resumed``).
+* **Suspend**: by the boot clock, time for which the host slept is no step (``host_resumed``).
 
 All that is an interval in the agent (flushes, deadlines, back-off, the watchdog) goes by the monotonic clock and does
 not come here.
@@ -28,8 +28,8 @@ log = structlog.get_logger()
 MAX_BACK = 300_000_000
 """Microseconds; the bound of ``state.clock.MAX_SKEW``."""
 SLEW = 8
-TOLD = 1_000_000
-"""Steps below are not told."""
+LOGGED = 1_000_000
+"""Steps below are not logged."""
 BELIEVED = 6 * 3600
 """Seconds."""
 
@@ -56,7 +56,7 @@ class WallClock:
         """By how much the host's clock was set forward lately, and until when (monotonic) that is not believed."""
         self._doubted_until = 0
         self.steps = 0
-        """Steps of TOLD or more since the start, suspends not among them."""
+        """Steps of LOGGED or more since the start, suspends not among them."""
         self._at, self._host, self._slept = monotonic() // 1000, wall() // 1000, self._sleep()
         self._last = self._host
 
@@ -81,13 +81,13 @@ class WallClock:
 
     def _forward(self, step: int) -> None:
         self._ahead = max(0, self._ahead - step)
-        if step < TOLD:
+        if step < LOGGED:
             return
         slept, self._slept = self._slept, self._sleep()
-        if self._slept - slept >= TOLD:
+        if self._slept - slept >= LOGGED:
             log.warning(Log.HOST_RESUMED, seconds=(self._slept - slept) / 1e6)
             step -= self._slept - slept
-            if step < TOLD:
+            if step < LOGGED:
                 return
         self.steps += 1
         if step > MAX_BACK:
@@ -102,7 +102,7 @@ class WallClock:
             self._ahead, self._last = 0, self._host
         else:
             self._ahead += step
-        if step >= TOLD:
+        if step >= LOGGED:
             self.steps += 1
             action = "followed: receipts go back" if follow else "receipts go on and give up the lead little by little"
             log.warning(Log.CLOCK_STEPPED, seconds=-step / 1e6, action=action)
