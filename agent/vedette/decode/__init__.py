@@ -1,5 +1,5 @@
 """Bytes of one event to its fields, each extracted when a rule asks for it.
 
-Pure; `formats/` holds one file a format, `provenance.py` says how a value stands in them.
+Pure; `formats/` holds one file a format, `fields.py` the table of what each declares.
 Imports: model.
 """
