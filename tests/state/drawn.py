@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 from hypothesis import strategies as st
 
 from tests.state.naive import Hit
 from vedette.plan.aggregates import Kind
 from vedette.plan.relation import Clause, Correlation, Slot
+from vedette.state.clock import Clock
+from vedette.state.correlate import Correlator
+from vedette.state.windows import Window
 
 SECOND = 1_000_000
 SLOTS = tuple(Slot(f"rule-{i}", False) for i in range(3))
@@ -68,3 +74,19 @@ def hits(draw: st.DrawFn, kind: Kind, size: int = 18) -> list[Hit]:
         for slot in draw(st.sampled_from([{0}, {1}, {2}, {0}, {1}, {2}, {0, 1}, {1, 2}])):
             found.append(Hit(time * SECOND, order, slot, group, value))
     return found
+
+
+def row_of(window: Window) -> list[Any]:
+    """All of a window."""
+    one = copy.copy(window)
+    one.clean = 0
+    return one.row()
+
+
+def all_of(one: Clock | Correlator) -> list[Any]:
+    """All of it, as one delta."""
+    if isinstance(one, Clock):
+        one.touch()
+    else:
+        one.groups.touch(list(one.groups.table), one.groups.bytes + 1)
+    return one.delta()

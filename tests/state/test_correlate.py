@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.state.drawn import SECOND, SHAPES, correlations, hits
+from tests.state.drawn import SECOND, SHAPES, all_of, correlations, hits
 from tests.state.naive import Fired, Hit, firings, occurrences
 from vedette.plan.aggregates import Kind
 from vedette.plan.relation import Correlation
@@ -162,7 +162,7 @@ def test_after_a_restart(shape: str, data: st.DataObject, settle: bool, lateness
         if data.draw(st.booleans()):
             saved.append(msgpack.packb([one.clock.delta(), one.delta()]))
         else:
-            saved = [msgpack.packb([one.clock.dump(), one.dump()])]
+            saved = [msgpack.packb([all_of(one.clock), all_of(one)])]
         start = stop
     fired += one.finish()
     assert sorted(shown(fired)) == sorted(shown(expected))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.state.drawn import row_of
 from vedette.decode.decoder import from_mapping
 from vedette.plan.plan import Plan
 from vedette.rules.build import from_text
@@ -231,8 +232,8 @@ def test_a_large_window_over_many_commits() -> None:
             again = State(plan(NUMBERS), log_id="a", lateness=30 * SECOND)
             again.restore(saved)
             assert again.correlator.groups.bytes == state.correlator.groups.bytes
-            assert [w.pack()[2:] for w in again.correlator.groups.values()] == [
-                w.pack()[2:] for w in state.correlator.groups.values()
+            assert [row_of(w)[2:] for w in again.correlator.groups.values()] == [
+                row_of(w)[2:] for w in state.correlator.groups.values()
             ]
     assert sum(map(len, parts)) < 3000 * 1500
     assert applied < 2 * 3000 * 30

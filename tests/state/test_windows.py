@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.state.drawn import row_of
 from vedette.state.windows import Window, meta
 
 
@@ -12,8 +13,9 @@ def test_entries_keep_their_parts() -> None:
     window.insert(3, 5, meta(1, 9), None, (None, None, None))
     window.hold(1)
     assert (window.time(1), window.offset(1), window.slot(1), window.length(1)) == (7, 1 << 50, 63, 1 << 20)
-    copy = Window.unpack(window.pack())
-    assert copy.pack() == window.pack()
+    copy = Window()
+    copy.apply(row_of(window))
+    assert row_of(copy) == row_of(window)
     assert (copy.held(0), copy.held(1), copy.size) == (False, True, window.size)
 
 

@@ -18,7 +18,7 @@ time fits; when there is none, it begins one. Every event has a lane, so correla
 * A lane that begins beside others **jumps** when its time lies before their watermarks, or more than ``lead`` after
   its receipt. Jumps are counted and flagged.
 * An event time more than ``MAX_SKEW`` after the event's receipt is set to the receipt (``clamp``).
-* Everything is a function of the calls: no clock is read. ``dump`` and ``load`` carry it over a restart.
+* Everything is a function of the calls: no clock is read. ``delta`` and ``load`` carry it over a restart.
 * At most ``MAX_LANES`` are kept: the one retired first goes, then the source longest without an event.
 
 All times are UTC microseconds.
@@ -66,7 +66,7 @@ class Clock:
         self._next = 1
         self._changed: dict[tuple[str, str], None] = {}
         self._retiring: list[int] = []
-        """Lanes retired since the last ``dump`` or ``delta``."""
+        """Lanes retired since the last ``delta``."""
         self._latest: tuple[str, str] | None = None
         """The source touched last, unless it was written or has gone since."""
 
@@ -76,7 +76,7 @@ class Clock:
 
     @property
     def changed(self) -> bool:
-        """True when a source has changed since the last ``dump`` or ``delta``."""
+        """True when a source has changed since the last ``delta``."""
         return bool(self._changed)
 
     def advance(self, received_at: int) -> None:
@@ -163,9 +163,9 @@ class Clock:
         """No watermark is later than this."""
         return self.received_at - self.lateness if self.received_at else FOREVER
 
-    def watermark(self, lane: int) -> int | None:
-        """No event of ``lane`` comes before this time any more; None: the lane is not known (any more)."""
-        return self.mark(lane) if lane in self._state else None
+    def watermark(self, lane: int) -> int:
+        """No event of ``lane`` comes before this time any more; none at all when it is not known (any more)."""
+        return self.mark(lane) if lane in self._state else FOREVER
 
     def reached(self, lane: int) -> int:
         """The watermark of any lane; one that is not known (any more) comes before all others."""
@@ -188,13 +188,8 @@ class Clock:
         gone = {key: None for key in self._changed if key not in self._sources}
         self._changed, self._retiring = gone | dict.fromkeys(self._sources), list(self._retired)
 
-    def dump(self) -> list[Any]:
-        """All of it, for msgpack."""
-        self._changed, self._retiring = dict.fromkeys(self._sources), list(self._retired)
-        return self.delta()
-
     def delta(self) -> list[Any]:
-        """What changed since the last ``dump`` or ``delta``, for msgpack."""
+        """What changed since the last call, for msgpack."""
         changed, retired, self._changed, self._retiring = self._changed, self._retiring, {}, []
         self._latest = None
         head = [self.received_at, self.running, self._next, self.jumps, len(self._retired)]
@@ -202,7 +197,7 @@ class Clock:
         return [head, sources, [[n, *self._state[n]] for n in retired if n in self._retired]]
 
     def load(self, data: list[Any]) -> None:
-        """Take over what ``dump`` or ``delta`` gave."""
+        """Take over what ``delta`` gave, in its order."""
         (self.received_at, self.running, self._next, self.jumps, kept), sources, retired = data
         self._latest = None
         for input, host, lanes in sources:

@@ -193,7 +193,7 @@ class Correlator:
             least, span = node.least, node.c.span
             now = appended(group, source, time, offset, slot, length, least, span)
             if now is FULL:
-                group = packed.compacted(group, least, span, _or(self.clock.watermark(source), FOREVER))
+                group = packed.compacted(group, least, span, self.clock.watermark(source))
                 groups.resize(key, group)
                 now = appended(group, source, time, offset, slot, length, least, span)
             if now:
@@ -319,7 +319,7 @@ class Correlator:
     def _expired(self, key: bytes) -> bool:
         group, span = self.groups.table[key], self.groups.node(key).c.span
         if isinstance(group, bytes):
-            return packed.newest(group) < _or(self.clock.watermark(packed.source_of(group)), FOREVER) - span
+            return packed.newest(group) < self.clock.watermark(packed.source_of(group)) - span
         n = len(group)
         return not n or (not group.late and group.time(n - 1) < self._settled(group) - span)
 
@@ -359,7 +359,7 @@ class Correlator:
         if not heap:
             self._due.pop(source, None)
         behind = self._behind.get(source, [])
-        while behind and behind[0][0] < _or(self.clock.watermark(source), FOREVER):
+        while behind and behind[0][0] < self.clock.watermark(source):
             _, _, key, time = heapq.heappop(behind)
             try:
                 self._decide_late(key, time)
@@ -409,15 +409,11 @@ class Correlator:
     # --- state
 
     def delta(self) -> list[Any]:
-        """The groups that changed since the last ``delta`` or ``dump``, for msgpack; and the counts."""
+        """The groups that changed since the last ``delta``, for msgpack; and the counts."""
         return [self._checked, *self.groups.delta()]
 
-    def dump(self) -> list[Any]:
-        """All of it, as one delta."""
-        return [self._checked, *self.groups.dump()]
-
     def restore(self, data: list[Any]) -> set[str]:
-        """Take over one ``delta`` or ``dump``; in the order in which they were made, then ``resume``.
+        """Take over one ``delta``; in the order in which they were made, then ``resume``.
 
         Returns the ids of correlations that had another digest then, and so start empty.
         """
@@ -448,7 +444,3 @@ class Correlator:
         changed = self.groups.adopt(other.groups)
         self._wait()
         return changed
-
-
-def _or(value: int | None, other: int) -> int:
-    return other if value is None else value

@@ -115,11 +115,11 @@ class Groups:
 
     @property
     def changed(self) -> bool:
-        """True when a group has changed since the last ``delta`` or ``dump``."""
+        """True when a group has changed since the last ``delta``."""
         return bool(self._foreign) or any(node.dirty for node in self.graph.nodes)
 
     def delta(self) -> list[Any]:
-        """What changed since the last ``delta`` or ``dump``; for msgpack."""
+        """What changed since the last ``delta``; for msgpack."""
         foreign, self._foreign = self._foreign, []
         return [*self._counts(), [*foreign, *(self._part(node) for node in self.graph.nodes if node.dirty)]]
 
@@ -135,14 +135,6 @@ class Groups:
                     group.clean = 0
         return taken
 
-    def dump(self) -> list[Any]:
-        """All of it, as one delta."""
-        for node in self.graph.nodes:
-            node.dirty = {}
-        self.touch(list(self.table), self.bytes + 1)
-        self._foreign = []
-        return self.delta()
-
     def _part(self, node: Node) -> list[Any]:
         dirty, node.dirty = node.dirty, {}
         rows = [group.row() if type(group) is Window else group for group in dirty.values()]
@@ -153,7 +145,7 @@ class Groups:
         return [self.evicted, self.cut, rows]
 
     def restore(self, data: list[Any]) -> set[str]:
-        """Take over one ``delta`` or ``dump``, in the order in which they were made; then ``resume``.
+        """Take over one ``delta``, in the order in which they were made; then ``resume``.
 
         Returns the ids of correlations that had another digest then, and so start empty.
         """

@@ -124,7 +124,7 @@ class Suppressor:
         """The clock was advanced: close what is over."""
         for number, heap in list(self._due.items()):
             mark = self._clock.watermark(number)
-            while heap and (mark is None or heap[0][0] < mark):
+            while heap and heap[0][0] < mark:
                 until, key = heapq.heappop(heap)
                 if (one := self._open.get(key)) is not None and one.until == until:
                     self._close(key)

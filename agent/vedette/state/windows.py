@@ -365,17 +365,10 @@ class Window:
         self.clean = 0
         self.size = base + self._cost()
 
-    def pack(self) -> list[Any]:
-        """All of it as a row, for msgpack; ``unpack`` is its inverse."""
-        return self._row(0, 0)
-
     def row(self) -> list[Any]:
         """What has changed since the last ``row``, for msgpack; ``apply`` takes it over."""
-        made = self._row(self.gone if self.clean else 0, self.clean)
+        clean, gone = self.clean, self.gone if self.clean else 0
         self.clean, self.gone = len(self), 0
-        return made
-
-    def _row(self, gone: int, clean: int) -> list[Any]:
         values = None if self.values is None else self.values[clean:]
         carried = None if self.carried is None else self.carried[clean:]
         entries = self.entries[3 * clean :].tobytes()
@@ -410,13 +403,6 @@ class Window:
         self.late = [(time, lane) for time, lane in late]
         self.slides = self.links = None
         self.clean, self.gone, self.hint = len(self), 0, 0
-
-    @classmethod
-    def unpack(cls, row: list[Any], key_bytes: int = 0, share: int = 0) -> Window:
-        """Raises ValueError or TypeError when ``row`` is not what ``pack`` gives."""
-        window = cls(key_bytes, share)
-        window.apply(row)
-        return window
 
 
 def _bytes(value: Any) -> int:
