@@ -28,6 +28,7 @@ import socket
 import time
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from ssl import SSLContext
 from typing import cast
@@ -54,6 +55,8 @@ HELD_BYTES = 64 << 20
 """Kept of all TCP connections of an input: unfinished messages, and events of the last CHUNK_SECONDS."""
 DRAIN_BYTES = 8 << 20
 """Read of one connection at stop, lest a busy sender keeps the agent from it."""
+DRAIN_SECONDS = 0.05
+"""Without a byte, after which a connection has nothing more at stop: its peer's host may not be done sending."""
 DRAIN_DATAGRAMS = 65536
 """Read of one UDP socket at stop."""
 KERNEL_DROPS_SECONDS = 1.0
@@ -204,11 +207,7 @@ class SyslogListener:
                 read += found
                 await asyncio.sleep(0)
             datagrams.count_kernel_drops()
-        for connection in list(self._connections):
-            await (self._drain_tls(connection) if connection.tls else self._drain(connection))
-            self._end(connection)
-            if connection.tls:
-                connection.transport.abort()  # all is read; the peer need not say goodbye
+        await asyncio.gather(*map(self._close, list(self._connections)))
         self._flush()
         for datagrams in self._datagrams:
             datagrams.sock.close()
@@ -341,32 +340,32 @@ class SyslogListener:
             if connection.framer.size:
                 self._wait_for_flush(connection)
 
-    async def _drain(self, connection: _Connection) -> None:
-        """Read what the kernel holds for a connection."""
-        sock, read = connection.transport.get_extra_info("socket"), 0
-        connection.transport.pause_reading()
-        while not connection.ended and not self._failure and self._intake.accepting() and read < DRAIN_BYTES:
-            try:
-                size = os.readv(sock.fileno(), [self._view])
-            except OSError:
-                return
-            if not size:
-                return
-            read += size
-            self._received(connection, size)
-            await asyncio.sleep(0)
-
-    async def _drain_tls(self, connection: _Connection) -> None:
-        """Let the loop read what the kernel holds for a connection: until a turn brings nothing."""
-        connection.transport.resume_reading()
-        read = 0
-        while not connection.ended and not self._failure and self._intake.accepting() and read < DRAIN_BYTES:
+    async def _close(self, connection: _Connection) -> None:
+        """Read what the kernel holds for a connection, of the peer's side too, then end it."""
+        if connection.tls:
+            connection.transport.resume_reading()
+        else:
+            connection.transport.pause_reading()
+        first, quiet = connection.bytes, False
+        while not connection.ended and not self._failure and self._intake.accepting():
             before = connection.bytes
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            if connection.bytes == before:
-                return
-            read += connection.bytes - before
+            if connection.tls:  # the loop reads and decrypts
+                await asyncio.sleep(0)
+            else:
+                self._read(connection)
+            if connection.bytes - first >= DRAIN_BYTES or (quiet and connection.bytes == before):
+                break
+            quiet = connection.bytes == before
+            await asyncio.sleep(DRAIN_SECONDS if quiet else 0)
+        self._end(connection)
+        if connection.tls:
+            connection.transport.abort()  # all is read; the peer need not say goodbye
+
+    def _read(self, connection: _Connection) -> None:
+        """What there is at once, as much as the buffer takes."""
+        with suppress(OSError):
+            if size := os.readv(connection.transport.get_extra_info("socket").fileno(), [self._view]):
+                self._received(connection, size)
 
     def _pause(self) -> None:
         for connection in self._connections:
