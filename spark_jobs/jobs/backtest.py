@@ -27,11 +27,11 @@ import click
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_jobs.jobs.job import COUNT, FOLDER, Job, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema
+from spark_jobs.tables.schema import columns
 from spark_jobs.tables.storage import bare
 
 if TYPE_CHECKING:
@@ -55,27 +55,9 @@ ROWS = 1000
 
 MAX_TASKS = 20_000
 
-MATCHES = T.StructType(
-    [
-        T.StructField("kind", T.StringType()),
-        T.StructField("agent", T.StringType()),
-        T.StructField("log_id", T.StringType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("length", T.IntegerType()),
-        T.StructField("input", T.StringType()),
-        T.StructField("host", T.StringType()),
-        T.StructField("received_at", T.TimestampType()),
-        T.StructField("event_time", T.TimestampType()),
-        T.StructField("rule_id", T.StringType()),
-        T.StructField("rule_title", T.StringType()),
-        T.StructField("level", T.StringType()),
-        T.StructField("fields", T.MapType(T.StringType(), T.StringType())),
-        T.StructField("raw", T.StringType()),
-        T.StructField("reason", T.StringType()),
-        T.StructField("events", T.LongType()),
-        T.StructField("bytes", T.LongType()),
-        T.StructField("seconds", T.DoubleType()),
-    ]
+MATCHES = columns(
+    """string kind agent log_id; long offset; int length; string input host; time received_at event_time;
+    string rule_id rule_title level; map fields; string raw reason; long events bytes; double seconds"""
 )
 """``kind`` ``match``: a rule matched the event at ``offset`` of ``log_id``. ``read``: a segment was read; ``events``,
 ``bytes`` and the CPU ``seconds`` it took. ``gap``: ``events`` from ``offset`` on that cannot be read, with ``reason``.

@@ -42,7 +42,7 @@ _KINDS: Mapping[str, DataType] = {
 }
 
 
-def _columns(text: str, **kinds: DataType) -> StructType:
+def columns(text: str, **kinds: DataType) -> StructType:
     """Columns in their order: ``kind name name; kind name``; a kind is one of ``_KINDS`` or of ``kinds``."""
     fields = []
     for part in text.split(";"):
@@ -55,19 +55,19 @@ def _with(columns: StructType, more: StructType) -> StructType:
     return StructType([*columns.fields, *more.fields])
 
 
-_RAW_REF = _columns("string log_id; long offset; int length")
-_LANDED = _columns("time received_at; ingest ingest", ingest=_columns("string collector_id topic"))
+_RAW_REF = columns("string log_id; long offset; int length")
+_LANDED = columns("time received_at; ingest ingest", ingest=columns("string collector_id topic"))
 
 LANDED_ALERT = _with(
-    _columns(
+    columns(
         """int schema_version; string alert_id parent_id; long seq; string kind rule_id rule_title rule_digest level;
         strings tags; string agent_id site fleet host; time event_time detected_at; string received_date source;
         logsource logsource; map fields; entities entities; string raw; raw_ref raw_ref; contributing contributing;
         map group_by; long count; time first_time last_time; string bundle; strings flags""",
-        logsource=_columns("string product category service"),
-        entities=ArrayType(_columns("string kind value")),
+        logsource=columns("string product category service"),
+        entities=ArrayType(columns("string kind value")),
         raw_ref=_RAW_REF,
-        contributing=ArrayType(_columns("string rule_id; time event_time; raw_ref raw_ref", raw_ref=_RAW_REF)),
+        contributing=ArrayType(columns("string rule_id; time event_time; raw_ref raw_ref", raw_ref=_RAW_REF)),
     ),
     _LANDED,
 )
@@ -75,14 +75,14 @@ LANDED_ALERT = _with(
 has the same one, however late it comes."""
 
 LANDED_STATUS = _with(
-    _columns("string agent_id fleet site state version bundle plan_digest; long seq_high; string payload"), _LANDED
+    columns("string agent_id fleet site state version bundle plan_digest; long seq_high; string payload"), _LANDED
 )
 """One heartbeat or last will; ``payload`` is its whole JSON text."""
 
-LANDED_BAD = _columns("string topic reason; binary payload; time received_at")
+LANDED_BAD = columns("string topic reason; binary payload; time received_at")
 """What the landing could not read."""
 
-LANDED_SEQS = _columns("string agent_id fleet log_id; long first last; time received_at")
+LANDED_SEQS = columns("string agent_id fleet log_id; long first last; time received_at")
 """A range of an agent's alert numbers (``seq``) that are in the landing, in ``alerts`` or ``bad``."""
 
 
@@ -112,15 +112,15 @@ class Table:
         return self.columns.names
 
 
-_GEO = _columns("string name country; double latitude longitude; string timezone")
-_ASSET = _columns("string owner role environment; int criticality")
-INTEL_HITS = ArrayType(_columns("string kind value indicator source threat; int score"))
+_GEO = columns("string name country; double latitude longitude; string timezone")
+_ASSET = columns("string owner role environment; int criticality")
+INTEL_HITS = ArrayType(columns("string kind value indicator source threat; int score"))
 
 ALERTS = Table(
     "alerts",
     _with(
         LANDED_ALERT,
-        _columns(
+        columns(
             "time counted_at; asset asset; place place; intel intel; string batch",
             asset=_ASSET,
             place=_GEO,
@@ -135,11 +135,11 @@ from the lookups as they were when the alert came in (null, or an empty list, wh
 ``site``, of ``entities``. ``batch`` names the micro-batch that wrote the row."""
 
 
-def _counts(name: str, columns: str, *keys: str, partition: str | None = "date") -> Table:
-    """A table of sums: ``columns``, then how many alerts and matches there were, the first one and the last one."""
+def _counts(name: str, first: str, *keys: str, partition: str | None = "date") -> Table:
+    """A table of sums: the columns ``first``, then how many alerts and matches there were, the first one and the last one."""
     return Table(
         name,
-        _columns(f"{columns}; long alerts matches; time first_time last_time"),
+        columns(f"{first}; long alerts matches; time first_time last_time"),
         partition,
         keys,
         sums=("alerts", "matches"),
@@ -175,12 +175,12 @@ RULES = _counts("rules", "string rule_id rule_title level; strings tags tactics 
 """Every rule that has alerted. ``tactics`` are ATT&CK short names with hyphens (``initial-access``), ``techniques``
 upper-case ids (``T1110.001``), both from ``tags`` (``attack.initial_access``, ``attack.t1110.001``)."""
 
-HEARTBEATS = Table("heartbeats", _with(LANDED_STATUS, _columns("string date batch")), partition="date")
+HEARTBEATS = Table("heartbeats", _with(LANDED_STATUS, columns("string date batch")), partition="date")
 """Every heartbeat and last will, as landed; ``date`` is that of ``received_at``."""
 
 AGENTS = Table(
     "agents",
-    _columns(
+    columns(
         """string fleet agent_id site state version bundle plan_digest;
         long seq_high received stored judged backlog dropped lost alerts_made alerts_receipted in_outbox;
         double lag_seconds; long dead_rules; strings identity_broken; time first_seen last_seen"""
@@ -193,13 +193,13 @@ AGENTS = Table(
 """The agents' own accounts by their newest heartbeats; ``received`` to ``lost`` are summed over inputs and reasons.
 A last will carries no counters, so they are null while ``state`` is ``lost``: the last ones are in ``heartbeats``."""
 
-SEQS = Table("seqs", _with(LANDED_SEQS, _columns("string date batch")), partition="date")
+SEQS = Table("seqs", _with(LANDED_SEQS, columns("string date batch")), partition="date")
 """Runs of the numbers of agents' alerts that have landed, as landed: a number between two of one ``log_id`` that is in
 no run is missing. Runs may overlap. ``date`` is that of ``received_at``."""
 
 DEAD_LETTERS = Table(
     "dead_letters",
-    _columns("string date kind source reason; long rows; binary payload; time received_at; string batch"),
+    columns("string date kind source reason; long rows; binary payload; time received_at; string batch"),
     partition="date",
 )
 """What no other table holds, and why. ``kind``: ``file`` (a landed file of which nothing can be read; it stays where
@@ -208,11 +208,11 @@ decode; ``payload`` its bytes). ``source`` is the path or topic, ``date`` that o
 
 CAMPAIGNS = Table(
     "campaigns",
-    _columns(
+    columns(
         """string date campaign_id kind value; time first_seen last_seen; string state stage; double score;
         string level; long alerts matches; strings sites rules tactics techniques; steps steps; string reason;
         time updated_at""",
-        steps=ArrayType(_columns("time time; string fleet site rule_id tactic; long alerts")),
+        steps=ArrayType(columns("time time; string fleet site rule_id tactic; long alerts")),
     ),
     partition="date",
     keys=("date", "campaign_id"),
@@ -225,7 +225,7 @@ it grows. ``sites`` are ``FLEET/SITE``; ``state`` open or closed; ``tactics`` in
 
 SESSIONS = Table(
     "sessions",
-    _columns(
+    columns(
         """string date session_id kind value; time started_at ended_at; long alerts matches;
         strings sites rules tactics; time updated_at"""
     ),
@@ -238,7 +238,7 @@ SESSIONS = Table(
 
 BASELINES = Table(
     "baselines",
-    _columns("string as_of fleet site rule_id; int hour_of_week; double median mad; int weeks"),
+    columns("string as_of fleet site rule_id; int hour_of_week; double median mad; int weeks"),
     partition="as_of",
     keys=("as_of", "fleet", "site", "rule_id", "hour_of_week"),
 )
@@ -247,7 +247,7 @@ hour. ``rule_id`` empty: all rules together."""
 
 ANOMALIES = Table(
     "anomalies",
-    _columns(
+    columns(
         """string date anomaly_id kind fleet site rule_id; time started_at ended_at; double observed median mad score;
         string level reason; time updated_at; string entity_kind entity_value"""
     ),
@@ -260,7 +260,7 @@ ANOMALIES = Table(
 
 FIRST_SEEN = Table(
     "first_seen",
-    _columns("string kind value fleet site; time first_seen last_seen; long alerts"),
+    columns("string kind value fleet site; time first_seen last_seen; long alerts"),
     partition=None,
     keys=("kind", "value", "fleet", "site"),
     sums=("alerts",),
@@ -271,7 +271,7 @@ FIRST_SEEN = Table(
 
 NOISE = Table(
     "noise",
-    _columns(
+    columns(
         """string as_of rule_id rule_title level; long alerts matches; double share share_suppressed; long sites hosts;
         string top_kind top_value; double top_share score; string reason proposal"""
     ),
@@ -283,7 +283,7 @@ when there is none."""
 
 COVERAGE = Table(
     "coverage",
-    _columns(
+    columns(
         """string as_of technique rule_id rule_title level; strings tactics; bool deployed; long alerts matches sites;
         time first_seen last_seen"""
     ),
@@ -303,8 +303,8 @@ TABLES: Mapping[str, Table] = {
 """Every table by name."""
 
 LOOKUPS: Mapping[str, StructType] = {
-    "assets": _with(_columns("string host site"), _ASSET),
-    "sites": _with(_columns("string site fleet"), _GEO),
-    "intel": _columns("string kind value source threat; int score; time valid_from valid_until"),
+    "assets": _with(columns("string host site"), _ASSET),
+    "sites": _with(columns("string site fleet"), _GEO),
+    "intel": columns("string kind value source threat; int score; time valid_from valid_until"),
 }
 """Columns of the lookups that ``enrich`` joins; ``docs/tables.md`` says what they mean."""
