@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from spark_jobs.common import tactics
 from spark_jobs.common.entities import WHO
 from spark_jobs.common.islands import identity, runs
+from spark_jobs.common.plain import many
 from spark_jobs.tables.schema import SESSIONS
 from spark_jobs.tables.tables import Tables
 
@@ -40,7 +41,7 @@ def write(tables: Tables, rows: DataFrame, who: DataFrame, rules: DataFrame, day
         number = found.where(F.col("date").isin(*days)).count()
     finally:
         found.unpersist()
-    return f"{number} sessions"
+    return many(number, "session")
 
 
 def day_before(day: str) -> str:

@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.common.plain import many
 from spark_jobs.intake import frames, landed
 from spark_jobs.intake.counts import COUNTS, counts
 from spark_jobs.intake.enrich import Lookups
@@ -94,14 +95,14 @@ class Account:
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
     def __str__(self) -> str:
-        text = f"{self.files} files, " if self.files else ""
-        text += f"{self.rows} rows: {self.new} new, {self.duplicates} duplicates"
-        for number, name in (
-            (self.unusable, "unusable rows"),
-            (self.bad_files, "bad files"),
-            (self.odd_times, "with absurd times"),
+        text = f"{many(self.files, 'file')}, " if self.files else ""
+        text += f"{many(self.rows, 'row')}: {self.new:,} new, {many(self.duplicates, 'duplicate')}"
+        for number, one in (
+            (self.unusable, "unusable row"),
+            (self.bad_files, "bad file"),
+            (self.odd_times, "absurd time"),
         ):
-            text += f", {number} {name}" if number else ""
+            text += f", {many(number, one)}" if number else ""
         return text
 
 

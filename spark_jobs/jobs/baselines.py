@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.period import Period, period
+from spark_jobs.common.plain import many
 from spark_jobs.common.robust import centred
 from spark_jobs.common.weeks import HOURS_OF_WEEK, hour_of, hour_of_week, local_hour, occurrences
 from spark_jobs.findings import anomalies, newness
@@ -78,12 +79,12 @@ def write(
         for frame in (before, after, sites, usual):
             frame.unpersist()
     return ", ".join(
-        f"{kinds.get(kind, 0)} {name}"
-        for kind, name in (
-            ("burst", "bursts"),
-            ("silence", "silences"),
-            ("new_rule", "new rules"),
-            ("new_entity", "new entities"),
+        many(kinds.get(kind, 0), one, more)
+        for kind, one, more in (
+            ("burst", "burst", ""),
+            ("silence", "silence", ""),
+            ("new_rule", "new rule", ""),
+            ("new_entity", "new entity", "new entities"),
         )
     )
 

@@ -29,6 +29,7 @@ from spark_jobs.common import entities, tactics
 from spark_jobs.common.entities import MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
 from spark_jobs.common.islands import identity, most_within, runs
 from spark_jobs.common.period import Period, held, period
+from spark_jobs.common.plain import many
 from spark_jobs.common.tactics import TACTICS
 from spark_jobs.findings import sessions
 from spark_jobs.intake.enrich import Lookups
@@ -166,7 +167,7 @@ def _write(spark: SparkSession, tables: Tables, rows: DataFrame, wanted: Period)
     left = paused(tables.frame(spark, CAMPAIGNS), wanted).toArrow()
     if left.num_rows:
         tables.upsert(CAMPAIGNS, left)
-    text = f"{said.get('open', 0)} open campaigns, {said.get('closed', 0) + left.num_rows} closed"
+    text = f"{many(said.get('open', 0), 'open campaign')}, {said.get('closed', 0) + left.num_rows:,} closed"
     return f"{text}, {said['ended']} withdrawn" if "ended" in said else text
 
 

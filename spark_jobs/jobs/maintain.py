@@ -31,6 +31,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark_jobs.common.period import Period, held, period
+from spark_jobs.common.plain import many
 from spark_jobs.intake import frames
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.intake.sources import KafkaSource, LandingSource
@@ -103,10 +104,10 @@ def maintain(
             log.error("repair failed; done: %s", ", ".join(done))
             raise failure
         files = sum(tables.vacuum(table, vacuum_hours) for table in TABLES.values())
-        done.append(f"{files} files deleted")
+        done.append(f"{many(files, 'file')} deleted")
         if landing and landing_days:
             until = last - timedelta(days=landing_days - 1)
-            done.append(f"{clean(spark, landing, checkpoints, until)} days of the landing deleted")
+            done.append(f"{many(clean(spark, landing, checkpoints, until), 'day')} of the landing deleted")
     return "maintain: " + ", ".join(done)
 
 
@@ -139,7 +140,7 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
 
 def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence[tuple[str, int]]) -> list[str]:
     """Steps 2 and 3; what was done."""
-    done = [f"{compact(tables, wanted)} tables compacted"]
+    done = [f"{many(compact(tables, wanted), 'table')} compacted"]
     for name, days in keep:
         old = expired(tables.partitions(TABLES[name]), wanted.last, days)
         if old and name == ALERTS.name:
@@ -150,7 +151,7 @@ def clean_up(spark: SparkSession, tables: Tables, wanted: Period, keep: Sequence
             old = [day for day in old if day not in lately]
         if old:
             tables.drop(TABLES[name], old)
-            done.append(f"{len(old)} days of {name} dropped")
+            done.append(f"{many(len(old), 'day')} of {name} dropped")
     return done
 
 
@@ -171,7 +172,7 @@ def exact(spark: SparkSession, tables: Tables, wanted: Period, max_rewrite: int 
         each = numbered(alerts)
         copies = sums_by_day(each.where("copy > 1"))
         tables.replace(ALERTS, each.where("copy = 1").drop("copy"), [day])
-        done.append(f"{extra} copies of {day} removed")
+        done.append(f"{many(extra, 'copy', 'copies')} of {day} removed")
         for other, (number, matches) in copies.items():
             before = gone.get(other, (0, 0))
             gone[other] = before[0] + number, before[1] + matches

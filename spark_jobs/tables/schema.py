@@ -136,7 +136,7 @@ from the lookups as they were when the alert came in (null, or an empty list, wh
 
 
 def _counts(name: str, first: str, *keys: str, partition: str | None = "date") -> Table:
-    """A table of sums: the columns ``first``, then how many alerts and matches there were, the first one and the last one."""
+    """A table of sums: columns ``first``, then how many alerts and matches, and when the first and the last were."""
     return Table(
         name,
         columns(f"{first}; long alerts matches; time first_time last_time"),

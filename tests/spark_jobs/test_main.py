@@ -108,7 +108,7 @@ def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     landing, tables, page = tmp_path / "landing", f"--tables={tmp_path / 'tables'}", tmp_path / "day.html"
     land(landing, [alert(1), alert(2), alert(1)])
     said = run(spark, "ingest", f"--landing={landing}", tables)
-    assert said == "ingest: alerts: 1 files, 3 rows: 2 new, 1 duplicates"
+    assert said == "ingest: alerts: 1 file, 3 rows: 2 new, 1 duplicate"
     assert run(spark, "ingest", f"--landing={landing}", tables) == "ingest: nothing new"
     said = run(spark, "report", tables, "--date=2026-11-20", f"--html={page}")
     assert "2 alerts (2 matches)" in said
@@ -134,7 +134,7 @@ def test_spark_submit_runs_the_package_from_a_zip(tmp_path: Path) -> None:
         [*submit, *confs, "run.py", "ingest", "--landing=landing", "--tables=tables"],
         cwd=tmp_path, env=around, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert done.stdout.splitlines()[-1:] == ["ingest: alerts: 1 files, 3 rows: 2 new, 1 duplicates"], done.stderr
+    assert done.stdout.splitlines()[-1:] == ["ingest: alerts: 1 file, 3 rows: 2 new, 1 duplicate"], done.stderr
     done = subprocess.run(
         [sys.executable, "-m", "spark_jobs", "report", "--tables=tables", "--date=2026-11-20", "--html=day.html"],
         cwd=tmp_path, env={**around, "PYTHONPATH": str(package)}, capture_output=True, text=True, timeout=120,

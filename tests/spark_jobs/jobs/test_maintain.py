@@ -222,7 +222,7 @@ def test_alerts_of_an_agent_without_a_clock_are_kept_and_counted(
     assert tables.partitions(ALERTS)[0] == "1970-01-01"
     said = upkeep(spark, tables, "--days=1", "--keep=alerts=2")
     assert "rebuilt" not in said
-    assert "1 days of alerts dropped" in said
+    assert "1 day of alerts dropped" in said
     assert tables.partitions(ALERTS) == ["1970-01-01", "2026-11-18", "2026-11-19"]
     assert content(tables)["win_5m"] == before["win_5m"]
 
@@ -306,7 +306,7 @@ def _broken(*_: object) -> bool:
 
 def test_days_are_dropped_by_table(spark: SparkSession, tables: Tables) -> None:
     """Only those of the tables named, and only older ones; dead letters without a date are no day."""
-    assert "1 days of host_1h dropped" in upkeep(spark, tables, "--days=1", "--keep=host_1h=2", "--keep=win_5m=30")
+    assert "1 day of host_1h dropped" in upkeep(spark, tables, "--days=1", "--keep=host_1h=2", "--keep=win_5m=30")
     assert tables.partitions(HOST_1H) == ["2026-11-18", "2026-11-19"]
     assert len(tables.partitions(WIN_5M)) == 3
     last = datetime(2026, 11, 19, tzinfo=UTC).date()
@@ -325,7 +325,7 @@ def test_the_landing_is_cleaned_of_what_was_taken_over(
     late = land(landing, [alert(950, event_time=NOON - 3 * DAY, detected_at=NOON, received_at=NOON - 3 * DAY)])
     with caplog.at_level(logging.WARNING):
         said = upkeep(spark, tables, "--days=1", f"--landing={landing}", "--landing-days=1")
-    assert "1 days of the landing deleted" in said
+    assert "1 day of the landing deleted" in said
     assert sorted(day.name for day in days.iterdir()) == ["dt=2026-11-17", "dt=2026-11-19"]
     assert late.exists()
     assert "has not taken over 1 of its files" in caplog.text
