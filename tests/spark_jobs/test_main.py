@@ -102,6 +102,14 @@ def test_every_module_of_a_job_is_listed() -> None:
     assert {job.name for job in JOBS} == modules
 
 
+def test_the_example_for_contributors_is_a_job() -> None:
+    """The code under "Add a Spark job" is the job ``report``, line for line."""
+    section = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("### Add a Spark job")[2]
+    example = section.partition("```python\n")[2].partition("```")[0]
+    assert example
+    assert example in (ROOT / "spark_jobs" / "jobs" / "report.py").read_text("utf-8")
+
+
 @pytest.mark.spark
 def test_ingest_then_report(spark: SparkSession, tmp_path: Path) -> None:
     """Ingest says its account; the report gives text and leaves one whole page."""
