@@ -1,7 +1,7 @@
 """The counts of a batch, made of what ``alerts`` holds under its label: by DuckDB where this process reads the table's
 files itself, else by Spark. Both run the statements of ``sums``.
 
-Either way the table is read once. DuckDB puts what does not fit into ``ask_duck.MEMORY`` into a temporary folder.
+Either way the table is read once. DuckDB puts what does not fit into ``duck.MEMORY`` into a temporary folder.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ def counts(spark: SparkSession, tables: Tables, label: str, dates: Collection[st
     if there are any, then the rows ``of`` each of ``COUNTS``."""
     near = {"batch": [(label, label)]}
     if tables.in_process:
-        from spark_jobs.tables import duck as ask_duck  # only this way needs the libraries
+        # Only this way needs the libraries.
         from spark_jobs.tables.delta import DeltaTables
+        from spark_jobs.tables.duck import database, view
 
         assert isinstance(tables, DeltaTables)
-        with ask_duck.database() as duck:
-            ask_duck.view(duck, "written", tables, ALERTS, Where(only=dates, near=near))
+        with database() as duck:
+            view(duck, "written", tables, ALERTS, Where(only=dates, near=near))
             yield ByDuck(spark, duck, label)
         return
     rows = tables.frame(spark, ALERTS, only=dates, near=near)

@@ -1,6 +1,6 @@
 """Questions in SQL to the tables of ``schema``, over the days of a period, with small answers.
 
-``ask_duck.Duck`` reads the files of Delta tables in this process: bounded memory, no JVM. ``Sparks`` asks a Spark
+``duck.Duck`` reads the files of Delta tables in this process: bounded memory, no JVM. ``Sparks`` asks a Spark
 session, for the other backends and for clusters. Both take the same SQL: plain grouping, ordering and windows, with
 ``{explode}`` for the function that makes a row of each element of a list. Questions are asked of views; a view holds
 the partitions of a range of days, and where there is no table it has all columns and no rows.

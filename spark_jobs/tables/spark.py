@@ -1,4 +1,4 @@
-"""Tables in Delta format by Spark's own Delta library: rows stay in the executors. The same files as ``tables_delta``.
+"""Tables in Delta format by Spark's own Delta library: rows stay in the executors. The same files as ``delta``.
 
 Needs the jars of ``io.delta:delta-spark`` and the settings ``session.DELTA``; everything goes through Spark SQL, so no
 Python package is needed.
