@@ -173,7 +173,7 @@ def test_what_looks_like_a_campaign_and_is_none(region: Region, tmp_path: Path) 
         pa.Table.from_pylist([{**row, "kind": "cidr"} for row in own]), tmp_path / "lookups" / "intel.parquet"
     )
     row = region.run(lookups=Lookups(str(tmp_path / "lookups")))["192.0.2.7"]
-    assert (row["state"], row["score"], row["reason"][:10]) == ("closed", 0, "withdrawn")
+    assert (row["state"], row["score"], row["reason"][:9]) == ("closed", 0, "withdrawn")
 
 
 def test_many_sites_within_the_hour_are_one_though_each_saw_one_rule(region: Region) -> None:
