@@ -42,7 +42,7 @@ elif stage == "decoder":
 elif stage == "entities":
     raising(alerts, "entities", lambda fields, host: "poison" in str(fields))
 elif stage == "suppression":
-    raising(alerts.Alerting, "_passes", lambda self, rule, event, group: "poison" in event.record.text)
+    raising(alerts.AlertBuilder, "_passes", lambda self, rule, event, group: "poison" in event.record.text)
 elif stage == "envelope":
     raising(envelope, "encode", lambda alert: "poison" in alert.raw)
 elif stage == "correlation":

@@ -52,7 +52,7 @@ def test_a_rule_goes_into_quarantine(tmp_path: Path) -> None:
         assert [stored[row["offset"]].decode() for row in rows] == [row["raw"].rstrip("\n") for row in rows]
         assert agent.said("rule_quarantined")[0]["title"] == "Slow"
         shown = vedette("status", "-c", agent.config, code=None).stdout
-        assert f"quarantined: Slow ({told['rule_id']}): undecided on 3 events, not asked on 17" in shown
+        assert f"quarantined: Slow ({told['rule_id']}): undecided on 3 events, skipped 17" in shown
         agent.kill()
         agent.up()
         (again,) = agent.status()["rules"]["quarantined"]

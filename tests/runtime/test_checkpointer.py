@@ -260,7 +260,7 @@ def rebuilt(folder: Path, shown: dict[str, Any] | None) -> None:
     shutil.rmtree(folder / "store")
     known = None if shown is None else {"store": "", "commits": 0, "totals": shown}
     made = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW, reported=known)
-    made.store.close()
+    made.close()
 
 
 def figures(life: Life) -> tuple[int, int, int, int]:

@@ -90,7 +90,7 @@ def test_what_retention_took_before_a_lost_store_is_lost(
             with segment.path.open("r+b") as file:
                 file.seek(90)
                 file.write(b"damage")
-    open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW).store.close()
+    open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW).close()
     life.end = lambda: None  # type: ignore[method-assign]
     for _ in range(2):
         life = begin(engine("evil"), **small)

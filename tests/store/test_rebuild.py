@@ -25,14 +25,14 @@ from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.segment import segments
 from vedette.store import check as storecheck
 from vedette.store.check import examine
-from vedette.store.rebuild import KEPT, Opened, open_store, settled
+from vedette.store.rebuild import KEPT, open_store
 from vedette.store.store import Store
 
 POSITION = FilePosition("/var/log/\udcff", 7, "ab" * 16, 100)
 COUNTS = {"inputs": {}, "totals": {"alerts_made": 5}}
 
 
-def opened(folder: Path) -> Opened:
+def opened(folder: Path) -> Store:
     return open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: NOW)
 
 
@@ -95,12 +95,12 @@ def test_a_whole_store_is_opened(tmp_path: Path) -> None:
     assert examine(tmp_path / "store") == ("", 201, "")
     assert (tmp_path / "store" / "data.mdb").read_bytes() == before
     found = opened(tmp_path)
-    assert not found.anew
-    assert found.store.load().next_seq == 201
+    assert not found.uncertain
+    assert found.load().next_seq == 201
     with pytest.raises(BlockingIOError, match="another agent"):
         opened(tmp_path)
-    found.store.close()
-    assert not opened(tmp_path / "new").anew
+    found.close()
+    assert not opened(tmp_path / "new").uncertain
 
 
 def test_made_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_made_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
     os.truncate(data, data.stat().st_size - 3 * 4096)
     damaged = data.read_bytes()
     found = opened(tmp_path)
-    assert found.anew
-    saved, account, told = found.store.load(), found.store.account(), found.store.get("rebuilt")
+    assert found.uncertain
+    saved, account, told = found.load(), found.account(), found.get("rebuilt")
     assert (saved.cursor, saved.counters, saved.positions) == (checkpoints[-1].cursor, COUNTS, [POSITION])
     assert saved.log_id != numbering
     assert saved.next_seq >= checkpoints[-1].next_seq
@@ -123,7 +123,7 @@ def test_made_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
     assert told["at"] == NOW
     assert told["reason"]
     assert Path(told["set_aside"]).joinpath("data.mdb").read_bytes() == damaged
-    found.store.close()
+    found.close()
 
 
 def test_a_store_that_is_gone_is_made_again(tmp_path: Path) -> None:
@@ -132,9 +132,9 @@ def test_a_store_that_is_gone_is_made_again(tmp_path: Path) -> None:
     filled(tmp_path / "store.new")
     for lost in ("never there", "emptied folder"):
         found = opened(tmp_path)
-        assert found.anew, lost
-        assert found.store.load().cursor == checkpoints[-1].cursor
-        found.store.close()
+        assert found.uncertain, lost
+        assert found.load().cursor == checkpoints[-1].cursor
+        found.close()
         assert not list(tmp_path.glob("store.*"))
         shutil.rmtree(tmp_path / "store")
         (tmp_path / "store").mkdir()
@@ -145,14 +145,14 @@ def test_how_far_the_log_was_used_stays_unknown_until_it_was_opened(tmp_path: Pa
     raw_log(tmp_path / "raw")
     for _ in range(2):
         found = opened(tmp_path)
-        assert found.anew
-        found.store.close()
+        assert found.uncertain
+        found.close()
     found = opened(tmp_path)
-    settled(found.store)
-    found.store.close()
+    found.settle()
+    found.close()
     found = opened(tmp_path)
-    assert not found.anew
-    found.store.close()
+    assert not found.uncertain
+    found.close()
 
 
 def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
@@ -180,15 +180,15 @@ def test_an_old_copy_is_made_again(tmp_path: Path) -> None:
             shutil.rmtree(old)
         shutil.copytree(tmp_path / name, tmp_path / "store")
         found = open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda: NOW, reported=known)
-        account = found.store.account()
-        assert found.anew == anew, (name, known)
+        account = found.account()
+        assert found.uncertain == anew, (name, known)
         if anew:
-            assert "old copy" in found.store.get("rebuilt")["reason"]
+            assert "old copy" in found.get("rebuilt")["reason"]
             assert account.log_id != numbering
             assert account.next_seq >= (71 if name == "behind" else 201)
             assert (account.made, account.receipted, account.lost) == ((300, 5, 295) if known else (5, 5, 0))
-            assert (found.store.load().counters or {})["totals"]["alerts_made"] == account.made
-        found.store.close()
+            assert (found.load().counters or {})["totals"]["alerts_made"] == account.made
+        found.close()
 
 
 def test_damaged_notes_are_passed_over(tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ def test_seq_goes_on_above_what_the_store_told(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store") as store, store._env.write() as txn:
         txn._txn.put((150).to_bytes(8, "big"), b"no checksum", db=txn._tables[b"outbox"])
     found = opened(tmp_path)
-    assert found.anew
-    assert found.store.load().next_seq == 201
-    found.store.close()
+    assert found.uncertain
+    assert found.load().next_seq == 201
+    found.close()
 
 
 def test_few_damaged_stores_are_kept(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_few_damaged_stores_are_kept(tmp_path: Path) -> None:
         (tmp_path / "store").mkdir(exist_ok=True)
         (tmp_path / "store" / "data.mdb").write_bytes(b"%d" % number * 9000)
         found = open_store(tmp_path / "store", tmp_path / "raw", map_bytes=1 << 24, clock=lambda n=number: NOW + n)
-        found.store.close()
+        found.close()
     kept = sorted(tmp_path.glob("store.damaged-*"))
     assert [path.joinpath("data.mdb").read_bytes()[:1] for path in kept] == [b"2", b"3"]
 
@@ -248,9 +248,9 @@ def unchecked(folder: Path, reason: str) -> None:
     """The store in ``folder`` is opened as it is, and the log says why it was not checked and what to do."""
     with capture_logs() as said:
         found = opened(folder)
-    assert not found.anew
-    assert found.store.load().next_seq == 201
-    found.store.close()
+    assert not found.uncertain
+    assert found.load().next_seq == 201
+    found.close()
     assert not list(folder.glob("store.damaged-*"))
     (told,) = said
     assert (told["event"], told["log_level"]) == (Log.STORE_UNCHECKED, "error")
@@ -345,8 +345,8 @@ def test_word_of_damage_counts_without_a_check(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "store" / "damaged").write_text("a page that is not there")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
     found = opened(tmp_path)
-    found.store.close()
-    assert found.anew
+    assert found.uncertain
+    found.close()
 
 
 USE = """
@@ -356,7 +356,7 @@ from vedette.model.event import Cursor
 from vedette.store.rebuild import open_store
 folder = Path(sys.argv[1])
 found = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: time.time_ns() // 1000)
-store = found.store
+store = found
 saved = store.load()
 seq = saved.next_seq
 for batch in range(30):
@@ -365,7 +365,7 @@ for batch in range(30):
     store.receipt([(seq, seq + 1)])
     seq += 4
 store.verify()
-print("anew" if found.anew else "as it was", sum(map(len, store.state())))
+print("anew" if found.uncertain else "as it was", sum(map(len, store.state())))
 """
 
 

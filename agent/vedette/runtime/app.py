@@ -52,7 +52,7 @@ from vedette.runtime.reported import Reported, record
 from vedette.runtime.restart import RestartPoint
 from vedette.runtime.rules import Rules
 from vedette.runtime.shutdown import Shutdown
-from vedette.store.rebuild import open_store, settled
+from vedette.store.rebuild import open_store
 from vedette.system import allocator, descriptors
 from vedette.system.notify import Notifier
 from vedette.system.resident import resident
@@ -130,16 +130,16 @@ class Agent:
         agent.data_dir.mkdir(parents=True, exist_ok=True)
         self._reported = Reported(agent.shown_file)
         last, map_bytes = self._reported.last, config.uplink.max_bytes * 2 + MAP_SLACK
-        opened = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=clock, reported=last)
-        with opened.store as store:
+        store = open_store(agent.store_dir, agent.raw_dir, map_bytes=map_bytes, clock=clock, reported=last)
+        with store:
             restart = RestartPoint(counters)
             raw_log = RawLog.open(
-                agent.raw_dir, config.raw_log, counters, committed=store.load().cursor, certain=not opened.anew,
+                agent.raw_dir, config.raw_log, counters, committed=store.load().cursor, certain=not store.uncertain,
                 clock=clock, describe=restart.describe,
             )  # fmt: skip
-            self._least = {} if opened.anew or last is None else last.get("memory", {})
-            if opened.anew:
-                settled(store)
+            self._least = {} if store.uncertain or last is None else last.get("memory", {})
+            if store.uncertain:
+                store.settle()
             clock.begin(raw_log.newest)
             self.context = RunContext(config, raw_log, store, counters, clock, restart, last)
             try:

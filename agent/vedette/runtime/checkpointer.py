@@ -20,7 +20,6 @@ from vedette.runtime.failures import QUARANTINED
 from vedette.runtime.ingest import Ingest
 from vedette.runtime.restart import Place
 from vedette.state.state import State
-from vedette.store.store import BEFORE
 from vedette.system.diskhealth import RETRY_SECONDS, STORE
 
 ALERT_SECONDS = 0.005
@@ -64,7 +63,7 @@ class Checkpointer:
         """The counters as of the last commit."""
         account = self._outbox.account()
         self._lost, self._repeats = account.lost, account.repeats
-        self._before: tuple[str, int] = tuple(self._store.get(BEFORE) or ("", 0))
+        self._before = self._store.rebuilt_before
         self._repeated = 0
         """Of ``_repeats``, taken since the last commit."""
         self._again: list[int] = []

@@ -52,7 +52,7 @@ class RunContext:
         self.config, self.raw_log, self.store, self.counters, self.clock = config, raw_log, store, counters, clock
         self.restart = restart
         self.started_at = clock()
-        self.rebuilt: dict[str, Any] | None = store.get("rebuilt")
+        self.rebuilt = store.rebuilt
         """How the store was last rebuilt: see ``rebuild.py``."""
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self.health = DiskHealth(clock)

@@ -4,12 +4,12 @@ So is one that is older than what is known of it, by the counters last reported 
 an old copy would give numbers again that alerts have had.
 
 What a rebuilt store holds comes from the checkpoint of the newest raw log segment that has a good one
-(``rawlog/checkpoint.py``), and where there is none, judging begins at the oldest frame that is kept:
+(``rawlog/checkpoint.py``), and where there is none, evaluation begins at the oldest frame that is kept:
 
 * restored: the cursor, as far as every alert before it has its receipt; counters as of it; positions of tailed files.
-* made again by judging from there: every alert without a receipt, under the id it had, as long as the raw log still
+* made again by evaluating from there: every alert without a receipt, under the id it had, as long as the raw log still
   holds its event; alerts that had one are made again, too, and the region drops them.
-* lost: what correlations and suppression remembered at the cursor, so a correlation whose events lie on both sides of
+* lost: the state of correlations and suppression at the cursor, so a correlation whose events lie on both sides of
   it may fire otherwise; the local ring of receipted alerts; the numbering of the outbox, which begins a new ``log_id``
   with ``seq`` above all that is known to have been used.
 * counted: ``judged`` goes back to the cursor's; what was stored after it and cannot be read any more is lost, as
@@ -25,10 +25,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -39,7 +39,7 @@ from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import segments
 from vedette.store.check import Finding, examine
 from vedette.store.environment import own
-from vedette.store.store import BEFORE, Store
+from vedette.store.store import Store
 from vedette.system.durable import sync_path
 
 log = structlog.get_logger()
@@ -47,20 +47,11 @@ log = structlog.get_logger()
 KEPT = 2
 DAMAGED = ".damaged-"
 NEW = ".new"
-_UNCERTAIN = "uncertain"
-
-
-class Opened(NamedTuple):
-    """``anew``: the store was made again and the raw log was not opened since, so how far it was used is not known for
-    certain; to be ended by ``settled``."""
-
-    store: Store
-    anew: bool
 
 
 def open_store(
     folder: Path, raw: Path, *, map_bytes: int, clock: Callable[[], int], reported: Mapping[str, Any] | None = None
-) -> Opened:
+) -> Store:
     """The store in ``folder``, whose agent's raw log is in ``raw``; see the module's text. ``reported``: what was last.
 
     Raises BlockingIOError when another agent has it, OSError when the disk cannot be used.
@@ -73,7 +64,7 @@ def open_store(
             Log.STORE_UNCHECKED,
             folder=str(folder),
             reason=found.unchecked,
-            action="it is used unchecked but for its checksums: remove the cause, free memory or repair the"
+            action="the store is used unchecked but for its checksums: remove the cause, free memory or repair the"
             " installation, and restart the agent",
         )
     if not found.reason:
@@ -81,9 +72,8 @@ def open_store(
             with ExitStack() as undo:
                 store = undo.enter_context(Store.open(folder, map_bytes=map_bytes, owner=owner))
                 if not (older := _older(store, newest_checkpoint(raw), reported)):
-                    opened = Opened(store, store.get(_UNCERTAIN) is not None)
                     undo.pop_all()
-                    return opened
+                    return store
                 found = found._replace(reason=older, next_seq=store.next_seq())
         except ValueError as error:
             found = found._replace(reason=str(error))
@@ -99,25 +89,19 @@ def open_store(
         folder=str(folder),
         reason=found.reason,
         set_aside=aside,
-        action="it is made again from the raw log",
+        action="the store is rebuilt from the raw log",
     )
-    return Opened(_rebuild(folder, raw, found, aside, map_bytes, clock(), reported), True)
+    return _rebuild(folder, raw, found, aside, map_bytes, clock(), reported)
 
 
-def settled(store: Store) -> None:
-    """The raw log is opened and continues above all that may have been used of it."""
-    with suppress(OSError):  # it leaves out some more at the next start
-        store.put(_UNCERTAIN, None)
-
-
-def _older(store: Store, told: Checkpoint, reported: Mapping[str, Any] | None) -> str:
+def _older(store: Store, noted: Checkpoint, reported: Mapping[str, Any] | None) -> str:
     """Why ``store`` is not the one that was last in use but an older copy; empty when nothing says so."""
     saved, account = store.load(), store.account()
     if reported is not None and reported["store"] == account.log_id and reported["commits"] > account.commits:
         return f"it is an old copy: it had {reported['commits']} commits, and has {account.commits}"
-    if saved.cursor is None or told.cursor is None or told.cursor.log_id != saved.cursor.log_id:
+    if saved.cursor is None or noted.cursor is None or noted.cursor.log_id != saved.cursor.log_id:
         return ""
-    cursor, least = saved.cursor.offset, told.cursor.offset
+    cursor, least = saved.cursor.offset, noted.cursor.offset
     return f"it is an old copy: its cursor is {cursor}, below {least} of the raw log" if cursor < least else ""
 
 
@@ -142,22 +126,21 @@ def _rebuild(
     reported: Mapping[str, Any] | None,
 ) -> Store:
     """Under another name, so that a kill leaves all of it or nothing."""
-    told, made = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
+    noted, made = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
     shutil.rmtree(made, ignore_errors=True)
-    next_seq = max(told.next_seq, found.next_seq)
-    begin = None if told.cursor is None else told.cursor.offset
+    next_seq = max(noted.next_seq, found.next_seq)
+    begin = None if noted.cursor is None else noted.cursor.offset
     known = {} if reported is None else reported["totals"]
-    noted = 0 if told.counters is None else int(told.counters["totals"].get("alerts_made", 0))
-    made_alerts = max(told.made, noted, known.get("alerts_made", 0))
-    receipted = noted if told.receipted is None else told.receipted
+    counted = 0 if noted.counters is None else int(noted.counters["totals"].get("alerts_made", 0))
+    made_alerts = max(noted.made, counted, known.get("alerts_made", 0))
+    receipted = counted if noted.receipted is None else noted.receipted
     repeats = max(0, min(made_alerts, known.get("alerts_receipted", 0)) - receipted)
     with Store.open(made, map_bytes=map_bytes) as store:
         before = made_alerts, receipted + repeats, repeats
-        store.restart(told.cursor, told.counters, told.positions, next_seq, *before)
-        if parts := segments(raw) if raw.is_dir() else []:
-            store.put(BEFORE, [parts[-1].log_id, parts[-1].base + APART // 2])
-        store.put(_UNCERTAIN, True)
-        store.put("rebuilt", {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin})
+        store.restart(noted.cursor, noted.counters, noted.positions, next_seq, *before)
+        parts = segments(raw) if raw.is_dir() else []
+        how = {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin}
+        store.mark_rebuilt(how, (parts[-1].log_id, parts[-1].base + APART // 2) if parts else None)
     made.rename(folder)
     sync_path(folder.parent)
     log.warning(
@@ -165,7 +148,7 @@ def _rebuild(
         folder=str(folder),
         judged_from="the oldest frame kept" if begin is None else begin,
         next_seq=next_seq,
-        files=len(told.positions),
-        lost="what correlations and suppression remembered; the list of receipted alerts",
+        files=len(noted.positions),
+        lost="the state of correlations and suppression; the list of receipted alerts",
     )
     return Store.open(folder, map_bytes=map_bytes)

@@ -10,7 +10,7 @@ table      key                           content
 ``files``  BLAKE2b-128 of path and inode msgpack: [path bytes, inode, fingerprint, position, commit number]
 ``outbox`` seq, 8 bytes big-endian       an alert, encoded by ``outbox.envelope``
 ``ring``   seq, 8 bytes big-endian       an alert that the region has receipted
-``state``  number, 8 bytes big-endian    what judging remembers, in the order to be read (``state/state.py``)
+``state``  number, 8 bytes big-endian    the state, in the order to be read (``state/state.py``)
 =========  ============================  ==================================================================
 
 * ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment
@@ -47,8 +47,8 @@ RING_ALERTS = 10_000
 RING_BYTES = 64 << 20
 MAX_FILES = 100_000
 MAX_SEQ = (1 << 64) - 1
-BEFORE = "before"
-"""A rebuilt store's value: log_id, and an offset between what the raw log held then and what came after it."""
+_BEFORE, _REBUILT, _UNCERTAIN = "before", "rebuilt", "uncertain"
+"""Values of a rebuilt store."""
 STATE_BYTES = 8 << 20
 """Of deltas of the state, from which on all of it is to be written again; or as many as it took the last time."""
 _META, _FILES, _OUTBOX, _RING, _STATE = b"meta", b"files", b"outbox", b"ring", b"state"
@@ -157,6 +157,36 @@ class Store:
                     raise ValueError(f"{self._folder}: {name.decode()} has {found} entries, not {entries}")
         self.account()
         self._env.copy_to_nowhere()
+
+    @property
+    def rebuilt(self) -> dict[str, Any] | None:
+        """When, why and from where this store was made again (``rebuild.py``); None: it never was."""
+        found: dict[str, Any] | None = self.get(_REBUILT)
+        return found
+
+    @property
+    def rebuilt_before(self) -> tuple[str, int]:
+        """Of a rebuilt store: log_id, and an offset between what the raw log held then and what came after it."""
+        log_id, offset = self.get(_BEFORE) or ("", 0)
+        return log_id, offset
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether the store was made again and the raw log was not opened since, so that how far it was used is not
+        known for certain."""
+        return self.get(_UNCERTAIN) is not None
+
+    def settle(self) -> None:
+        """The raw log is opened and continues above all that may have been used of it."""
+        with suppress(OSError):  # it leaves out some more at the next start
+            self.put(_UNCERTAIN, None)
+
+    def mark_rebuilt(self, how: Mapping[str, Any], before: tuple[str, int] | None) -> None:
+        """This store was made again: see ``rebuilt``, ``rebuilt_before`` and ``uncertain``."""
+        if before is not None:
+            self.put(_BEFORE, list(before))
+        self.put(_UNCERTAIN, True)
+        self.put(_REBUILT, dict(how))
 
     def restart(
         self,
