@@ -27,7 +27,7 @@ from vedette.bundle.trust import verify
 from vedette.engine.artifact import Artifact
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
-from vedette.runtime.scan import chunk_of, judge
+from vedette.runtime.scan import chunk_of, evaluate
 
 SAMPLE = 20_000
 NAIVE = 60
@@ -178,7 +178,7 @@ def scanned(bundle: Bundle, lines: list[bytes], codec: str, logsource: LogSource
     """What the engine says of ``lines`` offline, as ``vedette scan --route`` would."""
     verified = verify(bundle.file.read_bytes(), [bundle.key], __version__)
     engine = Artifact(verified.plan, verified.databases, verified.manifest.hyperscan).engine(route=True)
-    found = judge(engine, chunk_of(lines, codec), zone=UTC, logsource=logsource)
+    found = evaluate(engine, chunk_of(lines, codec), zone=UTC, logsource=logsource)
     return Counter((detection.rule.id, detection.line) for detection in found)
 
 

@@ -16,7 +16,7 @@ from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
 from vedette.runtime.scan import Correlated, Detection, Timeline, chunk_of
-from vedette.runtime.scan import judge as evaluate_chunks
+from vedette.runtime.scan import evaluate as evaluate_chunks
 
 __all__ = [
     "Correlated", "Detection", "Engine", "Plan", "compile_rules", "correlate", "evaluate", "load_rules", "read_log",

@@ -146,7 +146,7 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
     from vedette.model.event import LogSource
     from vedette.rawlog import read
     from vedette.rawlog.segment import segments
-    from vedette.runtime.scan import judge
+    from vedette.runtime.scan import evaluate
 
     began = time.process_time()
     every = segments(path.parent)
@@ -160,7 +160,7 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
     frames = read.frames(path.parent, start, stop, log_id=segment.log_id, on_gap=gaps.append)
     engine = _artifact(rules.artifact).engine(route=rules.route)
     line = _Line(segment.base, behind)
-    for found in judge(engine, line.chunks(frames), logsource=LogSource(product=rules.product)):
+    for found in evaluate(engine, line.chunks(frames), logsource=LogSource(product=rules.product)):
         if (at := line.place(found)) is not None:
             yield {**about, **_match(found, *at)}
     for gap in gaps:

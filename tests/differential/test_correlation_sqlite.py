@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.differential.material import oracle
 from vedette.api import compile_rules
 from vedette.engine.match import Engine
-from vedette.runtime.scan import Correlated, Timeline, chunk_of, judge
+from vedette.runtime.scan import Correlated, Timeline, chunk_of, evaluate
 
 BASE = 1_790_000_000
 NAMES = ("aa", "bb", "cc")
@@ -77,7 +77,7 @@ def judged_here(text: str, events: Sequence[Event]) -> list[Correlated]:
     plan = compile_rules(text=text)
     assert not plan.refused
     timeline = Timeline(plan, "time")
-    for found in judge(Engine(plan, route=False), chunk_of(events), silent=True):
+    for found in evaluate(Engine(plan, route=False), chunk_of(events), silent=True):
         timeline.add(found, "")
     return list(timeline.correlate())
 

@@ -115,7 +115,7 @@ def test_sigterm_under_load(load: Load, capsys: pytest.CaptureFixture[str]) -> N
     assert status["identity_broken"] == []
     assert agent.stop() == 0
     (told,) = agent.said("agent_stopped")
-    assert (told["unjudged"], told["in_outbox"]) == (0, 0)
+    assert (told["backlog"], told["in_outbox"]) == (0, 0)
     assert [event.raw for event in agent.stored("file")] == b"".join(parts[1]).splitlines()
     again = Counter(event.raw for event in agent.stored("mqtt")) - messages
     counts = status["inputs"]["mqtt"]
@@ -146,7 +146,7 @@ def test_the_second_signal_hurries(load: Load) -> None:
     assert agent.ended(30) == 0
     assert time.monotonic() - began < 8
     (told,) = agent.said("agent_stopped")
-    assert told["unjudged"] > 0 < told["in_outbox"]
+    assert told["backlog"] > 0 < told["in_outbox"]
     assert {"evaluation"} <= {one["stage"] for one in agent.said("stop_unfinished")}
     stuck.unlink()
     agent.up()

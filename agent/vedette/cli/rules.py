@@ -64,7 +64,7 @@ def scan(
     Example: vedette scan --rules rules/sigma --route --product linux /var/log/auth.log*
     """
     from vedette.model.event import LogSource
-    from vedette.runtime.scan import Timeline, as_utf8, events, judge
+    from vedette.runtime.scan import Timeline, as_utf8, evaluate, events
     from vedette.system.compressed import unpacked
 
     engine = _engine_of(rule_paths, keys, pipelines, lookups, route=route)
@@ -87,7 +87,7 @@ def scan(
                 named = Path(path.stem if path.suffix.lower() in _COMPRESSED else path.name)
                 first, chunks = events(as_utf8(file), codec, seen_at, is_json=named.suffix.lower() == ".json")
                 source, silent = LogSource(product=product), engine.plan.silent
-                for found in judge(engine, chunks, first=first, logsource=source, silent=True):
+                for found in evaluate(engine, chunks, first=first, logsource=source, silent=True):
                     timeline.add(found, str(path))
                     if found.rule.id not in silent:
                         matches += 1

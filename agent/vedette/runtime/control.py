@@ -1,4 +1,4 @@
-"""The agent's local door for its operator: a Unix socket in the data folder, for its own user and root only.
+"""The agent's control socket, for its operator: a Unix socket in the data folder, for its own user and root only.
 
 One request per connection: a JSON line ``{"command": NAME}``, with what the command wants to know as further keys; the
 answer is one JSON line, ``{"error": TEXT}`` when there is no such command or it failed. A request longer than
@@ -68,7 +68,7 @@ class Control:
             return await command(**words)
         except (OSError, ValueError) as error:
             return {"error": str(error)}
-        except Exception as error:  # a defect in telling is none in judging
+        except Exception as error:  # a defect in a status must not stop evaluation
             return {"error": f"the agent could not answer: {type(error).__name__}: {error}; please report it"}
 
 
@@ -76,7 +76,7 @@ def ask(path: Path, command: str, *, seconds: float = SECONDS, **words: Any) -> 
     """The running agent's answer to ``command`` with ``words``, for which it has ``seconds``.
 
     Raises ConnectionRefusedError when nobody listens at ``path``; ConnectionError when one could not be asked, or did
-    not answer: then it may have done what it was told, or do it yet; ValueError on its refusal.
+    not answer: then it may have done what was asked, or do it yet; ValueError on its refusal.
     """
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(seconds)

@@ -35,7 +35,7 @@ QUARANTINED = "quarantined"
 """The store's name for ``Failures.quarantined``."""
 KEPT = 100
 KINDS = 1000
-"""Kinds of failure that are told apart."""
+"""Kinds of failure that are distinguished."""
 MAX_QUARANTINED = 10_000
 """Rules listed; those beyond are in quarantine until the next start only."""
 

@@ -62,14 +62,14 @@ class Limiter:
             return held
 
     def rest(self) -> Iterator[tuple[str, int]]:
-        """Names whose window is over with lines held back, and how many; they are told now."""
+        """Names whose window is over with lines held back, and how many; they are reported now."""
         with self._lock:
             now = self._clock()
             over = [(name, row) for name, row in self._names.items() if row[2] and now - row[0] >= WINDOW]
-            told = [(name, int(row[2])) for name, row in over]
+            found = [(name, int(row[2])) for name, row in over]
             for _, row in over:
                 row[2] = 0
-        yield from told
+        yield from found
 
 
 class _Writer:

@@ -1,11 +1,11 @@
-"""Offline judging: the engine of the live path over files, and over what Python hands it.
+"""Offline evaluation: the engine of the live path over files, and over what Python hands it.
 
 Log sources are ignored unless the engine routes; there is no raw log, no outbox and no clock. Lines are read in
 chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an input would cut it. Audit records of one
-event are joined over chunks; an event that nothing has completed is judged after ``GATHER_BYTES``, as far as the agent
-looks for its records, or at the end.
+event are joined over chunks; an event that nothing has completed is evaluated after ``GATHER_BYTES``, as far as the
+agent looks for its records, or at the end.
 
-Correlations are judged when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
+Correlations are evaluated when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
 where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing suppressed.
 """
 
@@ -217,7 +217,8 @@ def events(
 ) -> tuple[int, Iterator[Chunk]]:
     """What ``file`` holds, and the number of the first event: lines from 1, or the elements of one JSON array from 0.
 
-    JSON over several lines is told by how it begins, wherever lines could be JSON; what turns out to be none is lines.
+    JSON over several lines is recognized by its beginning, wherever lines could be JSON; what turns out to be none is
+    lines.
     With ``is_json``, or when ``codec`` is ``json``, an array that begins and is none raises ValueError, and so does any
     JSON over several lines of more than ``MAX_WHOLE`` bytes.
     """
@@ -293,7 +294,7 @@ def chunk_of(
         yield Chunk("scan", codec, seen_at, b"".join(parts), ends)
 
 
-def judge(
+def evaluate(
     engine: Engine,
     chunks: Iterable[Chunk],
     *,

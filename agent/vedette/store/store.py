@@ -16,7 +16,7 @@ table      key                           content
 * ``commit`` and ``receipt`` are one write transaction each, on disk when they return; a process killed at any moment
   leaves the store as after the last transaction that ended. There is nothing to recover.
 * ``seq`` rises over the store's whole life, also when the raw log gets a new ``log_id``. ``Account.log_id`` names this
-  numbering: random, made with the store; a receipt for the numbering of a deleted store is thus told apart.
+  numbering: random, made with the store; a receipt for the numbering of a deleted store is thus recognized.
 * ``made`` and ``receipted`` are counted in the transaction that changes the outbox, so
   ``made = receipted + entries + lost`` holds in each; ``account.py`` sees to it.
 * Bounds: the ring keeps ``RING_ALERTS`` and ``RING_BYTES`` (the newest), ``files`` the ``MAX_FILES`` positions that
@@ -238,8 +238,8 @@ class Store:
         whole: bool = False,
         again: tuple[int, int] = (0, 0),
     ) -> None:
-        """One batch: judged up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
-        ``state``: what changed in what judging remembers; ``whole``: since ``state_begins`` all of it is written, so
+        """One batch: evaluated up to ``cursor``, with the ``positions`` that changed and the ``(seq, alert)`` it made;
+        ``state``: what changed of the state; ``whole``: since ``state_begins`` all of it is written, so
         what is older goes; ``again``: how many of the alerts are ``repeats``, and how many were ``lost``.
 
         All of it is on disk when this returns, and none of it when it raises. Seqs must ascend from ``next_seq`` on
@@ -280,7 +280,7 @@ class Store:
             self._whole_bytes, self._state_bytes = self._state_bytes - self._old_state[1], 0
 
     def state(self) -> Iterator[bytes]:
-        """What judging remembered at the last commit: parts, in their order, one at a time. While readers read no
+        """The state as of the last commit: parts, in their order, one at a time. While readers read no
         commit may come."""
         after = self._state_bytes = 0
         while True:
