@@ -150,8 +150,9 @@ def land(
         settings = MqttSettings(**broker)  # type: ignore[arg-type]
         key = None if receipt_key is None else load_key(receipt_key)
         wanted = LandingSettings(
-            settings, landing, client_id, group, rows, seconds, kafka=kafka, kafka_topics=kafka_topics, receipt_key=key
-        )
+            settings, landing, client_id, group, max_rows=rows, max_seconds=seconds, kafka=kafka,
+            kafka_topics=kafka_topics, receipt_key=key,
+        )  # fmt: skip
         await run_landing(wanted, stop)
 
     try:

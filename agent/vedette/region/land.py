@@ -40,7 +40,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,8 +78,6 @@ OVERSIZED_BYTES = REGION_PACKET
 """The same for messages over ``MAX_MESSAGE``, until they are cut down."""
 BATCH_BYTES = 8 << 20
 """Of messages after which a batch is written early, and decoded at a time: rows take up to 25 times their bytes."""
-RECEIVE_MAXIMUM = 2000
-"""Messages without acknowledgement, at most; a batch is written early after half of them."""
 ITEM_BYTES = 256
 """What each message and each alert in it takes in memory beside its bytes."""
 MAX_RECEIPTS = 1_000_000
@@ -99,8 +97,11 @@ class LandingSettings:
     """Also ``ingest.collector_id``."""
     group: str = "landing"
     """Of the shared subscription: letters, digits, ``. _ -``."""
+    _: KW_ONLY
+    max_rows: int = 10_000
     max_seconds: float = 5.0
     session_expiry: float = 14 * 86400.0
+    receive_maximum: int = 2000
     backoff: tuple[float, float] = BACKOFF
     kafka: str = ""
     """``HOST:PORT,…``: every row goes to Kafka, too (``region/kafka.py``); empty: to the folder only."""
@@ -148,10 +149,11 @@ class Landing:
         self._clock = clock or WallClock()  # what Spark takes for the time of receipt does not run backwards
         self._waiting: dict[tuple[str, str], deque[_Received]] = {}
         """By fleet and agent, in whose turn it is."""
-        self._held = self._bytes = self._messages = 0
-        """Bytes in memory; of them waiting for a batch: bytes, messages."""
+        self._held = self._parts = self._messages = 0
+        """Bytes in memory; of them waiting: parts, messages."""
         self._oversized = 0
         """Bytes of oversized messages in memory."""
+        self._bytes = 0
         self._dead_letters: dict[tuple[str, str], int] = {}
         """Rows of ``bad`` by fleet and agent, since ``_since``."""
         self._since = time.monotonic()
@@ -169,7 +171,9 @@ class Landing:
             subscriptions=[f"$share/{settings.group}/{topic}" for topic in SHARED],
             on_message=self._received,
             backoff=settings.backoff,
-            session=Session(expiry=settings.session_expiry, receive_maximum=RECEIVE_MAXIMUM, max_packet=REGION_PACKET),
+            session=Session(
+                expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, max_packet=REGION_PACKET
+            ),
         )
 
     async def run(self) -> None:
@@ -215,29 +219,36 @@ class Landing:
             self._count_dead_letter((one.fleet, one.agent_id), message.topic)
         self._waiting.setdefault((one.fleet, one.agent_id), deque()).append(one)
         self._held += one.size
+        self._count(one, 1)
         self._idle.clear()
         self._came.set()
-        self._bytes += one.size
-        self._messages += 1
-        if self._bytes >= BATCH_BYTES or self._messages >= RECEIVE_MAXIMUM // 2 or self._oversized:
+        half = self.settings.receive_maximum // 2
+        enough = self._parts >= self.settings.max_rows or self._bytes >= BATCH_BYTES or self._messages >= half
+        if enough or self._oversized:
             self._full.set()
 
     def _ignored(self, sender: tuple[str, str]) -> bool:
         return self._dead_letters.get(sender, 0) >= DEAD_LETTERS
 
+    def _count(self, one: _Received, sign: int) -> None:
+        """``one`` waits (1), or no longer (-1)."""
+        self._parts += sign * (len(one.parts) or 1)
+        self._bytes += sign * one.size
+        self._messages += sign
+
     def _next(self) -> list[_Received]:
         """What goes into the next batch: a message of each agent in turn, until it is large enough."""
         taken: list[_Received] = []
-        left = self._bytes - BATCH_BYTES
-        while self._waiting and self._bytes > left:
+        rows = size = 0
+        while self._waiting and rows < self.settings.max_rows and size < BATCH_BYTES:
             agent = next(iter(self._waiting))
             queue = self._waiting.pop(agent)
             one = queue.popleft()
             if queue:
                 self._waiting[agent] = queue
-            self._bytes -= one.size
-            self._messages -= 1
+            self._count(one, -1)
             taken.append(one)
+            rows, size = rows + (len(one.parts) or 1), size + one.size
         return taken
 
     def _decode(self, taken: Sequence[_Received]) -> _Batch:
