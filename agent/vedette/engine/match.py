@@ -30,11 +30,11 @@ from vedette.decode.codecs import CODECS, Kind
 from vedette.decode.decoder import Record, possible_source
 from vedette.decode.sources import of_input
 from vedette.decode.syslog import usual, without_time
+from vedette.engine.bounded import Bounded
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.prefilter import Prefilter, bits_of
-from vedette.engine.remembered import Remembered
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
 from vedette.plan.plan import Plan
@@ -123,7 +123,7 @@ class _Scope(NamedTuple):
     """Whether a rule asks for these."""
 
 
-_Scopes = Remembered[frozenset[int], _Scope]
+_Scopes = Bounded[frozenset[int], _Scope]
 
 SCOPE_BYTES = 400
 """What a scope takes, with the state of its hash."""
@@ -156,10 +156,10 @@ class Engine:
         everything = frozenset(range(len(plan.rules)))
         self._filtered = prefilter
         self._always = self.prefilter.always if prefilter else everything
-        self._routes: dict[Source, frozenset[int]] = {}
+        self._routes: Bounded[Source, frozenset[int]] = Bounded(MAX_ROUTES)
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
         self._narrow: dict[frozenset[int], Prefilter] = {}
-        self._prepared: Remembered[tuple[frozenset[int], LogSource | Source], Among | None] = Remembered(PREPARED_BYTES)
+        self._prepared: Bounded[tuple[frozenset[int], LogSource | Source], Among | None] = Bounded(PREPARED_BYTES)
         """By candidate rules and log source of the input: all, when they fit whatever the event is, else None. By
         candidate rules and log source of the event: those that fit it."""
         self._scopes_ever = 0
@@ -172,7 +172,7 @@ class Engine:
         self.evaluator.remember(cache)
         self._views: dict[tuple[str, LogSource], tuple[Part, _Scopes]] = {}
         self._context, self._codec = Context(), ""
-        self._view: tuple[Part, _Scopes] = Part(1), Remembered(0)
+        self._view: tuple[Part, _Scopes] = Part(1), Bounded(0)
         self._prepared.clear()
         for scan in (self.prefilter, *self._narrow.values()):
             scan.forget()
@@ -271,7 +271,7 @@ class Engine:
         self._context, self._codec = context, codec
         view = self._views.get((codec, context.logsource))
         if view is None:
-            scopes: _Scopes = Remembered(SCOPES_BYTES)
+            scopes: _Scopes = Bounded(SCOPES_BYTES)
             view = self._views[codec, context.logsource] = self.cache.part("events", EVENTS_FLOOR), scopes
         return view
 
@@ -363,10 +363,8 @@ class Engine:
     def _fitting(self, source: Source) -> frozenset[int]:
         known = self._routes.get(source)
         if known is None:
-            if len(self._routes) >= MAX_ROUTES:
-                self._routes.clear()
-            known = frozenset(i for i, rule in enumerate(self.plan.rules) if rule.logsource.fits(source))
-            self._routes[source] = known
+            fitting = frozenset(i for i, rule in enumerate(self.plan.rules) if rule.logsource.fits(source))
+            known = self._routes.keep(source, fitting, 1)
         return known
 
     def _undecided(self, rule: int, reason: str) -> None:

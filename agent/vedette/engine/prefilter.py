@@ -32,7 +32,7 @@ from sys import getsizeof
 from typing import Any, NamedTuple
 
 from vedette.decode.fields import guards as guards_of
-from vedette.engine.remembered import Remembered
+from vedette.engine.bounded import Bounded
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.database import CASELESS, ONCE, Pattern, Scanner, literal
 from vedette.plan.ir import tests
@@ -127,8 +127,8 @@ class Prefilter:
         """What hits of ``NUMBER_GUARDS`` are noted as."""
         self._says = [*(says.get(item, 0) for item in patterns), numeric]
         self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
-        self._sets: Remembered[int, frozenset[int]] = Remembered(REMEMBERED_BYTES)
-        self._known_hits: Remembered[_Hits, frozenset[int]] = Remembered(REMEMBERED_BYTES)
+        self._sets: Bounded[int, frozenset[int]] = Bounded(REMEMBERED_BYTES)
+        self._known_hits: Bounded[_Hits, frozenset[int]] = Bounded(REMEMBERED_BYTES)
         self._kinds: dict[tuple[int, bool], int] = {}
         """(``within``, ``apart``), numbered below the patterns: the first number of each key of ``_known_hits``."""
         self._rule_numbers = tuple(range(size))

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vedette.engine import match, prefilter
+from vedette.engine.bounded import Bounded
 from vedette.engine.cache import Cache
 from vedette.engine.match import Engine
-from vedette.engine.remembered import Remembered
 from vedette.model.event import Chunk
 from vedette.plan import plan as plans
 from vedette.rules import build
@@ -29,7 +29,7 @@ RULES = "---\n".join(
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60)), max_size=60))
 def test_it_holds_what_was_kept_last_and_never_weighs_too_much(kept: list[tuple[int, int]]) -> None:
-    memo: Remembered[int, int] = Remembered(50)
+    memo: Bounded[int, int] = Bounded(50)
     for key, weight in kept:
         assert memo.keep(key, -key, weight) == -key
         assert memo[key] == -key
@@ -38,7 +38,7 @@ def test_it_holds_what_was_kept_last_and_never_weighs_too_much(kept: list[tuple[
     assert (len(memo), memo.weight) == (0, 0)
 
 
-def _held(engine: Engine) -> list[Remembered[Any, Any]]:
+def _held(engine: Engine) -> list[Bounded[Any, Any]]:
     scans = [engine.prefilter, *engine._narrow.values()]
     memos = [memo for scan in scans for memo in (scan._sets, scan._known_hits)]
     return [*memos, engine._prepared, *(scopes for _, scopes in engine._views.values())]

@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Remembered(dict[K, V]):
+class Bounded(dict[K, V]):
     """A dictionary that forgets everything before what was put in by ``keep`` weighs more than ``limit``."""
 
     def __init__(self, limit: int) -> None:
