@@ -204,6 +204,7 @@ def repeated(draw: st.DrawFn, fragments: list[str]) -> list[drawn.Drawn]:
     return [event._replace(raw=event.raw.replace(drawn.SERIAL, b"%d" % i)) for i, event in enumerate(events)]
 
 
+@pytest.mark.slow
 @cases(150)
 @given(data=st.data())
 def test_the_same_matches_with_and_without(data: st.DataObject) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tests.engine import drawn
@@ -57,6 +58,7 @@ def holder(draw: st.DrawFn) -> tuple[str, str, str]:
     )[choice]  # fmt: skip
 
 
+@pytest.mark.slow
 @cases(800)
 @given(holder(), st.integers(0, 255))
 def test_value_is_found(held: tuple[str, str, str], salt: int) -> None:

@@ -18,6 +18,7 @@ from operator import itemgetter
 from unittest import mock
 
 import hypothesis.strategies as st
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, note, settings
 
@@ -186,6 +187,7 @@ def cut_from(draw: st.DrawFn, event: drawn.Drawn) -> Predicate | None:
     return Predicate(name, Op.CONTAINS, part, cased)
 
 
+@pytest.mark.slow
 @cases(300)
 @given(data=st.data())
 def test_a_rule_made_of_an_events_own_values_finds_it(data: st.DataObject) -> None:
@@ -215,6 +217,7 @@ NUMBER_TEXTS = st.builds(
 ).filter(lambda number: len(number.lower().partition("e")[2]) < 4)
 
 
+@pytest.mark.slow
 @cases(300)
 @given(number=st.one_of(NUMBER_TEXTS, st.sampled_from(drawn.NUMBERS)), data=st.data())
 def test_numbers_are_found_as_python_prints_them(number: str, data: st.DataObject) -> None:
@@ -231,6 +234,7 @@ WORDS = ALPHABETS.flatmap(lambda alphabet: st.text(alphabet, min_size=3, max_siz
 """Texts with few traps in each: one trap's guard must not hide that another's is missing."""
 
 
+@pytest.mark.slow
 @cases(300)
 @given(texts=st.lists(WORDS, min_size=1, max_size=3), data=st.data())
 def test_escaped_texts_are_found(texts: list[str], data: st.DataObject) -> None:
@@ -381,6 +385,7 @@ PARTS = [sorted(part) for part in union(*(possible_source(codec, LogSource()) fo
 LOG_SOURCES = st.builds(LogSource, *(st.sampled_from(["", "", "other", *values]) for values in PARTS))
 
 
+@pytest.mark.slow
 @cases(100)
 @given(data=st.data())
 def test_routing_before_the_scan_loses_nothing(data: st.DataObject) -> None:
