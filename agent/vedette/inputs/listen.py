@@ -25,7 +25,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,6 +43,7 @@ from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Intake
 from vedette.mqtt.tls import Renewed, server_context
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -64,11 +64,6 @@ LOOKS = 4
 """For stalled and idle connections, per ``message_timeout`` or IDLE_SECONDS, whichever is shorter."""
 LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
-
-
-def now() -> int:
-    """UTC microseconds."""
-    return time.time_ns() // 1000
 
 
 class _Connection(asyncio.BufferedProtocol):
@@ -120,7 +115,7 @@ class SyslogListener:
         settings: SyslogInput,
         intake: Intake,
         counters: Counters,
-        clock: Callable[[], int] = now,
+        clock: Callable[[], int] = utc_now,
         idle: float = IDLE_SECONDS,
     ) -> None:
         self._settings = settings

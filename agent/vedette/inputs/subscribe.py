@@ -20,7 +20,6 @@ and only its own log shows it (``mqtt/client.py``). Retained messages come once 
 from __future__ import annotations
 
 import asyncio
-import time
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -39,6 +38,7 @@ from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
 from vedette.mqtt.client import Message, MqttClient, Session
 from vedette.system.backoff import BACKOFF
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -140,7 +140,7 @@ class MqttSubscription:
         *,
         agent_id: str,
         recent: Iterable[tuple[int, str, bytes]] = (),
-        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], int] = utc_now,
         backoff: tuple[float, float] = BACKOFF,
     ) -> None:
         self.settings = settings

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -57,6 +56,7 @@ from vedette.inputs.framing import Lines, Run
 from vedette.model.counters import Counters, Log
 from vedette.model.event import CHUNK_BYTES, Chunk, FilePosition, Intake
 from vedette.system.descriptors import OPEN_FILES, SPENT
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -70,11 +70,6 @@ TURN_BYTES = 16 << 20
 """Read from one file before the others have their turn."""
 
 T = TypeVar("T")
-
-
-def now() -> int:
-    """UTC microseconds."""
-    return time.time_ns() // 1000
 
 
 @dataclass(slots=True)
@@ -126,7 +121,7 @@ class FileTail:
         intake: Intake,
         counters: Counters,
         positions: Iterable[FilePosition],
-        clock: Callable[[], int] = now,
+        clock: Callable[[], int] = utc_now,
         linger: float = LINGER_SECONDS,
         open_files: int = OPEN_FILES,
     ) -> None:
