@@ -282,7 +282,7 @@ def test_a_rollback_on_the_host(tmp_path: Path) -> None:
             with Stream(agent.port) as stream:
                 region.publish(second)
                 runs("rules-2")
-                assert "rules-1 is current; up to version 2" in vedette(*back).stdout
+                assert "rules-1 is current; no other bundle up to version 2 is accepted" in vedette(*back).stdout
                 runs("rules-1")
                 again = vedette(*back, "--from", 2).stdout
                 assert again.startswith("nothing to do, version 2 was rolled back before: rules-1 is current")
