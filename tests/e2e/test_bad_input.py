@@ -210,13 +210,12 @@ def test_a_key_that_is_unknown(tmp_path: Path) -> None:
     """Configuration with mistakes: exit code 2, every mistake with file, key and what is known; nothing is written."""
     agent = Agent(tmp_path / "a")
     agent.configure(
-        '[[input]]\nname = "in"\ntype = "syslog"\ntpc = "127.0.0.1:0"\n[uplnik]\n[raw_log]\nmax_age = "1w"\n'
+        '[[input]]\nname = "in"\ntype = "syslog"\ntpc = "127.0.0.1:0"\n[brokr]\n[raw_log]\nmax_age = "1w"\n'
     )
     for command in ("run", "check"):
         said = vedette(command, "-c", agent.config, code=2).stderr
-        assert f"{agent.config}: input[0].tpc: unknown key; known: " in said
-        assert " tcp, " in said
-        assert f"{agent.config}: uplnik: unknown key; known: " in said
+        assert f"{agent.config}: input[0].tpc: unknown key; did you mean tcp? known: " in said
+        assert f"{agent.config}: brokr: unknown key; did you mean broker? known: agent, broker, " in said
         assert f"{agent.config}: raw_log.max_age: expects a duration" in said
     assert not agent.data.exists()
 

@@ -210,9 +210,10 @@ class _Reader:
                 key in fields and bool(fields[key].metadata) and (self._internal or renamed.gone(here))
             )
             if not accepted:
-                near = difflib.get_close_matches(key, known, 1)
+                choices = sorted([*known, "broker"]) if kind is Config else known
+                near = difflib.get_close_matches(key, choices, 1)
                 hint = f"did you mean {near[0]}? " if near else ""
-                self.mistakes.append(f"{here}: unknown key; {hint}known: {', '.join(known)}")
+                self.mistakes.append(f"{here}: unknown key; {hint}known: {', '.join(choices)}")
             elif kind is Config and key == "input":
                 given[key] = tuple(self._inputs(item))
             else:
