@@ -210,7 +210,7 @@ def test_a_key_that_is_unknown(tmp_path: Path) -> None:
     """Configuration with mistakes: exit code 2, every mistake with file, key and what is known; nothing is written."""
     agent = Agent(tmp_path / "a")
     agent.configure(
-        '[[input]]\nname = "in"\ntype = "syslog"\ntpc = "127.0.0.1:0"\n[brokr]\n[raw_log]\nmax_age = "1w"\n'
+        '[[input]]\nname = "in"\ntype = "syslog"\ntpc = "127.0.0.1:0"\n[brokr]\n[raw_log]\nmax_age = "1 fortnight"\n'
     )
     for command in ("run", "check"):
         said = vedette(command, "-c", agent.config, code=2).stderr
