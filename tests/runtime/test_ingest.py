@@ -88,3 +88,12 @@ def test_when_the_log_is_synced(
 
     life.live(work)
     assert life.log.durable == life.log.end  # what is committed
+
+
+def test_a_busy_agent_verifies_its_log(begin: Callable[..., Life]) -> None:
+    """While more is stored than evaluated, too: an agent that is never idle would not hear of damage."""
+    life = begin(engine("evil"))
+    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: waits"))
+    asyncio.run(life.pipeline.ingest.maintain())
+    assert not life.context.progress.caught_up
+    assert life.log.verifier.rounds == 1

@@ -143,8 +143,9 @@ class Ingest:
             maintain = partial(self._log.maintain, self._progress.committed, self._age_clock())
             await asyncio.get_running_loop().run_in_executor(self._writer, maintain)
             self._health.recovered(RETENTION)
-            if self._progress.caught_up and not self._health.degraded:
-                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify)
+            if not self._health.degraded:
+                busy = not self._progress.caught_up
+                await asyncio.get_running_loop().run_in_executor(self._writer, self._log.verify, busy)
         except OSError as error:
             self._health.failed(RETENTION, error)
         if SYNC in self._health:  # a commit may have synced since
