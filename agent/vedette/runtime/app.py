@@ -143,11 +143,7 @@ class Agent:
             clock.begin(raw_log.newest)
             self.context = RunContext(config, raw_log, store, counters, clock, restart, last)
             try:
-                rules = Rules(config, lambda: newest_lines(raw_log))
-                loaded = await rules.start()
-                self.context.input_contexts.update((one.name, context_of(one)) for one in config.input)
-                self.pipeline = Pipeline(self.context, loaded.engine, loaded.bundle)
-                self.active = ActiveRules(self.pipeline, rules, loaded)
+                await self._load_rules()
                 self._auditor = Auditor(self.pipeline)
                 await self._serve()
             finally:
@@ -157,6 +153,15 @@ class Agent:
         self._shutdown.done()
         log.info(Log.STOPPED, agent=agent.id, backlog=sum(self.pipeline.backlog.values()), in_outbox=account.entries)
         self._notifier.close()
+
+    async def _load_rules(self) -> None:
+        """Set up ``pipeline`` and ``active``, which alone keep the ruleset: a replaced one gives its memory back."""
+        context = self.context
+        rules = Rules(context.config, lambda: newest_lines(context.raw_log))
+        loaded = await rules.start()
+        context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
+        self.pipeline = Pipeline(context, loaded.engine, loaded.bundle)
+        self.active = ActiveRules(self.pipeline, rules, loaded)
 
     async def _serve(self) -> None:
         config = self.context.config
