@@ -152,8 +152,18 @@ def cache_line(cache: dict[str, Any]) -> str:
     return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
 
 
+def _of_this_release(status: dict[str, Any]) -> dict[str, Any]:
+    """``status`` under the names of today: after an upgrade the agent of the release before runs until its restart."""
+    if "correlation_state" in status:
+        return status
+    rules, disk = dict(status["rules"]), dict(status.get("disk", {}))
+    rules["dead_letters"], disk["failing"] = rules.pop("set_aside", None), disk.pop("trouble", {})
+    return {**status, "correlation_state": status["memory"], "rules": rules, "disk": disk}
+
+
 def render(status: dict[str, Any]) -> list[str]:
     """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
+    status = _of_this_release(status)
     alerts, rules, log, state = status["alerts"], status["rules"], status["raw_log"], status["correlation_state"]
     waiting = rules.get("waiting", {})
     dead = rules["dead_count"] - sum(waiting.values())
