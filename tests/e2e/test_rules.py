@@ -297,7 +297,10 @@ def test_a_rollback_on_the_host(tmp_path: Path) -> None:
             region.publish(third)
             runs("rules-3")
             agent.kill()
-            for said in ("rules-1 is current; up to version 3", "nothing to do, version 3 was rolled back before"):
+            for said in (
+                "rules-1 is current; no other bundle up to version 3",
+                "nothing to do, version 3 was rolled back before",
+            ):
                 assert said in vedette(*back, "--from", 3).stdout
             agent.up()
             assert agent.status()["bundle"] == "rules-1"

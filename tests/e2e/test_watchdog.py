@@ -97,7 +97,7 @@ def test_a_life(watched: tuple[Agent, Supervisor]) -> None:
     assert agent.stop() == 0
     supervisor.drop()
     assert any(one.startswith("STOPPING=1") for one in supervisor.said)
-    assert any("events judged" in one for one in supervisor.said)
+    assert any("events evaluated" in one for one in supervisor.said)
 
 
 def test_a_writer_that_hangs(watched: tuple[Agent, Supervisor], tmp_path: Path) -> None:
