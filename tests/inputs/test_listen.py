@@ -281,6 +281,31 @@ def test_back_pressure() -> None:
     asyncio.run(scenario())
 
 
+def test_a_steady_sender_does_not_keep_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that sends a line every few milliseconds is never quiet: ``stop`` ends all the same."""
+    monkeypatch.setattr(listen, "DRAIN_LONGEST", 0.2)
+
+    async def scenario() -> None:
+        bin, counters = Bin(), Counters()
+        async with listening(bin, counters, tcp=LOCAL) as (listener, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+
+            async def steady() -> None:
+                while True:
+                    writer.write(b"line\n")
+                    await asyncio.sleep(0.005)
+
+            sender = asyncio.create_task(steady())
+            await until(lambda: bin.events)
+            try:
+                await asyncio.wait_for(listener.stop(), 3)
+            finally:
+                sender.cancel()
+                writer.close()
+
+    asyncio.run(scenario())
+
+
 def test_stop_hands_over() -> None:
     """What has reached the sockets before ``stop`` is stored, unfinished lines too; afterwards ports are free."""
 

@@ -57,6 +57,8 @@ DRAIN_BYTES = 8 << 20
 """Read of one connection at stop, lest a busy sender keeps the agent from it."""
 DRAIN_SECONDS = 0.05
 """Without a byte, after which a connection has nothing more at stop: its peer's host may not be done sending."""
+DRAIN_LONGEST = 1.0
+"""Seconds after which one moment without a byte is enough: a peer that goes on sending is never quiet."""
 DRAIN_DATAGRAMS = 65536
 """Read of one UDP socket at stop."""
 KERNEL_DROPS_SECONDS = 1.0
@@ -341,16 +343,17 @@ class SyslogListener:
             connection.transport.resume_reading()
         else:
             connection.transport.pause_reading()
-        first, quiet = connection.bytes, False
+        loop = asyncio.get_running_loop()
+        first, quiet, until = connection.bytes, False, loop.time() + DRAIN_LONGEST
         while not connection.ended and not self._failure and self._intake.accepting():
             before = connection.bytes
             if connection.tls:  # the loop reads and decrypts
                 await asyncio.sleep(0)
             else:
                 self._read(connection)
-            if connection.bytes - first >= DRAIN_BYTES or (quiet and connection.bytes == before):
+            was_quiet, quiet = quiet or loop.time() >= until, connection.bytes == before
+            if connection.bytes - first >= DRAIN_BYTES or (quiet and was_quiet):
                 break
-            quiet = connection.bytes == before
             await asyncio.sleep(DRAIN_SECONDS if quiet else 0)
         self._end(connection)
         if connection.tls:
