@@ -3,7 +3,7 @@
 A run counts only when its account is right: received = stored = judged = sent, the agent finds no broken identity,
 every alert is in the landing; and the alerts of the stream's first ``SAMPLE`` events equal what the engine says of
 them offline, and those of ``NAIVE`` of them what the naive evaluator says. CPU time is user and system time of all
-threads of the agent's process, from "ready" to "at rest with all judged and landed".
+threads of the agent's process, from "ready" to "at rest with all evaluated and landed".
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def ready(agent: Agent, seconds: float = 180.0) -> tuple[float, dict[str, Any]]:
 
 
 def finished(agent: Agent, events: int, base: Counter[str], seconds: float = 600.0) -> tuple[Any, dict[str, Any]]:
-    """The usage when ``events`` more were judged (or dropped) and all alerts landed, with that status."""
+    """The usage when ``events`` more were evaluated (or dropped) and all alerts landed, with that status."""
     deadline = time.monotonic() + seconds
     while True:
         usage = agent.settle(deadline - time.monotonic())
@@ -146,7 +146,7 @@ def finished(agent: Agent, events: int, base: Counter[str], seconds: float = 600
 
 
 def account(status: Mapping[str, Any], base: Counter[str], events: int) -> Counter[str]:
-    """The totals since ``base``; raises Wrong unless ``events`` were received, stored and judged."""
+    """The totals since ``base``; raises Wrong unless ``events`` were received, stored and evaluated."""
     now = totals(status)
     now.subtract(base)
     if status["identity_broken"]:

@@ -212,7 +212,7 @@ def main() -> None:
         sent = json.loads((WORK / "send.log").read_text())
         print("tcp  ", json.dumps(sent))
 
-        say("All of it judged, and every alert receipted by the region")
+        say("All events evaluated, every alert receipted by the region")
         expected = LINES + 2 + 5000 + 2000
 
         def settled() -> dict[str, Any] | None:
@@ -220,7 +220,7 @@ def main() -> None:
             judged = sum(counts["judged"] for counts in now["inputs"].values()) if now else 0
             return now if now and judged >= expected and not now["alerts"]["in_outbox"] else None
 
-        last = until("all events judged and all alerts receipted", settled)
+        last = until("all events evaluated and all alerts receipted", settled)
         alerts = command(VEDETTE, "alerts", "-c", WORK / "vedette.toml", "-n", 10_000)
         print("\n".join(line[:150] for line in _one_of_each(alerts)))
         if "Demo Beacon Text In Syslog" not in alerts:
