@@ -38,7 +38,17 @@ from vedette.rawlog import format
 from vedette.rawlog.checkpoint import Checkpoint
 from vedette.rawlog.compaction import TEMPORARY
 from vedette.rawlog.read import newest_checkpoint
-from vedette.rawlog.recover import APART, DAMAGED, DAMAGED_BYTES, MARK_BYTES, Ending, Recovery, keep_copy, recover
+from vedette.rawlog.recover import (
+    APART,
+    DAMAGED,
+    DAMAGED_BYTES,
+    MARK_BYTES,
+    Ending,
+    Recovery,
+    adopt_copies,
+    keep_copy,
+    recover,
+)
 from vedette.rawlog.replay import Header, Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
@@ -139,6 +149,7 @@ class RawLog:
     def _open(self, committed: Cursor | None, certain: bool) -> None:
         for leftover in (*self._folder.glob(f"*{NEW}"), *self._folder.glob(f"*{TEMPORARY}")):
             leftover.unlink()
+        adopt_copies(self._folder)
         every = segments(self._folder)
         log_id = every[-1].log_id if every else ""
         generation = every[-1].generation if every else 0

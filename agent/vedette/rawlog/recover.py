@@ -144,6 +144,14 @@ def keep_copy(folder: Path, path: Path, position: int, budget: int, now: int, si
     return ""
 
 
+def adopt_copies(folder: Path) -> None:
+    """Copies that the release before kept in ``quarantine/`` are kept with the others from now on."""
+    former, kept_in = folder / "quarantine", folder / DAMAGED
+    if former.is_dir() and not kept_in.exists():
+        with suppress(OSError):  # they stay where they are
+            former.rename(kept_in)
+
+
 def _bare(segment: Segment) -> bool:
     """Whether nothing can be learnt from the file: its header is unreadable and it holds no frame."""
     with SegmentFile(segment) as file:
