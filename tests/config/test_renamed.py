@@ -55,6 +55,14 @@ def test_the_keys_of_a_broker() -> None:
     assert any(line.startswith("input[1].url: is now url of [broker.url-broker]") for line in found.warnings)
 
 
+def test_an_input_whose_name_has_a_dot() -> None:
+    """Its broker's table has that name, and takes what is GONE as well."""
+    text = '[[input]]\ntype = "mqtt"\nname = "plant.1"\ntopics = ["t"]\nurl = "mqtt://p:1"\nkeepalive = "9s"\n'
+    (item,) = parse(text).input
+    assert isinstance(item, MqttInput)
+    assert item.broker == MqttSettings("mqtt://p:1", keepalive=9.0)
+
+
 def test_what_nobody_sets_any_more() -> None:
     """It still counts, with a warning; where it is internal, without one; another name never."""
     text = """

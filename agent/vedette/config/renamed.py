@@ -20,7 +20,7 @@ GONE = frozenset({
 
 def gone(where: str) -> bool:
     """Whether the setting ``where``, such as ``input[2].poll`` or ``broker.plant.keepalive``, is one of GONE."""
-    return re.sub(r"\[\d+\]|(?<=^broker)\.[^.]+(?=\.)", "", where) in GONE
+    return re.sub(r"\[\d+\]|(?<=^broker)\..+(?=\.)", "", where) in GONE  # a NAME may hold dots
 
 
 def renew(document: dict[str, Any], *, internal: bool = False) -> tuple[dict[str, Any], list[str]]:
