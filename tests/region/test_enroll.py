@@ -107,9 +107,7 @@ def test_what_is_refused(tmp_path: Path, arguments: tuple[str, ...], says: str) 
 
 
 def test_all_members(tmp_path: Path) -> None:
-    """A line each, revoked ones included; as JSON, too. Where no region is there is none made."""
-    assert "no region here" in member("list", "--folder", tmp_path / "none", code=2)
-    assert not (tmp_path / "none").exists()
+    """A line each, revoked ones included; as JSON, too."""
     run("web-1", "--folder", tmp_path, "--broker", URL)
     run("landing-1", "--folder", tmp_path, "--role", "landing")
     member("revoke", "web-1", "--folder", tmp_path)
@@ -122,6 +120,14 @@ def test_all_members(tmp_path: Path) -> None:
     one, _ = map(json.loads, member("list", "--folder", tmp_path, "--json").splitlines())
     assert (one["name"], one["state"]) == ("landing-1", "active")
     assert "web-1 is not enrolled" in member("renew", "web-1", "--folder", tmp_path, code=2)
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("renew", "a"), ("revoke", "a"), ("zip", "a", "--release", "r.zip")])
+def test_a_folder_without_a_region(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Only ``enroll`` makes one: a mistyped folder gives no second authority."""
+    for folder in (tmp_path / "none", tmp_path):
+        assert "no region here" in member(*arguments, "--folder", folder, code=2)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_of_the_release_before(tmp_path: Path) -> None:

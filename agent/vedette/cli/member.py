@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
@@ -77,7 +78,7 @@ def member_renew(name: str, folder: Path, days: int) -> None:
     Example: vedette member renew web-1 --folder region-ca
     """
     try:
-        with Region.open(folder) as region:
+        with _existing(folder) as region:
             known = region.member(name)
             done = region.enroll(name, role=known.role, fleet=known.fleet, hosts=known.hosts, days=days, renew=True)
             _show(region, done)
@@ -127,9 +128,7 @@ def member_list(folder: Path, as_json: bool) -> None:
     Example: vedette member list --folder region-ca
     """
     try:
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder}: no region here: 'vedette member enroll' makes one")
-        with Region.open(folder) as region:
+        with _existing(folder) as region:
             members = sorted(region.members.values(), key=lambda one: one.name)
     except (OSError, ValueError) as error:
         fail(error)
@@ -162,7 +161,7 @@ def enroll(
 def revoke(name: str, folder: Path) -> None:
     """See ``member_revoke``."""
     try:
-        with Region.open(folder) as region:
+        with _existing(folder) as region:
             number = len(region.revoke(name).revoked)
     except (OSError, ValueError) as error:
         fail(error)
@@ -176,15 +175,22 @@ def revoke(name: str, folder: Path) -> None:
 def make_zip(name: str, folder: Path, release: Path, bundle: Path | None, key: str) -> None:
     """See ``member_zip``."""
     try:
-        with Region.open(folder) as region:
+        with _existing(folder) as region:
             if (known := region.member(name)).role != "agent":
                 raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
             home, signing = folder / "members" / name, site_key(folder)
             made = site_zip(release, Site(name, home, bundle, key), home, signing)
             click.echo(f"to install it: {made}: secret, it holds the agent's key")
-            click.echo(f"by who installs it: --site-key {public_text(load_key(signing))}")
+            click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
     except (OSError, ValueError) as error:
         fail(error)
+
+
+def _existing(folder: Path) -> AbstractContextManager[Region]:
+    """The region of ``folder``, which is not made where there is none. Raises OSError and ValueError."""
+    if not (folder / "members.json").exists():
+        raise FileNotFoundError(f"{folder}: no region here: 'vedette member enroll' makes one")
+    return Region.open(folder)
 
 
 def _show(region: Region, done: Enrolled) -> None:
