@@ -19,7 +19,7 @@ help:
 	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make test-crash  the crash tests in their long form, 200 kills each, and Delta by Spark in full (hours)"
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
-	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account judged"
+	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
 	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
 	@echo "make docs        the pages of docs/ that restate code: commands.md, metrics.md"

@@ -98,6 +98,12 @@ def test_every_status_key_is_documented() -> None:
     assert keys <= quoted(section((ROOT / "docs/guide.md").read_text("utf-8"), "The status"))
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/examples.md"])
+def test_the_status_that_is_shown(name: str) -> None:
+    """The pages show the table of inputs as ``vedette status`` prints it."""
+    assert status.INPUTS_HEAD in (ROOT / name).read_text("utf-8").splitlines()
+
+
 def test_every_counter_is_documented() -> None:
     """docs/guide.md explains every counter of an input and every total that the source counts."""
     text = (ROOT / "docs/guide.md").read_text("utf-8")

@@ -161,6 +161,9 @@ def _of_this_release(status: dict[str, Any]) -> dict[str, Any]:
     return {**status, "correlation_state": status["memory"], "rules": rules, "disk": disk}
 
 
+INPUTS_HEAD = f"{'input':<16}{'received':>12}{'stored':>12}{'evaluated':>12}{'backlog':>9}  dropped, lost"
+
+
 def render(status: dict[str, Any]) -> list[str]:
     """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
     status = _of_this_release(status)
@@ -195,7 +198,7 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(
             f"         {sum(rules['undecided'].values())} undecided, kept in {rules['dead_letters']['folder']}"
         )
-    lines.append(f"{'input':<16}{'received':>12}{'stored':>12}{'evaluated':>12}{'backlog':>9}  dropped, lost")
+    lines.append(INPUTS_HEAD)
     for name, counts in status["inputs"].items():
         reasons = {**counts["dropped"], **counts["lost"]}
         why = ", ".join(f"{reason} {n}" for reason, n in reasons.items()) or "0"
@@ -224,7 +227,7 @@ def render(status: dict[str, Any]) -> list[str]:
     lines += [f"DISK     {part}: {one['reason']}" for part, one in status.get("disk", {}).get("failing", {}).items()]
     if rebuilt := status.get("disk", {}).get("store_rebuilt"):
         kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""
-        lines.append(f"store    rebuilt from the raw log, so evaluated went back: {rebuilt['reason']}{kept}")
+        lines.append(f"store    rebuilt from the raw log, and evaluated again from there: {rebuilt['reason']}{kept}")
     if log.get("damaged"):
         lines.append(
             f"DAMAGED  {log['damaged']} places in the raw log cannot be read: raw_log_damaged in the agent's log"
