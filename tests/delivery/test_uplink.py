@@ -26,6 +26,7 @@ from tests.delivery.kit import (
     until,
 )
 from vedette.bundle.seal import key_text
+from vedette.delivery import uplink
 from vedette.delivery.envelope import decode_row, split_batch
 from vedette.delivery.receipts import pack_receipt
 from vedette.mqtt.client import Message, MqttClient, Session
@@ -400,3 +401,27 @@ def test_further_subscriptions(broker: Broker, box: Box) -> None:
         assert [payload for _, payload in got] == [b"m", b"blob", b"m2"]
 
     asyncio.run(main())
+
+
+def test_batches_refused_together_are_one_failure(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty batches on their way when the broker begins to refuse are followed by the first wait, not the longest."""
+    sent: list[float] = []
+    monkeypatch.setattr(uplink, "BATCH_BYTES", 1)
+
+    async def main() -> None:
+        up = uplink.MqttUplink(box.source(broker=MqttSettings(url="mqtt://127.0.0.1:1")), backoff=(0.1, 30.0))
+
+        async def refuse(topic: str, payload: bytes) -> bool:
+            sent.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(0.05)
+            return False
+
+        monkeypatch.setattr(up.client, "publish", refuse)
+        up.client.connected.set()
+        box.put(100)
+        task = asyncio.create_task(up._send())
+        await until(lambda: len(sent) == 22, 5)
+        task.cancel()
+
+    asyncio.run(main())
+    assert sent[19] - sent[0] < 0.05 < sent[20] - sent[19]

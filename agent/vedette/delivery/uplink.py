@@ -94,6 +94,8 @@ class MqttUplink:
         self._refusals = Backoff(backoff)
         self._wait = 0.0
         """Seconds before the next batch: the last one was refused."""
+        self._waits = 0
+        """How often a wait was set: batches that were under way together are one attempt."""
         self._beat = asyncio.Event()
         self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
         self._had_session = False
@@ -264,7 +266,7 @@ class MqttUplink:
         return pending
 
     async def _publish(self, batch: list[tuple[int, bytes]]) -> None:
-        first, last = batch[0][0], batch[-1][0]
+        first, last, waits = batch[0][0], batch[-1][0], self._waits
         payload = pack_batch(self._outbox.log_id, [data for _, data in batch])
         try:
             taken = await self.client.publish(self._alerts, payload)
@@ -272,12 +274,13 @@ class MqttUplink:
             self._again.append((first, last))  # the client logs why
             return
         except OSError as error:
-            self._fail(str(error), first, last)
+            self._fail(str(error), first, last, waits)
             return
         self._counters.totals["alerts_sent"] += len(batch)
         self._counters.totals["bytes_sent"] += len(payload)
         if not taken:
-            self._fail("the broker has no subscriber for alerts: has `vedette region land` ever run?", first, last)
+            reason = "the broker has no subscriber for alerts: has `vedette region land` ever run?"
+            self._fail(reason, first, last, waits)
             return
         self._acknowledged = joined([*self._acknowledged, (first, last)])
         self._refusals.reset()
@@ -290,11 +293,14 @@ class MqttUplink:
                 return
         self._sent.append(_Run(now, first, last))
 
-    def _fail(self, reason: str, first: int, last: int) -> None:
-        """What the broker refuses goes again after a while; logged once until something gets through."""
+    def _fail(self, reason: str, first: int, last: int, waits: int) -> None:
+        """What the broker refuses goes again after a while; logged once until something gets through. ``waits``: of
+        ``_waits``, when the batch was sent."""
         self._again.appendleft((first, last))
         self._report(reason)
-        self._wait = self._refusals.failed()
+        if waits == self._waits:
+            self._wait = self._refusals.failed()
+            self._waits += 1
 
     def _report(self, reason: str) -> None:
         if not self._refusals.failing:
