@@ -75,6 +75,7 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = iter(args)
         known: list[str] = []
+        source = ""
         for word in words:
             name, equals, value = word.partition("=")
             if name in RENAMED:
@@ -84,11 +85,22 @@ class Command(click.Command):
                 word = RENAMED[name] + equals + value
             elif name == "--source" and self.name == "ingest":
                 click.echo("spark_jobs: --source is gone: --landing or --kafka says it alone", err=True)
-                if not equals:
-                    next(words, None)
+                source = value if equals else next(words, "")
                 continue
             known.append(word)
-        return super().parse_args(ctx, known)
+        return super().parse_args(ctx, _without(known, {"kafka": "--landing", "landing": "--kafka"}.get(source)))
+
+
+def _without(words: list[str], option: str | None) -> list[str]:
+    """``words`` but ``option`` with its value: what an old ``--source`` did not choose was not used."""
+    kept: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == option:
+            next(rest, None)
+        elif option is None or not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept
 
 
 def spark_job(*, tables: bool = True) -> Callable[[Callable[..., str]], click.Command]:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.session import LOCAL
+from spark_jobs.jobs.ingest import ingest
 from tests.spark_jobs.conftest import SETTINGS, run
 from tests.spark_jobs.landed import alert, land
 
@@ -72,6 +73,20 @@ def test_options_of_the_last_release_are_taken_with_a_warning(monkeypatch: pytes
         "spark_jobs: --brokers is now --kafka; the next release no longer takes --brokers",
         "spark_jobs: --topics is now --kafka-topics; the next release no longer takes --topics",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "folder", "kafka"),
+    [
+        ("--source kafka --brokers k:1 --landing l", None, "k:1"),
+        ("--source=landing --brokers=k:1 --landing=l", "l", None),
+        ("--landing=l --source kafka --brokers=k:1", None, "k:1"),
+    ],
+)
+def test_what_the_old_source_did_not_choose(words: str, folder: str | None, kafka: str | None) -> None:
+    """It was accepted and not used, and so it is."""
+    given = ingest.make_context("ingest", ["--tables=t", *words.split()]).params
+    assert (given["folder"], given["kafka"]) == (folder, kafka)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))
