@@ -63,6 +63,17 @@ def test_an_input_whose_name_has_a_dot() -> None:
     assert item.broker == MqttSettings("mqtt://p:1", keepalive=9.0)
 
 
+@pytest.mark.parametrize("broker", ["", 'broker = "plant"\n'])
+def test_a_keepalive_left_behind(broker: str) -> None:
+    """An input whose broker has its table already, but for ``keepalive``, has that broker and a warning."""
+    tables = '[broker]\nurl = "mqtt://p:1"\n[broker.plant]\nurl = "mqtt://q:1"\n'
+    found = parse(f'{tables}[[input]]\ntype = "mqtt"\nname = "a"\ntopics = ["t"]\n{broker}keepalive = "9s"\n')
+    (item,) = found.input
+    assert isinstance(item, MqttInput)
+    assert item.broker.url == ("mqtt://q:1" if broker else "mqtt://p:1")
+    assert [line.partition(":")[0] for line in found.warnings] == ["input[0].keepalive"]
+
+
 def test_what_nobody_sets_any_more() -> None:
     """It still counts, with a warning; where it is internal, without one; another name never."""
     text = """

@@ -51,6 +51,8 @@ def _input(i: int, item: Any, brokers: dict[str, Any], warnings: list[str]) -> A
     if not isinstance(item, dict) or item.get("type") != "mqtt" or not (moved := _taken(item, BROKER)):
         return item
     rest = {key: value for key, value in item.items() if key not in moved}
+    if set(moved) == {"keepalive"}:  # its broker has moved before: the agent's own choice is as good
+        return rest
     if moved == {key: value for key, value in brokers.items() if not isinstance(value, dict)}:
         return _moved(rest, i, moved, "[broker], once for all", warnings)
     name = str(item.get("name", "mqtt"))
