@@ -344,14 +344,15 @@ class SyslogListener:
         else:
             connection.transport.pause_reading()
         loop = asyncio.get_running_loop()
-        first, quiet, until = connection.bytes, False, loop.time() + DRAIN_LONGEST
+        first = before = connection.bytes
+        quiet, until = False, loop.time() + DRAIN_LONGEST
         while not connection.ended and not self._failure and self._intake.accepting():
-            before = connection.bytes
             if connection.tls:  # the loop reads and decrypts
                 await asyncio.sleep(0)
             else:
                 self._read(connection)
             was_quiet, quiet = quiet or loop.time() >= until, connection.bytes == before
+            before = connection.bytes
             if connection.bytes - first >= DRAIN_BYTES or (quiet and was_quiet):
                 break
             await asyncio.sleep(DRAIN_SECONDS if quiet else 0)
