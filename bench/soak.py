@@ -11,7 +11,7 @@ is 0.
 ========  ==================================================================================================
 file      pages of files (``RssFile``): libraries, and the store, which is mapped. The kernel takes them back
 cache     the result cache's table (``RssShmem``: the only such mapping), resident as entries are first used
-state     what correlations remember, bounded by ``state.max_bytes``
+state     what correlations remember, bounded by ``state.max_bytes``, which a quarter of an hour reaches
 own       the rest of ``RssAnon``: nothing accounts for it, so it must not rise. This is judged
 ========  ==================================================================================================
 """
@@ -197,6 +197,7 @@ class Soak:
             f'[broker]\nurl = "{self.broker.url}"\n'
             f'[[input]]\nname = "mqtt"\ntype = "mqtt"\ntopics = ["plant/#"]\n{LINUX}'
             f'[raw_log]\nmax_bytes = "16MiB"\nsegment_bytes = "1MiB"\n'
+            f'[state]\nmax_bytes = "16MiB"\n'
             f'[bundles]\nfile = "{self.region.first}"\ntrusted_keys = ["{self.region.public}"]\n'
             f'[uplink]\ntype = "mqtt"\nresend_after = "2s"\n'
         )

@@ -91,7 +91,7 @@ def test_expired_groups_go() -> None:
 
 
 class Parts:
-    """The deltas that a store keeps; like ``committing.py``, with a rewriting when they are more than ``above``."""
+    """The deltas that a store keeps; like ``checkpointer.py``, with a rewriting when they are more than ``above``."""
 
     def __init__(self, state: State, above: int = 1 << 60) -> None:
         self.state, self.above = state, above
