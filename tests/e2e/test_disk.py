@@ -257,8 +257,10 @@ def test_nothing_is_acknowledged_before_it_is_on_disk(tmp_path: Path, broker: Br
     faults.set()
     agent.up()
     try:
-        agent.settled(6, "mqtt")
-        agent.settled(1, "file")
+        until(
+            "the messages again", lambda: agent.alive() and len(agent.stored("mqtt")) == 6
+        )  # counted they are already
+        until("the line again", lambda: agent.alive() and agent.stored("file"))
     finally:
         agent.kill()
     assert [event.raw for event in agent.stored("mqtt")] == [b'{"n": %d}' % number for number in range(6)]

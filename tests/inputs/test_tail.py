@@ -496,6 +496,38 @@ def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_rotated_file_that_cannot_be_opened_waits(tmp_path: Path) -> None:
+    """What was written to it before it was rotated is read once there is a descriptor, however late."""
+    real, spent = tail.open_same, True
+
+    def opened(path: str, key: files.Key) -> int:
+        if spent and path.endswith("a.log.1"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, key)
+
+    async def scenario() -> None:
+        nonlocal spent
+        bin = Bin()
+        append(tmp_path / "a.log", "one\n")
+        with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
+            patch.setattr(tail, "open_same", opened)
+            async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1, open_files=1):
+                await until(lambda: len(bin.events) == 1)
+                append(tmp_path / "b.log", "one\n")  # takes the descriptor
+                await until(lambda: len(bin.events) == 2)
+                append(tmp_path / "a.log.1", "")
+                os.replace(tmp_path / "a.log", tmp_path / "a.log.1")
+                append(tmp_path / "a.log.1", "two\n")
+                append(tmp_path / "a.log", "three\n")
+                await until(lambda: any(entry["event"] == Log.FILE_UNREADABLE for entry in logs))
+                await asyncio.sleep(0.5)  # longer than ``linger``
+                spent = False
+                await until(lambda: len(bin.events) == 4)
+        assert sorted(bin.events) == [b"one", b"one", b"three", b"two"]
+
+    asyncio.run(scenario())
+
+
 def test_more_files_than_are_held_open(tmp_path: Path) -> None:
     """Files beyond the bound are closed and opened again when they grow, without losing their place."""
 

@@ -93,6 +93,8 @@ class _File:
     grown: float = 0.0
     """Loop time at which it last gave bytes, or was rotated."""
     finished: bool = False
+    waits: bool = False
+    """Not read to its end for want of a descriptor."""
 
     @property
     def position(self) -> int:
@@ -407,7 +409,9 @@ class FileTail:
                 data = await self._in_thread(read_on, descriptor, file.head, file.read, CHUNK_BYTES)
             except OSError as error:
                 self._problems[file.path] = error.strerror or str(error)
+                file.waits = error.errno in SPENT
                 return False
+            file.waits = False
             if data is None:
                 log.warning(Log.FILE_TRUNCATED, input=self._name, path=file.path, position=file.position)
                 file.lines.end()
@@ -429,7 +433,7 @@ class FileTail:
         """Rotated files that will not grow any more: their last line is an event, and those out of sight are done."""
         replaced = {one.path for one in seen.values()}
         for key, file in list(self._files.items()):
-            if not file.rotated_from or file.finished:
+            if not file.rotated_from or file.finished or file.waits:
                 continue
             deleted = key not in seen and (file.descriptor is None or not os.fstat(file.descriptor).st_nlink)
             idle = asyncio.get_running_loop().time() - file.grown
