@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from sigma import modifiers
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -33,4 +35,21 @@ def oracle() -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    match = module.match
+
+    def with_its_own(*arguments: Any) -> Any:
+        with patch.dict(modifiers.modifier_mapping, COMPARISONS):
+            return match(*arguments)
+
+    module.match = with_its_own  # type: ignore[attr-defined]
     return module
+
+
+COMPARISONS: dict[str, Any] = {
+    "gt": modifiers.SigmaGreaterThanModifier, "gte": modifiers.SigmaGreaterThanEqualModifier,
+    "lt": modifiers.SigmaLessThanModifier, "lte": modifiers.SigmaLessThanEqualModifier,
+    "minute": modifiers.SigmaTimestampMinuteModifier, "hour": modifiers.SigmaTimestampHourModifier,
+    "day": modifiers.SigmaTimestampDayModifier, "week": modifiers.SigmaTimestampWeekModifier,
+    "month": modifiers.SigmaTimestampMonthModifier, "year": modifiers.SigmaTimestampYearModifier,
+}  # fmt: skip
+"""As pySigma has them, whose backends know no others."""

@@ -270,7 +270,7 @@ def test_verify_knows_the_files_of_a_site() -> None:
 def test_wrong_use(zip_file: Path, starter: tuple[Path, str], tmp_path: Path) -> None:
     """What cannot be made is said and not written."""
     region = tmp_path / "region"
-    assert "is not enrolled" in member("zip", region, "--release", zip_file, code=2)
+    assert "no region here" in member("zip", region, "--release", zip_file, code=2)
     member("enroll", region, "--role", "landing", name="landing-1")
     assert "only agents" in member("zip", region, "--release", zip_file, code=2, name="landing-1")
     assert "needs the public key" in zipped(region, zip_file, "--bundle", starter[0], code=2)
