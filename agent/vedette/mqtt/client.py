@@ -118,13 +118,17 @@ class _Client(Client):
         self._handle_on_message(message)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
+    def forget_packet(self) -> None:
+        """Let go of what has come of the packet under way: a client that has ended goes only with its cycle."""
+        self._in_packet["packet"] = bytearray()
+
 
 class _Connection:
     """One connection: a paho client, its socket in the event loop, and what waits for the broker's answer."""
 
     def __init__(
         self,
-        client: Client,
+        client: _Client,
         number: int,
         on_message: Callable[[Message], None] | None,
         on_session: Callable[[bool], None] | None,
@@ -212,6 +216,7 @@ class _Connection:
         self._end(reason)
 
     def _end(self, reason: str) -> None:
+        self.client.forget_packet()
         if not self.ended.done():
             self.ended.set_result(reason)
         if not self.accepted.done():
