@@ -374,7 +374,7 @@ signature() {
 # Who must have signed the site's part. `configuration` looks whether they did: that takes the release's own program.
 site_signer() {
     if [ ! -f "$here/site.sig" ] || [ ! -f "$here/site.pub" ]; then
-        die 21 "refused: site.tar is not signed: make the zip anew with 'vedette member zip'"
+        die 21 "refused: site.tar is not signed: make the zip again with 'vedette member zip'"
     fi
     [ -z "$site_pin" ] || return 0
     [ -z "$release_key" ] || die 21 "refused: the site's part is signed by the region, whose key is not known here: give it with --site-key, as 'vedette member zip' prints it"

@@ -218,7 +218,7 @@ def test_a_revoked_member_has_no_earlier_certificate_left(tmp_path: Path) -> Non
     given = [_serial_of(tmp_path)]
     for _ in range(2):
         said = member("renew", "a", "--folder", tmp_path)
-        assert "the earlier one stays good until" in said
+        assert "the old certificate stays valid until" in said
         given.append(_serial_of(tmp_path))
     assert serials(tmp_path) == []
     assert "3 certificates" in member("revoke", "a", "--folder", tmp_path)

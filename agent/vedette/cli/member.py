@@ -73,7 +73,7 @@ def member_enroll(
 def member_renew(name: str, folder: Path, days: int) -> None:
     """Give NAME a new key and certificate.
 
-    The earlier certificate stays good until it expires.
+    The old certificate stays valid until it expires.
 
     Example: vedette member renew web-1 --folder region-ca
     """
@@ -200,7 +200,7 @@ def _show(region: Region, done: Enrolled) -> None:
     click.echo(f"{member.name}: {member.role} of fleet {member.fleet}, {what}, good until {_day(member.ends)}")
     if done.renewed and member.former:
         last = _day(max(ends for _, ends in member.former))
-        click.echo(f"the earlier one stays good until {last}; if it is in wrong hands: revoke, then enroll anew")
+        click.echo(f"the old certificate stays valid until {last}; if it is compromised, revoke it and enroll again")
     click.echo(f"for its host: {done.folder}/")
     click.echo(f"for the broker: {region.folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
     if member.role == "landing":

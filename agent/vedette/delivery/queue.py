@@ -31,7 +31,7 @@ class Outbox:
     """Read in the event loop; written in ``writer``, the one thread that holds write transactions."""
 
     def __init__(self, store: Store, writer: Executor, counters: Counters, health: DiskHealth | None = None) -> None:
-        """``health``: is told of a disk that does not take receipts, and they are retried; None: raises."""
+        """``health``: reports a disk that refuses receipts, which are retried; None: errors are raised."""
         self._health = health
         self._store, self._writer, self._counters = store, writer, counters
         self._more = asyncio.Event()

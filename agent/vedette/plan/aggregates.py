@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class Keeps(Enum):
     """Those that a chain of rules in their order can use."""
 
 
-class Running:
+class Running(ABC):
     """An aggregate of a stretch that moves: takes in what is new, lets go of what has left it."""
 
     __slots__ = ()
@@ -57,15 +58,15 @@ class Running:
     in_order = False
     """Whether ``take`` has to be given what was read in the order of the window."""
 
-    def take(self, read: Sequence[Any]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, read: Sequence[Any]) -> None: ...
 
-    def leave(self, read: Sequence[Any]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def leave(self, read: Sequence[Any]) -> None: ...
 
+    @abstractmethod
     def value(self, percent: float) -> Number | None:
         """Exactly what the row's ``measure`` gives for all that is taken in."""
-        raise NotImplementedError
 
 
 class Distinct(Running):

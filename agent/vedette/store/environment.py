@@ -252,7 +252,7 @@ def _translated(folder: Path) -> Iterator[None]:
             errno.EDQUOT, "the store has reached its size limit: is the uplink receipting alerts?", str(folder)
         ) from error
     except _DAMAGE as error:
-        raise Damaged(f"{folder}: the store is damaged or not one: {error}; move it away to start anew") from error
+        raise Damaged(f"{folder}: the store is damaged or not one: {error}; move it away to start over") from error
     except lmdb.Error as error:
         number = next((one for one in OUTSIDE if str(error).endswith(os.strerror(one))), errno.EIO)
         with suppress(OSError):

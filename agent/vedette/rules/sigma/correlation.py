@@ -121,7 +121,7 @@ class Compiler:
             self._read[number], self._parsed[read.id] = read, read.parsed
             for name in {read.id, read.parsed.name or read.id}:
                 self._known.setdefault(name, []).append((one.path, number))
-        except Exception as error:
+        except Exception as error:  # whatever pySigma raises refuses this correlation alone
             self._refuse(number, error)
 
     def _refuse(self, number: int, error: Exception) -> None:
@@ -142,7 +142,7 @@ class Compiler:
             raise Unsupported(f"correlations are chained deeper than {MAX_CHAIN}", "rules")
         try:
             self.made[number] = made = self._compile(number, (*above, number))
-        except Exception as error:
+        except Exception as error:  # whatever pySigma raises refuses this correlation alone
             self._refuse(number, error)
             raise
         return made

@@ -92,7 +92,7 @@ def read(content: bytes | str) -> tuple[list[Any], list[Exception]]:
     try:
         check_shape(content)
         return _nodes(content), []
-    except Exception as error:
+    except Exception as error:  # whatever YAML's parser raises
         parts = _parts(content)
         if len(parts) < 2 or len(content) * len(parts) > MAX_FILE or any(_ACTION.search(part) for part in parts):
             return [], [error]
@@ -105,7 +105,7 @@ def read(content: bytes | str) -> tuple[list[Any], list[Exception]]:
             if left < 0:
                 return [], [_too_many()]
             nodes += _nodes(part)
-        except Exception as error:
+        except Exception as error:  # the same, of one document
             faults.append(error)
     return nodes, faults
 

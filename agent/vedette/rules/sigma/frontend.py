@@ -77,7 +77,7 @@ class Sigma:
                     continue
                 if document is not None:
                     self._add(node, document, path, borrowed)
-            except Exception as error:
+            except Exception as error:  # whatever a document makes pySigma raise refuses that document alone
                 refused.append(refusal(path, node, document, error))
 
     def _add(self, node: Any, document: Any, path: str, borrowed: bool) -> None:
@@ -150,7 +150,7 @@ class Sigma:
                 left -= sum(1 for _ in tests(conditions[-1]))
                 if left < 0:
                     raise Unsupported(f"more than {MAX_TESTS} tests in one rule", "condition")
-        except Exception:
+        except Exception:  # raised again below
             rules.forget(first, placeholders)  # a refused rule leaves no predicate behind
             raise
         return conditions[0] if len(conditions) == 1 else Or(tuple(conditions))

@@ -158,7 +158,7 @@ def _line_at_fault(content: bytes) -> int:
         for step, node in zip(yaml.safe_load(content)["transformations"], steps.value, strict=True):
             try:
                 ProcessingPipeline.from_dict({"transformations": [step]}, policy=POLICY)
-            except Exception:
+            except Exception:  # the step that fails is the one that is looked for
                 return int(node.start_mark.line) + 1
     return 1
 
