@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from structlog.testing import capture_logs
 
 from tests.inputs.intake import Bin, account, until
 from vedette.inputs import accept
-from vedette.inputs.accept import Gate, Place, network
+from vedette.inputs.accept import Admitted, Gate, network
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Log
@@ -508,16 +507,21 @@ def test_the_gate_counts(steps: list[tuple[str, str]]) -> None:
     when it has no room and nobody can give way: the silent first, then the idle of those who have more than it."""
     counters = Counters()
     gate = Gate("in", 5, 3, counters)
-    silent: list[Place] = []
-    idle: list[Place] = []
-    active: list[Place] = []
-    gone: list[Place] = []
+    silent: list[Admitted] = []
+    idle: list[Admitted] = []
+    active: list[Admitted] = []
+    gone: list[Admitted] = []
     refused = evicted = 0
 
-    def of(places: list[Place], peer: str) -> list[Place]:
+    class Place(Admitted):
+        def evict(self) -> None:
+            super().leave()
+            gone.append(self)
+
+    def of(places: list[Admitted], peer: str) -> list[Admitted]:
         return [place for place in places if place.network == network(peer)]
 
-    def most(places: list[Place], above: int) -> list[Place]:
+    def most(places: list[Admitted], above: int) -> list[Admitted]:
         counts = Counter(place.network for place in places)
         return [place for place in places if counts[place.network] == max(counts.values()) > above]
 
@@ -548,7 +552,7 @@ def test_the_gate_counts(steps: list[tuple[str, str]]) -> None:
                 may = most(silent, 0) or most(idle, len(mine))
                 if len(mine) >= 3:
                     may = of(silent, peer) or of(idle, peer)
-                place = gate.enter(peer)
+                place = gate.enter(peer, Place)
                 assert (place is None) == (full and not may)
                 refused += place is None
                 if full and place is not None:
@@ -558,7 +562,6 @@ def test_the_gate_counts(steps: list[tuple[str, str]]) -> None:
                     (silent if loser in silent else idle).remove(loser)
                     gone.clear()
                 if place is not None:
-                    place.close = partial(gone.append, place)
                     silent.append(place)
             assert gate.open == len(silent) + len(idle) + len(active)
     assert (counters.totals["connections_refused"], counters.totals["connections_evicted"]) == (refused, evicted)

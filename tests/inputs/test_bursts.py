@@ -5,19 +5,18 @@ from __future__ import annotations
 import random
 import socket
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from vedette.inputs import bursts
-from vedette.inputs.bursts import Burst, OneByOne, Receiver
-from vedette.inputs.datagrams import Datagrams
+from vedette.inputs.bursts import Burst
+from vedette.inputs.datagrams import Datagrams, set_receive_buffer
 from vedette.inputs.framing import Run
 from vedette.model.counters import Counters
 from vedette.model.event import CHUNK_BYTES
 
-KINDS = pytest.mark.parametrize("kind", [Burst, OneByOne])
 PEERS = ("127.0.0.1", "127.0.0.1", "127.0.0.7")
 
 
@@ -35,7 +34,7 @@ def sockets(*peers: str) -> Iterator[tuple[socket.socket, list[socket.socket]]]:
         yield ours, theirs
 
 
-def taken(receiver: Receiver) -> list[tuple[str, bytes]]:
+def taken(receiver: Burst) -> list[tuple[str, bytes]]:
     """Every datagram that waits, with its peer."""
     found: list[tuple[str, bytes]] = []
     while (received := receiver.receive()) is not None:
@@ -53,15 +52,14 @@ def sizes(seed: int, count: int) -> list[int]:
     return [dice.choice((0, 1, 120, 300, 1400, 2048)) for _ in range(count - 2)] + [65507, 0]
 
 
-@KINDS
 @pytest.mark.parametrize("peers", [PEERS[:1], PEERS, ("::1",)], ids=["one", "several", "ipv6"])
-def test_all_come_whole(kind: Callable[[socket.socket], Receiver], peers: tuple[str, ...]) -> None:
+def test_all_come_whole(peers: tuple[str, ...]) -> None:
     """Every datagram comes once, in order, whole, with its sender's address, whatever its length."""
     if ":" in peers[0] and not socket.has_dualstack_ipv6():
         pytest.skip("this host has no IPv6")
     with sockets(*peers) as (ours, theirs):
         sent: list[tuple[str, bytes]] = []
-        receiver = kind(ours)
+        receiver = Burst(ours)
         for batch in range(3):  # the slots are used again
             now = [(i % len(peers), random.Random(i).randbytes(n)) for i, n in enumerate(sizes(batch, 150))]
             for i, data in now:
@@ -72,11 +70,10 @@ def test_all_come_whole(kind: Callable[[socket.socket], Receiver], peers: tuple[
         assert not receiver.full
 
 
-@KINDS
-def test_a_burst_is_bounded(kind: Callable[[socket.socket], Receiver]) -> None:
+def test_a_burst_is_bounded() -> None:
     """A call gives at most SLOTS datagrams, and says that more may wait; long ones come a few at a time."""
     with sockets("127.0.0.1") as (ours, (sender,)):
-        receiver = kind(ours)
+        receiver = Burst(ours)
         for _ in range(bursts.SLOTS + 1):
             sender.sendto(b"x", ours.getsockname())
         received = receiver.receive()
@@ -95,11 +92,8 @@ def test_a_burst_is_bounded(kind: Callable[[socket.socket], Receiver]) -> None:
         assert counts[1] <= 5
 
 
-@KINDS
-def test_chunks(kind: type[Burst] | type[OneByOne], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks hold every datagram without one trailing newline, an empty one as a newline, each with its peer; the
-    fallback, which a failed trial leads to, makes the same of them."""
-    monkeypatch.setattr(bursts, "_proved", [kind is Burst])
+def test_chunks() -> None:
+    """Chunks hold every datagram without one trailing newline, an empty one as a newline, each with its peer."""
     got: list[tuple[str, bytes]] = []
 
     def give(run: Run, origins: tuple[str, ...], origin_of: array[int] | None) -> None:
@@ -114,7 +108,6 @@ def test_chunks(kind: type[Burst] | type[OneByOne], monkeypatch: pytest.MonkeyPa
     with sockets(*PEERS) as (ours, theirs):
         counters = Counters()
         reader = Datagrams(ours, "in", counters, lambda: True, give)
-        assert isinstance(reader._receiver, kind)
         sent, dice, count = [], random.Random(7), 0
         for size in (1, 40, 700):
             for i in range(size):
@@ -129,6 +122,10 @@ def test_chunks(kind: type[Burst] | type[OneByOne], monkeypatch: pytest.MonkeyPa
         assert reader.waiting == 0
 
 
-def test_the_trial_holds_here() -> None:
-    """On Linux with 64 bits recvmmsg is what is used: a fallback that nobody notices would cost half the speed."""
-    assert bursts._trial()
+def test_a_larger_buffer_is_kept() -> None:
+    """A socket that came with more room than the configuration asks for keeps it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 100_000)
+        granted = set_receive_buffer(sock, 50_000)
+        assert granted == 100_000
+        assert set_receive_buffer(sock, 150_000) > granted

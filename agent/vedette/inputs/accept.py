@@ -22,7 +22,8 @@ Promises:
   its reason, once per peer until that peer gets through. Certificates are checked as ``tls.py`` says.
 * A peer that has vanished without a word is found by keep-alive probes: after ``KEEPALIVE`` of silence.
 
-One ``Gate`` per input, shared by its ``Acceptor`` for each listening socket.
+One ``Gate`` per input, shared by its ``Acceptor`` for each listening socket; who reads a connection extends
+``Admitted``, its place.
 """
 
 from __future__ import annotations
@@ -34,8 +35,10 @@ import ipaddress
 import socket
 import ssl
 import struct
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import structlog
 
@@ -64,6 +67,7 @@ FULL_SECONDS = 1.0
 
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _RESET = struct.pack("ii", 1, 0)
+_PROBES = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 
 
 def network(peer: str) -> str:
@@ -73,21 +77,73 @@ def network(peer: str) -> str:
     return str(ipaddress.ip_network((peer.partition("%")[0], 64), strict=False))
 
 
-class Place:
-    """One connection's place; ``leave`` gives it back, and may be called again."""
+class Admitted(asyncio.BufferedProtocol):
+    """A connection that a ``Gate`` counts, from before its handshake until ``connection_lost``."""
 
-    __slots__ = ("_gate", "_waiting", "active", "close", "network", "peer")
+    transport: asyncio.Transport
 
-    def __init__(self, gate: Gate, peer: str, network: str) -> None:
+    def __init__(self, gate: Gate, peer: str) -> None:
         self.peer = peer
-        self.network = network
-        self.close: Callable[[], object] = _nothing
-        """Ends the connection at once; set by whoever has it."""
-        self._gate: Gate | None = gate
-        self._waiting: _Waiting | None = None
+        self.network = network(peer)
         self.active = False
         """Neither silent nor idle: it gives way to nobody."""
+        self._gate: Gate | None = gate
+        self._waiting: _Waiting | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._wait(gate.silent)
+
+    def open(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Shake hands, where there is ``tls``; ``connection_made`` comes then. A failure gives the place back."""
+        self._opening = asyncio.get_running_loop().create_task(self._open(sock, tls))
+        self._opening.add_done_callback(partial(self._opened, sock))
+
+    async def _open(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        gate, loop = self._gate, asyncio.get_running_loop()
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in zip(_PROBES, KEEPALIVE, strict=True):
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            if tls is None:
+                await loop.connect_accepted_socket(lambda: self, sock)
+                return
+            await loop.connect_accepted_socket(
+                lambda: self,
+                sock,
+                ssl=tls,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_shutdown_timeout=GOODBYE_SECONDS,
+            )
+            if gate is not None:
+                gate.trusted(self.peer)
+        except (OSError, ValueError) as error:
+            sock.close()
+            self.leave()
+            if tls is not None and gate is not None:
+                gate.stranger(self.peer, f"TLS handshake failed: {reason(error)}")
+
+    def _opened(self, sock: socket.socket, task: asyncio.Task[None]) -> None:
+        self._opening = None
+        if task.cancelled():  # maybe before it had begun
+            sock.close()
+            self.leave()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._opening = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.leave()
+
+    def give_up(self) -> bool:
+        """End the connection when it still shakes hands; False when it does not."""
+        opening, self._opening = self._opening, None
+        return opening is not None and opening.cancel()
+
+    def evict(self) -> None:
+        """End the connection at once; its place is free."""
+        self.leave()
+        if not self.give_up():
+            self.transport.abort()
 
     def _wait(self, waiting: _Waiting | None) -> None:
         if self._waiting is not None:
@@ -107,37 +163,34 @@ class Place:
             self._wait(self._gate.idle)
 
     def leave(self) -> None:
+        """Give the place back; may be called again."""
         if self._gate is not None:
             gate, self._gate = self._gate, None
             self._wait(None)
-            gate._leave(self)
+            gate.left(self)
 
 
 class _Waiting:
     """Connections that may be closed for others, by network, the longest there first."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[Place, None]] = {}
+        self._places: dict[str, dict[Admitted, None]] = {}
 
-    def add(self, place: Place) -> None:
+    def add(self, place: Admitted) -> None:
         self._places.setdefault(place.network, {})[place] = None
 
-    def discard(self, place: Place) -> None:
+    def discard(self, place: Admitted) -> None:
         of_network = self._places[place.network]
         del of_network[place]
         if not of_network:
             del self._places[place.network]
 
-    def first(self, network: str, above: int = 0) -> Place | None:
+    def first(self, network: str, above: int = 0) -> Admitted | None:
         """Of ``network``, or (``""``) of that which has the most, and more than ``above``."""
         if not network:
             network = max(self._places, key=lambda one: len(self._places[one]), default="")
         of_network = self._places.get(network, {})
         return next(iter(of_network)) if len(of_network) > above else None
-
-
-def _nothing() -> None:
-    pass
 
 
 class Gate:
@@ -149,8 +202,8 @@ class Gate:
         """``max_connections``, or what the limit of open files leaves of it."""
         self._per_peer = per_peer
         self._counters = counters
-        self._open = 0
-        self._peers: dict[str, int] = {}
+        self._places: set[Admitted] = set()
+        self._peers = Counter[str]()
         self.silent, self.idle = _Waiting(), _Waiting()
         self._reported: set[str] = set()
         """Networks (``""``: all) whose refusal or eviction was logged, since there was room last."""
@@ -160,35 +213,31 @@ class Gate:
     @property
     def open(self) -> int:
         """Connections that are open."""
-        return self._open
+        return len(self._places)
 
     @property
     def evicted(self) -> int:
         """Connections that were closed for others, of all inputs."""
         return self._counters.totals["connections_evicted"]
 
-    def enter(self, peer: str) -> Place | None:
-        """Count a connection in; None when there is no room for it."""
-        key = network(peer)
-        if self._peers.get(key, 0) >= self._per_peer:
-            full, text = key, f"max_connections_per_peer = {self._per_peer} from {key} are open"
-        elif self._open >= self.limit:
-            full, text = "", f"max_connections = {self._configured} are open"
+    def enter(self, peer: str, make: Callable[[Gate, str], Admitted]) -> Admitted | None:
+        """Count in a connection, made for it by ``make(gate, peer)``; None when there is no room for it."""
+        key, full, why = network(peer), "", ""
+        if self._peers[key] >= self._per_peer:
+            full, why = key, f"max_connections_per_peer = {self._per_peer} from {key} are open"
+        elif self.open >= self.limit:
+            why = f"max_connections = {self._configured} are open"
             if self.limit < self._configured:
-                text = f"{self.limit} connections are open, as many as the limit of open files leaves"
+                why = f"{self.limit} connections are open, as many as the limit of open files leaves"
         else:
-            self._reported.discard("")
-            self._reported.discard(key)
-            return self._place(peer, key)
-        if not self.make_room(full, text, self._peers.get(key, 0)):
-            self._refuse(full, peer, f"{text}: raise it, or close some")
+            self._reported -= {"", key}
+        if why and not self.make_room(full, why, self._peers[key]):
+            self._counters.totals["connections_refused"] += 1
+            self._report(full, Log.CONNECTION_REFUSED, peer, f"{why}: raise it, or close some")
             return None
-        return self._place(peer, key)
-
-    def _place(self, peer: str, key: str) -> Place:
-        place = Place(self, peer, key)
-        self._open += 1
-        self._peers[key] = self._peers.get(key, 0) + 1
+        place = make(self, peer)
+        self._places.add(place)
+        self._peers[key] += 1
         return place
 
     def make_room(self, network: str, why: str, above: int = 0) -> bool:
@@ -199,19 +248,23 @@ class Gate:
             place, fault = self.idle.first(network, 0 if network else above), "it has been idle longest"
         if place is None:
             return False
-        place.leave()
-        place.close()
+        place.evict()
         self._counters.totals["connections_evicted"] += 1
         reason = f"{why}; {fault}: closed to make room for another"
         self._report(place.network, Log.CONNECTION_EVICTED, place.peer, reason)
         return True
 
-    def _leave(self, place: Place) -> None:
-        key = place.network
-        self._open -= 1
-        self._peers[key] -= 1
-        if not self._peers[key]:
-            del self._peers[key]
+    def left(self, place: Admitted) -> None:
+        """A connection has ended."""
+        self._places.discard(place)
+        self._peers[place.network] -= 1
+        if not self._peers[place.network]:
+            del self._peers[place.network]
+
+    def close(self) -> None:
+        """Connections that still shake hands end."""
+        for place in list(self._places):
+            place.give_up()
 
     def trusted(self, peer: str) -> None:
         """A handshake was completed."""
@@ -224,10 +277,6 @@ class Gate:
             self._strangers.add(network(peer))
             log.warning(Log.TLS_REFUSED, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
-    def _refuse(self, key: str, peer: str, why: str) -> None:
-        self._counters.totals["connections_refused"] += 1
-        self._report(key, Log.CONNECTION_REFUSED, peer, why)
-
     def _report(self, key: str, event: Log, peer: str, why: str) -> None:
         if key not in self._reported and len(self._reported) < LOGGED_PEERS:
             self._reported.add(key)
@@ -237,15 +286,14 @@ class Gate:
 class Acceptor:
     """Accepts at one bound, listening, non-blocking socket, which it owns; with ``tls`` it shakes hands.
 
-    ``make(place)`` gives the protocol of a connection that is admitted, which leaves its place when ``connection_lost``
-    comes; for a connection that does not get as far this is done here.
+    ``make`` makes what is admitted (``Gate.enter``).
     """
 
     def __init__(
         self,
         sock: socket.socket,
         gate: Gate,
-        make: Callable[[Place], asyncio.BufferedProtocol],
+        make: Callable[[Gate, str], Admitted],
         tls: Renewed[ssl.SSLContext] | None = None,
     ) -> None:
         self._sock = sock
@@ -254,22 +302,19 @@ class Acceptor:
         self._tls = tls
         self._tls_fault = ""
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[None]] = set()
         self._spent = False
         """There was no descriptor left, and that was logged."""
         self._pause: asyncio.TimerHandle | None = None
         self._loop.add_reader(sock.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept no more; connections that still shake hands end."""
+        """Accept no more."""
         if self._sock.fileno() < 0:
             return
         self._loop.remove_reader(self._sock.fileno())
         if self._pause is not None:
             self._pause.cancel()
         self._sock.close()
-        for task in self._opening:
-            task.cancel()
 
     def _accept(self) -> None:
         evicted = self._gate.evicted
@@ -283,17 +328,14 @@ class Acceptor:
                     self._wait_for_descriptors(error)
                 return  # none waits; an error of another kind concerns one connection, and the next turn goes on
             self._spent = False
-            place = self._gate.enter(host(address[0]))
-            if place is None:
+            connection = self._gate.enter(host(address[0]), self._make)
+            if connection is None:
                 with contextlib.suppress(OSError):  # a reset leaves nothing behind, here and there
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 sock.close()
                 continue
             sock.setblocking(False)
-            task = self._loop.create_task(self._open(sock, place))
-            place.close = task.cancel
-            self._opening.add(task)
-            task.add_done_callback(partial(self._opened, sock, place))
+            connection.open(sock, self._context())
 
     def _wait_for_descriptors(self, error: OSError) -> None:
         why = f"cannot accept: {error.strerror}"
@@ -306,49 +348,18 @@ class Acceptor:
         self._loop.remove_reader(self._sock.fileno())
         self._pause = self._loop.call_later(FULL_SECONDS, self._loop.add_reader, self._sock.fileno(), self._accept)
 
-    async def _open(self, sock: socket.socket, place: Place) -> None:
-        idle, interval, probes = KEEPALIVE
+    def _context(self) -> ssl.SSLContext | None:
+        """The newest context; if reloading fails, logs it and keeps the last good one. None without TLS."""
+        if self._tls is None:
+            return None
         try:
-            for level, option, value in (
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, probes),
-            ):
-                sock.setsockopt(level, option, value)
-            if self._tls is None:
-                await self._loop.connect_accepted_socket(lambda: self._make(place), sock)
-                return
-            await self._loop.connect_accepted_socket(
-                lambda: self._make(place),
-                sock,
-                ssl=self._context(self._tls),
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
-                ssl_shutdown_timeout=GOODBYE_SECONDS,
-            )
-            self._gate.trusted(place.peer)
+            context = self._tls.get()
         except (OSError, ValueError) as error:
-            sock.close()
-            place.leave()
-            if self._tls is not None:
-                self._gate.stranger(place.peer, f"TLS handshake failed: {reason(error)}")
-
-    def _opened(self, sock: socket.socket, place: Place, task: asyncio.Task[None]) -> None:
-        self._opening.discard(task)
-        if task.cancelled():  # maybe before it had begun
-            sock.close()
-            place.leave()
-
-    def _context(self, tls: Renewed[ssl.SSLContext]) -> ssl.SSLContext:
-        """The newest context; if reloading fails, logs it and keeps the last good one."""
-        try:
-            context = tls.get()
-        except (OSError, ValueError) as error:
-            if tls.last is None:
+            if self._tls.last is None:
                 raise
             if str(error) != self._tls_fault:
                 self._tls_fault = str(error)
                 log.error(Log.CERTIFICATE_UNUSABLE, reason=str(error), action="the one before stays in use")
-            return tls.last
+            return self._tls.last
         self._tls_fault = ""
         return context

@@ -1,17 +1,20 @@
 """Binds every address that a host name resolves to, and listens where it is of a stream.
 
-Each address gets a socket of its own; one of a family that the host lacks is skipped as long as another is there. A
-socket that systemd opened for the address (``activation.py``) is taken in place of a new one. All or nothing: when one
-fails, those bound before it are closed.
+Each address gets a socket of its own; one of a family that the host lacks is skipped as long as another is there. All
+or nothing: when one fails, those bound before it are closed.
+
+A socket that systemd opened for the address is taken in place of a new one (sd_listen_fds(3): ``$LISTEN_FDS`` of them
+from descriptor 3 on, for the process ``$LISTEN_PID``). So a port below 1024 needs no capability, and what arrives while
+the agent restarts waits in the kernel. They stay systemd's: closing them here does not close the port.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 
-from vedette.inputs.activation import take
 from vedette.model.settings import split_address
 
 _ADVICE = {
@@ -38,7 +41,7 @@ async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
         for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
             try:
-                if (opened := take(socktype, str(where[0]), int(where[1]))) is not None:
+                if (opened := _passed(socktype, where[:2])) is not None:
                     bound.append(opened)
                     continue
                 sock = socket.socket(family, socktype)
@@ -65,3 +68,24 @@ async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"input {input!r}: cannot listen on {kind} {address}: {reason}{advice}") from error
     return bound
+
+
+def _passed(kind: socket.SocketKind, address: tuple[object, ...]) -> socket.socket | None:
+    """The socket of ``address`` that systemd passed, if there is one; descriptors that are no sockets are left."""
+    count = os.environ.get("LISTEN_FDS", "")
+    if not count.isdecimal() or os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    found = None
+    for descriptor in range(3, 3 + int(count)):
+        try:
+            sock = socket.socket(fileno=os.dup(descriptor))
+        except OSError:  # closed, or no socket
+            continue
+        os.set_inheritable(descriptor, False)
+        inet = sock.family in (socket.AF_INET, socket.AF_INET6)
+        if found is None and inet and sock.type == kind and sock.getsockname()[:2] == address:
+            sock.setblocking(False)
+            found = sock
+        else:
+            sock.close()
+    return found

@@ -1,9 +1,8 @@
 """Many datagrams by one system call: recvmmsg(2), through ctypes.
 
 Python's own ``recvfrom_into`` costs 1.5 µs a datagram, of which the kernel needs 0.6; by recvmmsg it is 0.8 µs in all.
-``receiver`` gives a ``Burst`` where the C library has the call, structures are laid out as here (Linux with 64 bits,
-little-endian) and a trial on a pair of sockets brings back what was sent; anywhere else ``OneByOne``, which gives the
-same, slower.
+Structures are laid out as on Linux with 64 bits, little-endian: that is what the agent is built for, as the pattern
+matcher is.
 
 Each datagram lands in a slot that holds the longest there can be, so none is ever cut. The slots are memory of which
 only the pages that datagrams have reached exist: SLOTS pages with ordinary traffic, SLOTS times 64 KiB at most.
@@ -15,8 +14,7 @@ import ctypes
 import mmap
 import socket
 import sys
-from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 LONGEST = 65535
 """Bytes of a datagram: more than UDP can carry over IPv4 and, jumbograms apart, IPv6."""
@@ -44,34 +42,6 @@ class Received(NamedTuple):
     peers: list[str]
 
 
-class Receiver(Protocol):
-    def receive(self) -> Received | None:
-        """What waits, up to a limit; None when nothing does, or one datagram had an error. Never waits."""
-
-    full: bool
-    """Whether the last call reached its limit, so that more may wait."""
-
-
-class OneByOne:
-    """The same by ``recvfrom_into``, one call a datagram."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
-        self._buffer = memoryview(bytearray(LONGEST + 1))
-        self.full = False
-
-    def receive(self) -> Received | None:
-        parts, peers, size = list[bytes](), list[str](), 0
-        with suppress(OSError):
-            while len(parts) < SLOTS and size < BIG:
-                length, address = self._sock.recvfrom_into(self._buffer)
-                parts.append(bytes(self._buffer[:length]))
-                peers.append(address[0])
-                size += length
-        self.full = len(parts) == SLOTS or size >= BIG
-        return Received(b"".join(parts), list(map(len, parts)), peers) if parts else None
-
-
 class _IoVec(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
 
@@ -93,7 +63,7 @@ class _MMsgHdr(ctypes.Structure):
 
 
 class Burst:
-    """recvmmsg on one non-blocking datagram socket. Raises AttributeError or OSError where that cannot be."""
+    """recvmmsg on one bound, non-blocking datagram socket. Raises OSError where a sandbox refuses the call."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -115,11 +85,15 @@ class Burst:
         self._call = ctypes.PyDLL(None, use_errno=True).recvmmsg
         self._call.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
         self._address = ctypes.addressof(self._headers)
+        if self._call(sock.fileno(), self._address, 0, socket.MSG_DONTWAIT, None) < 0:
+            raise OSError(ctypes.get_errno(), "UDP needs recvmmsg(2), which is refused here")
         self._limit = SLOTS
         self._texts: dict[bytes, str] = {}
         self.full = False
+        """The last call reached its limit, so that more may wait."""
 
     def receive(self) -> Received | None:
+        """What waits, up to a limit; None when nothing does, or one datagram had an error. Never waits."""
         limit = self._limit
         count = self._call(self._sock.fileno(), self._address, limit, socket.MSG_DONTWAIT, None)
         self.full = count == limit
@@ -160,33 +134,3 @@ def _host(key: bytes) -> str:
         except OSError:  # the interface went
             return f"{text}%{scope}"
     return text
-
-
-def receiver(sock: socket.socket) -> Receiver:
-    """The faster of the two that works here, for a bound and non-blocking socket."""
-    return Burst(sock) if _works() else OneByOne(sock)
-
-
-_proved: list[bool] = []
-
-
-def _works() -> bool:
-    """Whether a trial brings back what was sent; made once in a process."""
-    if not _proved:
-        _proved.append(_trial())
-    return _proved[0]
-
-
-def _trial() -> bool:
-    if sys.platform != "linux" or sys.byteorder != "little" or ctypes.sizeof(ctypes.c_void_p) != 8:
-        return False
-    sent = [b"vedette", b"", b"x" * 9000]
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours, socket.socket(ours.family, ours.type) as theirs:
-            ours.setblocking(False)
-            ours.bind(("127.0.0.1", 0))
-            for data in sent:
-                theirs.sendto(data, ours.getsockname())
-            return Burst(ours).receive() == Received(b"".join(sent), list(map(len, sent)), ["127.0.0.1"])
-    except (AttributeError, OSError):
-        return False

@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Callable
 from itertools import accumulate, islice, repeat
 
-from vedette.inputs.bursts import Received, Receiver, receiver
+from vedette.inputs.bursts import Burst, Received
 from vedette.inputs.framing import Run
 from vedette.model.counters import Counters, Dropped
 from vedette.model.event import CHUNK_BYTES
@@ -65,7 +65,7 @@ class Datagrams:
         self._counters = counters
         self._accepting = accepting
         self._give = give
-        self._receiver: Receiver = receiver(sock)
+        self._receiver = Burst(sock)
         self._parts: list[bytes] = []
         self._ends = array("I")
         self._origins: dict[str, int] = {}

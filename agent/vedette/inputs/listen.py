@@ -30,11 +30,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from ssl import SSLContext
-from typing import cast
 
 import structlog
 
-from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Gate, Place
+from vedette.inputs.accept import IDLE_SECONDS, Acceptor, Admitted, Gate
 from vedette.inputs.bind import bind
 from vedette.inputs.datagrams import CHUNK_EVENTS, Datagrams, set_receive_buffer
 from vedette.inputs.deliver import deliver
@@ -68,14 +67,13 @@ LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
 
 
-class _Connection(asyncio.BufferedProtocol):
+class _Connection(Admitted):
     """One TCP peer; the listener does the work."""
 
-    def __init__(self, listener: SyslogListener, tls: bool, place: Place) -> None:
+    def __init__(self, listener: SyslogListener, tls: bool, gate: Gate, peer: str) -> None:
+        super().__init__(gate, peer)
         self.listener = listener
         self.tls = tls
-        self.place = place
-        self.peer = place.peer
         self.framer = StreamFramer()
         self.held = 0
         """What the listener has counted of the framer's ``held``."""
@@ -88,10 +86,9 @@ class _Connection(asyncio.BufferedProtocol):
         self.began = 0.0
         """When a message was seen unfinished that still is (of the loop's clock); 0: none."""
         self.ended = False
-        self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
         self.listener._connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -101,6 +98,7 @@ class _Connection(asyncio.BufferedProtocol):
         self.listener._received(self, nbytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
         self.listener._lost(self)
 
     def close(self) -> None:
@@ -192,6 +190,7 @@ class SyslogListener:
         self._stopping = True
         for acceptor in self._acceptors:
             acceptor.close()
+        self._gate.close()
         if self._resuming is not None:
             self._resuming.cancel()
         for timer in (self._drops_timer, self._look_timer):
@@ -230,7 +229,6 @@ class SyslogListener:
             connection.transport.abort()
             return
         self._connections[connection] = None
-        connection.place.close = connection.transport.abort
         if not self._intake.accepting():
             self._pause()
 
@@ -244,8 +242,8 @@ class SyslogListener:
             framer.feed(self._buffer, size)
         except ValueError as error:
             self._malformed(connection, error)
-        if framer.size and not connection.place.active:
-            connection.place.spoke()
+        if framer.size and not connection.active:
+            connection.spoke()
         if framer.size >= HAND_OVER:
             connection.whole = True
             self._waiting.pop(connection, None)
@@ -299,7 +297,7 @@ class SyslogListener:
             if whole or not connection.heard or self._resuming is not None:
                 connection.heard = now
             elif now - connection.heard >= self._idle:
-                connection.place.idles()
+                connection.idles()
             if whole or not within or self._resuming is not None or connection.ended:
                 connection.began = now if within else 0.0
             elif not connection.began:
@@ -319,7 +317,6 @@ class SyslogListener:
         connection.transport.abort()
 
     def _lost(self, connection: _Connection) -> None:
-        connection.place.leave()
         if connection in self._connections:
             del self._connections[connection]
             self._end(connection)
@@ -406,12 +403,10 @@ class SyslogListener:
         small: list[tuple[Run, str]] = []
         gathered = 0
         for connection in waiting:
-            if connection.framer.size >= MERGE_BYTES:
-                self._give_runs(connection)
-                continue
+            large = connection.framer.size >= MERGE_BYTES
             runs = connection.framer.take()
             self._count_held(connection)
-            if len(runs) == 1 and not runs[0].marks:
+            if len(runs) == 1 and not runs[0].marks and not large:
                 small.append((runs[0], connection.peer))
                 gathered += len(runs[0].data)
                 if gathered >= CHUNK_BYTES or len(small) == CHUNK_EVENTS:
