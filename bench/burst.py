@@ -13,7 +13,7 @@ from typing import Any
 
 from bench import send
 from bench.agent import syslog_input
-from bench.drive import Bench, Wrong, account, finished, ready, totals
+from bench.drive import Bench, Wrong, running
 from tests.broker import free_port
 
 TIMES = 5
@@ -21,52 +21,28 @@ SECONDS = 10.0
 
 
 def run(bench: Bench) -> dict[str, Any]:
-    seconds = bench.size(int(SECONDS), 1)
     bundle = bench.bundle(bench.rules(bench.size(3000, 1000), 1.0))
-    stream = bench.stream(2_000_000 if not bench.quick else 400_000)
-    folder, port = bench.fresh("burst"), free_port()
-    agent = bench.agent(folder, syslog_input(port), bundle.settings)
-    peer = ("127.0.0.1", port)
-    try:
-        ready(agent)
-        send.wait_for(peer, 30)
-        agent.settle(10)
-        if bench.profile:
-            agent.sample()
-        base = totals(agent.status() or {"inputs": {}, "totals": {}})
-        with stream.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            first = bench.size(40_000, 8_000)
-            end = 0
-            for _ in range(first):
-                end = data.find(b"\n", end) + 1
-            began = time.monotonic()
-            send.tcp(peer, data[:end])
-            while totals(agent.wait(lambda status: True, 30))["judged"] - base["judged"] < first:
-                time.sleep(0.05)
-            can = first / (time.monotonic() - began)
-            rate = TIMES * can
-            lines = int(rate * seconds)
-            stop = end
-            for number in range(lines):
-                if not (found := data.find(b"\n", stop) + 1):
-                    lines = number
-                    break
-                stop = found
-            began = time.monotonic()
-            sent = send.tcp(peer, data[end:stop], rate=rate)
-            took = time.monotonic() - began
-            if not sent.complete:
-                raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
-            backlog = agent.wait(lambda status: True, 30)["lag_events"]
-            while totals(agent.wait(lambda status: True, 30))["judged"] - base["judged"] < first + lines:
-                time.sleep(0.1)
-                if time.monotonic() - began > 900:
-                    raise Wrong("the burst was not judged within 15 minutes")
-            caught_up = time.monotonic() - began - took
-            usage, status = finished(agent, first + lines, base)
-            account(status, base, first + lines)
-    finally:
-        agent.stop()
+    stream, port = bench.stream(2_000_000 if not bench.quick else 400_000), free_port()
+    peer, first = ("127.0.0.1", port), bench.size(40_000, 8_000)
+    with (
+        running(bench, "burst", syslog_input(port), bundle, port=port) as run,
+        stream.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        end, _ = _behind(data, 0, first)
+        send.tcp(peer, data[:end])
+        can = first / run.evaluated(first)
+        rate = TIMES * can
+        stop, lines = _behind(data, end, int(rate * bench.size(int(SECONDS), 1)))
+        began = time.monotonic()
+        sent = send.tcp(peer, data[end:stop], rate=rate)
+        took = time.monotonic() - began
+        if not sent.complete:
+            raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
+        backlog = run.agent.wait(lambda status: True, 30)["lag_events"]
+        run.evaluated(first + lines, within=900, pause=0.1)
+        caught_up = time.monotonic() - began - took
+        usage, _ = run.finished(first + lines)
     bench.say(f"  {lines:,} events in {took:.1f} s; caught up {caught_up:.1f} s later")
     return {
         "judging_can_take_per_second": round(can),
@@ -78,3 +54,12 @@ def run(bench: Bench) -> dict[str, Any]:
         "lost": 0,
         "peak_rss_mb": usage.peak_rss_mb,
     }
+
+
+def _behind(data: mmap.mmap, at: int, lines: int) -> tuple[int, int]:
+    """Where the next ``lines`` lines end, and how many of them there are."""
+    for number in range(lines):
+        if not (found := data.find(b"\n", at) + 1):
+            return at, number
+        at = found
+    return at, lines

@@ -24,19 +24,16 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench import rules, traffic
+from bench import prefilter, rules, traffic
 from vedette.engine.cache import CACHE_BYTES, SLOT, Cache, Store
 from vedette.engine.match import Engine
-from vedette.model.event import CHUNK_BYTES, Chunk, LogSource
+from vedette.model.event import Chunk, LogSource
 from vedette.plan import plan as plans
 from vedette.plan.ir import Leaf, Op, Predicate, Rule
 from vedette.plan.plan import Plan
 from vedette.rules.build import build
 
 SHARES = (0.0, 0.5, 0.9, 0.99)
-RECEIVED = 1_790_000_000_000_000
-
-
 _Digest = bytes
 """By another name: in the class below ``bytes`` is a number."""
 
@@ -63,13 +60,7 @@ CACHES: dict[str, Callable[[], Cache]] = {"off": lambda: Cache(0), "on": Cache, 
 
 
 def chunked(lines: Iterable[bytes], codec: str) -> list[Chunk]:
-    """Chunks of the size that inputs make."""
-    data, chunks, start = b"".join(lines), [], 0
-    while start < len(data):
-        end = data.rfind(b"\n", start, start + CHUNK_BYTES) + 1
-        chunks.append(Chunk("bench", codec, RECEIVED, data[start:end]))
-        start = end
-    return chunks
+    return prefilter.chunks(b"".join(lines), codec)
 
 
 def compare(

@@ -12,14 +12,15 @@ import mmap
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from bench import naive, rules, send, traffic
-from bench.agent import Agent, Bundle, syslog_input
+from bench.agent import Agent, Bundle, Usage, syslog_input
 from bench.host import MemoryLimit
 from tests.broker import free_port
 from vedette import __version__
@@ -131,18 +132,76 @@ def ready(agent: Agent, seconds: float = 180.0) -> tuple[float, dict[str, Any]]:
     return time.monotonic() - begun, status
 
 
-def finished(agent: Agent, events: int, base: Counter[str], seconds: float = 600.0) -> tuple[Any, dict[str, Any]]:
-    """The usage when ``events`` more were evaluated (or dropped) and all alerts landed, with that status."""
-    deadline = time.monotonic() + seconds
-    while True:
-        usage = agent.settle(deadline - time.monotonic())
-        status = agent.wait(lambda status: True, 30)
-        now = totals(status)
-        done = now["judged"] + now["dropped"] - base["judged"] - base["dropped"] >= events
-        if done and status["alerts"]["receipted"] == status["alerts"]["made"]:
-            return usage, status
-        if time.monotonic() > deadline:
-            raise Wrong(f"not done in {seconds:g} s: {dict(now)}\n{agent.tail()}")
+class Run:
+    """An agent at rest, and what it had counted and used when the load began (``mark``)."""
+
+    def __init__(self, agent: Agent, folder: Path) -> None:
+        self.agent, self.folder = agent, folder
+        self.mark()
+
+    def mark(self) -> None:
+        """The load begins now."""
+        self.base = totals(self.agent.status() or {"inputs": {}, "totals": {}})
+        self.before, self.threads, self.began = self.agent.usage(), self.agent.threads(), time.monotonic()
+
+    def now(self) -> Counter[str]:
+        """What it has counted since."""
+        found = totals(self.agent.wait(lambda status: True, 30))
+        found.subtract(self.base)
+        return found
+
+    def evaluated(self, events: int, within: float = 600.0, pause: float = 0.05) -> float:
+        """Seconds until ``events`` were evaluated."""
+        while (now := self.now())["judged"] < events:
+            time.sleep(pause)
+            if time.monotonic() - self.began > within:
+                raise Wrong(f"evaluated {now['judged']} of {events} in {within:g} s")
+        return time.monotonic() - self.began
+
+    def finished(self, events: int, seconds: float = 600.0) -> tuple[Usage, Counter[str]]:
+        """The usage when ``events`` were evaluated and all alerts landed, and the account of them."""
+        deadline = time.monotonic() + seconds
+        while True:
+            usage = self.agent.settle(deadline - time.monotonic())
+            status, now = self.agent.wait(lambda status: True, 30), self.now()
+            if now["judged"] + now["dropped"] >= events and status["alerts"]["receipted"] == status["alerts"]["made"]:
+                return usage, account(status, self.base, events)
+            if time.monotonic() > deadline:
+                raise Wrong(f"not done in {seconds:g} s: {dict(now)}\n{self.agent.tail()}")
+
+    def figures(self, events: int, seconds: float, usage: Usage) -> dict[str, Any]:
+        cpu = usage.seconds - self.before.seconds
+        return {
+            "events": events,
+            "events_per_second": round(events / seconds),
+            "events_per_cpu_second": round(events / cpu),
+            "us_per_event": round(cpu / events * 1e6, 3),
+        }
+
+
+@contextmanager
+def running(
+    bench: Bench, name: str, inputs: str, bundle: Bundle, *, port: int = 0, uplink: str = "", slow: Sequence[str] = ()
+) -> Iterator[Run]:
+    """A fresh agent with these inputs, at rest; ``port``: a TCP port that it opens; ``slow``: see ``Bench.agent``."""
+    folder = bench.fresh(name)
+    agent = bench.agent(folder, inputs, bundle.settings, uplink=uplink, python=tuple(slow))
+    try:
+        ready(agent)
+        if port:
+            send.wait_for(("127.0.0.1", port), 30)
+        deadline = time.monotonic() + 30
+        while 'type = "mqtt"' in inputs + uplink and b"broker_connected" not in agent.log.read_bytes():
+            time.sleep(0.1)
+            if time.monotonic() > deadline:
+                raise Wrong(f"the agent does not reach the broker:\n{agent.tail()}")
+        time.sleep(0.5)  # the subscription follows
+        agent.settle(10)
+        if bench.profile and not slow:
+            agent.sample()
+        yield Run(agent, folder)
+    finally:
+        agent.stop()
 
 
 def account(status: Mapping[str, Any], base: Counter[str], events: int) -> Counter[str]:
@@ -222,53 +281,39 @@ def stream_run(
 ) -> dict[str, Any]:
     """A fresh agent gets the whole ``stream`` over loopback TCP. ``keep`` looks at the folder when the agent has ended.
     Raises Wrong, OSError, TimeoutError."""
-    folder, port = bench.fresh(name), free_port()
+    port = free_port()
     extra = f'format = "{codec}"\nlogsource = {{ product = "{logsource.product}" }}'
-    agent = bench.agent(folder, syslog_input(port, "tcp", extra), bundle.settings)
-    peer = ("127.0.0.1", port)
-    try:
-        ready(agent)
-        send.wait_for(peer, 30)
-        agent.settle(10)
-        if bench.profile:
-            agent.sample()
-        base = totals(agent.status() or {"inputs": {}, "totals": {}})
-        before, earlier, began = agent.usage(), agent.threads(), time.monotonic()
-        with stream.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            sent = send.tcp(peer, data)
-            if not sent.complete or sent.lines != lines:
-                raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
-            while (now := totals(agent.wait(lambda status: True, 30)))["judged"] < lines + base["judged"]:
-                time.sleep(0.1)
-                if time.monotonic() - began > 600:
-                    raise Wrong(f"judged {now['judged']} of {lines} in 600 s")
-            seconds = time.monotonic() - began
-            after, status = finished(agent, lines, base)
-            counted = account(status, base, lines)
-            threads = {name: round(used - earlier.get(name, 0), 3) for name, used in agent.threads().items()}
-            if code := agent.stop():
-                raise Wrong(f"the agent ended with {code}:\n{agent.tail()}")
-            same = compare(bench, bundle, folder, data, lines, codec, logsource) if check else None
-    finally:
-        agent.stop(5)
-    cpu = after.seconds - before.seconds
+    with (
+        running(bench, name, syslog_input(port, "tcp", extra), bundle, port=port) as run,
+        stream.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        sent = send.tcp(("127.0.0.1", port), data)
+        if not sent.complete or sent.lines != lines:
+            raise Wrong(f"sent {sent.lines} of {lines} lines: {sent.cut}")
+        seconds = run.evaluated(lines, pause=0.1)
+        after, counted = run.finished(lines)
+        threads = {name: round(used - run.threads.get(name, 0), 3) for name, used in run.agent.threads().items()}
+        if code := run.agent.stop():
+            raise Wrong(f"the agent ended with {code}:\n{run.agent.tail()}")
+        same = compare(bench, bundle, run.folder, data, lines, codec, logsource) if check else None
+    cpu = after.seconds - run.before.seconds
     size = stream.stat().st_size
+    figures = run.figures(lines, seconds, after)
     return {
-        "events": lines,
         "bytes": size,
-        "wall_events_per_second": round(lines / seconds),
+        "wall_events_per_second": figures.pop("events_per_second"),
         "cpu_seconds": round(cpu, 2),
-        "events_per_cpu_second": round(lines / cpu),
-        "us_per_event": round(cpu / lines * 1e6, 3),
+        **figures,
         "mb_per_cpu_second": round(size / cpu / 1e6, 1),
         "rss_mb": after.rss_mb,
         "peak_rss_mb": after.peak_rss_mb,
         "candidates_share": round(counted["candidates"] / lines, 5),
         "alerts": counted["alerts_made"],
         "alerts_equal": same,
-        "stored_bytes": sum(file.stat().st_size for file in (folder / "data" / "raw").rglob("*") if file.is_file()),
+        "stored_bytes": sum(file.stat().st_size for file in (run.folder / "data" / "raw").rglob("*") if file.is_file()),
         "cpu_by_thread": threads,
-        **({"kept": keep(folder)} if keep else {}),
+        **({"kept": keep(run.folder)} if keep else {}),
     }
 
 

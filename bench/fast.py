@@ -61,7 +61,7 @@ class Datagrams:
         self.sock.close()
 
 
-def _packet(kind: int, body: bytes) -> bytes:
+def packet(kind: int, body: bytes) -> bytes:
     """A control packet of MQTT 3.1.1 (section 2.2: fixed header, remaining length)."""
     length, size = bytearray(), len(body)
     while True:
@@ -71,14 +71,20 @@ def _packet(kind: int, body: bytes) -> bytes:
             return bytes([kind]) + bytes(length) + body
 
 
-def _text(value: bytes) -> bytes:
+def text(value: bytes) -> bytes:
+    """A text or a name with its length."""
     return struct.pack("!H", len(value)) + value
+
+
+def connect(name: bytes) -> bytes:
+    """CONNECT of a client of that name with a clean session."""
+    return packet(0x10, text(b"MQTT") + b"\x04\x02\x00\x3c" + text(name))
 
 
 def publish(peer: tuple[str, int], messages: Sequence[tuple[bytes, bytes]]) -> float:
     """Publish (topic, payload) with QoS 1, at most WINDOW unacknowledged; returns the seconds until the last PUBACK."""
     with socket.create_connection(peer) as connection:
-        connection.sendall(_packet(0x10, _text(b"MQTT") + b"\x04\x02\x00\x3c" + _text(b"bench-publisher")))
+        connection.sendall(connect(b"bench-publisher"))
         if connection.recv(4)[:1] != b"\x20":
             raise OSError("the broker did not accept the connection")
         began, acknowledged, given = time.monotonic(), 0, 0
@@ -88,7 +94,7 @@ def publish(peer: tuple[str, int], messages: Sequence[tuple[bytes, bytes]]) -> f
                 batch = messages[given : given + room]
                 connection.sendall(
                     b"".join(
-                        _packet(0x32, _text(topic) + struct.pack("!H", (given + i) % 65535 + 1) + payload)
+                        packet(0x32, text(topic) + struct.pack("!H", (given + i) % 65535 + 1) + payload)
                         for i, (topic, payload) in enumerate(batch)
                     )
                 )

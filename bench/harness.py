@@ -2,7 +2,7 @@
 
 ``python -m bench.harness [SCENARIO…] [--quick] [--runs N] [--profile FILE]`` runs them one after the other, the agent
 on one core and all else on the others, under a memory limit where a cgroup can be made (``host.py``). The result is
-``bench/results/latest.json``, and with it the tables and plots of ``docs/performance.md`` (``report.py``). Scenarios
+``bench/results/latest.json``, and with it the tables of ``docs/performance.md`` (``report.py``). Scenarios
 that were not asked for keep the result they had, with the time it is of. ``--quick`` is a smoke of each on small
 sizes; it writes ``bench/results/quick.json`` and no documentation, as its figures say little.
 

@@ -13,74 +13,37 @@ from itertools import islice
 from typing import Any
 
 from bench import fast, traffic
-from bench.agent import Agent, Bundle, syslog_input
-from bench.drive import Bench, Wrong, account, finished, ready, totals
+from bench.agent import Bundle, syslog_input
+from bench.drive import Bench, Wrong, running
 from bench.host import undisturbed
-from tests.broker import free_port, running
+from tests import broker
 
 RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 310_000, 350_000, 400_000, 500_000)
 BATCH = 200
 """Events in an MQTT payload."""
 
 
-def _started(bench: Bench, name: str, inputs: str, bundle: Bundle) -> Agent:
-    agent = bench.agent(bench.fresh(name), inputs, bundle.settings)
-    try:
-        ready(agent)
-        deadline = time.monotonic() + 30
-        while 'type = "mqtt"' in inputs and b"broker_connected" not in agent.log.read_bytes():
-            time.sleep(0.1)
-            if time.monotonic() > deadline:
-                raise Wrong(f"the agent does not reach the broker:\n{agent.tail()}")
-        time.sleep(0.5)  # the subscription follows
-        agent.settle(10)
-    except BaseException:
-        agent.stop(1)
-        raise
-    if bench.profile:
-        agent.sample()
-    return agent
-
-
-def _figures(agent: Agent, events: int, seconds: float, before: float, after: float) -> dict[str, Any]:
-    return {
-        "events": events,
-        "events_per_second": round(events / seconds),
-        "events_per_cpu_second": round(events / (after - before)),
-        "us_per_event": round((after - before) / events * 1e6, 3),
-    }
-
-
 def udp(bench: Bench, bundle: Bundle) -> dict[str, Any]:
-    port = free_port()
-    lines = bench.stream(20_000).read_bytes().splitlines()
-    agent = _started(bench, "udp", syslog_input(port, "udp"), bundle)
+    port = broker.free_port()
     steps: list[dict[str, Any]] = []
-    sender = fast.Datagrams(("127.0.0.1", port), lines)
-    try:
+    with running(bench, "udp", syslog_input(port, "udp"), bundle) as run:
+        sender = fast.Datagrams(("127.0.0.1", port), bench.stream(20_000).read_bytes().splitlines())
         for rate in RATES if not bench.quick else RATES[:1]:
-            base, before = totals(agent.status() or {"inputs": {}, "totals": {}}), agent.usage().seconds
-            began = time.monotonic()
+            run.mark()
             sent = sender.send(rate, bench.size(3, 1))
-            seconds = time.monotonic() - began
-            usage = agent.settle(30)
+            seconds = time.monotonic() - run.began
+            usage = run.agent.settle(30)
             deadline = time.monotonic() + 10
-            while True:  # kernel drops are read once a second
-                now = totals(agent.wait(lambda status: True, 30))
-                now.subtract(base)
-                if now["received"] >= sent or time.monotonic() > deadline:
-                    break
-                time.sleep(0.3)
+            while (now := run.now())["received"] < sent and time.monotonic() < deadline:
+                time.sleep(0.3)  # kernel drops are read once a second
             if now["received"] != sent or now["stored"] != now["received"] - now["dropped"]:
-                raise Wrong(f"UDP: sent {sent}, told as received {now['received']} and dropped {now['dropped']}")
+                raise Wrong(f"UDP: sent {sent}, counted as received {now['received']} and dropped {now['dropped']}")
             lost = now["dropped"]
-            steps.append({"dropped": lost, **_figures(agent, sent, seconds, before, usage.seconds)})
+            steps.append({"dropped": lost, **run.figures(sent, seconds, usage)})
             bench.say(f"  UDP {sent / seconds:,.0f} a second: {lost} dropped, {steps[-1]['us_per_event']} µs each")
             if lost or sent / seconds < rate * 0.9:
                 break
-    finally:
         sender.close()
-        agent.stop()
     whole = [step for step in steps if not step["dropped"]]
     return {"steps": steps, **(max(whole, key=lambda step: step["events_per_second"]) if whole else {})}
 
@@ -105,34 +68,19 @@ def mqtt(bench: Bench, bundle: Bundle) -> dict[str, Any]:
     found: dict[str, Any] = {"batch": BATCH}
     for name, messages in kinds.items():
         events = len(single) if name == "one_event" else len(many)
-        with running(bench.fresh(f"broker-{name}"), verbose=False) as broker:
-            port = broker.port
+        with broker.running(bench.fresh(f"broker-{name}"), verbose=False) as server:
             inputs = f"""[broker]
-url = "mqtt://127.0.0.1:{port}"
+url = "{server.url}"
 [[input]]
 type = "mqtt"
 name = "mqtt"
 topics = ["plant/#"]
 logsource = {{ product = "linux" }}
 """
-            agent = _started(bench, f"mqtt-{name}", inputs, bundle)
-            try:
-                base, before, began = (
-                    totals(agent.status() or {"inputs": {}, "totals": {}}),
-                    agent.usage().seconds,
-                    time.monotonic(),
-                )
-                fast.publish(("127.0.0.1", port), messages)
-                while totals(agent.wait(lambda status: True, 30))["judged"] - base["judged"] < events:
-                    time.sleep(0.05)
-                    if time.monotonic() - began > 120:
-                        raise Wrong(f"MQTT: not all of {events} events were judged in 120 s")
-                seconds = time.monotonic() - began
-                usage, status = finished(agent, events, base)
-                account(status, base, events)
-                found[name] = _figures(agent, events, seconds, before, usage.seconds)
-            finally:
-                agent.stop()
+            with running(bench, f"mqtt-{name}", inputs, bundle) as run:
+                fast.publish(("127.0.0.1", server.port), messages)
+                seconds = run.evaluated(events, within=120)
+                found[name] = run.figures(events, seconds, run.finished(events)[0])
         bench.say(
             f"  MQTT {name}: {found[name]['events_per_second']:,} events/s, {found[name]['us_per_event']} µs each"
         )
@@ -151,24 +99,10 @@ poll = 0.05
 timezone = "UTC"
 logsource = {{ product = "linux" }}
 """
-    agent = _started(bench, "file", inputs, bundle)
-    try:
-        base, before, began = (
-            totals(agent.status() or {"inputs": {}, "totals": {}}),
-            agent.usage().seconds,
-            time.monotonic(),
-        )
+    with running(bench, "file", inputs, bundle) as run:
         os.link(stream, folder / "lines.log")
-        while totals(agent.wait(lambda status: True, 30))["judged"] - base["judged"] < lines:
-            time.sleep(0.02)
-            if time.monotonic() - began > 120:
-                raise Wrong(f"file: not all of {lines} lines were judged in 120 s")
-        seconds = time.monotonic() - began
-        usage, status = finished(agent, lines, base)
-        account(status, base, lines)
-    finally:
-        agent.stop()
-    found = _figures(agent, lines, seconds, before, usage.seconds)
+        seconds = run.evaluated(lines, within=120, pause=0.02)
+        found = run.figures(lines, seconds, run.finished(lines)[0])
     bench.say(f"  file: {found['events_per_second']:,} events/s, {found['us_per_event']} µs each")
     return found
 

@@ -16,11 +16,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from bench import send
 from bench.agent import syslog_input
-from bench.drive import Bench, Wrong, ready
+from bench.drive import Bench, Wrong, running
 from bench.host import undisturbed
-from tests.broker import free_port, running
+from tests import broker
 from vedette.store.store import Store
 
 TURN = 0.002
@@ -142,29 +141,23 @@ def one(bench: Bench, rate: int, slow: bool) -> dict[str, Any]:
     seconds = bench.size(10, 2)
     bundle = bench.bundle(bench.rules(bench.size(3000, 300), 0.01), _probe(bench))
     lines = bench.stream(20_000).read_bytes().splitlines(keepends=True) * max(1, rate // 20_000)
-    folder, port = bench.fresh(f"latency-{rate}-{slow}"), free_port()
-    with running(folder / "broker", verbose=False) as server:
-        broker = server.port
-        uplink = f'[broker]\nurl = "mqtt://127.0.0.1:{broker}"\n[uplink]\ntype = "mqtt"\n'
-        python = ("-m", "bench.slow_disk", str(FSYNC_MS)) if slow else ()
-        agent = bench.agent(folder, syslog_input(port), bundle.settings, uplink=uplink, python=python)
-        try:
-            ready(agent)
-            send.wait_for(("127.0.0.1", port), 30)
-            agent.settle(10)
-            if bench.profile and not slow:
-                agent.sample()
-            watchers = [_started(_watch_outbox, folder / "data" / "store"), _started(_watch_broker, broker)]
+    name, port = f"latency-{rate}-{slow}", broker.free_port()
+    with broker.running(bench.fresh("broker"), verbose=False) as server:
+        uplink = f'[broker]\nurl = "{server.url}"\n[uplink]\ntype = "mqtt"\n'
+        disk = ("-m", "bench.slow_disk", str(FSYNC_MS)) if slow else ()
+        with running(bench, name, syslog_input(port), bundle, port=port, uplink=uplink, slow=disk) as run:
+            watchers = [
+                _started(_watch_outbox, run.folder / "data" / "store"),
+                _started(_watch_broker, server.port),
+            ]
             time.sleep(0.5)
-            before = agent.usage().seconds
+            run.mark()
             sender = _fork.Process(target=_send, args=(port, lines, rate, seconds), daemon=True)
             sender.start()
             sender.join(seconds + 30)
             time.sleep(1)
             outbox, region = _collected(watchers)
-            used = agent.usage().seconds - before
-        finally:
-            agent.stop()
+            used = run.agent.usage().seconds - run.before.seconds
     found = {
         "rate": rate,
         "fsync_ms_added": FSYNC_MS if slow else 0,

@@ -1,7 +1,7 @@
 """Scenario ``peers``: the same lines and equivalent patterns through other programs, CPU time per event side by side.
 
-rsyslog and syslog-ng store every line and write one line per match, as the agent does, fed over TCP on its core. grep
-and SEC read the file; grep says only that some pattern matches. Patterns: 60 % substrings, 40 % regular expressions in
+rsyslog stores every line and writes one line per match, as the agent does, fed over TCP on its core. grep reads the
+file and says only that some pattern matches. Patterns: 60 % substrings, 40 % regular expressions in
 two forms, ignoring case, half of their words from the traffic, and a few that do occur. Those with one word more match
 the message; the others do not match at all, so that every program has the same matches. A peer that is not installed is
 listed with its apt package.
@@ -23,7 +23,7 @@ from bench import rules, send
 from bench.drive import SEED, Bench, Wrong, stream_run
 from tests.broker import free_port
 
-PACKAGES = {"rsyslogd": "rsyslog", "syslog-ng": "syslog-ng-core", "sec": "sec", "grep": "grep"}
+PACKAGES = {"rsyslogd": "rsyslog", "grep": "grep"}
 OCCURRING = ("Connection closed by authenticating", "logrotate.service")
 """Substrings of messages that the traffic holds, in about one percent of the lines together."""
 
@@ -117,55 +117,12 @@ def _quoted(text: str) -> str:
     return text.replace("\\", "\\\\")
 
 
-def _syslog_ng(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
-    port, raw, hits = free_port(), folder / "raw.log", folder / "hits.log"
-    branches = "\n".join(
-        f'log {{ filter {{ match("{_quoted(one.text)}" value("MESSAGE")'
-        + (' type("pcre") flags("ignore-case")' if one.regex else ' type("string") flags("substring", "ignore-case")')
-        + f') }}; rewrite {{ set("{i}" value(".rule")) }}; destination(hits); }};'
-        for i, one in enumerate(given)
-    )
-    (folder / "syslog-ng.conf").write_text(
-        f"""@version: 3.38
-options {{ log-fifo-size(200000); flush-lines(1000); stats-freq(0); }};
-source in {{ network(transport("tcp") ip("127.0.0.1") port({port}) log-fetch-limit(1000) log-iw-size(100000)); }};
-destination raw {{ file("{raw}" template("$MSGHDR$MESSAGE\\n")); }};
-destination hits {{ file("{hits}" template("${{.rule}} $MESSAGE\\n")); }};
-log {{ source(in); destination(raw); flags(flow-control);
-{branches}
-}};
-"""
-    )
-    command = [
-        _program("syslog-ng"), "-F", "-f", str(folder / "syslog-ng.conf"), "-R", str(folder / "persist"),
-        "-p", str(folder / "pid"), "-c", str(folder / "control"),
-    ]  # fmt: skip
-    return _served(bench, command, port, stream, lines, raw, hits)
-
-
 def _ran(command: list[str], lines: int, **options: Any) -> float:
     """Microseconds of CPU a line."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=False, **options)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return round((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / lines * 1e6, 3)
-
-
-def _sec(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
-    hits = folder / "hits.log"
-    (folder / "sec.conf").write_text(
-        "\n".join(
-            f"type=Single\nptype=RegExp\npattern=(?i){one.text if one.regex else re.escape(one.text)}\n"
-            f"continue=TakeNext\ndesc={i}\naction=write {hits} {i} $0\n"
-            for i, one in enumerate(given)
-        )
-    )
-    command = [
-        _program("sec"), "--debug=3", "--fromstart", "--notail", "--blocksize=65536",
-        f"--conf={folder}/sec.conf", f"--input={stream}",
-    ]  # fmt: skip
-    took = _ran(command, lines, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return {"us_per_event": took, "matches": _lines(hits)}
 
 
 def _grep(bench: Bench, folder: Path, stream: Path, lines: int, given: Sequence[Pattern]) -> dict[str, Any]:
@@ -206,8 +163,6 @@ Peer = Callable[[Bench, Path, Path, int, Sequence[Pattern]], dict[str, Any]]
 PEERS: dict[str, Peer] = {
     "vedette": _vedette,
     "rsyslogd": _rsyslog,
-    "syslog-ng": _syslog_ng,
-    "sec": _sec,
     "grep": _grep,
 }
 LINES = {10: 200_000, 100: 50_000, 1000: 10_000}

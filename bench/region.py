@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ import orjson
 import pyarrow.parquet as pq
 import zstandard
 
-from bench import scale
+from bench import fast, scale
 from bench.simulate import Plan, simulate
 from bench.usage import PAGE, TICKS, family
 from tests.broker import running
@@ -43,7 +44,6 @@ KAFKA_BATCH = 1000
 """Messages that Kafka's producer compresses together; a busy landing sends that many at once."""
 CONNECTIONS = 2000
 MESSAGES = 20_000
-IN_FLIGHT = 100
 
 
 def alerts(folder: Path) -> list[bytes]:
@@ -102,11 +102,10 @@ def broker(folder: Path) -> dict[str, float]:
         idle = [_member(port, n, (f"a/{n}/receipts", f"a/{n}/commands", "b/manifest")) for n in range(CONNECTIONS)]
         connected = _mosquitto()
         reader = _member(port, -1, ("alerts/#",))
-        writer = _member(port, -2, ())
         began = _mosquitto()
-        _through(writer, reader, b"x" * 700 * BATCH)
+        _through(port, reader, b"x" * 700 * BATCH)
         ended = _mosquitto()
-        for one in (*idle, reader, writer):
+        for one in (*idle, reader):
             one.close()
     return {
         "connection_bytes": (connected[1] - before[1]) / CONNECTIONS,
@@ -126,60 +125,29 @@ def _mosquitto() -> tuple[float, int]:
 def _member(port: int, number: int, topics: Sequence[str]) -> socket.socket:
     """A client by MQTT 3.1.1 (3.1, 3.8), connected and subscribed at QoS 1."""
     one = socket.create_connection(("127.0.0.1", port), 10)
-    name = f"bench-{number}".encode()
-    _send(one, 0x10, b"\x00\x04MQTT\x04\x02\x02\x58" + struct.pack(">H", len(name)) + name)
-    _read(one)
+    one.sendall(fast.connect(b"bench-%d" % number))
+    _exactly(one, 4)  # CONNACK
     for place, topic in enumerate(topics, 1):
-        text = topic.encode()
-        _send(one, 0x82, struct.pack(">HH", place, len(text)) + text + b"\x01")
-        _read(one)
+        one.sendall(fast.packet(0x82, struct.pack(">H", place) + fast.text(topic.encode()) + b"\x01"))
+        _exactly(one, 5)  # SUBACK
     return one
 
 
-def _through(writer: socket.socket, reader: socket.socket, payload: bytes) -> None:
-    """``MESSAGES`` of ``payload`` at QoS 1 from one to the other, each acknowledged, ``IN_FLIGHT`` on their way."""
-    topic = b"alerts/one"
-    for first in range(0, MESSAGES, IN_FLIGHT):
-        numbers = range(first, first + IN_FLIGHT)
-        for number in numbers:
-            place = struct.pack(">H", number % 65_000 + 1)
-            _send(writer, 0x32, struct.pack(">H", len(topic)) + topic + place + payload)
-            kind, body = _read(reader)
-            if kind & 0xF0 != 0x30:
-                raise RuntimeError(f"the broker sent a packet of type {kind >> 4}, not a message")
-            size = struct.unpack(">H", body[:2])[0]
-            _send(reader, 0x40, body[2 + size : 4 + size])
-        for _ in numbers:
-            _read(writer)
-
-
-def _send(one: socket.socket, kind: int, body: bytes) -> None:
-    size, length = len(body), bytearray()
-    while True:
-        size, low = divmod(size, 128)
-        length.append(low | (0x80 if size else 0))
-        if not size:
-            break
-    one.sendall(bytes([kind]) + bytes(length) + body)
-
-
-def _read(one: socket.socket) -> tuple[int, bytes]:
-    kind, size, shift = _exactly(one, 1)[0], 0, 0
-    while True:
-        low = _exactly(one, 1)[0]
-        size |= (low & 0x7F) << shift
-        if not low & 0x80:
-            return kind, _exactly(one, size)
-        shift += 7
+def _through(port: int, reader: socket.socket, payload: bytes) -> None:
+    """``MESSAGES`` of ``payload`` at QoS 1 from a publisher to ``reader``, which acknowledges each."""
+    topic, head = b"alerts/one", len(fast.packet(0x32, bytes(2 + 10 + 2) + payload)) - len(payload)
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(fast.publish, ("127.0.0.1", port), [(topic, payload)] * MESSAGES)
+        for _ in range(MESSAGES):
+            place = _exactly(reader, head + len(payload))[head - 2 : head]
+            reader.sendall(fast.packet(0x40, place))
+        sent.result()
 
 
 def _exactly(one: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        part = one.recv(size - len(found))
-        if not part:
-            raise ConnectionError("the broker closed the connection")
-        found += part
+    found = one.recv(size, socket.MSG_WAITALL)
+    if len(found) < size:
+        raise ConnectionError("the broker closed the connection")
     return found
 
 

@@ -1,7 +1,7 @@
-"""Results in, documentation out: the table of targets, a table per scenario, the plots, and where they are put.
+"""Results in, documentation out: the table of targets, a table per scenario, and where they are put.
 
 ``docs/performance.md`` holds pairs of markers, ``<!-- bench:NAME -->`` and ``<!-- /bench:NAME -->``; what lies between
-is replaced, all else is a person's and stays. Plots go to ``docs/performance/*.svg``.
+is replaced, all else is a person's and stays.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from bench import svg
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
 Results = Mapping[str, Any]
@@ -132,7 +130,8 @@ def number(value: float | None) -> str:
     )
 
 
-def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table."""
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 
@@ -140,7 +139,7 @@ def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """The targets, in Markdown."""
     words = {True: "yes", False: "**no**", None: ""}
-    return _markdown(
+    return markdown(
         ("measure", "target", "measured", "met"),
         (
             (
@@ -158,7 +157,7 @@ def _throughput(found: Results) -> str:
     counts = sorted({row["rules"] for row in found["cells"]})
     shares = sorted({row["share"] for row in found["cells"]})
     cell = {(row["rules"], row["share"]): row for row in found["cells"]}
-    matrix = _markdown(
+    matrix = markdown(
         ("rules", *(f"{share:.1%} candidates".replace(".0%", "%") for share in shares), "peak MB"),
         (
             (
@@ -179,29 +178,13 @@ def _throughput(found: Results) -> str:
     )
 
 
-def _throughput_plot(found: Results) -> str:
-    shares = sorted({row["share"] for row in found["cells"]})
-    series = {
-        f"{count:,} rules": [
-            row[RATE]
-            for share in shares
-            for row in found["cells"]
-            if (row["rules"], row["share"]) == (count, share)
-        ]
-        for count in sorted({row["rules"] for row in found["cells"]})
-    }  # fmt: skip
-    return svg.lines(
-        "Throughput", PER, [f"{share:.1%}".replace(".0%", "%") for share in shares], series, below="candidates"
-    )
-
-
 def _sigmahq(found: Results) -> str:
     rows = [
         ("live, TCP, routed", found["routed"]),
         ("scan, routed", found["scan_routed"]),
         ("scan, all rules asked", found["scan_unrouted"]),
     ]
-    text = _markdown(
+    text = markdown(
         ("way", PER, "MB per CPU-second"),
         ((name, f"{row['events_per_cpu_second']:,}", number(row["mb_per_cpu_second"])) for name, row in rows),
     )
@@ -222,7 +205,7 @@ def _flat(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return ""
     names = [name for name in rows[0] if not isinstance(rows[0][name], list | dict)]
-    return _markdown(
+    return markdown(
         [name.replace("_", " ") for name in names],
         ([_plain(row.get(name)) for name in names] for row in rows),
     )
@@ -237,13 +220,13 @@ def _plain(value: Any) -> str:
 def _merge(found: Results) -> str:
     rows = ((str(row["sets"]), f"{row['rules']:,}", number(row["us_per_event"])) for row in found["rows"])
     return (
-        _markdown(("rule sets", "rules", "µs an event"), rows)
+        markdown(("rule sets", "rules", "µs an event"), rows)
         + f"\nA further 1,000 rules cost {found['us_per_event_and_1000_rules']} µs an event.\n"
     )
 
 
 def _latency(found: Results) -> str:
-    return _markdown(
+    return markdown(
         ("events/s", "fsync", "outbox p50", "p99", "p99.9", "broker p50", "p99", "p99.9"),
         (
             (
@@ -256,15 +239,6 @@ def _latency(found: Results) -> str:
     )
 
 
-def _latency_plot(found: Results) -> str:
-    names = ("p50", "p99", "p99.9")
-    series = {
-        f"{row['rate'] // 1000}k/s{', slow disk' if row['fsync_ms_added'] else ''}": [row["outbox"][n] for n in names]
-        for row in found["rows"]
-    }
-    return svg.lines("From the socket to the outbox", "ms", names, series)
-
-
 def _inputs(found: Results) -> str:
     mqtt = found["mqtt"]
     rows = [
@@ -274,7 +248,7 @@ def _inputs(found: Results) -> str:
         (f"MQTT, JSON array of {mqtt['batch']}", mqtt["array"]),
         ("file", found["file"]),
     ]
-    return _markdown(
+    return markdown(
         ("input", "events/s on the wall", PER, "µs an event"),
         (
             (name, *(number(row.get(key)) for key in ("events_per_second", "events_per_cpu_second", "us_per_event")))
@@ -295,7 +269,7 @@ def _burst(found: Results) -> str:
 def _peers(found: Results) -> str:
     counts = sorted({row["patterns"] for row in found["rows"]})
     cell = {(row["peer"], row["patterns"]): row for row in found["rows"]}
-    text = _markdown(
+    text = markdown(
         ("µs of CPU an event", *(f"{count:,} patterns" for count in counts)),
         (
             (peer, *(number(cell[peer, count]["us_per_event"]) if (peer, count) in cell else "" for count in counts))
@@ -304,14 +278,6 @@ def _peers(found: Results) -> str:
     )
     missing = ", ".join(f"{row['peer']} (`apt-get install {row['package']}`)" for row in found["missing"])
     return text + (f"\nNot installed here, and so not measured: {missing}.\n" if missing else "")
-
-
-def _peers_plot(found: Results) -> str:
-    counts = sorted({row["patterns"] for row in found["rows"]})
-    cell = {(row["peer"], row["patterns"]): row["us_per_event"] for row in found["rows"]}
-    peers = dict.fromkeys(row["peer"] for row in found["rows"])
-    series = {peer: [cell.get((peer, count)) for count in counts] for peer in peers}
-    return svg.lines("Peers", "µs of CPU an event", [f"{count:,}" for count in counts], series, below="patterns")
 
 
 TEXTS: Mapping[str, Callable[[Results], str]] = {
@@ -325,11 +291,6 @@ TEXTS: Mapping[str, Callable[[Results], str]] = {
     "burst": _burst,
     "peers": _peers,
     "footprint": lambda found: _flat(found["rows"]),
-}
-PLOTS: Mapping[str, Callable[[Results], str]] = {
-    "throughput": _throughput_plot,
-    "latency": _latency_plot,
-    "peers": _peers_plot,
 }
 
 
@@ -366,17 +327,12 @@ def _kept(targets: str, document: str) -> str:
 
 
 def document(results: Results, path: Path = DOCUMENT) -> None:
-    """Write the tables into ``path`` and the plots beside it; what these results lack stays as it is there."""
+    """Write the tables into ``path``; what these results lack stays as it is there."""
     scenarios, before = results["scenarios"], path.read_text("utf-8")
     parts = {"environment": _environment(results), "targets": _kept(table(results["targets"]), before)}
     for name, found in scenarios.items():
         sampled = ", with the sampler on, which costs a little" if found.get("profiled") else ""
         alone = "; what asks how soon ran before the machine's other work" if found.get("undisturbed") else ""
         text = f"{TEXTS[name](found)}\n{found['at']}, machine load {found['load']}{sampled}{alone}.\n"
-        if name in PLOTS:
-            folder = path.with_suffix("")
-            folder.mkdir(exist_ok=True)
-            (folder / f"{name}.svg").write_text(PLOTS[name](found), "utf-8")
-            text += f"\n![{name}]({folder.name}/{name}.svg)\n"
         parts[name] = text
     path.write_text(filled(before, parts), "utf-8")

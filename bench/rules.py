@@ -14,10 +14,8 @@ that only evaluation can apply.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 import uuid
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -238,27 +236,3 @@ def write(folder: Path, texts: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for i, text in enumerate(texts):
         (folder / f"bench_{i:05}.yml").write_text(text, "utf-8")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.rules",
-        description="Write a set of synthetic Sigma rules for a stream.",
-        epilog="example: python -m bench.rules --count 1000 --sample lines.log --out rules/",
-    )
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--sample", type=Path, required=True, help="a file of the stream's lines")
-    parser.add_argument("--share", type=float, default=0.01, help="share of events that hold a literal of a tuned rule")
-    parser.add_argument("--alert-share", type=float, default=0.001, help="share of events that a tuned rule matches")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    given = parser.parse_args(arguments)
-    with given.sample.open("rb") as file:
-        sample = [line.rstrip(b"\n") for _, line in zip(range(SAMPLE), file, strict=False)]
-    write(given.out, rules(given.seed, given.count, sample, share=given.share, alert_share=given.alert_share))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

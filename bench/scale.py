@@ -7,16 +7,14 @@ over measured figures and over the lines before it, and the formula that is show
 
 from __future__ import annotations
 
-import ast
 import json
 import math
-import operator
-import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from bench.report import filled, markdown
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "scale.md"
@@ -99,7 +97,7 @@ def keep(run: Mapping[str, Any], machine: Mapping[str, Any]) -> None:
 
 def keep_region(found: Mapping[str, Any]) -> None:
     """Put the figures of ``bench.region`` into the file."""
-    _store({**load(), "region": _rounded(found)})
+    _store({**load(), "region": rounded(found)})
 
 
 def load() -> dict[str, Any]:
@@ -115,9 +113,10 @@ def _store(known: Mapping[str, Any]) -> None:
     MEASURED.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """``value`` with every number in it to two places."""
     if isinstance(value, Mapping):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: rounded(one) for key, one in value.items()}
     return round(value, 2) if isinstance(value, float) else value
 
 
@@ -133,28 +132,10 @@ def even(known: Mapping[str, Any]) -> list[Any]:
 
 # The formulas ----------------------------------------------------------------------------------------------------
 
-_OPERATORS: Mapping[type, Callable[[float, float], float]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv
-}  # fmt: skip
-_FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "ceil": math.ceil}
-
 
 def computed(formula: str, names: Mapping[str, float]) -> float:
-    """The value of ``formula``: numbers, ``names``, + - * /, max() and ceil(). Raises KeyError for an unknown name."""
-
-    def value(node: ast.AST) -> float:
-        match node:
-            case ast.Constant(value=int() | float() as number):
-                return number
-            case ast.Name(id=name):
-                return names[name]
-            case ast.BinOp(left=left, op=op, right=right):
-                return _OPERATORS[type(op)](value(left), value(right))
-            case ast.Call(func=ast.Name(id=name), args=parts):
-                return _FUNCTIONS[name](*map(value, parts))
-        raise ValueError(f"{formula!r}: {ast.dump(node)} is no part of a formula")
-
-    return value(ast.parse(formula, mode="eval").body)
+    """The value of ``formula``, one of this file's. Raises NameError for an unknown name."""
+    return float(eval(formula, {"max": max, "ceil": math.ceil}, dict(names)))  # noqa: S307 - ours, nobody else's
 
 
 def measured(known: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
@@ -200,7 +181,7 @@ def sizes(known: Mapping[str, Any], agents: int) -> dict[str, float]:
     for line in SIZES:
         try:
             found[line.name] = names[line.name] = computed(line.formula, names)
-        except KeyError:
+        except NameError:
             continue
     return found
 
@@ -214,38 +195,41 @@ def document() -> None:
 
 
 def written(text: str, known: Mapping[str, Any]) -> str:
-    """``text`` with each ``<!-- bench:NAME -->`` block made of ``known``. Raises ValueError where one is missing."""
-    for name, made in BLOCKS.items():
-        begin, end = f"<!-- bench:{name} -->\n", f"<!-- /bench:{name} -->"
-        if begin not in text or end not in text:
-            raise ValueError(f"{DOCUMENT.name}: has no {begin.strip()} … {end}")
-        first, _, rest = text.partition(begin)
-        text = f"{first}{begin}{chr(10).join(made(known))}\n{end}{rest.partition(end)[2]}"
-    return text
+    """``text`` with each ``<!-- bench:NAME -->`` block made of ``known``."""
+    return filled(text, {name: made(known) for name, made in BLOCKS.items()})
 
 
-def _jobs(known: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head("alerts", "job", "rows read", "seconds", "rows/s", "CPU-s", "rows/CPU-s", "JVM MB", "Python MB",
-                     "data files")  # fmt: skip
+def _jobs(known: Mapping[str, Any]) -> str:
+    rows, notes = [], []
     for run in even(known):
         for job, one in run["jobs"].items():
-            files = f"{one['files']:,}, {one['file_mb']:,.0f} MB" if one["files"] else ""
-            yield _row(
+            rows.append((
                 f"{run['alerts']:,}", job, f"{one['rows']:,}", f"{one['seconds']:,.1f}",
                 f"{one['rows'] / one['seconds']:,.0f}", f"{one['cpu_seconds']:,.1f}",
                 f"{one['rows'] / max(one['cpu_seconds'], 0.01):,.0f}", f"{one['jvm_mb']:,.0f}" if one["jvm_mb"] else "",
-                f"{one['python_mb']:,.0f}", files,
-            )  # fmt: skip
-    yield ""
-    for run in even(known):
+                f"{one['python_mb']:,.0f}", f"{one['files']:,}, {one['file_mb']:,.0f} MB" if one["files"] else "",
+            ))  # fmt: skip
         machine = run["machine"]
-        yield (
+        notes.append(
             f"{run['alerts']:,} alerts: {run['at']}, machine load before {run['load']}, {machine['cpu']}, "
             f"{machine['cores']} cores. {_missing(run)}  "
         )
     for size in SIZES_WANTED:
         if find(known, size, 0.0) is None:
-            yield f"{size:,} alerts: not run. {_estimate(known, size)}  "
+            notes.append(f"{size:,} alerts: not run. {_estimate(known, size)}  ")
+    names = (
+        "alerts",
+        "job",
+        "rows read",
+        "seconds",
+        "rows/s",
+        "CPU-s",
+        "rows/CPU-s",
+        "JVM MB",
+        "Python MB",
+        "data files",
+    )
+    return "\n".join([markdown(names, rows), *notes, ""])
 
 
 def _missing(run: Mapping[str, Any]) -> str:
@@ -266,21 +250,18 @@ def _estimate(known: Mapping[str, Any], size: int) -> str:
     )
 
 
-def _growth(known: Mapping[str, Any]) -> Iterator[str]:
+def _growth(known: Mapping[str, Any]) -> str:
     runs = even(known)
     if len(runs) < 2:
-        yield "Only one size has been run: nothing to compare."
-        return
-    yield from _head("job", *(f"{a['alerts']:,} to {b['alerts']:,}" for a, b in pairwise(runs)))
+        return "Only one size has been run: nothing to compare.\n"
+    rows = []
     for job in ("ingest", *WINDOWS):
-        cells = []
+        row = [job]
         for a, b in pairwise(runs):
-            if job in a["jobs"] and job in b["jobs"]:
-                ratio = growth(a, b, job)
-                cells.append(f"{ratio:.2f}{'' if ratio <= GROWTH else ' (above ' + str(GROWTH) + ')'}")
-            else:
-                cells.append("")
-        yield _row(job, *cells)
+            ratio = growth(a, b, job) if job in a["jobs"] and job in b["jobs"] else None
+            row.append("" if ratio is None else f"{ratio:.2f}{'' if ratio <= GROWTH else f' (above {GROWTH})'}")
+        rows.append(row)
+    return markdown(("job", *(f"{a['alerts']:,} to {b['alerts']:,}" for a, b in pairwise(runs))), rows)
 
 
 def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> float:
@@ -289,68 +270,43 @@ def growth(small: Mapping[str, Any], large: Mapping[str, Any], job: str) -> floa
     return float(costs[0] / costs[1])
 
 
-def _skew(known: Mapping[str, Any]) -> Iterator[str]:
+def _skew(known: Mapping[str, Any]) -> str:
     pairs = [(find(known, one["alerts"], 0.0), one) for one in known["runs"] if one["skew"]]
     pairs = [(plain, skewed) for plain, skewed in pairs if plain is not None]
     if not pairs:
-        yield "Not run."
-        return
+        return "Not run.\n"
     plain, skewed = pairs[-1]
-    yield from _head("job", "CPU-s", f"CPU-s, {skewed['skew']:.0%} at one site", "ratio", "longest task, s",
-                     "over its stage's mean")  # fmt: skip
+    rows = []
     for job, one in skewed["jobs"].items():
         if job in plain["jobs"]:
             before = plain["jobs"][job]["cpu_seconds"]
+            ratio = f"{one['cpu_seconds'] / before:.2f}"
             tasks = (f"{one['longest']:.1f}", f"{one['uneven']:.2f}") if one["tasks"] else ("", "")
-            yield _row(
-                job, f"{before:,.1f}", f"{one['cpu_seconds']:,.1f}", f"{one['cpu_seconds'] / before:.2f}", *tasks
-            )
-    yield ""
-    yield f"{skewed['alerts']:,} alerts, {skewed['at']}."
+            rows.append((job, f"{before:,.1f}", f"{one['cpu_seconds']:,.1f}", ratio, *tasks))
+    share = f"CPU-s, {skewed['skew']:.0%} at one site"
+    table = markdown(("job", "CPU-s", share, "ratio", "longest task, s", "over its stage's mean"), rows)
+    return f"{table}\n{skewed['alerts']:,} alerts, {skewed['at']}.\n"
 
 
-def _steps(known: Mapping[str, Any]) -> Iterator[str]:
-    runs = [one for one in even(known) if one["jobs"].get("ingest", {}).get("steps")]
-    if not runs:
-        yield "Not measured."
-        return
-    ingest = runs[-1]["jobs"]["ingest"]
-    yield from _head("step of ingest", "times", "seconds", "of all", "CPU-s JVM", "CPU-s Python")
-    rest = ingest["seconds"]
-    for name, one in sorted(ingest["steps"].items(), key=lambda item: -item[1]["seconds"]):
-        rest -= one["seconds"]
-        if one["seconds"] >= 0.01 * ingest["seconds"]:
-            yield _row(name, f"{one['times']:,}", f"{one['seconds']:,.1f}", f"{one['seconds'] / ingest['seconds']:.0%}",
-                       f"{one['jvm']:,.1f}", f"{one['python']:,.1f}")  # fmt: skip
-    yield _row("all else: Spark's own account of files and batches, listing, syncing", "", f"{rest:,.1f}",
-               f"{rest / ingest['seconds']:.0%}", "", "")  # fmt: skip
-    yield ""
-    yield f"{runs[-1]['alerts']:,} alerts, {runs[-1]['batches']} micro-batches of them; steps below 1 % are left out."
+def _measured(known: Mapping[str, Any]) -> str:
+    if not (found := measured(known)):
+        return "Not measured yet: `make bench-spark` and `python -m bench.region`.\n"
+    rows = [(f"`{name}`", f"{v:,.3g}" if v < 1000 else f"{v:,.0f}", what) for name, (v, what) in found.items()]
+    return markdown(("name", "value", "what"), rows)
 
 
-def _measured(known: Mapping[str, Any]) -> Iterator[str]:
-    found = measured(known)
-    if not found:
-        yield "Not measured yet: `make bench-spark` and `python -m bench.region`."
-        return
-    yield from _head("name", "value", "what")
-    for name, (value, what) in found.items():
-        yield _row(f"`{name}`", f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", what)
+def _assumed(known: Mapping[str, Any]) -> str:
+    rows = [(f"`{name}`", f"{v:,g}" if v < 1 else f"{v:,.0f}", what) for name, (v, what) in ASSUMED.items()]
+    return markdown(("name", "value", "what"), rows)
 
 
-def _assumed(known: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head("name", "value", "what")
-    for name, (value, what) in ASSUMED.items():
-        yield _row(f"`{name}`", f"{value:,g}" if value < 1 else f"{value:,.0f}", what)
-
-
-def _sizes(known: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head("name", "what", "formula", *(f"{agents:,} agents" for agents in FLEETS))
+def _sizes(known: Mapping[str, Any]) -> str:
     columns = [sizes(known, agents) for agents in FLEETS]
+    rows = []
     for line in SIZES:
-        formula = line.formula.replace("*", "×")
         values = [shown(one[line.name], line.unit) if line.name in one else "not measured" for one in columns]
-        yield _row(f"`{line.name}`", line.what, f"`{formula}`", *values)
+        rows.append((f"`{line.name}`", line.what, f"`{line.formula.replace('*', '×')}`", *values))
+    return markdown(("name", "what", "formula", *(f"{agents:,} agents" for agents in FLEETS)), rows)
 
 
 def shown(value: float, unit: str) -> str:
@@ -364,32 +320,15 @@ def shown(value: float, unit: str) -> str:
     return f"{text} {unit}".strip() if unit not in ("", "/s") else f"{text}{unit}"
 
 
-def _head(*cells: str) -> Iterator[str]:
-    yield _row(*cells)
-    yield "|" + "---|" * len(cells)
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-BLOCKS: Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
+BLOCKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "jobs": _jobs,
     "growth": _growth,
     "skew": _skew,
-    "steps": _steps,
     "assumed": _assumed,
     "measured": _measured,
     "sizes": _sizes,
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the document anew; the exit code."""
-    document()
-    print(f"{DOCUMENT.relative_to(ROOT)}: {len(re.findall('<!-- bench:', DOCUMENT.read_text('utf-8')))} tables")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    document()

@@ -42,7 +42,6 @@ from pyspark.sql import SparkSession
 from bench import scale
 from bench.host import machine
 from bench.simulate import Plan, simulate
-from bench.steps import Steps, steps
 from bench.usage import measured
 from spark_jobs.__main__ import main as jobs
 from spark_jobs.common.session import open_session
@@ -112,7 +111,6 @@ class Cost:
     file_mb: float = 0.0
     said: str = ""
     tables_mb: dict[str, float] = field(default_factory=dict)
-    steps: Steps = field(default_factory=dict)
 
 
 def plan(alerts: int, skew: float) -> Plan:
@@ -151,9 +149,8 @@ def one(job: str, alerts: int, skew: float, folder: Path, memory: str, conf: Seq
         _run(spark, job, WARM, 0.0, warm)
         cost = Cost(job)
         began = time.time()
-        with steps() as done, measured() as usage:
+        with measured() as usage:
             cost.said = _run(spark, job, alerts, skew, out)
-        cost.steps = done if job == "ingest" else {}
         cost.seconds, cost.cpu_seconds = usage.seconds, usage.cpu_seconds
         cost.jvm_mb, cost.python_mb = usage.jvm_mb, usage.other_mb
         if spark is not None:
@@ -257,7 +254,7 @@ def run(said: argparse.Namespace) -> None:
             cost.files, cost.file_mb = cost.files + files, cost.file_mb + size
             cost.tables_mb[table.name] = size
         print(_line(cost), file=sys.stderr, flush=True)
-        found["jobs"][job] = _rounded(asdict(cost))
+        found["jobs"][job] = scale.rounded(asdict(cost))
         if job == "ingest":
             kept = out / "tables" / "_checkpoints" / "alerts"
             found |= {"checkpoint_mb": round(folder_mb(kept), 3), "batches": len(_batches(kept))}
@@ -285,12 +282,6 @@ def _batches(checkpoint: Path) -> list[Path]:
 
 def _name(alerts: int, skew: float) -> str:
     return f"{alerts}-skew-{skew:g}" if skew else str(alerts)
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return round(value, 2) if isinstance(value, float) else value
 
 
 def _line(cost: Cost) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench import attacks, benign, send
 
@@ -145,36 +145,15 @@ def blocks(
         yield b"\n".join(runs)
 
 
-def lines(
-    seed: int,
-    count: int,
-    *,
-    attack_rate: float = 0.0,
-    start: int = START,
-    per_second: int = PER_SECOND,
-    kind: str = "syslog",
-    truth: list[Planted] | None = None,
-) -> Iterator[bytes]:
-    """The lines of ``blocks`` one by one, without ``\\n``."""
-    for block in blocks(
-        seed, count, attack_rate=attack_rate, start=start, per_second=per_second, kind=kind, truth=truth
-    ):
+def lines(seed: int, count: int, **options: Any) -> Iterator[bytes]:
+    """The lines of ``blocks``, whose ``options`` it takes, one by one and without ``\\n``."""
+    for block in blocks(seed, count, **options):
         yield from block[:-1].split(b"\n")
 
 
-def messages(
-    seed: int,
-    count: int,
-    *,
-    attack_rate: float = 0.0,
-    start: int = START,
-    per_second: int = PER_SECOND,
-    truth: list[Planted] | None = None,
-) -> Iterator[tuple[str, bytes]]:
+def messages(seed: int, count: int, **options: Any) -> Iterator[tuple[str, bytes]]:
     """The kind ``mqtt-json`` as (topic, payload)."""
-    for line in lines(
-        seed, count, attack_rate=attack_rate, start=start, per_second=per_second, kind="mqtt-json", truth=truth
-    ):
+    for line in lines(seed, count, kind="mqtt-json", **options):
         topic, _, payload = line.partition(b" ")
         yield topic.decode(), payload
 

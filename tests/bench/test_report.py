@@ -1,13 +1,12 @@
-"""bench/report.py, bench/svg.py: results become tables and plots, and a person's text stays."""
+"""bench/report.py: results become tables, and a person's text stays."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from bench import harness, report, svg
+from bench import harness, report
 
 
 def test_only_what_lies_between_markers_is_replaced() -> None:
@@ -24,7 +23,6 @@ def test_the_document_has_a_place_for_every_scenario() -> None:
     for name in (*harness.SCENARIOS, "environment", "targets"):
         assert text.count(f"<!-- bench:{name} -->\n") == text.count(f"<!-- /bench:{name} -->") == 1, name
     assert set(report.TEXTS) == set(harness.SCENARIOS)
-    assert set(report.PLOTS) <= set(harness.SCENARIOS)
 
 
 def test_targets_say_met_missed_or_not_measured() -> None:
@@ -48,15 +46,6 @@ def test_numbers_for_people(value: float | None, text: str) -> None:
     assert report.number(value) == text
 
 
-def test_plots_are_small_and_valid() -> None:
-    """A plot is XML under 6 KB with a line per row; names are escaped, a missing value leaves no point."""
-    plot = svg.lines("A < B", "µs", ["10", "100"], {"one & two": [1.0, 1000.0], "gap": [None, 5.0]}, below="x")
-    root = ElementTree.fromstring(plot)
-    assert len(plot) < 6000
-    assert sum(element.tag.endswith("circle") for element in root) == 3
-    assert "one & two" in [element.text for element in root]
-
-
 def test_a_partial_run_keeps_what_was_measured_before(tmp_path: Path) -> None:
     """A target of a scenario that did not run keeps its row, if it is still the same target; what ran is put in."""
     page = tmp_path / "performance.md"
@@ -75,7 +64,7 @@ def test_a_partial_run_keeps_what_was_measured_before(tmp_path: Path) -> None:
 
 
 def test_results_become_a_document(tmp_path: Path) -> None:
-    """Tables between the markers, plots in the folder beside it."""
+    """Tables between the markers."""
     page = tmp_path / "performance.md"
     page.write_text(
         "# P\n<!-- bench:latency -->\n<!-- /bench:latency -->\n<!-- bench:targets -->\n<!-- /bench:targets -->\n"
@@ -96,5 +85,3 @@ def test_results_become_a_document(tmp_path: Path) -> None:
     )
     text = page.read_text()
     assert "| 10,000 | +0 ms | 1 ms | 9.5 ms | 20 ms |" in text
-    assert "(performance/latency.svg)" in text
-    assert ElementTree.parse(tmp_path / "performance" / "latency.svg").getroot().tag.endswith("svg")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from pathlib import Path
 
 import pytest
 import yaml
@@ -74,11 +73,3 @@ def test_other_literals_are_rare(sample: list[bytes]) -> None:
         detection = yaml.safe_load(made)["detection"]
         for keyword in detection.get("keywords", []):
             assert keyword.lower().encode() not in text
-
-
-def test_command_writes_files(tmp_path: Path, sample: list[bytes]) -> None:
-    """The command writes one file a rule."""
-    stream = tmp_path / "lines.log"
-    stream.write_bytes(b"\n".join(sample[:5000]) + b"\n")
-    assert rules.main(["--count", "30", "--sample", str(stream), "--out", str(tmp_path / "rules")]) == 0
-    assert len(list((tmp_path / "rules").glob("*.yml"))) == 30
