@@ -126,4 +126,4 @@ test-install: setup
 	VEDETTE_BOOT=all $(BIN)/pytest -q -rs -m "install or boot" tests/install
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) build dist agent/kernel/target agent/vedette/_kernel*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

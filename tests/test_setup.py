@@ -1,4 +1,4 @@
-"""tools/setup.sh and .ci/run: which Python an environment is made with, when it is made anew, and how CI ends.
+"""tools/setup.sh and .ci/run: which Python an environment is made with, when it and the kernel are made, how CI ends.
 
 Nothing is installed here: the Pythons are scripts that answer what is asked of them, and note what they are to install.
 """
@@ -10,18 +10,25 @@ import platform
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+KERNEL = "agent/kernel"
 PYTHON = """\
-#!/bin/sh
 case "$*" in
 *version_info*) exit {supported} ;;
 *sys.version*) echo {name} ;;
 "-m venv"*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
-*"pip install"*) echo "{name}" "$@" >>calls ;;
+*"pip install"*)
+    echo "{name}" "$@" >>calls
+    case "$*" in *"-v -e ."*)
+        echo "  error: no such crate"
+        [ {built} != 0 ] || echo new >agent/vedette/_kernel.abi3.so
+    esac ;;
+*"import vedette._kernel"*) [ {built} = 0 ] || {{ echo "ImportError: no kernel" >&2; exit 1; }} ;;
 esac
 """
 
@@ -32,24 +39,37 @@ class Tree:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "tools").mkdir()
-        for name in ("tools/setup.sh", "pyproject.toml", "requirements.lock"):
+        (folder / "agent/vedette").mkdir(parents=True)
+        for name in ("tools/setup.sh", "tools/kernel.sh", "pyproject.toml", "requirements.lock"):
             shutil.copyfile(ROOT / name, folder / name)
+        for name in ("Cargo.toml", "Cargo.lock", "src/lib.rs"):
+            (folder / KERNEL / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / KERNEL / name, folder / KERNEL / name)
+        self.library = folder / "agent/vedette/_kernel.abi3.so"
+        self.cargo("1.99.0")
 
-    def python(self, name: str, *, supported: bool = True) -> str:
-        """A Python named ``name``, also on the PATH."""
+    def program(self, name: str, text: str) -> str:
         path = self.folder / "bin" / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(PYTHON.format(name=name, supported=int(not supported)))
+        path.write_text(f"#!/bin/sh\n{text}")
         path.chmod(0o755)
         return str(path)
 
-    def setup(self, python: str = "", code: int = 0) -> list[str]:
+    def python(self, name: str, *, supported: bool = True, built: bool = True) -> str:
+        """A Python named ``name``, also on the PATH."""
+        return self.program(name, PYTHON.format(name=name, supported=int(not supported), built=int(not built)))
+
+    def cargo(self, version: str) -> None:
+        self.program("cargo", f"echo cargo {version}")
+
+    def setup(self, python: str = "", code: int = 0, venv: str = "venv") -> list[str]:
         """What was installed, each line with its Python; or the first line of an error."""
         calls = self.folder / "calls"
         calls.unlink(missing_ok=True)
-        done = subprocess.run(
-            ["sh", "tools/setup.sh", python, "venv"], cwd=self.folder, capture_output=True, text=True, check=False
-        )
+        around = {**os.environ, "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}"}
+        command = ["sh", "tools/setup.sh", python, venv]
+        done = subprocess.run(command, cwd=self.folder, env=around, capture_output=True, text=True, check=False)
+        self.printed = done.stdout
         assert done.returncode == code, done.stderr
         return done.stderr.splitlines()[:1] if code else calls.read_text().splitlines() if calls.exists() else []
 
@@ -62,12 +82,14 @@ def tree(tmp_path: Path) -> Tree:
 def test_installed_once_by_hash(tree: Tree) -> None:
     """What the lock names is installed by hash, our own package without its dependencies; a second time nothing is."""
     python = tree.python("one")
-    *locked, own = tree.setup(python)
+    *locked, own, kernel = tree.setup(python)
     assert len(locked) == 2
     assert all("--require-hashes -r" in line and "--no-build-isolation" in line for line in locked)
-    assert own.endswith("-e .")
-    assert "--no-deps" in own
+    assert own.endswith("-q --disable-pip-version-check --no-deps --no-build-isolation --use-pep517 -e .")
+    assert kernel.endswith("--no-deps --no-build-isolation --use-pep517 -v -e .")
+    assert "native kernel: built" in tree.printed
     assert tree.setup(python) == []
+    assert not tree.printed
 
 
 @pytest.mark.parametrize("changed", ["pyproject.toml", "requirements.lock", "tools/setup.sh", "the Python"])
@@ -82,7 +104,8 @@ def test_made_anew(tree: Tree, changed: str) -> None:
             file.write("\n# changed\n")
     installed = tree.setup(python)
     assert {line.split()[0] for line in installed} == {"two" if changed == "the Python" else "one"}
-    assert len(installed) == (1 if changed == "pyproject.toml" else 3)  # what the lock names has not changed with it
+    # What the lock names has not changed with pyproject.toml; the kernel is built with what that says.
+    assert len(installed) == (2 if changed == "pyproject.toml" else 3)
     assert tree.setup(python) == []
 
 
@@ -92,6 +115,75 @@ def test_interrupted(tree: Tree) -> None:
     tree.setup(python)
     (tree.folder / "venv/.installed").unlink()
     assert len(tree.setup(python)) == 3
+
+
+@pytest.mark.parametrize("changed", ["src/lib.rs", "Cargo.lock", "the library is gone"])
+def test_the_kernel_alone(tree: Tree, changed: str) -> None:
+    """The kernel is built again when its sources have changed, and nothing else is installed."""
+    python = tree.python("one")
+    tree.setup(python)
+    if changed == "the library is gone":
+        tree.library.unlink()
+    else:
+        with (tree.folder / KERNEL / changed).open("a") as file:
+            file.write("# changed")
+    (installed,) = tree.setup(python)
+    assert installed.endswith("-v -e .")
+    assert tree.printed == "native kernel: built\n"
+
+
+def test_one_library_for_all(tree: Tree) -> None:
+    """A second environment takes the library that is there, also when it installs our own package."""
+    tree.setup(tree.python("one"))
+    tree.library.write_text("of the first")
+    assert not [line for line in tree.setup(tree.python("two"), venv="other") if " -v " in line]
+    assert tree.library.read_text() == "of the first"
+
+
+def test_not_built(tree: Tree) -> None:
+    """A kernel that cannot be built fails nothing: set-up says why, and no library of older sources stays behind."""
+    tree.library.write_text("old")
+    python = tree.python("one", built=False)
+    assert tree.setup(python)
+    assert tree.printed.endswith(
+        "native kernel: not built (ImportError: no kernel: error: no such crate; more in build/kernel.log); "
+        "the agent evaluates in Python\n"
+    )
+    assert not tree.library.exists()
+    (again,) = tree.setup(python)
+    assert again.endswith("-v -e .")
+
+
+@pytest.mark.parametrize(
+    ("apt", "root", "says"),
+    [
+        ("cargo-web 1.96.0+dfsg1-1", False, "sudo apt-get install -y cargo-web rustc-web gcc libc6-dev)"),
+        ("cargo 1:1.91.1ubuntu1", False, "sudo apt-get install -y cargo rustc gcc libc6-dev)"),
+        ("cargo 1.75.0", False, "is missing, and apt has no such version: https://rustup.rs)"),
+        ("cargo-web 1.96.0+dfsg1-1", True, "native kernel: built"),
+    ],
+)
+def test_no_rust(tree: Tree, apt: str, root: bool, says: str) -> None:
+    """Root installs Rust, where Debian has a new enough one; any other user is told the line, and set-up goes on."""
+    package, version = apt.split()
+    tree.program("cargo", "exit 127")
+    tree.program("id", f"echo {0 if root else 1000}")
+    tree.program("apt-get", 'echo "$@" >>installed')
+    tree.program("apt-cache", f'[ "$2" != {package} ] || echo "  Candidate: {version}"')
+    tree.setup(tree.python("one"))
+    assert says in tree.printed
+    installed = tree.folder / "installed"
+    assert installed.exists() == root
+    if root:
+        assert installed.read_text().endswith("--no-install-recommends cargo-web rustc-web gcc libc6-dev\n")
+
+
+def test_an_old_rust(tree: Tree) -> None:
+    """It is named with the version that is needed, and nothing is installed in its place."""
+    tree.cargo("1.63.0")
+    tree.setup(tree.python("one"))
+    needed = tomllib.loads((ROOT / KERNEL / "Cargo.toml").read_text())["package"]["rust-version"]
+    assert f"native kernel: not built (Rust 1.63.0 is older than {needed})" in tree.printed
 
 
 def test_a_python_that_is_not_supported(tree: Tree) -> None:

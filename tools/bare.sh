@@ -1,8 +1,8 @@
 #!/bin/sh
 # Make a bare Debian 12 in a container (debootstrap, systemd-nspawn), with git, make, python3 and python3-venv and nothing
 # else, clone HEAD in it and run make there: sh tools/bare.sh [TARGET ...], by default demo and test. As root. AGAIN=1 goes
-# on in the container of the last run, where the clone becomes HEAD. The network is the host's; how apt, pip, Maven and npm
-# reach their registries, and the certificates they trust, are copied from the host.
+# on in the container of the last run, where the clone becomes HEAD. The network is the host's; how apt, pip, Maven, npm
+# and Cargo reach their registries, and the certificates they trust, are copied from the host.
 set -eu
 cd "$(dirname "$0")/.."
 pristine=$PWD/build/bare/debian root=$PWD/build/bare/root clone=/root/vedette
@@ -23,7 +23,7 @@ inside() {
     [ -d /run/systemd/system ] || set -- --register=no --keep-unit "$@"
     # shellcheck disable=SC2046 # one word each
     SYSTEMD_NSPAWN_TMPFS_TMP=0 systemd-nspawn --quiet -D "$root" --console=pipe --bind-ro=/etc/hosts \
-        $(env | grep -E '^((https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT|DEFAULT_TIMEOUT)|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO)=[^ ]*$' |
+        $(env | grep -E '^((https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY|PIP_(INDEX_URL|EXTRA_INDEX_URL|CERT|DEFAULT_TIMEOUT)|CARGO_HTTP_CAINFO|SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO)=[^ ]*$' |
             sed 's/^/--setenv=/') "$@" </dev/null
 }
 
@@ -43,7 +43,7 @@ if [ -z "${AGAIN:-}" ] || [ ! -d "$root$clone" ]; then
     for path in /etc/apt/auth.conf /etc/apt/auth.conf.d /etc/pip.conf /usr/local/share/ca-certificates; do
         [ ! -e $path ] || cp -aT $path "$root$path"
     done
-    for path in .config/pip .pip .m2/settings.xml .npmrc; do
+    for path in .config/pip .pip .m2/settings.xml .npmrc .cargo/config.toml; do
         [ ! -e "$HOME/$path" ] || { mkdir -p "$(dirname "$root/root/$path")"; cp -aT "$HOME/$path" "$root/root/$path"; }
     done
     grep -lE '^ *Acquire::' /etc/apt/apt.conf.d/* 2>/dev/null | while read -r path; do cp -a "$path" "$root$path"; done

@@ -44,6 +44,9 @@ if [ "${have%:*}" != "$locked" ]; then
     pip --require-hashes -r requirements.lock
 fi
 if [ "$have" != "$locked:$ours" ]; then
-    pip -e .
+    # The kernel comes next: its library lies in the source tree and serves every environment.
+    CARGO=false pip -e .
     echo "$locked:$ours" >"$venv/.installed"
 fi
+sh tools/kernel.sh build "$venv" "$venv/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation \
+    --use-pep517
