@@ -328,7 +328,7 @@ def test_a_malformed_receipt_is_refused(ranges: Any) -> None:
 @given(st.lists(st.integers(0, 30)))
 def test_ranges_cover_exactly(seqs: list[int]) -> None:
     """``ranges`` covers exactly the given seqs, ascending, with a gap between any two runs."""
-    runs = envelope.ranges(seqs)
+    runs = receipts.ranges(seqs)
     assert [seq for first, last in runs for seq in range(first, last + 1)] == sorted(set(seqs))
     assert all(second[0] > first[1] + 1 for first, second in pairwise(runs))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgpack
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tests.e2e.agent import say
 from vedette.delivery.receipts import MAX_RANGES, MAX_RECEIPT, common, joined, pack_receipt, unpack_receipt
 
 LOG = "ab" * 16
@@ -53,24 +51,6 @@ def test_what_was_not_signed(change: dict[str, Any], topic: str, says: str) -> N
     document = msgpack.unpackb(pack_receipt(LOG, [(1, 5)], TOPIC, KEY))
     with pytest.raises(ValueError, match=says):
         unpack_receipt(msgpack.packb({**document, **change}), topic, [KEY.public_key()])
-
-
-def test_what_a_signature_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Signing and verifying, printed for docs/decisions/0011."""
-    told = []
-    for ranges in ([(1, 200)], LONGEST):
-        data = pack_receipt(LOG, ranges, TOPIC, KEY)
-        for name, work in (
-            ("sign", lambda ranges=ranges: pack_receipt(LOG, ranges, TOPIC, KEY)),
-            ("unsigned", lambda ranges=ranges: pack_receipt(LOG, ranges)),
-            ("verify", lambda data=data: unpack_receipt(data, TOPIC, [KEY.public_key()])),
-            ("unverified", lambda data=data: unpack_receipt(data)),
-        ):
-            began = time.process_time()
-            for _ in range(100):
-                work()  # type: ignore[no-untyped-call]
-            told.append(f"{name} {(time.process_time() - began) * 1e4:.0f} µs")
-    say(capsys, f"a receipt of 1 range, then {MAX_RANGES}: {', '.join(told)}")
 
 
 def test_range_arithmetic() -> None:

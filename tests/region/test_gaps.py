@@ -16,9 +16,10 @@ from bench.send import tcp
 from tests.broker import running
 from tests.e2e.agent import Agent, Process, until
 from vedette.cli.main import main
-from vedette.delivery.envelope import ranges, status_row
+from vedette.delivery.envelope import status_row
 from vedette.delivery.landing import LandingFolder
-from vedette.region.gaps import Run, between, find, merged
+from vedette.delivery.receipts import ranges
+from vedette.region.gaps import Run, between, find
 from vedette.store.store import _OUTBOX, Store, _seq_key
 
 NOW = 1_795_228_874_000_000
@@ -28,7 +29,7 @@ MINUTE = 60_000_000
 def test_gaps_between_runs() -> None:
     """What lies between two runs is missing, or on its way while it is new; doubles and order do not matter."""
     runs = [Run(1, 10, 5), Run(15, 20, 6), Run(15, 18, 7), Run(30, 30, 99), Run(4, 10, 98)]
-    assert between(merged(runs), settled=50) == (1, 30, 17, 4, 9, ((11, 14), (21, 29)))
+    assert between(runs, settled=50) == (1, 30, 17, 4, 9, ((11, 14), (21, 29)))
     assert between([Run(7, 7, 1)], settled=50) == (7, 7, 1, 0, 0, ())
 
 
@@ -44,10 +45,10 @@ def test_as_by_hand(seqs: set[int], rng: Random) -> None:
             first = to + 1
     rng.shuffle(runs)
     absent = set(range(min(seqs), max(seqs))) - seqs
-    first, last, landed, missing, on_the_way, gaps = between(merged(runs), settled=10)
+    first, last, landed, missing, on_the_way, gaps = between(runs, settled=10)
     assert (first, last, landed, missing, on_the_way) == (min(seqs), max(seqs), len(seqs), len(absent), 0)
     assert list(gaps) == ranges(list(absent))[:20]
-    assert between(merged(runs), settled=0)[3:5] == (0, len(absent))
+    assert between(runs, settled=0)[3:5] == (0, len(absent))
 
 
 def beat(folder: LandingFolder, at: int, seq_high: int, waiting: int) -> None:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from tests.delivery.kit import alert
 from tests.spark_jobs import kafka
 from vedette.delivery.envelope import dead_letter, decode_row, encode, landed, status_row
-from vedette.region.kafka import MAX_MESSAGE, SMALL, KafkaLanding, cut_to
+from vedette.region.kafka import KEPT, LEAST, KafkaLanding
 
 confluent = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'vedette[kafka]'")
 
@@ -63,45 +63,38 @@ def beat(payload: bytes) -> dict[str, Any]:
 
 @needs_broker
 def test_large_rows_are_cut_and_stop_nothing(brokers: str) -> None:
-    """Rows beyond what a message may have: ``bad`` and ``status`` go with the beginning of their payload and its true
-    length, others as ``bad``; the rows beside them go as they are, and it is told once."""
+    """Rows beyond what a message may have go to ``bad``, as the beginning of their payload or their JSON; the rows
+    beside them go as they are, and it is logged once a write."""
     writer = KafkaLanding(brokers, "large", timeout=20)
     payload = bytes(range(256)) * 20_000
     text = orjson.dumps({"state": "running", "seq_high": 7, "more": '\x01"é' * 100_000})
     with capture_logs() as logs:
         row = dead_letter(b"small", topic="t", reason="is not msgpack", received_at=0)
-        bad = [row, {**row, "payload": payload}]
-        assert writer.write("bad", bad, NOW) == "large.bad"
+        assert writer.write("bad", [row, {**row, "payload": payload}], NOW) == "large.bad"
         writer.write("status", [beat(b'{"state": "lost"}'), beat(text)], NOW)
         writer.write("alerts", [made(1), made(2, raw="x" * 3_000_000), made(3)], NOW)
 
-    small, *rest = sorted(messages(brokers, "large.bad"), key=lambda row: len(row["payload"]))
-    assert (small["payload"], "payload_bytes" in small) == (base64.b64encode(b"small").decode(), False)
-    assert len(rest) == 2
-    (cut,) = [row for row in rest if row["reason"].startswith("is not msgpack")]
-    begin = base64.b64decode(cut["payload"])
-    assert payload.startswith(begin)
-    assert 600_000 < len(begin) < MAX_MESSAGE
-    assert cut["payload_bytes"] == len(payload)
-    assert f"{len(payload)} bytes" in cut["reason"]
-    (letter,) = [row for row in rest if row is not cut]
-    assert (letter["topic"], letter["received_at"]) == ("t2", NOW)
-    assert "too large for Kafka" in letter["reason"]
-    assert b'"seq":2,' in base64.b64decode(letter["payload"])
-    assert letter["payload_bytes"] > 3_000_000
+    bad = {row["reason"]: row for row in messages(brokers, "large.bad")}
+    assert base64.b64decode(bad.pop("is not msgpack")["payload"]) == b"small"
+    assert {row["received_at"] for row in bad.values()} == {NOW}
+    assert len(bad) == 3
+    alerts, status, again = (
+        next(row for reason, row in bad.items() if f"as a row of {table}" in reason)
+        for table in ("alerts", "status", "bad")
+    )
+    assert again["reason"].startswith("is not msgpack (too large for Kafka: ")
+    assert base64.b64decode(again["payload"]) == payload[:KEPT]
+    assert (alerts["topic"], status["topic"]) == ("t2", "t")
+    assert b'"seq":2,' in base64.b64decode(alerts["payload"])
+    assert b'"seq_high":7,' in base64.b64decode(status["payload"])
     assert {row["seq"] for row in messages(brokers, "large.alerts")} == {1, 3}
-
-    lost, running = sorted(messages(brokers, "large.status"), key=lambda row: len(row["payload"]))
-    assert (lost["payload"], lost["state"]) == ('{"state": "lost"}', "lost")
-    assert (running["state"], running["seq_high"], running["payload_bytes"]) == ("running", 7, len(text))
-    assert text.decode().startswith(running["payload"])
-    assert len(running["payload"]) > 100_000
+    assert [row["state"] for row in messages(brokers, "large.status")] == ["lost"]
     assert [(entry["event"], entry["rows"]) for entry in logs] == [("kafka_cut", 1)] * 3
 
 
 @needs_broker
 def test_a_topic_that_takes_less(brokers: str) -> None:
-    """Where the brokers take less than we send, what is too large alone goes as a small row of ``bad``; what was only
+    """Where the brokers take less than we send, what is too large alone goes as a row of ``bad``; what was only
     together too large goes row by row."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
@@ -121,7 +114,7 @@ def test_a_topic_that_takes_less(brokers: str) -> None:
     bad = messages(brokers, "less.bad")
     assert len(bad) == 2
     assert {row["topic"] for row in bad} == {"t", "t3"}
-    assert all(len(orjson.dumps(row)) <= SMALL < row["payload_bytes"] for row in bad)
+    assert all(len(orjson.dumps(row)) <= LEAST for row in bad)
     assert [entry["rows"] for entry in logs if entry["event"] == "kafka_cut"] == [1, 1]
 
 
@@ -159,29 +152,3 @@ def test_rows_of_a_failed_write_do_not_come_later(brokers: str) -> None:
         except OSError:
             assert time.monotonic() < deadline
     assert sorted(row["first"] for row in messages(brokers, "gone.seqs")) == list(range(50))
-
-
-@pytest.mark.parametrize(
-    "payload", [b"x" * 5000, 'é\x01"\\' * 1000, "\x01" * 900 + "a" * 9000, "a" * 9000 + "\x01" * 900, b"", ""]
-)
-@pytest.mark.parametrize("limit", [100, 101, 102, 103, 1000, 3000, 60_000])
-def test_a_row_within_a_limit(payload: bytes | str, limit: int) -> None:
-    """A cut row fits, holds a beginning of its payload that is no shorter than it must be by a third, and its length;
-    one that fits is untouched; one whose other columns alone are too long is none."""
-    row = {"agent_id": "a", "payload": payload}
-    whole = cut_to(row, 1 << 20)
-    assert whole is not None
-    assert "payload_bytes" not in orjson.loads(whole)
-    value = cut_to(row, limit)
-    assert value is not None
-    if len(whole) <= limit:
-        assert value == whole
-        return
-    assert len(value) <= limit
-    document = orjson.loads(value)
-    data = payload if isinstance(payload, bytes) else payload.encode()
-    kept = base64.b64decode(document["payload"]) if isinstance(payload, bytes) else document["payload"].encode()
-    assert data.startswith(kept)
-    assert document["payload_bytes"] == len(data)
-    assert len(value) > limit * 2 // 3 - 8 or limit < 110
-    assert cut_to({**row, "site": "s" * limit}, limit) is None

@@ -15,9 +15,10 @@ from typing import Any
 
 import structlog
 
-from vedette.delivery.envelope import dead_letter, decode_row, landed, ranges, status_row
+from vedette.delivery.envelope import dead_letter, decode_row, landed, status_row
 from vedette.delivery.landing import LandingFolder
 from vedette.delivery.queue import Source
+from vedette.delivery.receipts import ranges
 from vedette.model.counters import Log
 from vedette.system.backoff import BACKOFF, Backoff
 
@@ -105,7 +106,7 @@ class DirectoryUplink:
         await asyncio.to_thread(self._write, folder, pending, now)
         self._counters.totals["alerts_sent"] += len(pending)
         self._counters.totals["bytes_sent"] += sum(len(data) for _, data in pending)
-        await self._outbox.receipt(ranges([seq for seq, _ in pending]))
+        await self._outbox.receipt(ranges(seq for seq, _ in pending))
         self._written.clear()
         return True
 

@@ -359,17 +359,6 @@ def _binaries(unpacker: Any) -> Iterator[bytes]:
         yield data
 
 
-def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
-    """``seqs`` (any order, doubles allowed) as ascending ``(first, last)`` runs without gaps."""
-    runs: list[tuple[int, int]] = []
-    for seq in sorted(set(seqs)):
-        if runs and runs[-1][1] == seq - 1:
-            runs[-1] = (runs[-1][0], seq)
-        else:
-            runs.append((seq, seq))
-    return runs
-
-
 def landed(row: Mapping[str, Any], *, received_at: int, collector_id: str, topic: str) -> dict[str, Any]:
     """A row of ``ALERT`` as a row of ``LANDED_ALERT``."""
     return {**row, "received_at": received_at, "ingest": {"collector_id": collector_id, "topic": topic}}

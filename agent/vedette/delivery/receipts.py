@@ -75,6 +75,11 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+def ranges(seqs: Iterable[int]) -> list[tuple[int, int]]:
+    """``seqs`` (any order, doubles allowed) as ascending ranges without gaps."""
+    return joined((seq, seq) for seq in seqs)
+
+
 def common(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The seqs that are in both; each as ``joined`` gives it."""
     found, at = [], 0

@@ -83,18 +83,6 @@ def between(runs: Sequence[Run], settled: int) -> tuple[int, int, int, int, int,
     return first, last, landed, missing, on_the_way, tuple(gaps)
 
 
-def merged(runs: Sequence[Run]) -> list[Run]:
-    """Fewer runs of the same meaning: those that follow each other became one, known since the earlier of the two."""
-    joined: list[Run] = []
-    for run in sorted(runs):
-        if joined and run.first <= joined[-1].last + 1:
-            before = joined[-1]
-            joined[-1] = Run(before.first, max(before.last, run.last), min(before.at, run.at))
-        else:
-            joined.append(run)
-    return joined
-
-
 def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECONDS) -> list[Numbering]:
     """Every numbering of which something came in the last ``days``, by fleet, agent and first coming.
 
@@ -116,7 +104,7 @@ def find(landing: Path, now: int, *, days: int = 7, settle: float = SETTLE_SECON
     newest = {key[:2]: key for key, _ in sorted(runs.items(), key=lambda item: max(run.at for run in item[1]))}
     found = []
     for key, came in sorted(runs.items(), key=lambda item: (item[0][:2], min(run.at for run in item[1]))):
-        first, last, landed, missing, on_the_way, gaps = between(merged(came), settled)
+        first, last, landed, missing, on_the_way, gaps = between(came, settled)
         status = heard.get(key[:2])
         tail = _tail(status, last, settled) if newest[key[:2]] == key else 0
         when, state = (micros(status["received_at"]), status["state"] or "?") if status else (0, "never heard")

@@ -5,10 +5,9 @@ as Base64. Its key is the agent's id, so that one agent's rows stay in order; ro
 returns when every in-sync replica has all of them (``acks=all``), and raises otherwise: rows may then be there, and are
 written again; none of them is sent later on its own. Needs confluent-kafka (``vedette[kafka]``).
 
-No row is too large for long: a message has at most ``MAX_MESSAGE`` bytes. A larger row of ``bad`` or ``status`` goes
-with the beginning of its payload, and ``payload_bytes`` more than its columns: the payload's true length. Any other
-goes to ``bad``, as the beginning of its JSON. What the brokers refuse for its size, alone, goes to ``bad`` in ``SMALL``
-bytes; only brokers that take not even that make ``write`` raise for it. The landing's folder has every row whole.
+No row is too large for long: one of more than ``MAX_MESSAGE`` bytes, or that the brokers refuse for its size alone,
+goes to ``bad``, as the first ``KEPT`` bytes of its payload or of its JSON; only brokers that take not even that make
+``write`` raise for it. The landing's folder has every row whole.
 """
 
 from __future__ import annotations
@@ -35,17 +34,20 @@ MAX_QUEUED = 100_000
 MAX_MESSAGE = 900_000
 """Bytes of key and value: with their framing below what the library sends (1,000,000) and brokers take (1,048,588)
 unless configured otherwise."""
-SMALL = 16 << 10
-"""The same for a row that the brokers found too large."""
+KEPT = 12 << 10
+"""Bytes of a row that is too large, in the row of ``bad`` that goes in its place."""
+LEAST = 32 << 10
+"""What a topic must take in one message: such a row as JSON."""
 
 
 class _Message(NamedTuple):
     table: str
     row: Mapping[str, Any]
-    key: str | None
     value: bytes
-    cut: str = ""
-    """Why ``value`` is not all of ``row``; empty when it is."""
+
+    @property
+    def size(self) -> int:
+        return len(self.value) + len((self.row.get("agent_id") or "").encode())
 
 
 class KafkaLanding:
@@ -95,21 +97,21 @@ class KafkaLanding:
 
     def write(self, table: str, rows: Sequence[Mapping[str, Any]], now: int) -> str:
         """Write ``rows`` to the topic of ``table`` with ``received_at`` = ``now``; the topic. Raises OSError."""
-        messages = [_message(table, {**row, "received_at": now}, MAX_MESSAGE) for row in rows]
-        short = [message.cut for message in messages if message.cut]
-        for message in self._send(messages):  # perhaps only together too large
-            for alone in self._send([message]):
-                small = _message(alone.table, alone.row, SMALL, dead_letter=True)
-                if self._send([small]):
-                    raise OSError(
-                        f"{self.name}: {self._topic(small.table)}: refuses {len(small.value)} bytes as too large:"
-                        f" let its max.message.bytes be at least {2 * SMALL}"
-                    )
-                short += [] if alone.cut else [small.cut or message.cut]
+        messages = [_message(table, {**row, "received_at": now}) for row in rows]
+        large = [message for message in messages if message.size > MAX_MESSAGE]
+        refused = self._send([message for message in messages if message.size <= MAX_MESSAGE])
+        large += [message for one in refused for message in self._send([one])]  # perhaps only together too large
+        letters = [_letter(message) for message in large]
+        for letter in letters:
+            if self._send([letter]):
+                raise OSError(
+                    f"{self.name}: {self._topic(letter.table)}: refuses {letter.size} bytes as too large:"
+                    f" let its max.message.bytes be at least {LEAST}"
+                )
         topic = self._topic(table)
-        if short:
-            action = "the landing folder has them whole"
-            log.warning(Log.KAFKA_CUT, topic=topic, rows=len(short), first=short[0], action=action)
+        if letters:
+            action, first = "the landing folder has them whole", letters[0].row["reason"]
+            log.warning(Log.KAFKA_CUT, topic=topic, rows=len(letters), first=first, action=action)
         return topic
 
     def _send(self, messages: Sequence[_Message]) -> list[_Message]:
@@ -146,7 +148,8 @@ class KafkaLanding:
     def _produce(self, message: _Message, delivered: Any) -> None:
         while True:
             with suppress(BufferError):
-                self._producer.produce(self._topic(message.table), message.value, message.key, on_delivery=delivered)
+                key = message.row.get("agent_id")
+                self._producer.produce(self._topic(message.table), message.value, key, on_delivery=delivered)
                 return
             self._producer.poll(0.1)
 
@@ -154,55 +157,21 @@ class KafkaLanding:
         return f"{self._topics}.{table}"
 
 
-def _message(table: str, row: Mapping[str, Any], limit: int, *, dead_letter: bool = False) -> _Message:
-    """``row`` as a message of at most ``limit`` bytes with its key. ``dead_letter``: in any case as a row of
-    ``bad``."""
-    key = row.get("agent_id")
-    room = limit - len((key or "").encode())
-    whole = orjson.dumps(row, default=_text)
-    if len(whole) <= room and (table == "bad" or not dead_letter):
-        return _Message(table, row, key, whole)
-    why = f"too large for Kafka: {len(whole)} bytes as a row of {table}"
-    if table == "bad":
-        shortened = {**row, "reason": f"{row['reason']} (cut for Kafka: {len(row['payload'])} bytes in all)"}
-        value = cut_to(shortened, room) or cut_to({**shortened, "topic": cut(row["topic"], MAX_VALUE)}, room)
-        assert value is not None, "a topic and a reason of bounded length fit"
-        return _Message(table, row, key, value, why)
-    if table == "status" and not dead_letter:
-        value = cut_to(row, room)
-        if value is not None:
-            return _Message(table, row, key, value, why)
-    origin = (row.get("ingest") or {}).get("topic", "")
-    row_of_bad = {"topic": origin, "reason": why, "payload": whole, "received_at": row["received_at"]}
-    return _message("bad", row_of_bad, limit)._replace(cut=why)
+def _message(table: str, row: Mapping[str, Any]) -> _Message:
+    return _Message(table, row, orjson.dumps(row, default=_text))
 
 
-def cut_to(row: Mapping[str, Any], limit: int) -> bytes | None:
-    """``row`` as JSON of at most ``limit`` bytes: whole, or with the beginning of ``payload`` (bytes or text) that fits
-    and ``payload_bytes``, its true length in bytes; None when the other columns alone are too long."""
-    payload = row["payload"]
-    if len(payload) <= limit:
-        value = orjson.dumps(row, default=_text)
-        if len(value) <= limit:
-            return value
-    length = len(payload) if isinstance(payload, bytes) else len(payload.encode())
-    room = limit - len(orjson.dumps({**row, "payload": "", "payload_bytes": length}, default=_text))
-    if room < 0:
-        return None
-    begin = payload[: room // 4 * 3] if isinstance(payload, bytes) else _begin(payload, room)
-    return orjson.dumps({**row, "payload": begin, "payload_bytes": length}, default=_text)
-
-
-def _begin(text: str, room: int) -> str:
-    """The longest beginning of ``text`` that is at most ``room`` bytes of a JSON string's inside."""
-    inside = orjson.dumps(text[:room])[1:-1]
-    if len(inside) <= room:
-        return text[:room]
-    for back in range(7):  # within a character or an escape, of at most six bytes
-        with suppress(orjson.JSONDecodeError):
-            begin: str = orjson.loads(b'"%b"' % inside[: max(0, room - back)])
-            return begin
-    raise AssertionError("a JSON string's escape has at most six bytes")
+def _letter(message: _Message) -> _Message:
+    """The row of ``bad`` that goes in place of a message that is too large."""
+    row, of_bad = message.row, message.table == "bad"
+    why = f"too large for Kafka: {len(message.value)} bytes as a row of {message.table}"
+    letter = {
+        "topic": cut(row["topic"] if of_bad else (row.get("ingest") or {}).get("topic", ""), MAX_VALUE),
+        "reason": f"{row['reason']} ({why})" if of_bad else why,
+        "payload": (row["payload"] if of_bad else message.value)[:KEPT],
+        "received_at": row["received_at"],
+    }
+    return _message("bad", letter)
 
 
 def _text(value: Any) -> str:

@@ -53,13 +53,12 @@ from vedette.delivery.envelope import (
     dead_letter,
     decode_row,
     landed,
-    ranges,
     seq_of,
     split_batch,
     status_row,
 )
 from vedette.delivery.landing import TABLES, LandingFolder
-from vedette.delivery.receipts import MAX_RANGES, pack_receipt
+from vedette.delivery.receipts import MAX_RANGES, pack_receipt, ranges
 from vedette.delivery.topics import ROOT, agent_topic, parse
 from vedette.model.counters import Log
 from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session
@@ -387,7 +386,7 @@ class Landing:
     async def _send_receipt(self, key: tuple[str, str]) -> None:
         topic, log_id = key
         seqs = self._receipts.pop(key)
-        runs = ranges(list(seqs))
+        runs = ranges(seqs)
         try:
             for start in range(0, len(runs), MAX_RANGES):
                 some = runs[start : start + MAX_RANGES]
