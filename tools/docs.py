@@ -93,19 +93,19 @@ def _prose(text: str) -> str:
 
 def metrics() -> str:
     """docs/metrics.md: what stands above "All metrics" as it is, then a row for each metric of the table."""
-    from vedette.runtime.metrics import AGENT, METRICS, UNITS
+    from vedette.runtime.metrics import AGENT, METRICS
 
     heading, labels = "## All metrics\n", ", ".join(f"`{name}`" for name in AGENT)
     rows = [
         f"`vedette_agent` is always 1; its labels tell which agent this is: {labels}.",
         "Counters end in `_total` and survive restarts; the others are gauges.",
         "",
-        "| metric | labels | in the status | unit | meaning |",
-        "|---|---|---|---|---|",
+        "| metric | labels | in the status | meaning |",
+        "|---|---|---|---|",
     ]
     for one in METRICS:
         names = ", ".join(f"`{name}`" for name in one.labels)
-        rows.append(f"| `{one.full_name}` | {names} | `{one.path}` | {UNITS[one.unit]} | {one.help} |")
+        rows.append(f"| `{one.full_name}` | {names} | `{one.path}` | {one.help} |")
     return (DOCS / "metrics.md").read_text("utf-8").partition(heading)[0] + heading + "\n".join(rows) + "\n"
 
 

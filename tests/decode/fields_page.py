@@ -18,7 +18,7 @@ BEGIN, END = "<!-- begin: python -m tests.decode.fields_page -->\n", "<!-- end -
 MANY = 30
 """Fields of a row from which on only those are listed that rules know under other names, too."""
 
-_ECS_OF = {name: [ecs for ecs, names in ECS.items() if name in names] for names in ECS.values() for name in names}
+_ALSO_ECS = {name for names in ECS.values() for name in names}
 
 
 def page(text: str) -> str:
@@ -35,7 +35,7 @@ def tables() -> Iterator[str]:
     yield "\n### Makes of JSON objects\n"
     yield from _table("make", ((name, row.gives, row.sources) for name, row in SHAPES.items()))
     yield "\n### Programs\n"
-    yield "| programs | fields | also, in ECS | pairs | log source |\n|---|---|---|---|---|"
+    yield "| programs | fields | pairs | log source |\n|---|---|---|---|"
     by_row: dict[int, list[str]] = {}
     for name, program in PROGRAMS.items():
         by_row.setdefault(id(program), []).append(name)
@@ -43,19 +43,19 @@ def tables() -> Iterator[str]:
         program = PROGRAMS[names[0]]
         gives = program.gives
         pairs = "yes" if gives.any else ""
-        yield f"| {_code(names)} | {_fields(gives)} | {_ecs(gives)} | {pairs} | {_source(program.source)} |"
+        yield f"| {_code(names)} | {_fields(gives)} | {pairs} | {_source(program.source)} |"
 
 
 def _table(kind: str, rows: Iterable[tuple[str, Gives, Source | None]]) -> Iterator[str]:
     source = "" if kind == "layer" else " log source |"
-    yield f"| {kind} | recognized by | fields | also, in ECS | any other name |{source}"
-    yield "|---|---|---|---|---|" + ("---|" if source else "")
+    yield f"| {kind} | recognized by | fields | any other name |{source}"
+    yield "|---|---|---|---|" + ("---|" if source else "")
     for name, gives, where in rows:
         own = f"`{name}`" + (" (codec)" if name in CODECS and kind != "layer" else "")
         by = gives.recognized.replace("|", "\\|")
         other = gives.any.value if gives.any else ""
         last = "" if where is None else f" {_source(where)} |"
-        yield f"| {own} | {by} | {_fields(gives)} | {_ecs(gives)} | {other} |{last}"
+        yield f"| {own} | {by} | {_fields(gives)} | {other} |{last}"
 
 
 def _code(names: Iterable[str]) -> str:
@@ -65,7 +65,7 @@ def _code(names: Iterable[str]) -> str:
 
 def _fields(gives: Gives) -> str:
     fields = {field.name: field for field in reversed(gives.fields)}
-    shown = [one for one in reversed(fields.values()) if len(fields) < MANY or one.name in _ECS_OF]
+    shown = [one for one in reversed(fields.values()) if len(fields) < MANY or one.name in _ALSO_ECS]
     kinds = {
         "": _code(_field(one) for one in shown if one.how is not Provenance.SYNTHETIC and not one.guard),
         "perhaps as hex: ": _code(_field(one) for one in shown if one.guard),
@@ -79,10 +79,6 @@ def _fields(gives: Gives) -> str:
 def _field(field: Field) -> str:
     of = [name for name in field.of if name != field.name]
     return f"{field.name}({','.join(of) if len(of) < 4 else of[0] + ',…'})" if of else field.name
-
-
-def _ecs(gives: Gives) -> str:
-    return _code(dict.fromkeys(ecs for field in gives.fields for ecs in _ECS_OF.get(field.name, ())))
 
 
 def _source(source: Source) -> str:
