@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vedette.system.compressed import MAX_WINDOW, READ, Ahead, unpacked
+from vedette.system.compressed import MAX_WINDOW, READ, STEP, Ahead, unpacked
 
 KINDS = {
     "gzip": gzip.compress,
@@ -112,9 +112,9 @@ def test_what_follows_is_none(kind: str) -> None:
     assert f"the {len(found):,} bytes" in damage
 
 
-@pytest.mark.parametrize(("kind", "lost"), [("gzip", 0), ("zstd", 128 << 10)])
+@pytest.mark.parametrize(("kind", "lost"), [("gzip", STEP), ("zstd", 128 << 10)])
 def test_a_wrong_checksum(kind: str, lost: int) -> None:
-    """What stood before it is given and counted, of Zstandard but for the last block."""
+    """What stood before it is given and counted, but for the last step, of Zstandard the last block."""
     data = random.Random(7).randbytes(720_000)
     checked = zstandard.ZstdCompressor(write_checksum=True).compress(data) if kind == "zstd" else gzip.compress(data)
     packed = bytearray(checked)
