@@ -63,7 +63,14 @@ def member_enroll(
 
     Example: vedette member enroll web-1 --folder region-ca --broker mqtts://region.example:8883
     """
-    enroll(name, folder, fleet, role, broker, hosts, days)
+    try:
+        if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
+            raise ValueError(f"--broker {broker}: expects mqtts://host:port")
+        with Region.open(folder) as region:
+            region.broker = broker or region.broker
+            _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days))
+    except (OSError, ValueError) as error:
+        fail(error)
 
 
 @member.command("renew")
@@ -94,7 +101,16 @@ def member_revoke(name: str, folder: Path) -> None:
 
     Example: vedette member revoke web-1 --folder region-ca
     """
-    revoke(name, folder)
+    try:
+        with _existing(folder) as region:
+            number = len(region.revoke(name).revoked)
+    except (OSError, ValueError) as error:
+        fail(error)
+    what = f"{number} certificates" if number > 1 else "1 certificate"
+    click.echo(
+        f"{name} is revoked, {what}. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the"
+        " broker: its rights end with a reload (SIGHUP), new connections with a restart"
+    )
 
 
 @member.command("zip")
@@ -114,7 +130,16 @@ def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key:
 
     Example: vedette member zip web-1 --folder region-ca --release vedette-0.1.0-linux-x86_64.zip
     """
-    make_zip(name, folder, release, bundle, key)
+    try:
+        with _existing(folder) as region:
+            if (known := region.member(name)).role != "agent":
+                raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
+            home, signing = folder / "members" / name, site_key(folder)
+            made = site_zip(release, Site(name, home, bundle, key), home, signing)
+            click.echo(f"to install it: {made}: secret, it holds the agent's key")
+            click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
+    except (OSError, ValueError) as error:
+        fail(error)
 
 
 @member.command("list")
@@ -141,49 +166,6 @@ def member_list(folder: Path, as_json: bool) -> None:
             click.echo(json_line(row))
         else:
             click.echo(safe(f"{one.name:<24}{one.role:<10}{one.fleet:<16}{state:<10}{_day(one.ends)}"))
-
-
-def enroll(
-    name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int,
-    renew: bool = False,
-) -> None:  # fmt: skip
-    """See ``member_enroll``."""
-    try:
-        if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
-            raise ValueError(f"--broker {broker}: expects mqtts://host:port")
-        with Region.open(folder) as region:
-            region.broker = broker or region.broker
-            _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days, renew=renew))
-    except (OSError, ValueError) as error:
-        fail(error)
-
-
-def revoke(name: str, folder: Path) -> None:
-    """See ``member_revoke``."""
-    try:
-        with _existing(folder) as region:
-            number = len(region.revoke(name).revoked)
-    except (OSError, ValueError) as error:
-        fail(error)
-    what = f"{number} certificates" if number > 1 else "1 certificate"
-    click.echo(
-        f"{name} is revoked, {what}. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the"
-        " broker: its rights end with a reload (SIGHUP), new connections with a restart"
-    )
-
-
-def make_zip(name: str, folder: Path, release: Path, bundle: Path | None, key: str) -> None:
-    """See ``member_zip``."""
-    try:
-        with _existing(folder) as region:
-            if (known := region.member(name)).role != "agent":
-                raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
-            home, signing = folder / "members" / name, site_key(folder)
-            made = site_zip(release, Site(name, home, bundle, key), home, signing)
-            click.echo(f"to install it: {made}: secret, it holds the agent's key")
-            click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
-    except (OSError, ValueError) as error:
-        fail(error)
 
 
 def _existing(folder: Path) -> AbstractContextManager[Region]:

@@ -60,20 +60,23 @@ def region() -> None:
 @click.option("--zip", "release", type=click.Path(path_type=Path))
 @click.option("--bundle", type=click.Path(path_type=Path))
 @click.option("--key", default="")
+@click.pass_context
 def old_enroll(
-    name: str, folder: Path, renew: bool, revoke: bool, release: Path | None, bundle: Path | None, key: str,
-    **options: Any,
+    ctx: click.Context, name: str, folder: Path, renew: bool, revoke: bool, release: Path | None, bundle: Path | None,
+    key: str, **options: Any,
 ) -> None:  # fmt: skip
     """Accepted for one release.
 
     Example: vedette region enroll web-1 --folder region-ca
     """
     if revoke:
-        members.revoke(name, folder)
-        return
-    members.enroll(name, folder, renew=renew, **options)
-    if release is not None:
-        members.make_zip(name, folder, release, bundle, key)
+        ctx.invoke(members.member_revoke, name=name, folder=folder)
+    elif renew:
+        ctx.invoke(members.member_renew, name=name, folder=folder, days=options["days"])
+    else:
+        ctx.invoke(members.member_enroll, name=name, folder=folder, **options)
+    if release is not None and not revoke:
+        ctx.invoke(members.member_zip, name=name, folder=folder, release=release, bundle=bundle, key=key)
 
 
 @region.command()
