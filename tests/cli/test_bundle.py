@@ -16,7 +16,7 @@ from vedette.cli import bundle as cli_bundle
 from vedette.cli.main import main
 from vedette.runtime import control
 from vedette.runtime.control import Control
-from vedette.store.environment import own
+from vedette.store.store import own
 
 
 class Host:

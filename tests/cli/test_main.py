@@ -90,6 +90,7 @@ def test_help(path: tuple[str, ...]) -> None:
 def test_version() -> None:
     """Version of the agent and of the library that databases are bound to."""
     assert ended(vedette("version"), 0).output.startswith("vedette 0.")
+    assert ended(vedette("--version"), 0).output.startswith("vedette 0.")
     assert "vectorscan" in vedette("version").output
 
 
@@ -551,12 +552,13 @@ STATUS = {
     "inputs": {"in": {"received": 1, "stored": 1, "judged": 1, "bytes_in": 9, "cut": 0, "dropped": {}, "lost": {}}},
     "totals": {}, "backlog": {}, "lag_events": 0, "lag_seconds": 0.0,
     "config": {"error": "Bad \x1b[2J\n\u202e", "needs_restart": ["Bad \x1b[2J\n\u202e"]},
-    "alerts": {"made": 0, "receipted": 0, "in_outbox": 0},
+    "alerts": {"made": 0, "receipted": 0, "in_outbox": 0, "lost": 0},
     "rules": {"origin": "rules", "running": 1, "correlations": 0, "always_candidates": 0,
-              "error": "Bad \x1b[2J\n\u202e",
+              "error": "Bad \x1b[2J\n\u202e", "waiting": {}, "undecided": {}, "quarantined": [],
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
     "correlation_state": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
-    "raw_log": {"bytes": 1, "max_bytes": 2, "full": False},
+    "raw_log": {"bytes": 1, "max_bytes": 2, "full": False, "damaged": 0},
+    "cache": {"failure": "", "on": False}, "budgets": {}, "disk": {"failing": {}, "store_rebuilt": None},
     "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
 }  # fmt: skip
 

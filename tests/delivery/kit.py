@@ -57,7 +57,7 @@ class Box:
         self.writer = ThreadPoolExecutor(1)
         self.counters = Counters()
         self.outbox = Outbox(self.store, self.writer, self.counters)
-        self.next = self.store.load().next_seq
+        self.next = self.store.account().next_seq
 
     def put(self, count: int) -> None:
         entries = [(seq, encode(alert(seq))) for seq in range(self.next, self.next + count)]

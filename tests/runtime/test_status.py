@@ -1,4 +1,4 @@
-"""What a status says: which rules are dead and which only wait for an input; also of an agent not restarted yet."""
+"""What a status says: which rules are dead and which only wait for an input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from vedette.engine.match import Engine
 from vedette.rules.build import from_text
 from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.rules import Loaded
-from vedette.runtime.status import render
 
 RULES = """
 title: of syslog
@@ -66,25 +65,3 @@ def test_other_inputs_other_dead_rules() -> None:
     assert len(dead_rules(parse(AGENT.format(format="access")), loaded).reasons) == 6
     assert len(dead_rules(parse(AGENT.format(format="auto")), loaded).reasons) == 3
     assert len(dead_rules(parse(AGENT.format(format="auto") + MQTT), loaded).reasons) == 1
-
-
-def test_the_status_of_the_release_before() -> None:
-    """After an upgrade the agent that still runs answers in its own names, until it is restarted."""
-    state = dict.fromkeys(("groups", "bytes", "max_bytes", "evicted", "jumps", "folded"), 7)
-    answer = {
-        "agent_id": "a", "site": "s", "fleet": "f", "version": "0.0.9", "state": "degraded", "identity_broken": [],
-        "rules": {
-            "origin": "rules", "running": 1, "correlations": 0, "always_candidates": 0, "error": None, "dead": [],
-            "dead_count": 0, "undecided": {"r": 3}, "set_aside": {"folder": "/data/quarantine"},
-        },
-        "plan_digest": "0" * 64, "bundle": None, "inputs": {}, "backlog": {}, "totals": {}, "lag_events": 0,
-        "lag_seconds": 0.0, "alerts": dict.fromkeys(("made", "receipted", "in_outbox"), 0),
-        "memory": {**state, "audit": {}, "correlations": [], "started_empty": []},
-        "raw_log": {"bytes": 1, "max_bytes": 2, "full": False},
-        "disk": {"trouble": {"store": {"reason": "No space left", "since": 1}}, "store_rebuilt": None},
-        "uplink": {"type": "directory"}, "config": {"error": None, "needs_restart": []},
-    }  # fmt: skip
-    text = "\n".join(render(answer))
-    assert "state    7 groups" in text
-    assert "3 undecided, kept in /data/quarantine" in text
-    assert "DISK     store: No space left" in text

@@ -96,7 +96,7 @@ def test_a_whole_store_is_opened(tmp_path: Path) -> None:
     assert (tmp_path / "store" / "data.mdb").read_bytes() == before
     found = opened(tmp_path)
     assert not found.uncertain
-    assert found.load().next_seq == 201
+    assert found.account().next_seq == 201
     with pytest.raises(BlockingIOError, match="another agent"):
         opened(tmp_path)
     found.close()
@@ -109,7 +109,7 @@ def test_made_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
     _, checkpoints = raw_log(tmp_path / "raw")
     filled(tmp_path / "store")
     with Store.open(tmp_path / "store", readonly=True) as store:
-        numbering = store.load().log_id
+        numbering = store.account().log_id
     data = tmp_path / "store" / "data.mdb"
     os.truncate(data, data.stat().st_size - 3 * 4096)
     damaged = data.read_bytes()
@@ -117,8 +117,8 @@ def test_made_again_from_the_newest_checkpoint(tmp_path: Path) -> None:
     assert found.uncertain
     saved, account, told = found.load(), found.account(), found.get("rebuilt")
     assert (saved.cursor, saved.counters, saved.positions) == (checkpoints[-1].cursor, COUNTS, [POSITION])
-    assert saved.log_id != numbering
-    assert saved.next_seq >= checkpoints[-1].next_seq
+    assert account.log_id != numbering
+    assert account.next_seq >= checkpoints[-1].next_seq
     assert (account.made, account.receipted, account.depth) == (5, 5, 0)
     assert told["at"] == NOW
     assert told["reason"]
@@ -214,7 +214,7 @@ def test_seq_goes_on_above_what_the_store_told(tmp_path: Path) -> None:
         txn._txn.put((150).to_bytes(8, "big"), b"no checksum", db=txn._tables[b"outbox"])
     found = opened(tmp_path)
     assert found.uncertain
-    assert found.load().next_seq == 201
+    assert found.account().next_seq == 201
     found.close()
 
 
@@ -249,7 +249,7 @@ def unchecked(folder: Path, reason: str) -> None:
     with capture_logs() as said:
         found = opened(folder)
     assert not found.uncertain
-    assert found.load().next_seq == 201
+    assert found.account().next_seq == 201
     found.close()
     assert not list(folder.glob("store.damaged-*"))
     (told,) = said
@@ -358,7 +358,7 @@ folder = Path(sys.argv[1])
 found = open_store(folder / "store", folder / "raw", map_bytes=1 << 24, clock=lambda: time.time_ns() // 1000)
 store = found
 saved = store.load()
-seq = saved.next_seq
+seq = store.account().next_seq
 for batch in range(30):
     alerts = [(seq + i, bytes(900 * (i % 3))) for i in range(4)]
     store.commit(Cursor("cd" * 16, batch), {"totals": {}}, [], alerts, b"s" * 300)

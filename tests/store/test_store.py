@@ -27,22 +27,22 @@ def commit(store: Store, offset: int, *alerts: tuple[int, bytes], made: int = 0)
 def test_a_new_store_is_empty(tmp_path: Path) -> None:
     """A new store has no cursor, counters or positions, and its first seq is 1."""
     with Store.open(tmp_path / "a" / "store") as store:
-        saved = store.load()
-    assert saved[:5] == (None, None, [], 1, 0)
-    assert len(saved.log_id) == 32
+        saved, account = store.load(), store.account()
+    assert (saved, account.next_seq) == ((None, None, []), 1)
+    assert len(account.log_id) == 32
 
 
 def test_what_was_committed_is_loaded(tmp_path: Path) -> None:
-    """Cursor, counters, positions, next seq, numbering and bundle version survive a reopening."""
+    """Cursor, counters, positions, next seq and numbering survive a reopening."""
     counters = {"inputs": {"in": {"received": 3}}, "totals": {"alerts_made": 1}}
     position = FilePosition("/var/log/\udcff" + "x" * 4000, 7, "f" * 32, 1 << 40)
     with Store.open(tmp_path) as store:
-        log_id = store.load().log_id
+        log_id = store.account().log_id
         store.commit(Cursor(LOG, 10), {}, [position._replace(position=5)], [(1, b"one")])
         store.commit(Cursor(LOG, 20), counters, [position], [(2, b"two"), (3, b"three")])
-        store.put("bundle_version", 12)
     with Store.open(tmp_path) as store:
-        assert store.load() == (Cursor(LOG, 20), counters, [position], 4, 12, log_id)
+        assert store.load() == (Cursor(LOG, 20), counters, [position])
+        assert (store.account().next_seq, store.account().log_id) == (4, log_id)
         assert store.pending() == ([(1, b"one"), (2, b"two"), (3, b"three")], [])
         assert store.pending(1, 1) == ([(2, b"two")], [])
 
@@ -65,7 +65,7 @@ def test_seq_never_repeats(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="seq 1 is below 2"):
             commit(store, 20, (1, b"again"))
         assert store.load().cursor == Cursor(LOG, 10)
-        assert store.load().next_seq == 2
+        assert store.account().next_seq == 2
 
 
 def test_receipts_move_to_the_ring(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ from vedette.model.event import Cursor, FilePosition
 from vedette.store.store import Store
 vedette.store.store.RING_ALERTS = {RING}
 store = Store.open(Path(sys.argv[1]))
-seq = store.load().next_seq
+seq = store.account().next_seq
 while True:
     alerts = [(seq + i, b"%d" % (seq + i) * 400) for i in range(7)]
     counters, position = {{"totals": {{"alerts_made": seq + 6}}}}, FilePosition("/f", 1, "", seq)
@@ -244,21 +244,21 @@ def test_kill_in_the_middle_of_commits(tmp_path: Path) -> None:
         receipted = max((int(n) for what, n in words if what == "receipt"), default=0)
         with Store.open(tmp_path) as store:
             saved, account = store.load(), store.account()
-            assert saved.next_seq >= committed
-            assert (saved.next_seq - 1) % 7 == 0
-            assert saved.cursor == Cursor(LOG, saved.next_seq - 7)
-            assert saved.counters == {"totals": {"alerts_made": saved.next_seq - 1}}
-            assert saved.positions[0].position == saved.next_seq - 7
-            alerts = store.tail(saved.next_seq)
+            assert account.next_seq >= committed
+            assert (account.next_seq - 1) % 7 == 0
+            assert saved.cursor == Cursor(LOG, account.next_seq - 7)
+            assert saved.counters == {"totals": {"alerts_made": account.next_seq - 1}}
+            assert saved.positions[0].position == account.next_seq - 7
+            alerts = store.tail(account.next_seq)
             ring = [alert.seq for alert in alerts if alert.receipted]
-            gone = set(range(1, saved.next_seq)) - {alert.seq for alert in alerts}
+            gone = set(range(1, account.next_seq)) - {alert.seq for alert in alerts}
             if gone:  # of those receipted, and only when the ring is full of newer ones
                 assert len(ring) == RING
                 assert max(gone) < ring[0]
-                receipts = [seq for seq in range(8, saved.next_seq + 1, 7) if seq % 3 == 0]
+                receipts = [seq for seq in range(8, account.next_seq + 1, 7) if seq % 3 == 0]
                 assert gone <= {seq - back for seq in receipts for back in range(5, 11)}
-            assert [alert.seq for alert in alerts] == [n for n in range(1, saved.next_seq) if n not in gone]
+            assert [alert.seq for alert in alerts] == [n for n in range(1, account.next_seq) if n not in gone]
             assert all(alert.data == b"%d" % alert.seq * 400 for alert in alerts)
-            assert account.made == saved.next_seq - 1
+            assert account.made == account.next_seq - 1
             assert account.depth == sum(not alert.receipted for alert in alerts)
             assert all(alert.receipted for alert in alerts if receipted - 5 <= alert.seq <= receipted)

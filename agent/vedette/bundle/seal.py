@@ -135,10 +135,5 @@ def key_text(key: Ed25519PublicKey) -> str:
     return _KEY_PREFIX + base64.b64encode(key.public_bytes_raw()).decode()
 
 
-def key_id(text: str) -> str:
-    """The short name of a public key: 16 hex digits of the SHA-256 of its 32 bytes. Raises ValueError."""
-    return _key_id(public_key(text)).hex()
-
-
 def _key_id(key: Ed25519PublicKey) -> bytes:
     return hashlib.sha256(key.public_bytes_raw()).digest()[:8]

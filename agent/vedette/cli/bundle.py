@@ -160,7 +160,7 @@ def _rollback_on_disk(settings: Config, bundles: BundleDir, version: int | None)
     """For an agent that is not running. Raises BlockingIOError when it is, FileNotFoundError when it never was: files
     made here would belong to whoever runs the command, not to the agent's user."""
     from vedette.runtime.validate import validate
-    from vedette.store.environment import own
+    from vedette.store.store import own
 
     folder = settings.agent.store_dir
     if not folder.is_dir():

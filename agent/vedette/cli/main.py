@@ -13,6 +13,7 @@ from vedette.cli.console import Main
 from vedette.cli.rules import rules, scan
 
 
+@click.version_option(__version__, message="vedette %(version)s", help="Show the agent's version and exit.")
 @click.group(
     cls=Main,
     region={"member": "member", "region": "region"},
@@ -40,9 +41,7 @@ def version() -> None:
     click.echo(f"vedette {__version__} ({LIBRARY}, Python {sys.version.split()[0]})")
 
 
-for command in (run, check, status, alerts, logs):  # cli/agent.py
-    main.add_command(command)
-for command in (scan, rules, bundle):  # cli/rules.py, cli/bundle.py; where the region is, also member.py and region.py
+for command in (run, check, status, alerts, logs, scan, rules, bundle):  # where the region is, also member and region
     main.add_command(command)
 
 if __name__ == "__main__":

@@ -62,8 +62,8 @@ def region() -> None:
 @click.option("--key", default="")
 @click.pass_context
 def old_enroll(
-    ctx: click.Context, name: str, folder: Path, renew: bool, revoke: bool, release: Path | None, bundle: Path | None,
-    key: str, **options: Any,
+    ctx: click.Context, /, name: str, folder: Path, renew: bool, revoke: bool, release: Path | None,
+    bundle: Path | None, key: str, **options: Any,
 ) -> None:  # fmt: skip
     """Accepted for one release.
 

@@ -77,7 +77,6 @@ class Log(StrEnum):
     BROKER_REFUSED = "broker_refused"
     RAW_LOG_CUT = "raw_log_cut"
     RAW_LOG_DAMAGED = "raw_log_damaged"
-    RAW_LOG_FULL = "raw_log_full"
     RAW_LOG_UNREADABLE = "raw_log_unreadable"
     RAW_LOG_UNWRITABLE = "raw_log_unwritable"
     RAW_LOG_SYNC_FAILED = "raw_log_sync_failed"

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
 import threading
@@ -55,6 +54,7 @@ from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.segment_set import Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
 from vedette.system.durable import sync_path
+from vedette.system.folders import locked
 
 log = structlog.get_logger()
 
@@ -129,15 +129,8 @@ class RawLog:
         when another process has the log open.
         """
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-        lock_fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        try:
-            fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock_fd)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise
-            reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
-            raise BlockingIOError(error.errno, reason, str(folder)) from error
+        reason = "another vedette process writes this raw log; stop it, or give this one its own data_dir"
+        lock_fd = locked(folder / "lock", reason, 0o640)
         self = cls(folder, settings, counters, clock, lock_fd, describe)
         try:
             self._open(committed, certain)

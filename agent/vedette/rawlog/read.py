@@ -246,11 +246,6 @@ def _from(parts: list[Segment], since: int | None) -> list[Segment]:
     return parts
 
 
-def _literal(pattern: re.Pattern[bytes]) -> bytes | None:
-    """The bytes that every match of ``pattern`` contains, when it is nothing but those."""
-    return pattern.pattern if re.fullmatch(rb"[\w :/<>=@%,;\"'~!&`-]+", pattern.pattern) and not pattern.flags else None
-
-
 def search(
     folder: Path,
     *,
@@ -267,7 +262,6 @@ def search(
     """
     if limit is not None and limit <= 0:
         return
-    literal = None if pattern is None else _literal(pattern)
     found = 0
     for _, group in groupby(_from(segments(folder), since), key=lambda segment: segment.log_id):
         parts = list(group)
@@ -277,8 +271,7 @@ def search(
                 continue
             if input is not None and at.meta.input != input:
                 continue
-            held = chunk(file, at, on_gap)
-            if held is None or (literal is not None and literal not in held.data):
+            if (held := chunk(file, at, on_gap)) is None:
                 continue
             for begin, end in held.spans():
                 raw = held.data[begin:end]

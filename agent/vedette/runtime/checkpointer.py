@@ -11,14 +11,15 @@ exception leaves ``commits``, the process ends, and the next start looks at what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from vedette.delivery import envelope
 from vedette.model.event import Alert, Cursor, FilePosition
+from vedette.rawlog.checkpoint import Checkpoint
 from vedette.runtime.context import RunContext
 from vedette.runtime.failures import QUARANTINED
 from vedette.runtime.ingest import Ingest
-from vedette.runtime.restart import Place
 from vedette.state.state import State
 from vedette.system.diskhealth import RETRY_SECONDS, STORE
 
@@ -69,11 +70,9 @@ class Checkpointer:
         self._again: list[int] = []
         """Seqs taken since the last commit of alerts that were lost."""
         self._restart.next_seq = account.next_seq
-        last = Place(
-            Cursor(self._log.log_id, self._progress.committed), self.counted, account.next_seq, self._receipted()
-        )
-        noted = self._log.checkpoint() if self._outbox.pending(0, 1) else None  # it knows since when they wait
-        self._restart.begin(last, last if noted is None else Place(*noted[:2], noted.next_seq, noted.receipted))
+        last = self._place(Cursor(self._log.log_id, self._progress.committed), self.counted, account.next_seq)
+        waits = bool(self._outbox.pending(0, 1))
+        self._restart.begin(last, self._log.checkpoint() if waits else last)  # which knows since when they wait
 
     # --- in
 
@@ -102,9 +101,10 @@ class Checkpointer:
                 return
         self._counters.totals["alerts_made"] += 1
 
-    def _receipted(self) -> int:
-        """Of the alerts made so far, once those have it that wait."""
-        return self._counters.totals["alerts_made"] - self._lost - self._repeats
+    def _place(self, cursor: Cursor, counters: Mapping[str, Any], next_seq: int) -> Checkpoint:
+        """A commit. Of the alerts made so far, those have their receipt, too, that wait for it."""
+        receipted = self._counters.totals["alerts_made"] - self._lost - self._repeats
+        return Checkpoint(cursor, counters, next_seq=next_seq, receipted=receipted)
 
     def position(self, position: FilePosition) -> None:
         """A file is evaluated so far."""
@@ -187,7 +187,7 @@ class Checkpointer:
             cursor, state, whole = Cursor(self._log.log_id, offset), self._state.delta(), self._state.rewritten
             again, self._repeated = (self._repeated, len(self._again)), 0
             next_seq = alerts[-1][0] + 1 if alerts else self._restart.next_place.next_seq
-            place = Place(cursor, counters, next_seq, self._receipted())
+            place = self._place(cursor, counters, next_seq)
             quarantined = dict(failures.quarantined) if failures.changed else None
             failures.changed = False
 

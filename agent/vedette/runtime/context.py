@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from vedette.config.settings import Config
 from vedette.delivery.queue import Outbox
@@ -22,30 +22,14 @@ from vedette.runtime.progress import Progress
 from vedette.runtime.restart import RestartPoint
 from vedette.store.store import Store
 from vedette.system.diskhealth import DiskHealth
-
-
-class Clock(Protocol):
-    """``system.wallclock.WallClock``, or a test's."""
-
-    def __call__(self) -> int:
-        """Now, in UTC microseconds."""
-
-    steps: int
-    """Times that the host's clock was set."""
-
-    @property
-    def ahead(self) -> float:
-        """Seconds by which it leads the host's clock."""
-
-    def trusted(self) -> int:
-        """Now, as far as it is believed when data is deleted for its age."""
+from vedette.system.wallclock import WallClock
 
 
 class RunContext:
     """See the module's text."""
 
     def __init__(
-        self, config: Config, raw_log: RawLog, store: Store, counters: Counters, clock: Clock,
+        self, config: Config, raw_log: RawLog, store: Store, counters: Counters, clock: WallClock,
         restart: RestartPoint, reported: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """``restart``: the one that ``raw_log`` asks. ``reported``: the counters that were reported last."""

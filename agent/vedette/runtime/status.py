@@ -19,7 +19,7 @@ from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
 
 HEARTBEAT_BYTES = 1 << 20
-"""Of a heartbeat, at most (``outbox.envelope.MAX_MESSAGE``): a longer one lists no rules and correlations."""
+"""Of a heartbeat, at most (``delivery.envelope.MAX_MESSAGE``): a longer one lists no rules and correlations."""
 MAX_LISTED = 200
 """Dead rules named in a status."""
 SHOWN = 10
@@ -152,23 +152,13 @@ def cache_line(cache: dict[str, Any]) -> str:
     return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
 
 
-def _of_this_release(status: dict[str, Any]) -> dict[str, Any]:
-    """``status`` under the names of today: after an upgrade the agent of the release before runs until its restart."""
-    if "correlation_state" in status:
-        return status
-    rules, disk = dict(status["rules"]), dict(status.get("disk", {}))
-    rules["dead_letters"], disk["failing"] = rules.pop("set_aside", None), disk.pop("trouble", {})
-    return {**status, "correlation_state": status["memory"], "rules": rules, "disk": disk}
-
-
 INPUTS_HEAD = f"{'input':<16}{'received':>12}{'stored':>12}{'evaluated':>12}{'backlog':>9}  dropped, lost"
 
 
 def render(status: dict[str, Any]) -> list[str]:
     """A status for people: its lines. Titles and reasons are in them as they are: see ``console.safe``."""
-    status = _of_this_release(status)
     alerts, rules, log, state = status["alerts"], status["rules"], status["raw_log"], status["correlation_state"]
-    waiting = rules.get("waiting", {})
+    waiting = rules["waiting"]
     dead = rules["dead_count"] - sum(waiting.values())
     lines = [
         f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}",
@@ -192,9 +182,9 @@ def render(status: dict[str, Any]) -> list[str]:
     lines += [
         f"         quarantined: {rule['title']} ({rule['rule_id']}): undecided on {rule['undecided']} events,"
         f" skipped {rule['skipped']}: {rule['reason']}"
-        for rule in rules.get("quarantined", [])[:SHOWN]
+        for rule in rules["quarantined"][:SHOWN]
     ]
-    if rules.get("undecided") and rules.get("dead_letters"):
+    if rules["undecided"]:
         lines.append(
             f"         {sum(rules['undecided'].values())} undecided, kept in {rules['dead_letters']['folder']}"
         )
@@ -208,7 +198,7 @@ def render(status: dict[str, Any]) -> list[str]:
         )
     ungrouped = sum(one["ungrouped"] for one in state["correlations"])
     total_in = sum(counts["bytes_in"] for counts in status["inputs"].values())
-    lost = f" + lost {alerts['lost']}" if alerts.get("lost") else ""
+    lost = f" + lost {alerts['lost']}" if alerts["lost"] else ""
     lines += [
         f"alerts   made {alerts['made']} = receipted {alerts['receipted']} + in outbox {alerts['in_outbox']}{lost}",
         f"bytes    in {total_in:,}, sent {status['totals'].get('bytes_sent', 0):,};"
@@ -221,14 +211,12 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes; {audit['evicted']} evaluated early"
         )
-    if cache := status.get("cache"):
-        lines.append(cache_line(cache))
-    lines += budgets.render(status.get("budgets", {}))
-    lines += [f"DISK     {part}: {one['reason']}" for part, one in status.get("disk", {}).get("failing", {}).items()]
-    if rebuilt := status.get("disk", {}).get("store_rebuilt"):
+    lines += [cache_line(status["cache"]), *budgets.render(status["budgets"])]
+    lines += [f"DISK     {part}: {one['reason']}" for part, one in status["disk"]["failing"].items()]
+    if rebuilt := status["disk"]["store_rebuilt"]:
         kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""
         lines.append(f"store    rebuilt from the raw log, and evaluated again from there: {rebuilt['reason']}{kept}")
-    if log.get("damaged"):
+    if log["damaged"]:
         lines.append(
             f"DAMAGED  {log['damaged']} places in the raw log cannot be read: raw_log_damaged in the agent's log"
         )

@@ -109,7 +109,7 @@ def main() -> None:
     sys.stdout.flush()
     try:
         with Store.open(folder, readonly=True, map_bytes=MAP_BYTES) as store:
-            sys.stdout.write(f"next_seq {store.next_seq()}\n")
+            sys.stdout.write(f"next_seq {store.account().next_seq}\n")
             sys.stdout.flush()
             store.verify()
         rehearse(folder, TABLES)

@@ -6,14 +6,13 @@ is then left in the folder, because the check at the next start (``store/check.p
 Other errors of LMDB become OSErrors that say where and what to do.
 
 ``write`` is one transaction, on disk when the ``with`` ends and undone when it raises. After a write of LMDB's own that
-failed the environment is opened again: what it has in memory may not be what is on disk. One process writes (``own``:
-``flock`` on the file ``owner``), in one thread; any may read with ``readonly``.
+failed the environment is opened again: what it has in memory may not be what is on disk. One process writes
+(``store.own``), in one thread; any may read with ``readonly``.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -182,22 +181,6 @@ class Environment:
 
     def close(self) -> None:
         self._env.close()
-
-
-def own(folder: Path) -> int:
-    """The descriptor that holds the lock of the one writer, whose the folder is; the kernel drops it with the process.
-
-    Raises BlockingIOError when another process holds it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(folder / "owner", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
-        raise type(error)(
-            error.errno, "another agent runs with this data_dir: stop it, or give this one its own", str(folder)
-        ) from error
-    return descriptor
 
 
 def rehearse(folder: Path, tables: Sequence[bytes]) -> None:

@@ -38,8 +38,7 @@ from vedette.rawlog.read import newest_checkpoint
 from vedette.rawlog.recover import APART
 from vedette.rawlog.segment import segments
 from vedette.store.check import Finding, examine
-from vedette.store.environment import own
-from vedette.store.store import Store
+from vedette.store.store import Store, own
 from vedette.system.durable import sync_path
 
 log = structlog.get_logger()
@@ -74,7 +73,7 @@ def open_store(
                 if not (older := _older(store, newest_checkpoint(raw), reported)):
                     undo.pop_all()
                     return store
-                found = found._replace(reason=older, next_seq=store.next_seq())
+                found = found._replace(reason=older, next_seq=store.account().next_seq)
         except ValueError as error:
             found = found._replace(reason=str(error))
         owner = own(folder)

@@ -40,8 +40,9 @@ from typing import Any, NamedTuple, Self
 import msgpack
 
 from vedette.model.event import Cursor, FilePosition
-from vedette.store.environment import Environment, Transaction, own
+from vedette.store.environment import Environment, Transaction
 from vedette.system.durable import sync_path
+from vedette.system.folders import locked
 
 RING_ALERTS = 10_000
 RING_BYTES = 64 << 20
@@ -85,9 +86,6 @@ class Saved(NamedTuple):
     cursor: Cursor | None
     counters: dict[str, Any] | None
     positions: list[FilePosition]
-    next_seq: int
-    bundle_version: int
-    log_id: str
 
 
 class StoredAlert(NamedTuple):
@@ -96,6 +94,12 @@ class StoredAlert(NamedTuple):
     seq: int
     data: bytes
     receipted: bool
+
+
+def own(folder: Path) -> int:
+    """The lock of the one writer of the store in ``folder``. Raises BlockingIOError when another process has it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return locked(folder / "owner", "another agent runs with this data_dir: stop it, or give this one its own")
 
 
 class Store:
@@ -138,11 +142,6 @@ class Store:
             if txn.get(_META, b"outbox") is None:
                 self._put_account(txn, Account(secrets.token_hex(16)))
         sync_path(self._folder)
-
-    def next_seq(self) -> int:
-        """The lowest seq that no alert has."""
-        with self._env.read() as txn:
-            return self._account(txn).next_seq
 
     def verify(self) -> None:
         """Looks at every value, and at every page by a copy into nothing. Raises ValueError, or what LMDB raises; a
@@ -216,16 +215,11 @@ class Store:
         with self._env.read() as txn:
             cursor = txn.get(_META, b"cursor")
             counters = txn.get(_META, b"counters")
-            account = self._account(txn)
             positions = [position for _, _, position in sorted(self._positions(txn))]
-            version = txn.get(_META, b"value:bundle_version")
         return Saved(
             Cursor(*msgpack.unpackb(cursor)) if cursor is not None else None,
             msgpack.unpackb(counters) if counters is not None else None,
             positions,
-            account.next_seq,
-            int(msgpack.unpackb(version)) if version is not None else 0,
-            account.log_id,
         )
 
     def commit(

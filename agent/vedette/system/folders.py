@@ -1,12 +1,13 @@
 """Files that people keep in folders: what such a folder lists, and the bytes of a regular file.
 
 A folder may list what is no file of its owner's: an editor's lock (a link to nowhere), a pipe, a socket. Nothing here
-waits for one.
+waits for one, nor for another process that holds ``locked``.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Collection
@@ -33,6 +34,20 @@ def listed(folder: Path, suffixes: Collection[str]) -> list[Path]:
         paths = (Path(inside, name) for name in names if not name.startswith("."))
         found += (path for path in paths if path.suffix in suffixes)
     return sorted(found)
+
+
+def locked(path: Path, held: str, mode: int = 0o600) -> int:
+    """A descriptor of the file ``path``, made if need be, that holds its lock; the kernel drops it with the process.
+    Raises BlockingIOError with the reason ``held`` while another process has it, and OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise type(error)(
+            error.errno, held if isinstance(error, BlockingIOError) else error.strerror, str(path.parent)
+        ) from error
+    return descriptor
 
 
 def read_regular(path: Path, limit: int = -1) -> bytes:
