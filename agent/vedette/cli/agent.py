@@ -41,10 +41,12 @@ def check(config: Path) -> None:
     """Check the configuration and the rules.
 
     Reports all mistakes at once, settings whose name has changed, and rules that no input reaches: none has their log
-    source, or none has one of their fields. Exit code 1 when a rule does not run, 2 when the configuration is invalid.
+    source, or none has one of their fields. Says whether the native kernel is in use. Exit code 1 when a rule does not
+    run, 2 when the configuration is invalid.
 
     Example: vedette check -c vedette.toml
     """
+    from vedette.engine import kernel
     from vedette.runtime import shares as shared
     from vedette.runtime.deadrules import unreached
     from vedette.runtime.status import SHOWN
@@ -63,6 +65,7 @@ def check(config: Path) -> None:
     )
     for remark in shared.remarks(shares, settings.input):
         click.echo(safe(remark), err=True)
+    click.echo(f"native kernel: {kernel.why_not or 'in use'}")
     if not settings.rules.paths:
         click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
         return

@@ -193,6 +193,7 @@ METRICS: tuple[Metric, ...] = (
     *_rows(
         "",
         ("cache.on", "cache_on", "bool", "1 while the result cache is in use"),
+        ("kernel.in_use", "kernel_in_use", "bool", "1 where the native kernel is in use"),
         ("uplink.connected", "uplink_connected", "bool", "1 while the broker is reached"),
         ("config.reloads", "config_reloads", "count", "Reloads of the configuration since the start"),
         ("clock.steps", "clock_steps", "count", "Times that the host's clock was set by 1 s or more"),

@@ -9,6 +9,7 @@ import orjson
 
 from vedette import __version__
 from vedette.config.settings import UNAUTHENTICATED
+from vedette.engine import kernel
 from vedette.engine.match import Engine
 from vedette.rawlog.log import RawLog
 from vedette.runtime import budgets
@@ -62,6 +63,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
         "rules": _rules(pipeline, active),
         "correlation_state": state,
         "cache": cache,
+        "kernel": {"in_use": kernel.LOADED is not None, "why_not": kernel.why_not},
         "raw_log": _raw_log(context.raw_log, context.config.raw_log.max_bytes),
         "disk": {
             "failing": context.health.status(),
@@ -211,7 +213,8 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes; {audit['evicted']} evaluated early"
         )
-    lines += [cache_line(status["cache"]), *budgets.render(status["budgets"])]
+    lines += [cache_line(status["cache"]), f"kernel   {status['kernel']['why_not'] or 'in use'}"]
+    lines += budgets.render(status["budgets"])
     lines += [f"DISK     {part}: {one['reason']}" for part, one in status["disk"]["failing"].items()]
     if rebuilt := status["disk"]["store_rebuilt"]:
         kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""
