@@ -49,12 +49,14 @@ lint: environment
 	$(BIN)/mypy -p vedette
 	$(BIN)/mypy -p spark_jobs
 	$(BIN)/mypy -p bench -p demo
+	@sh tools/kernel.sh lint $(BIN)/python
 
 # What to run before each commit: no packages, no root, no network once .venv is there.
 check: environment
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint unit
 
 unit: environment
+	@sh tools/kernel.sh test $(BIN)/python
 	@sh tools/test.sh $(BIN) unit
 
 jars:
@@ -65,6 +67,7 @@ jars:
 test: environment
 	@sh tools/packages.sh tests
 	@$(MAKE) --no-print-directory lint jars
+	@sh tools/kernel.sh test $(BIN)/python
 	@$(BIN)/python -m compileall -q agent spark_jobs tests bench
 	@sh tools/test.sh $(BIN)
 

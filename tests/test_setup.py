@@ -186,6 +186,44 @@ def test_an_old_rust(tree: Tree) -> None:
     assert f"native kernel: not built (Rust 1.63.0 is older than {needed})" in tree.printed
 
 
+def kernel(tree: Tree, what: str) -> subprocess.CompletedProcess[str]:
+    """``tools/kernel.sh`` with the Python of the environment, as `make lint` and `make test` call it."""
+    around = {**os.environ, "PATH": f"{tree.folder / 'bin'}:{os.environ['PATH']}"}
+    command = ["sh", "tools/kernel.sh", what, "venv/bin/python"]
+    return subprocess.run(command, cwd=tree.folder, env=around, capture_output=True, text=True, check=False)
+
+
+def test_the_kernel_is_tested_where_it_can_be_built(tree: Tree) -> None:
+    """`make test` fails where there is Rust and no kernel; without Rust it says so."""
+    tree.setup(tree.python("one", built=False))
+    done = kernel(tree, "test")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        1, "native kernel: there is a Rust, but no kernel; see build/kernel.log",
+    )  # fmt: skip
+    tree.program("cargo", "exit 127")
+    done = kernel(tree, "test")
+    assert (done.returncode, done.stdout.partition(" (")[0]) == (0, "native kernel: not tested")
+
+
+@pytest.mark.parametrize("missing", ["fmt", "clippy", "fmt clippy"])
+@pytest.mark.parametrize("finds", ["nothing", "fmt", "clippy"])
+def test_the_kernel_is_linted(tree: Tree, missing: str, finds: str) -> None:
+    """What a part of Rust that is there finds fails `make lint`; a part that is missing is named."""
+    tree.program(
+        "cargo",
+        f"""case "$*" in
+--version) echo cargo 1.99.0 ;;
+*--version) case " {missing} " in *" $1 "*) exit 101 ;; esac ;;
+"{finds}"*) exit 1 ;;
+esac""",
+    )
+    tree.setup(tree.python("one"))
+    done = kernel(tree, "lint")
+    assert done.returncode == (finds != "nothing" and finds not in missing.split())
+    if not done.returncode:
+        assert [line.split()[3] for line in done.stdout.splitlines()] == missing.split()
+
+
 def test_a_python_that_is_not_supported(tree: Tree) -> None:
     """It is refused by name, and no other is taken in its place; nothing is made."""
     python = tree.python("old", supported=False)

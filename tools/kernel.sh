@@ -1,7 +1,7 @@
 #!/bin/sh
 # The native kernel, agent/kernel: sh tools/kernel.sh build VENV PIP... builds it into the source tree, by PIP, when it has
-# changed; `lint` and `test` check the crate. Where there is no Rust, each says so and succeeds: the agent evaluates in
-# Python then. With root rights Rust is installed first.
+# changed; with root rights Rust is installed first. `lint PYTHON` and `test PYTHON` check the crate; where there is Rust,
+# a kernel that is not built fails the test. Without Rust each says so and succeeds: the agent evaluates in Python then.
 set -eu
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 crate=agent/kernel library=agent/vedette/_kernel.abi3.so
@@ -23,32 +23,41 @@ packages() {
     done
 }
 
-# Succeeds where there is a new enough Rust, after installing it if that may be; else `why` says what is missing.
+# Succeeds where there is a new enough Rust; else `why` says what is missing.
 rust() {
     why="" found=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || found=""
-    if [ -n "$found" ]; then
-        if ! enough "$found"; then why="Rust $found is older than $needed"; fi
-        if ! command -v cc >/dev/null; then why="cc is missing: sudo apt-get install -y gcc libc6-dev"; fi
-    elif ! command -v apt-get >/dev/null; then
+    if [ -z "$found" ]; then
         why="Rust $needed is missing: https://rustup.rs"
-    else
-        install=$(packages)
-        if [ -z "$install" ] && [ "$(id -u)" = 0 ]; then
-            apt-get update -qq || true
-            install=$(packages)
-        fi
-        if [ -z "$install" ]; then
-            why="Rust $needed is missing, and apt has no such version: https://rustup.rs"
-        elif [ "$(id -u)" = 0 ]; then
-            echo "installing $install"
-            # shellcheck disable=SC2086 # a list
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $install >/dev/null ||
-                why="apt-get could not install $install"
-        else
-            why="Rust is missing: sudo apt-get install -y $install"
-        fi
+    elif ! enough "$found"; then
+        why="Rust $found is older than $needed"
+    elif ! command -v cc >/dev/null; then
+        why="cc is missing: sudo apt-get install -y gcc libc6-dev"
     fi
     [ -z "$why" ]
+}
+
+# The same, where there is none at all after installing it, if that may be.
+install_rust() {
+    if rust; then return; fi
+    if [ -n "$found" ] || ! command -v apt-get >/dev/null; then return 1; fi
+    install=$(packages)
+    if [ -z "$install" ] && [ "$(id -u)" = 0 ]; then
+        apt-get update -qq || true
+        install=$(packages)
+    fi
+    if [ -z "$install" ]; then
+        why="Rust $needed is missing, and apt has no such version: https://rustup.rs"
+    elif [ "$(id -u)" != 0 ]; then
+        why="Rust is missing: sudo apt-get install -y $install"
+    else
+        echo "installing $install"
+        # shellcheck disable=SC2086 # a list
+        if DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $install >/dev/null; then
+            return
+        fi
+        why="apt-get could not install $install"
+    fi
+    return 1
 }
 
 build() {
@@ -59,7 +68,7 @@ build() {
     # A running agent keeps the old one: it is another file.
     rm -f $library build/kernel
     mkdir -p build
-    if rust; then
+    if install_rust; then
         "$@" -v -e . >build/kernel.log 2>&1 || true
         if why=$("$venv/bin/python" -c "import vedette._kernel" 2>&1); then
             echo "$sources" >build/kernel
@@ -72,9 +81,44 @@ build() {
     echo "native kernel: not built ($why); the agent evaluates in Python"
 }
 
-case "$1" in
-build)
-    shift
-    build "$@"
-    ;;
+# A part of Rust's tool chain that Debian has in a package of its own.
+has() {
+    if cargo "$1" --version >/dev/null 2>&1; then return; fi
+    echo "native kernel: cargo $1 is missing, passed over: sudo apt-get install -y $2, or rustup component add $3"
+    return 1
+}
+
+lint() {
+    if ! rust; then echo "native kernel: not checked ($why)"; return; fi
+    if has fmt rustfmt-web rustfmt; then (set -x; cargo fmt --check --manifest-path $crate/Cargo.toml); fi
+    if has clippy rust-web-clippy clippy; then
+        (set -x; cargo clippy -q --locked --all-targets --manifest-path $crate/Cargo.toml -- -D warnings)
+    fi
+}
+
+# The tests of the crate are programs that have Python in them, so they need its library.
+tests() {
+    if ! rust; then echo "native kernel: not tested ($why)"; return; fi
+    if ! "$1" -c "import vedette._kernel"; then
+        echo "native kernel: there is a Rust, but no kernel; see build/kernel.log" >&2
+        exit 1
+    fi
+    library=$("$1" -c "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('LDLIBRARY'))")
+    if [ ! -e "$library" ]; then
+        echo "native kernel: cargo test is passed over, $library is missing: sudo apt-get install -y libpython3-dev"
+        return
+    fi
+    (set -x; cargo test -q --locked --manifest-path $crate/Cargo.toml)
+}
+
+command="$1"
+shift
+if [ "$command" != build ]; then
+    PYO3_PYTHON=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+    export PYO3_PYTHON
+fi
+case "$command" in
+build) build "$@" ;;
+lint) lint ;;
+test) tests "$PYO3_PYTHON" ;;
 esac

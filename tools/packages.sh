@@ -21,6 +21,7 @@ if [ "${1:-}" = tests ]; then
     need mvn maven
     need cc gcc
     [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
+    find /usr/lib -name 'libpython3*.so' 2>/dev/null | grep -q . || missing="$missing libpython3-dev"
     need mkfs.ext4 e2fsprogs
     need ip iproute2
     need patch patch
