@@ -9,12 +9,15 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 
 DOCS = Path(__file__).parents[1] / "docs"
+COMMON = 4
+"""Commands from which on an option of theirs is described once, above all of them."""
 COMMANDS_HEAD = """# Commands
 
 <!-- Written by `make docs` from the commands' own help. -->
@@ -36,15 +39,17 @@ def commands() -> str:
     """docs/commands.md: all commands of ``vedette``, from click's help."""
     from vedette.cli.main import main
 
-    parts = [COMMANDS_HEAD]
-    for path, command in _commands(main, click.Context(main, info_name="vedette")):
+    every = list(_commands(main, click.Context(main, info_name="vedette")))
+    times = Counter(row for _, command in every for row in _options(command))
+    common = [row for row, number in times.items() if number >= COMMON]
+    parts = [COMMANDS_HEAD, "Options that mean the same in several commands:\n", _table(common)]
+    for path, command in every:
         about, examples = _help(command)
         depth = "##" if isinstance(command, click.Group) else "###"
         usage = " ".join([path, *command.collect_usage_pieces(click.Context(command))])
         parts.append(f"{depth} {path}\n`{usage}`\n\n{about}\n")
-        rows = [_option(param) for param in command.params if isinstance(param, click.Option) and not param.hidden]
-        if rows:
-            parts.append("| option | |\n|---|---|\n" + "\n".join(rows) + "\n")
+        if rows := [row for row in _options(command) if row not in common]:
+            parts.append(_table(rows))
         if not isinstance(command, click.Group):
             parts.append("```sh\n" + "\n".join(examples) + "\n```\n")
     return "\n".join(parts)
@@ -58,6 +63,14 @@ def _commands(group: click.Group, ctx: click.Context) -> Iterator[tuple[str, cli
         yield f"{ctx.command_path} {name}", command
         if isinstance(command, click.Group):
             yield from _commands(command, click.Context(command, info_name=name, parent=ctx))
+
+
+def _options(command: click.Command) -> list[str]:
+    return [_option(one) for one in command.params if isinstance(one, click.Option) and not one.hidden]
+
+
+def _table(rows: list[str]) -> str:
+    return "\n".join(["| option | |", "|---|---|", *rows, ""])
 
 
 def _help(command: click.Command) -> tuple[str, list[str]]:
