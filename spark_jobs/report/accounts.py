@@ -8,11 +8,11 @@ on its way, or lost. A list of agents begins with those in trouble.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import many
-from spark_jobs.report.figures import Listed
+from spark_jobs.report.figures import Line, Listed, lines
 from spark_jobs.tables.ask import Reader, total
 from spark_jobs.tables.schema import AGENTS, ALERTS, DEAD_LETTERS, HEARTBEATS, SEQS
 
@@ -26,92 +26,35 @@ SILENT = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
-    """One agent; None where it reported nothing. Counts are since it was installed, unless they say otherwise."""
-
-    fleet: str
-    agent_id: str
-    site: str
-    state: str
-    version: str
-    bundle: str
-    last_seen: datetime | None
-    """Newest heartbeat of all, the period's or later."""
-    beats: int
-    """Heartbeats of the period."""
-    last_beat: datetime | None
-    received: int | None
-    stored: int | None
-    judged: int | None
-    dropped: int | None
-    lost: int | None
-    in_outbox: int | None
-    lag_seconds: float | None
-    dead_rules: int | None
-    identity_broken: tuple[str, ...]
-    landed: int
-    """Alerts and folds of the period."""
-    missing: int
-    silent: bool
-    trouble: int
-    """How many of the marks that ``troubles`` names it has."""
-
-    def troubles(self) -> list[str]:
-        """What is wrong, in words."""
-        found = []
-        if self.state == "lost":
-            found.append("connection lost")
-        if self.silent:
-            found.append("silent" if self.last_beat is None else f"silent since {self.last_beat:%d %b %H:%M}")
-        for number, words in (
-            (self.missing, ("alert missing", "alerts missing")),
-            (self.lost, ("event lost", "events lost")),
-            (self.dropped, ("event dropped", "events dropped")),
-            (self.dead_rules, ("dead rule", "dead rules")),
-        ):
-            if number:
-                found.append(many(number, *words))
-        found += [f"account broken: {name}" for name in self.identity_broken]
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Fleet:
-    """All agents together."""
-
-    agents: int
-    heard: int
-    """With a heartbeat in the period."""
-    lost: int
-    """Whose last will says that their connection broke."""
-    silent: int
-    troubled: int
-    events: int
-    dropped: int
-    events_lost: int
-    missing: int
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """Dead letters of the period, of one kind and reason."""
-
-    kind: str
-    reason: str
-    letters: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Accounts:
-    """The agents' accounts, those in trouble first."""
+    """The agents' accounts, those in trouble first.
 
-    fleet: Fleet
-    agents: Listed[Agent]
-    letters: Listed[Letter]
-    """By kind and reason."""
+    ``agents`` and their sums, ``fleet``: what is null was not reported; counts are since an agent was installed, but
+    ``beats``, ``landed`` and ``missing``, which are of the period. ``trouble`` is how many marks ``troubles`` names.
+    """
+
+    fleet: Line
+    agents: Listed
+    letters: Listed
+    """Dead letters of the period by kind and reason."""
     dead_letters: int
     """All of them, listed or not."""
+
+
+def troubles(agent: Line) -> list[str]:
+    """What is wrong with one of ``Accounts.agents``, in words."""
+    found = ["connection lost"] if agent.state == "lost" else []
+    if agent.silent:
+        found.append("silent" if agent.last_beat is None else f"silent since {agent.last_beat:%d %b %H:%M}")
+    for number, one, more in (
+        (agent.missing, "alert missing", "alerts missing"),
+        (agent.lost, "event lost", "events lost"),
+        (agent.dropped, "event dropped", "events dropped"),
+        (agent.dead_rules, "dead rule", "dead rules"),
+    ):
+        if number:
+            found.append(many(number, one, more))
+    return found + [f"account broken: {name}" for name in agent.identity_broken or ()]
 
 
 def accounts(reader: Reader, period: Period) -> Accounts:
@@ -131,25 +74,15 @@ def accounts(reader: Reader, period: Period) -> Accounts:
         {total("CASE WHEN trouble > 0 THEN 1 ELSE 0 END", "troubled")}, {total("received", "events")},
         {total("dropped")}, {total("lost", "events_lost")}, {total("missing")} FROM ({whole}) w"""
     )
-    agents = reader.rows(
-        f"""SELECT {", ".join(Agent.__slots__)} FROM ({whole}) w
-        ORDER BY trouble DESC, fleet, agent_id LIMIT {MAX_AGENTS}"""
-    )
+    agents = lines(reader, f"SELECT * FROM ({whole}) w ORDER BY trouble DESC, fleet, agent_id LIMIT {MAX_AGENTS}")
     letters = """SELECT coalesce(kind, '') AS kind, coalesce(reason, '') AS reason, count(*) AS letters,
         CAST(coalesce(sum(rows), 0) AS BIGINT) AS rows FROM dead_letters GROUP BY 1, 2"""
     of_letters = reader.only(f"SELECT count(*) AS n, {total('letters')} FROM ({letters}) l")
     return Accounts(
-        fleet=Fleet(**fleet),
-        agents=Listed(
-            tuple(Agent(**{**row, "identity_broken": tuple(row["identity_broken"] or ())}) for row in agents),
-            fleet["agents"],
-        ),
+        fleet=Line(**fleet),
+        agents=Listed(agents, fleet["agents"]),
         letters=Listed(
-            tuple(
-                Letter(**row)
-                for row in reader.rows(f"{letters} ORDER BY letters DESC, kind, reason LIMIT {MAX_LETTERS}")
-            ),
-            of_letters["n"],
+            lines(reader, f"{letters} ORDER BY letters DESC, kind, reason LIMIT {MAX_LETTERS}"), of_letters["n"]
         ),
         dead_letters=of_letters["letters"],
     )

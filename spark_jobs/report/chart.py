@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from itertools import pairwise
 
-from spark_jobs.report.figures import Site
+from spark_jobs.report.figures import Line as Site
 
 WIDTH = 640.0
 MIN_SPAN = 8.0

@@ -1,19 +1,21 @@
 """What a report says of a period: how much, where, when, by which rules, and which alerts are the most severe.
 
-``Figures`` is all that ``page`` and ``text`` show. Here are the questions about alerts; those about what the other jobs
-found are in ``findings``, those about agents in ``accounts``. Every list has a named bound, and says how many there are
-beyond it. Days are UTC days of ``counted_at``.
+Here are the questions about alerts; those about what the other jobs found are in ``findings``, those about agents in
+``accounts``. An answer's rows are ``Line``s, the question's columns their attributes; a name that no question gives
+raises, in the page's template too. Every list has a named bound, and says how many there are beyond it. Days are UTC
+days of ``counted_at``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeAlias
 
 from spark_jobs.common.period import Period
-from spark_jobs.tables.ask import LEVELS, Reader, Row, severity, total, within
+from spark_jobs.tables.ask import LEVELS, Reader, severity, total, within
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, RULES, WIN_5M
 from spark_jobs.tables.tables import texts
 
@@ -35,169 +37,50 @@ MAX_OTHER = 7
 OTHER = "other"
 """Level of alerts of which the agent gave none that there is."""
 
-Item = TypeVar("Item")
+
+Line: TypeAlias = SimpleNamespace
 
 
-@dataclass(frozen=True, slots=True)
-class Listed(Generic[Item]):
+class Listed(NamedTuple):
     """The first of a longer list; ``of`` is how many there are in all."""
 
-    items: tuple[Item, ...] = ()
+    items: tuple[Any, ...] = ()
     of: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """The whole of a period."""
-
-    alerts: int
-    matches: int
-    """What the alerts stand for, with the repeats that were folded into one."""
-    rules: int
-    sites: int
-    hosts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """Alerts of a level of ``ask.LEVELS``, or of any ``OTHER``."""
-
-    level: str
-    alerts: int
-    matches: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hour:
-    """Alerts of a level, as in ``Level``, in an hour."""
-
-    hour: datetime
-    level: str
-    alerts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A rule at a site."""
-
-    fleet: str
-    site: str
-    rule_id: str
-    rank: int
-    alerts: int
-    matches: int
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A site that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``rank`` is that of its worst alert in
-    the period (5 critical to 0); ``name`` to ``longitude`` are the lookup's for the newest alert, None without one."""
-
-    fleet: str
-    site: str
-    alerts: int
-    matches: int
-    rules: int
-    rank: int
-    name: str | None
-    country: str | None
-    latitude: float | None
-    longitude: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule that alerted in the period."""
-
-    rule_id: str
-    rule_title: str
-    level: str
-    alerts: int
-    matches: int
-    sites: int
-    hosts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """A host that alerted in the period."""
-
-    host: str
-    site: str
-    fleet: str
-    alerts: int
-    matches: int
-    rules: int
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """Who or what alerts of the period are about."""
-
-    kind: str
-    value: str
-    alerts: int
-    rules: int
-    sites: int
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """One alert, with what leads back to its event on the host."""
-
-    counted_at: datetime
-    level: str
-    rule_id: str
-    rule_title: str
-    fleet: str
-    site: str
-    host: str
-    agent_id: str
-    alert_id: str
-    raw: str
-    log_id: str | None
-    raw_offset: int | None
-    raw_length: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a rule by its tags, whenever it alerted."""
-
-    rule_id: str
-    rule_title: str
-    level: str
-    tactics: tuple[str, ...]
-    techniques: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Counts:
-    """What the tables of ingest say of a period."""
+    """What the tables of ingest say of a period. ``matches`` are what alerts stand for, with folded repeats."""
 
-    now: Sums
-    before: Sums
+    now: Line
+    before: Line
     """Of as many days right before."""
-    levels: tuple[Level, ...]
-    hours: tuple[Hour, ...]
-    heat: tuple[Cell, ...]
+    levels: tuple[Line, ...]
+    hours: tuple[Line, ...]
+    heat: tuple[Line, ...]
     """The busiest sites, and the rules with most alerts weighed by level."""
-    sites: Listed[Site]
-    rules: Listed[Rule]
-    hosts: Listed[Host]
-    entities: Listed[Entity]
-    severest: tuple[Alert, ...]
-    known: dict[str, Known]
-    """By rule id; those that alerted last, where there are more than ``MAX_RULES``."""
+    sites: Listed
+    """Those that alerted in the last ``PLACE_DAYS`` days, in the period or not. ``rank`` is that of the worst alert in
+    the period (5 critical to 0); name and coordinates are the lookup's for the newest alert, None without one."""
+    rules: Listed
+    hosts: Listed
+    entities: Listed
+    severest: tuple[Line, ...]
+    known: dict[str, Line]
+    """What is known of a rule by its tags, by its id; those that alerted last, where there are over ``MAX_RULES``."""
     other_days: tuple[tuple[str, int], ...] = ()
     """The newest days with alerts and how many, where the period has none."""
 
+
+ALERT = ("counted_at", "level", "rule_id", "rule_title", "fleet", "site", "host", "agent_id", "alert_id", "raw",
+         "log_id", "raw_offset", "raw_length")  # fmt: skip
+"""Columns of an alert, with what leads back to its event on the host."""
 
 ALERT_COLUMNS = """counted_at, coalesce(level, '') AS level, coalesce(rule_id, '') AS rule_id,
     coalesce(rule_title, '') AS rule_title, coalesce(fleet, '') AS fleet, coalesce(site, '') AS site,
     coalesce(host, '') AS host, agent_id, alert_id, coalesce(raw, '') AS raw, raw_ref.log_id AS log_id,
     raw_ref.offset AS raw_offset, raw_ref.length AS raw_length"""
-"""SQL: the columns of ``Alert``."""
+"""SQL: the columns ``ALERT``."""
 
 
 def counts(reader: Reader, period: Period) -> Counts:
@@ -215,17 +98,23 @@ def counts(reader: Reader, period: Period) -> Counts:
     return Counts(
         now=now,
         before=before,
-        levels=tuple(Level(**row) for row in reader.rows(_LEVELS)),
-        hours=tuple(Hour(**row) for row in reader.rows(_HOURS)),
-        heat=tuple(Cell(**row) for row in reader.rows(_HEAT)),
+        levels=lines(reader, _LEVELS),
+        hours=lines(reader, _HOURS),
+        heat=lines(reader, _HEAT),
         sites=_sites(reader, period),
-        rules=Listed(tuple(Rule(**row) for row in reader.rows(_RULES)), now.rules),
-        hosts=Listed(tuple(Host(**row) for row in reader.rows(_HOSTS)), now.hosts),
-        entities=Listed(tuple(Entity(**row) for row in reader.rows(_ENTITIES)), entities["n"]),
+        rules=Listed(lines(reader, _RULES), now.rules),
+        hosts=Listed(lines(reader, _HOSTS), now.hosts),
+        entities=Listed(lines(reader, _ENTITIES), entities["n"]),
         severest=_severest(reader, period),
-        known={row["rule_id"]: _known(row) for row in reader.rows(_KNOWN)},
+        known={one.rule_id: one for one in lines(reader, _KNOWN)},
         other_days=() if now.alerts or now.matches else _other_days(reader, period),
     )
+
+
+def lines(reader: Reader, sql: str) -> tuple[Line, ...]:
+    """The answer to a question; its lists as tuples."""
+    rows = reader.rows(sql)
+    return tuple(Line(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in rows)
 
 
 def view_alerts(reader: Reader, period: Period) -> None:
@@ -245,13 +134,13 @@ def _before(period: Period) -> Period:
     return Period(last - (period.last - period.first), last, period.start)
 
 
-def _sums(reader: Reader, windows: str, hosts: str) -> Sums:
+def _sums(reader: Reader, windows: str, hosts: str) -> Line:
     whole = reader.only(
         f"""SELECT {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules,
         count(DISTINCT concat(fleet, '/', site)) AS sites FROM {windows}"""
     )
     of_hosts = reader.only(f"SELECT count(DISTINCT concat(fleet, '/', site, '/', host)) AS hosts FROM {hosts}")
-    return Sums(**whole, **of_hosts)
+    return Line(**whole, **of_hosts)
 
 
 # The level is the agent's text: made-up ones, as many as one likes, are one.
@@ -289,22 +178,22 @@ _KNOWN = f"""SELECT rule_id, coalesce(rule_title, '') AS rule_title, coalesce(le
 FROM rules ORDER BY last_time DESC NULLS LAST, rule_id LIMIT {MAX_RULES}"""
 
 
-def _severest(reader: Reader, period: Period) -> tuple[Alert, ...]:
+def _severest(reader: Reader, period: Period) -> tuple[Line, ...]:
     """The most severe alerts, the newest first within a level, a few of each rule."""
-    found: list[Alert] = []
+    found: list[Line] = []
     of_rule: Counter[str] = Counter()
     # Level by level: the many of the lower ones are seldom looked at.
     for is_level in (*(f"level = '{level}'" for level in LEVELS), f"coalesce(level, '') NOT IN ({texts(LEVELS)})"):
-        for row in reader.rows(_newest(period, is_level)) if len(found) < MAX_SEVERE else ():
-            of_rule[row["rule_id"]] += 1
-            if of_rule[row["rule_id"]] <= MAX_SEVERE_OF_A_RULE:
-                found.append(Alert(**row))
+        for one in lines(reader, _newest(period, is_level)) if len(found) < MAX_SEVERE else ():
+            of_rule[one.rule_id] += 1
+            if of_rule[one.rule_id] <= MAX_SEVERE_OF_A_RULE:
+                found.append(one)
     return tuple(found[:MAX_SEVERE])
 
 
 def _newest(period: Period, is_level: str) -> str:
     """SQL: the newest alerts of a level, a few of each rule."""
-    return f"""SELECT {", ".join(Alert.__slots__)} FROM (
+    return f"""SELECT {", ".join(ALERT)} FROM (
         SELECT *, row_number() OVER (PARTITION BY rule_id ORDER BY counted_at DESC, agent_id, alert_id) AS place
         FROM (SELECT {ALERT_COLUMNS} FROM alerts
               WHERE {is_level} AND coalesce(kind, '') <> 'fold' AND {in_period(period)}) a) b
@@ -312,7 +201,7 @@ def _newest(period: Period, is_level: str) -> str:
     ORDER BY counted_at DESC, agent_id, alert_id LIMIT {MAX_SEVERE}"""
 
 
-def _sites(reader: Reader, period: Period) -> Listed[Site]:
+def _sites(reader: Reader, period: Period) -> Listed:
     first = period.from_day(period.first - timedelta(days=PLACE_DAYS))
     reader.view("placed", ALERTS, near={"counted_at": [(first.start, period.end)]})
     places = f"""SELECT fleet, site, place.name AS name, place.country AS country, place.latitude AS latitude,
@@ -323,17 +212,14 @@ def _sites(reader: Reader, period: Period) -> Listed[Site]:
     sums = f"""SELECT fleet, site, {total("alerts")}, {total("matches")}, count(DISTINCT rule_id) AS rules,
         max({severity()}) AS rank FROM win GROUP BY fleet, site"""
     number = reader.only(f"SELECT count(*) AS n FROM ({places}) p")["n"]
-    rows = reader.rows(
+    found = lines(
+        reader,
         f"""SELECT fleet, site, coalesce(alerts, 0) AS alerts, coalesce(matches, 0) AS matches,
         coalesce(rules, 0) AS rules, coalesce(rank, 0) AS rank, name, country, latitude, longitude
         FROM ({places}) p LEFT JOIN ({sums}) s USING (fleet, site)
-        ORDER BY coalesce(alerts, 0) DESC, fleet, site LIMIT {MAX_SITES}"""
+        ORDER BY coalesce(alerts, 0) DESC, fleet, site LIMIT {MAX_SITES}""",
     )
-    return Listed(tuple(Site(**row) for row in rows), number)
-
-
-def _known(row: Row) -> Known:
-    return Known(**{**row, "tactics": tuple(row["tactics"] or ()), "techniques": tuple(row["techniques"] or ())})
+    return Listed(found, number)
 
 
 def _other_days(reader: Reader, period: Period) -> tuple[tuple[str, int], ...]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
 from spark_jobs.common.period import Period
 from spark_jobs.common.tactics import TACTICS
-from spark_jobs.report.figures import ALERT_COLUMNS, Alert, Known, Listed, in_period
-from spark_jobs.tables.ask import Reader, Row, severity, total
+from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
+from spark_jobs.tables.ask import Reader, severity, total
 from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table
 from spark_jobs.tables.tables import texts
 
@@ -35,100 +33,16 @@ MAX_NEVER_FIRED = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A rule met by a campaign's entity at a site, first at ``time``."""
-
-    time: datetime
-    place: str
-    rule_id: str
-    tactic: str
-    alerts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Campaign:
-    """A row of ``campaigns``, with its most severe alerts in the period, one a rule and site where there are enough."""
-
-    campaign_id: str
-    kind: str
-    value: str
-    first_seen: datetime
-    last_seen: datetime
-    state: str
-    stage: str
-    score: float
-    level: str
-    alerts: int
-    matches: int
-    sites: tuple[str, ...]
-    rules: tuple[str, ...]
-    tactics: tuple[str, ...]
-    techniques: tuple[str, ...]
-    steps: tuple[Step, ...]
-    reason: str
-    samples: tuple[Alert, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Anomaly:
-    """A row of ``anomalies``."""
-
-    kind: str
-    fleet: str
-    site: str
-    rule_id: str
-    started_at: datetime | None
-    ended_at: datetime | None
-    observed: float | None
-    median: float | None
-    mad: float | None
-    score: float | None
-    level: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Noise:
-    """A row of ``noise``."""
-
-    rule_id: str
-    rule_title: str
-    level: str
-    alerts: int
-    matches: int
-    share: float | None
-    share_suppressed: float | None
-    sites: int
-    top_kind: str
-    top_value: str
-    top_share: float | None
-    score: float | None
-    reason: str
-    proposal: str
-
-
-@dataclass(frozen=True, slots=True)
-class Technique:
-    """An ATT&CK technique under a tactic: alerts in the period, and the rules that name both."""
-
-    technique: str
-    alerts: int
-    rules: Listed[str]
-    """Titles."""
-    deployed: bool
-    """False: none of the rules is in a bundle landed. True where that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
 class Matrix:
     """Techniques by tactic, in the order of an attack; ``as_of`` the day of the coverage, empty where no job wrote
     one: then only techniques of rules that have alerted are in it."""
 
-    tactics: Mapping[str, tuple[Technique, ...]]
+    tactics: Mapping[str, tuple[Line, ...]]
+    """Of each its ``alerts`` in the period, and the titles of its ``rules``."""
     of: int
     """Techniques under a tactic there are in all."""
     as_of: str
-    never_fired: Listed[str]
+    never_fired: Listed
     """Titles of deployed rules that never alerted."""
 
 
@@ -136,31 +50,32 @@ class Matrix:
 class Findings:
     """What the other jobs say of a period."""
 
-    campaigns: Listed[Campaign]
+    campaigns: Listed
+    """With ``samples``: their most severe alerts in the period, one a rule and site where there are enough."""
     open_campaigns: int
     """Of all of them, listed or not."""
-    anomalies: Listed[Anomaly]
+    anomalies: Listed
     by_kind: Mapping[str, int]
     """Anomalies, all of them, by kind."""
-    noise: Listed[Noise]
+    noise: Listed
     noise_as_of: str
     matrix: Matrix
 
 
-def findings(reader: Reader, period: Period, known: Mapping[str, Known]) -> Findings:
+def findings(reader: Reader, period: Period, known: Mapping[str, Line]) -> Findings:
     """The findings of ``period``; the views ``win`` and ``alerts`` are those of ``figures.counts``."""
     reader.view("anomalies", ANOMALIES, period.since, period.until)
     kinds = reader.rows("SELECT kind, count(*) AS n FROM anomalies GROUP BY kind ORDER BY kind")
-    anomalies = reader.rows(_columns(Anomaly, "anomalies", ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
+    anomalies = lines(reader, _columns("anomalies", ANOMALIES, _ANOMALY_ORDER, MAX_ANOMALIES))
     noise_as_of, of_noise = _newest(reader, "noise", NOISE, period)
-    noise = reader.rows(_columns(Noise, "noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
+    noise = lines(reader, _columns("noise", NOISE, "coalesce(score, 0) DESC, rule_id", MAX_NOISE))
     campaigns, still_open = _campaigns(reader, period)
     return Findings(
         campaigns=campaigns,
         open_campaigns=still_open,
-        anomalies=Listed(tuple(Anomaly(**row) for row in anomalies), sum(row["n"] for row in kinds)),
+        anomalies=Listed(anomalies, sum(row["n"] for row in kinds)),
         by_kind={row["kind"] or "": row["n"] for row in kinds},
-        noise=Listed(tuple(Noise(**row) for row in noise), of_noise),
+        noise=Listed(noise, of_noise),
         noise_as_of=noise_as_of,
         matrix=_matrix(reader, period, known),
     )
@@ -169,11 +84,11 @@ def findings(reader: Reader, period: Period, known: Mapping[str, Known]) -> Find
 _ANOMALY_ORDER = f"coalesce(score, 0) DESC, {severity()} DESC, started_at, fleet, site, rule_id"
 
 
-def _columns(kind: Any, view: str, table: Table, order: str, limit: int) -> str:
-    """SQL: the columns of the dataclass ``kind``; texts and counts never null."""
+def _columns(view: str, table: Table, order: str, limit: int) -> str:
+    """SQL: the columns of a table; texts and counts never null."""
     types = {field.name: field.dataType.simpleString() for field in table.columns.fields}
     empty = {"string": "''", "bigint": "0"}
-    names = (f"coalesce({n}, {empty[types[n]]}) AS {n}" if types[n] in empty else n for n in kind.__slots__)
+    names = (f"coalesce({n}, {empty[types[n]]}) AS {n}" if types[n] in empty else n for n in types)
     return f"SELECT {', '.join(names)} FROM {view} ORDER BY {order} LIMIT {limit}"
 
 
@@ -188,48 +103,34 @@ def _newest(reader: Reader, view: str, table: Table, period: Period) -> tuple[st
     return as_of, reader.only(f"SELECT count(*) AS n FROM {view}")["n"] if as_of else 0
 
 
-def _campaigns(reader: Reader, period: Period) -> tuple[Listed[Campaign], int]:
+def _campaigns(reader: Reader, period: Period) -> tuple[Listed, int]:
     """Campaigns alive in the period, and how many of all these are open."""
     reader.view("campaigns", CAMPAIGNS, None, period.until)
     # A campaign that was taken back has no score.
     alive = f"score > 0 AND last_seen >= CAST('{period.since} 00:00:00' AS TIMESTAMP)"
     is_open = total("CASE WHEN state = 'open' THEN 1 ELSE 0 END", "still_open")
     number = reader.only(f"SELECT count(*) AS n, {is_open} FROM campaigns WHERE {alive}")
-    rows = reader.rows(
-        f"""SELECT campaign_id, kind, value, first_seen, last_seen, coalesce(state, '') AS state,
-        coalesce(stage, '') AS stage, score, coalesce(level, '') AS level, coalesce(alerts, 0) AS alerts,
-        coalesce(matches, 0) AS matches, sites, rules, tactics, techniques, steps, coalesce(reason, '') AS reason
-        FROM campaigns WHERE {alive} ORDER BY score DESC, last_seen DESC, campaign_id LIMIT {MAX_CAMPAIGNS}"""
-    )
-    samples = _samples(reader, period, {(row["kind"], row["value"]) for row in rows[:MAX_SAMPLED]})
-    return Listed(tuple(_campaign(row, samples) for row in rows), number["n"]), number["still_open"]
-
-
-def _campaign(row: Row, samples: Mapping[tuple[str, str], Sequence[Alert]]) -> Campaign:
-    steps = tuple(
-        Step(
-            step["time"], f"{step['fleet']}/{step['site']}", step["rule_id"], step["tactic"] or "", step["alerts"] or 0
-        )
-        for step in row["steps"] or ()
-    )
-    lists = {name: tuple(row[name] or ()) for name in ("sites", "rules", "tactics", "techniques")}
-    mine = [
-        alert
-        for alert in samples.get((row["kind"], row["value"]), ())
-        if row["first_seen"] <= alert.counted_at <= row["last_seen"]
-    ]
-    return Campaign(**{**row, **lists, "steps": steps, "samples": tuple(mine)})
+    order = "score DESC, last_seen DESC, campaign_id"
+    found = lines(reader, _columns(f"campaigns WHERE {alive}", CAMPAIGNS, order, MAX_CAMPAIGNS))
+    samples = _samples(reader, period, {(one.kind, one.value) for one in found[:MAX_SAMPLED]})
+    for one in found:
+        for name in ("sites", "rules", "tactics", "techniques", "steps"):
+            setattr(one, name, getattr(one, name) or ())
+        mine = samples.get((one.kind, one.value), ())
+        one.samples = tuple(alert for alert in mine if one.first_seen <= alert.counted_at <= one.last_seen)
+    return Listed(found, number["n"]), number["still_open"]
 
 
 def _samples(
     reader: Reader, period: Period, entities: Iterable[tuple[str, str]]
-) -> Mapping[tuple[str, str], Sequence[Alert]]:
+) -> Mapping[tuple[str, str], Sequence[Line]]:
     """Of each entity the most severe alerts of the period, first one of each rule and site."""
     wanted = " UNION ALL ".join(f"SELECT {_text(k)} AS k, {_text(w)} AS w" for k, w in sorted(entities))
     if not wanted:
         return {}
-    names = ", ".join(Alert.__slots__)
-    rows = reader.rows(
+    names = ", ".join(ALERT)
+    rows = lines(
+        reader,
         f"""SELECT entity_kind, entity_value, {names} FROM (
             SELECT *, row_number() OVER (
                 PARTITION BY entity_kind, entity_value
@@ -243,11 +144,11 @@ def _samples(
                         SELECT {ALERT_COLUMNS}, {{explode}}(entities) AS one
                         FROM alerts WHERE coalesce(kind, '') <> 'fold' AND {in_period(period)}) a
                     JOIN ({wanted}) e ON one.kind = e.k AND one.value = e.w) b) c) d
-        WHERE place <= {MAX_SAMPLES} ORDER BY entity_kind, entity_value, counted_at, alert_id"""
+        WHERE place <= {MAX_SAMPLES} ORDER BY entity_kind, entity_value, counted_at, alert_id""",
     )
-    found: dict[tuple[str, str], list[Alert]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for row in rows:
-        found[row["entity_kind"], row["entity_value"]].append(Alert(**{name: row[name] for name in Alert.__slots__}))
+        found[row.entity_kind, row.entity_value].append(row)
     return found
 
 
@@ -256,18 +157,13 @@ def _text(value: str) -> str:
     return f"decode(unhex('{value.encode().hex()}'), 'utf-8')"
 
 
-def _matrix(reader: Reader, period: Period, known: Mapping[str, Known]) -> Matrix:
+def _matrix(reader: Reader, period: Period, known: Mapping[str, Line]) -> Matrix:
     """Rules' tactics and techniques by the coverage table, else by the tags of rules that have alerted."""
     as_of, _ = _newest(reader, "coverage", COVERAGE, period)
     if as_of:
         number = reader.only(f"SELECT count(*) AS n FROM ({_CELLS}) c")["n"]
-        rows = reader.rows(f"{_CELLS} ORDER BY alerts DESC, technique, tactic LIMIT {MAX_TECHNIQUES}")
-        cells = {
-            (row["tactic"], row["technique"]): Technique(
-                row["technique"], row["alerts"], _titles(row["titles"]), bool(row["deployed"])
-            )
-            for row in rows
-        }
+        found = lines(reader, f"{_CELLS} ORDER BY alerts DESC, technique, tactic LIMIT {MAX_TECHNIQUES}")
+        cells = {(one.tactic, one.technique): _technique(one.technique, one.alerts, one.titles) for one in found}
         silent = reader.rows(f"{_NEVER_FIRED} ORDER BY title, rule_id LIMIT {MAX_NEVER_FIRED}")
         of_silent = reader.only(f"SELECT count(*) AS n FROM ({_NEVER_FIRED}) r")["n"]
         never = Listed(tuple(row["title"] for row in silent), of_silent)
@@ -283,11 +179,9 @@ _FIRED = f"SELECT rule_id, {total('alerts')} FROM win GROUP BY rule_id"
 
 _TITLE = "coalesce(nullif(rule_title, ''), rule_id) AS title"
 
-_CELLS = f"""SELECT tactic, technique, {total("alerts")}, max(CASE WHEN deployed THEN 1 ELSE 0 END) AS deployed,
-    array_agg(DISTINCT title) AS titles
-FROM (SELECT DISTINCT tactic, technique, rule_id, title, deployed FROM (
-    SELECT {{explode}}(tactics) AS tactic, coalesce(technique, '') AS technique, rule_id, {_TITLE},
-        coalesce(deployed, true) AS deployed
+_CELLS = f"""SELECT tactic, technique, {total("alerts")}, array_agg(DISTINCT title) AS titles
+FROM (SELECT DISTINCT tactic, technique, rule_id, title FROM (
+    SELECT {{explode}}(tactics) AS tactic, coalesce(technique, '') AS technique, rule_id, {_TITLE}
     FROM coverage) c WHERE tactic IN ({texts(TACTICS)})) e
 LEFT JOIN ({_FIRED}) f USING (rule_id)
 GROUP BY tactic, technique"""
@@ -297,26 +191,25 @@ _NEVER_FIRED = f"""SELECT rule_id, max(title) AS title FROM (
 GROUP BY rule_id"""
 
 
-def _by_tags(reader: Reader, known: Mapping[str, Known]) -> dict[tuple[str, str], Technique]:
+def _by_tags(reader: Reader, known: Mapping[str, Line]) -> dict[tuple[str, str], Line]:
     """The techniques of rules that have alerted, by tactic."""
     fired = {row["rule_id"]: row["alerts"] for row in reader.rows(_FIRED)}
-    rules: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    rules: dict[tuple[str, str], list[Line]] = defaultdict(list)
     for rule in known.values():
-        for tactic in rule.tactics:
+        for tactic in rule.tactics or ():
             for technique in rule.techniques or ("",):
                 rules[tactic, technique].append(rule)
     return {
-        cell: Technique(
+        cell: _technique(
             cell[1],
             sum(fired.get(rule.rule_id, 0) for rule in those),
-            _titles(rule.rule_title or rule.rule_id for rule in those),
-            True,
+            (rule.rule_title or rule.rule_id for rule in those),
         )
         for cell, those in rules.items()
         if cell[0] in TACTICS
     }
 
 
-def _titles(found: Iterable[str]) -> Listed[str]:
+def _technique(technique: str, alerts: int, found: Iterable[str]) -> Line:
     titles = sorted(set(found))
-    return Listed(tuple(titles[:MAX_TITLES]), len(titles))
+    return Line(technique=technique, alerts=alerts, rules=Listed(tuple(titles[:MAX_TITLES]), len(titles)))

@@ -9,7 +9,7 @@ from spark_jobs.common.attack import caption
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import many, short
 from spark_jobs.report.accounts import Accounts
-from spark_jobs.report.figures import Counts, Sums
+from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.findings import Findings
 
 MAX_FIRST = 12
@@ -99,7 +99,7 @@ def cards(report: Report) -> list[Card]:
 _KINDS = {"burst": "bursts", "silence": "silences", "new_rule": "new rules", "new_entity": "new entities"}
 
 
-def _change(now: Sums, before: Sums, name: str) -> str:
+def _change(now: Line, before: Line, name: str) -> str:
     """How a sum compares with the days before."""
     number, past = getattr(now, name), getattr(before, name)
     if not past:

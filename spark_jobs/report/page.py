@@ -28,9 +28,9 @@ from spark_jobs.common.attack import caption
 from spark_jobs.common.period import Period
 from spark_jobs.common.plain import plain, short
 from spark_jobs.report import headline
+from spark_jobs.report.accounts import troubles
 from spark_jobs.report.chart import chart
-from spark_jobs.report.figures import Counts, Known
-from spark_jobs.report.findings import Campaign
+from spark_jobs.report.figures import Counts, Line
 from spark_jobs.report.headline import Report
 from spark_jobs.tables.ask import LEVELS
 
@@ -139,13 +139,13 @@ def heat(counts: Counts) -> Heat:
     return Heat(tuple(titles.values()), tuple(rows))
 
 
-def marks(campaign: Campaign, period: Period) -> list[tuple[float, float]]:
+def marks(campaign: Line, period: Period) -> list[tuple[float, float]]:
     """Left edges and widths of a campaign's steps in a strip of the period; what lies outside is at its edge."""
     whole = (period.last - period.first).days + 1
     width = max(1.0, STRIP / (whole * 24))
     found = set()
     for step in campaign.steps:
-        share = (step.time - period.start) / timedelta(days=whole)
+        share = (step["time"] - period.start) / timedelta(days=whole)
         if 0 <= share < 1:
             found.add(round(math.floor(share * STRIP / width) * width, 2))
     return [(x, round(width, 2)) for x in sorted(found)]
@@ -185,6 +185,7 @@ def _environment() -> Environment:
         "title_of": _title,
         "depth": lambda alerts: min(4, len(str(alerts))) if alerts else 0,
         "marks": marks,
+        "troubles": troubles,
         "lines": lambda text: Markup("\n").join(plain(line) for line in text.split("\n")),
     }
     return made
@@ -207,7 +208,7 @@ def _clock(time: datetime | None) -> str:
     return "" if time is None else f"{time:%a %d %b %H:%M:%S}"
 
 
-def _title(rule_id: str, known: Mapping[str, Known]) -> str:
+def _title(rule_id: str, known: Mapping[str, Line]) -> str:
     rule = known.get(rule_id)
     return rule.rule_title if rule and rule.rule_title else rule_id
 

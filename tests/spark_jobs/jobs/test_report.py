@@ -19,7 +19,7 @@ from spark_jobs.common.period import period
 from spark_jobs.jobs import ingest
 from spark_jobs.jobs.report import figures
 from spark_jobs.report import findings, page, text
-from spark_jobs.report.accounts import accounts
+from spark_jobs.report.accounts import accounts, troubles
 from spark_jobs.report.figures import Listed
 from spark_jobs.report.headline import Report, cards, look_first
 from spark_jobs.report.text import Section, lines
@@ -134,8 +134,8 @@ def test_the_figures_of_a_day(found: Report) -> None:
     assert (first.agent_id, first.state, first.received, first.landed, first.missing, first.silent) == (
         "agent-1", "lost", 9, 7, 1, True,
     )  # fmt: skip
-    assert first.troubles() == ["connection lost", "silent since 20 Nov 12:01", "1 alert missing"]
-    assert (second.received, second.landed, second.missing, second.troubles()) == (9, 2, 0, [])
+    assert troubles(first) == ["connection lost", "silent since 20 Nov 12:01", "1 alert missing"]
+    assert (second.received, second.landed, second.missing, troubles(second)) == (9, 2, 0, [])
     assert [(one.kind, one.letters, one.rows) for one in found.accounts.letters.items] == [
         ("file", 1, 0),
         ("message", 1, 1),

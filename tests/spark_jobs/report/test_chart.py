@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.report.chart import WIDTH, Dot, chart
-from spark_jobs.report.figures import Site
+from spark_jobs.report.figures import Line as Site
 
 LONGITUDES, LATITUDES = st.floats(-180, 180), st.floats(-90, 90)
 
 
 def site(name: str, longitude: float | None, latitude: float | None, alerts: int = 10) -> Site:
-    return Site("north", name, alerts, alerts, 1, 3, name, None, latitude, longitude)
+    return Site(fleet="north", site=name, alerts=alerts, rank=3, name=name, latitude=latitude, longitude=longitude)
 
 
 def test_sites_without_coordinates_have_no_map() -> None:
