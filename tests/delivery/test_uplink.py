@@ -29,7 +29,8 @@ from vedette.bundle.seal import key_text
 from vedette.delivery import uplink
 from vedette.delivery.envelope import decode_row, split_batch
 from vedette.delivery.receipts import pack_receipt
-from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 
 

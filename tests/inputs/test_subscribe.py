@@ -16,7 +16,8 @@ from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
 from vedette.model.counters import Counters
 from vedette.model.event import MAX_EVENT, Chunk, Flag, Frame
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 from vedette.rawlog import read
 from vedette.rawlog.log import RawLog

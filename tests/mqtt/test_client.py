@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.certificates import Authority
-from vedette.mqtt.client import MAX_PACKET, REGION_PACKET, Message, MqttClient, Session
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import MAX_PACKET, REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 
 pytestmark = pytest.mark.peer

@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, free_port, running
 from tests.certificates import Authority
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 
 pytestmark = pytest.mark.peer
@@ -32,7 +33,7 @@ def outage(settings: MqttSettings) -> str:
         client = MqttClient(settings, "a", backoff=QUICK)
         task = asyncio.create_task(client.run())
         async with asyncio.timeout(10):
-            while client._number < 3:
+            while client.attempts < 3:
                 await asyncio.sleep(0.01)
         assert not task.done()
         assert not client.connected.is_set()

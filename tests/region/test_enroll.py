@@ -25,7 +25,8 @@ from vedette.cli.main import main as cli
 from vedette.config.read import parse
 from vedette.delivery.envelope import encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import enroll
 from vedette.region.enroll import Region
@@ -398,7 +399,7 @@ def test_an_agent_only_as_itself(site: Site) -> None:
             assert {(message.topic, message.payload) for message in stolen} == {
                 ("vedette/v1/f2/bundles/stable/manifest", b"of f2")  # to b1, whose fleet it is
             }
-            assert (a1.connected.is_set(), a1._number) == (True, 1)
+            assert (a1.connected.is_set(), a1.attempts) == (True, 1)
 
     try:
         with capture_logs():

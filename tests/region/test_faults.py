@@ -18,7 +18,7 @@ from tests.delivery.kit import Box, Up, read, until
 from tests.faults import proxied
 from tests.region.test_land import Land
 from vedette.delivery import landing as landing_folder
-from vedette.mqtt import client as mqtt
+from vedette.mqtt import connection as mqtt
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.land import Landing, LandingSettings
 
@@ -105,7 +105,7 @@ def test_names_that_do_not_resolve(box: Box) -> None:
     async def main() -> None:
         up = Up("mqtt://broker.invalid:1883", box)
         box.put(10)
-        await until(lambda: up.uplink.client._number >= 3, 20)
+        await until(lambda: up.uplink.client.attempts >= 3, 20)
         assert not up.task.done()
         await up.stop()
 
@@ -145,7 +145,7 @@ def test_a_certificate_that_expires_in_between(tmp_path: Path, box: Box) -> None
             authority.issue("a1", expired=True)
             broker.restart()
             box.put(30)
-            await until(lambda: up.uplink.client._number >= 4 and landing.client._number >= 4, 20)
+            await until(lambda: up.uplink.client.attempts >= 4 and landing.client.attempts >= 4, 20)
             assert box.outbox.depth == 30
             authority.issue("a1")
             await until(lambda: box.outbox.depth == 0, 20)

@@ -18,7 +18,8 @@ from tests.broker import Broker, running
 from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, until
 from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
-from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.land import Landing, LandingSettings, land
 from vedette.system.wallclock import WallClock

@@ -15,7 +15,8 @@ from tests.bundle.conftest import CREATED, Author
 from tests.delivery.kit import QUICK, block, until
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import verify
-from vedette.mqtt.client import Message, MqttClient
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 from vedette.region import publish as module
 from vedette.region.publish import publish

@@ -39,7 +39,8 @@ from vedette.delivery.queue import Source
 from vedette.delivery.receipts import common, joined, unpack_receipt
 from vedette.delivery.topics import agent_topic
 from vedette.model.counters import Log
-from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session, topic_matches
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.system.backoff import BACKOFF, Backoff
 
 log = structlog.get_logger()
@@ -141,20 +142,20 @@ class MqttUplink:
                 await self.client.publish(self._status_topic, self._status(), retain=True)
         await self.client.close()
 
-    def subscribe(self, topic_filter: str, handler: Handler) -> None:
+    def subscribe(self, topic: str, handler: Handler) -> None:
         """A further subscription of this connection, now and whenever it is made again; retained messages come each
         time.
 
         ``handler`` is called in the event loop for every message, which is acknowledged when it returns; what it raises
         ends ``run``.
         """
-        self._routes[topic_filter] = handler
-        self.client.subscribe(topic_filter)
+        self._routes[topic] = handler
+        self.client.subscribe(topic)
 
-    def unsubscribe(self, topic_filter: str) -> None:
+    def unsubscribe(self, topic: str) -> None:
         """Withdraw a subscription."""
-        if self._routes.pop(topic_filter, None) is not None:
-            self.client.unsubscribe(topic_filter)
+        if self._routes.pop(topic, None) is not None:
+            self.client.unsubscribe(topic)
 
     def _session(self, present: bool) -> None:
         if not present and self._had_session:
@@ -164,13 +165,11 @@ class MqttUplink:
         self._beat.set()
 
     def _message(self, message: Message) -> None:
-        for topic_filter, handler in self._routes.items():
-            if topic_matches(topic_filter, message.topic):
-                handler(message)
-                if handler == self._receipt:
-                    return  # acknowledged when the outbox has it on disk
-                break
-        self.client.ack(message)
+        handler = self._routes.get(message.topic)
+        if handler is not None:
+            handler(message)
+        if handler != self._receipt:  # acknowledged when the outbox has it on disk
+            self.client.ack(message)
 
     def _receipt(self, message: Message) -> None:
         self._received.put_nowait(message)

@@ -36,7 +36,8 @@ from vedette.inputs.deliver import deliver
 from vedette.inputs.mqtt import MqttInput
 from vedette.model.counters import Counters, Dropped, Log
 from vedette.model.event import CHUNK_BYTES, CHUNK_SECONDS, MAX_EVENT, Chunk, Flag, Intake
-from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message, Session
 from vedette.system.backoff import BACKOFF
 from vedette.system.wallclock import utc_now
 

@@ -61,7 +61,8 @@ from vedette.delivery.landing import TABLES, LandingFolder
 from vedette.delivery.receipts import MAX_RANGES, pack_receipt, ranges
 from vedette.delivery.topics import ROOT, agent_topic, parse
 from vedette.model.counters import Log
-from vedette.mqtt.client import REGION_PACKET, Message, MqttClient, Session
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.kafka import TOPICS, KafkaLanding
 from vedette.system.backoff import BACKOFF, Backoff

@@ -30,7 +30,8 @@ from vedette import __version__
 from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
 from vedette.delivery.topics import blob_topic, manifest_topic
-from vedette.mqtt.client import Message, MqttClient, Session
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.durable import write_whole
 
@@ -119,18 +120,14 @@ async def _connected(broker: MqttSettings, topic: str) -> AsyncIterator[tuple[Mq
     client = MqttClient(
         broker, name, subscriptions=[topic], on_message=retained.put_nowait, session=Session(clean_start=True)
     )
-    task = asyncio.create_task(client.run())
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await client.connected.wait()
-        yield client, retained
+        async with client.running():
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await client.connected.wait()
+            yield client, retained
     except TimeoutError as error:
         reason = client.outage or "no answer in time"
         raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
-    finally:
-        await client.close()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _previous(retained: asyncio.Queue[Message]) -> _Previous | None:

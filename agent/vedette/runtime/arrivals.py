@@ -18,7 +18,7 @@ from vedette.config.settings import Config
 from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Log
-from vedette.mqtt.client import Message
+from vedette.mqtt.connection import Message
 from vedette.runtime.active import ActiveRules
 
 log = structlog.get_logger()

@@ -1,0 +1,349 @@
+"""One connection to a broker: a paho client in the event loop, and what waits for the broker's answers.
+
+Every connection is a paho client of its own, so nothing of an old connection can leak into a new one: packet
+identifiers, half-read packets, paho's own retransmission.
+
+paho runs without its thread: the event loop watches its socket. Only connecting (name lookup, TCP, TLS handshake) is
+blocking in paho and runs in a worker thread.
+
+Properties of received messages are not looked at: nothing here uses one, and paho takes quadratic time for them, so
+that a message with 240 KB of user properties, which any publisher may send, would keep the event loop for 8 seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage, MQTTv5
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from vedette.model.event import MAX_EVENT
+from vedette.mqtt.settings import MqttSettings
+from vedette.mqtt.tls import ClientContext, Renewed
+
+CONNECT_SECONDS = 10.0
+"""For name lookup, TCP, TLS and for CONNACK, each."""
+CLOSE_SECONDS = 2.0
+"""For the last packets and DISCONNECT to be written."""
+BURST_SECONDS = 0.003
+"""Longest stretch of reading before the event loop gets its turn."""
+ACK_SECONDS = 120.0
+"""For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left and tried anew."""
+MAX_INFLIGHT = 20
+"""Published messages waiting for PUBACK, at most; the broker's Receive Maximum may lower it."""
+MAX_PACKET = 4 * MAX_EVENT
+"""Bytes of a packet from the broker, at most; paho keeps a packet whole in memory."""
+REGION_PACKET = 80 << 20
+"""The same within a region: above what its broker takes (a bundle's 64 MiB), so that nothing is discarded there."""
+
+NO_SUBSCRIBERS = 0x10
+"""PUBACK's reason code "no matching subscribers" (MQTT 5, 3.4.2.1)."""
+
+
+class Message(NamedTuple):
+    """A received message; ``connection`` is the number of the connection it came by."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    dup: bool
+    message_id: int
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a client asks of the broker."""
+
+    expiry: float = 0
+    """Seconds for which the broker keeps the session without a connection."""
+    receive_maximum: int = 1000
+    max_packet: int = MAX_PACKET
+    max_inflight: int = MAX_INFLIGHT
+    clean_start: bool = False
+    retained_once: bool = False
+    """Retained messages come only when the broker did not know the subscription yet."""
+    will: tuple[str, bytes] | None = None
+    """Topic and payload, retained, QoS 1."""
+
+
+class _Client(Client):
+    """paho's client, but for PUBLISH (MQTT 5, 3.3): properties are passed over, the payload is copied once."""
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        packet, flags = memoryview(self._in_packet["packet"]), self._in_packet["command"]
+        try:
+            at = 2 + int.from_bytes(packet[:2], "big")
+            topic, mid = bytes(packet[2:at]), 0
+            if flags & 6:
+                at, mid = at + 2, int.from_bytes(packet[at : at + 2], "big")
+            size = shift = 0
+            while True:  # a variable byte integer (1.5.5)
+                digit = packet[at]
+                size, shift, at = size | (digit & 127) << shift, shift + 7, at + 1
+                if digit < 128:
+                    break
+        except IndexError:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        if shift > 28 or at + size > len(packet):
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        message = MQTTMessage(mid, topic)
+        message.qos, message.retain, message.dup = flags >> 1 & 3, bool(flags & 1), bool(flags & 8)
+        message.payload = bytes(packet[at + size :])
+        self._handle_on_message(message)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def forget_packet(self) -> None:
+        """Let go of what has come of the packet under way: a client that has ended goes only with its cycle."""
+        self._in_packet["packet"] = bytearray()
+
+
+class Connection:
+    """``open`` it, then ``publish``, ``subscribe`` and ``ack`` until it has ``ended``; ``drop`` it in any case.
+
+    ``on_message`` and ``on_session`` are called in the event loop; what one raises ends the connection (``failure``).
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        number: int,
+        session: Session,
+        on_message: Callable[[Message], None] | None,
+        on_session: Callable[[bool], None] | None,
+    ) -> None:
+        self.number = number
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Result: why."""
+        self.failure: Exception | None = None
+        """What ``on_message`` or ``on_session`` raised."""
+        self.attached = False
+        """The broker can be reached, and its socket is watched."""
+        self._session = session
+        self._on_message = on_message
+        self._on_session = on_session
+        self._tls: ClientContext | None = None
+        self._loop = asyncio.get_running_loop()
+        self._accepted: asyncio.Future[None] = self._loop.create_future()
+        self._slots = asyncio.Semaphore(session.max_inflight)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        """By packet identifier: PUBACK's reason code, SUBACK's for each topic."""
+        self._handled = 0
+        self._client = client = _Client(
+            CallbackAPIVersion.VERSION2,
+            client_id=client_id,
+            protocol=MQTTv5,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        client.max_inflight_messages_set(65535)  # ``_slots`` bounds it
+        client.connect_timeout = CONNECT_SECONDS
+        client.on_connect = self._connected
+        client.on_disconnect = self._disconnected
+        client.on_message = self._received
+        client.on_publish = client.on_subscribe = self._answered
+        client.on_socket_close = self._detach
+        client.on_socket_register_write = lambda *_: self._write(True)
+        client.on_socket_unregister_write = lambda *_: self._write(False)
+
+    async def open(self, settings: MqttSettings, tls: Renewed[ClientContext] | None) -> None:
+        """Up to CONNACK. Raises ConnectionRefusedError (without ``errno`` when the broker said so), OSError,
+        ValueError, TimeoutError."""
+        opening = self._loop.run_in_executor(None, self._connect, settings, tls)
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(lambda _: self.drop())
+            raise
+        sock = self._client.socket()
+        if sock is None:
+            raise ConnectionError("the connection was lost at once")
+        self.attached = True
+        self._fd = sock.fileno()
+        self._loop.add_reader(self._fd, self._readable)
+        self._write(True)
+        self._timer = self._loop.call_later(1.0, self._tick)
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await self._accepted
+
+    def _connect(self, settings: MqttSettings, tls: Renewed[ClientContext] | None) -> None:
+        """Blocking: reads the credentials, connects, shakes hands."""
+        client, session, url = self._client, self._session, urlsplit(settings.url)
+        if settings.username or settings.password_file:
+            secret = settings.password_file.read_text("utf-8").strip() if settings.password_file else None
+            client.username_pw_set(settings.username, secret)
+        self._tls = context = tls.get() if tls is not None else None
+        if context is not None:
+            client.tls_set_context(context)
+        if session.will is not None:
+            client.will_set(*session.will, qos=1, retain=True)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        properties.SessionExpiryInterval = int(session.expiry)
+        properties.ReceiveMaximum = max(1, min(session.receive_maximum, 65535))
+        properties.MaximumPacketSize = session.max_packet
+        port = url.port or (1883 if context is None else 8883)
+        keepalive = max(5, int(settings.keepalive))
+        try:
+            client.connect(url.hostname or "", port, keepalive, clean_start=session.clean_start, properties=properties)
+        except BaseException:
+            if context is not None:
+                context.close()
+            raise
+
+    def _write(self, wanted: bool) -> None:
+        # Also called from the worker thread while connecting; there is nothing to watch then.
+        if self.attached and wanted:
+            self._loop.add_writer(self._fd, self._writable)
+        elif self.attached:
+            self._loop.remove_writer(self._fd)
+
+    def _detach(self, *_: Any) -> None:
+        if self.attached:
+            self.attached = False
+            self._loop.remove_reader(self._fd)
+            self._loop.remove_writer(self._fd)
+            self._timer.cancel()
+
+    def _readable(self) -> None:
+        until = time.monotonic() + BURST_SECONDS
+        while self.attached:
+            before = self._handled
+            self._client.loop_read()
+            if self._handled == before or time.monotonic() > until:
+                break
+        sock = self._client.socket()
+        if self.attached and isinstance(sock, ssl.SSLSocket) and sock.pending():
+            self._loop.call_soon(self._readable)  # bytes that TLS has decrypted do not wake the event loop
+
+    def _writable(self) -> None:
+        self._client.loop_write()
+
+    def _tick(self) -> None:
+        self._client.loop_misc()
+        if self.attached:
+            self._timer = self._loop.call_later(1.0, self._tick)
+
+    def drop(self, reason: str = "dropped") -> None:
+        """End the connection without DISCONNECT."""
+        self._detach()
+        sock = self._client.socket()
+        if sock is not None:
+            sock.close()
+        self._end(reason)
+
+    async def close(self) -> None:
+        """Write what is queued, DISCONNECT (the will is not sent), and end."""
+        if self.attached:
+            self._client.disconnect()
+            await asyncio.wait([self.ended], timeout=CLOSE_SECONDS)
+            self.drop("closed")
+
+    def _end(self, reason: str) -> None:
+        self._client.forget_packet()
+        if not self.ended.done():
+            self.ended.set_result(reason)
+        for answer in (self._accepted, *self._answers.values()):
+            if not answer.done():
+                answer.set_exception(ConnectionError(reason))
+                answer.exception()  # whether or not somebody waits for it
+        self._answers.clear()
+
+    def _call(self, function: Callable[[Any], None] | None, argument: Any) -> None:
+        try:
+            if function is not None:
+                function(argument)
+        except Exception as error:  # paho would be left in the middle of a packet: end here, ``run`` raises it
+            self.failure = error
+            self._end(str(error))
+
+    def _connected(
+        self, _client: Client, _data: Any, flags: ConnectFlags, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        self._handled += 1
+        if self._accepted.done():
+            return
+        if reason.is_failure:
+            self._accepted.set_exception(ConnectionRefusedError(str(reason)))
+            return
+        limit = getattr(properties, "ReceiveMaximum", 65535)
+        self._slots = asyncio.Semaphore(min(self._session.max_inflight, limit))
+        self._accepted.set_result(None)
+        self._call(self._on_session, flags.session_present)
+
+    def _disconnected(
+        self, _client: Client, _data: Any, flags: DisconnectFlags, reason: ReasonCode, _properties: Properties | None
+    ) -> None:
+        by = "the broker ended the connection" if flags.is_disconnect_packet_from_server else "connection lost"
+        failure = self._tls.wrapped.failure if self._tls is not None and self._tls.wrapped is not None else ""
+        if self._tls is not None and not failure and not self._accepted.done():
+            by = f"{by} right after the TLS handshake (does the broker accept our certificate?)"
+        self._end(f"{by}: {failure or reason}")
+
+    def _received(self, _client: Client, _data: Any, message: MQTTMessage) -> None:
+        self._handled += 1
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            topic = "\ufffd"
+        if not self.ended.done():
+            payload = bytes(message.payload)
+            received = Message(topic, payload, message.qos, message.retain, message.dup, message.mid, self.number)
+            self._call(self._on_message, received)
+
+    def _answer(self, mid: int) -> asyncio.Future[Any]:
+        """What the broker answers to the packet ``mid``; ConnectionError when it does not."""
+        self._answers[mid] = answer = self._loop.create_future()
+        return answer
+
+    def _answered(self, _client: Client, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
+        self._handled += 1
+        answer = self._answers.pop(mid, None)
+        if answer is not None and not answer.done():
+            answer.set_result(reason)
+
+    def subscribe(self, topics: list[str]) -> asyncio.Future[list[ReasonCode]]:
+        """Gives the broker's answer for each of ``topics``. Raises ConnectionError."""
+        options = SubscribeOptions(qos=1, retainHandling=1 if self._session.retained_once else 0)
+        _, mid = self._client.subscribe([(topic, options) for topic in topics])
+        if mid is None:
+            raise ConnectionError("connection lost")
+        return self._answer(mid)
+
+    def unsubscribe(self, topic: str) -> None:
+        self._client.unsubscribe(topic)
+
+    async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> bool:
+        """See ``MqttClient.publish``."""
+        async with self._slots:
+            if self.ended.done():
+                raise ConnectionError("connection lost")
+            info = self._client.publish(topic, payload, qos=qos, retain=retain)
+            if info.rc != 0:
+                raise ConnectionError(f"cannot publish: error {info.rc}")
+            if qos == 0:
+                return True
+            try:
+                async with asyncio.timeout(ACK_SECONDS):
+                    reason = await self._answer(info.mid)
+            except TimeoutError as error:
+                self.drop(f"the broker acknowledged nothing for {ACK_SECONDS:g} s")
+                raise ConnectionError("the broker does not acknowledge") from error
+        if reason.is_failure:
+            raise PermissionError(f"the broker refuses a message on {topic}: {reason}")
+        return bool(reason.value != NO_SUBSCRIBERS)
+
+    def ack(self, message: Message) -> None:
+        """PUBACK for a QoS 1 message of this connection; any other's is left: the broker sends it again."""
+        if message.qos == 1 and message.connection == self.number:
+            self._client.ack(message.message_id, 1)
