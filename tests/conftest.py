@@ -11,6 +11,8 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
+    from tests.broker import Broker
+    from tests.delivery.kit import Box
     from tests.life import Life
     from vedette.engine.match import Engine
 
@@ -39,3 +41,22 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Life]]:
     yield start
     for life in lives:
         life.end()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A mosquitto that runs."""
+    from tests.broker import running
+
+    with running(tmp_path / "broker") as started:
+        yield started
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    """An outbox."""
+    from tests.delivery.kit import Box
+
+    made = Box(tmp_path / "store")
+    yield made
+    made.close()

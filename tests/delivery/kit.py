@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from tests.mqtt.kit import QUICK
 from vedette.config.settings import AgentSettings, UplinkSettings
 from vedette.delivery.envelope import encode
 from vedette.delivery.queue import Outbox, Source
@@ -21,7 +21,6 @@ from vedette.model.event import Alert, Cursor, RawRef
 from vedette.mqtt.settings import MqttSettings
 from vedette.store.store import Store
 
-QUICK = (0.05, 0.2)
 NOW = 1_795_228_874_000_000
 AGENT = AgentSettings(id="a1", site="s1", fleet="f1")
 UP, DOWN, STATUS = "vedette/v1/f1/a1/alerts", "vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/status"
@@ -100,12 +99,6 @@ class Up:
     async def stop(self) -> None:
         await asyncio.wait_for(self.uplink.stop(2.0), 5)
         await asyncio.wait_for(self.task, 5)
-
-
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def read(folder: Path, table: str) -> list[dict[str, Any]]:

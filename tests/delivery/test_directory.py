@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgpack
-import pytest
 from structlog.testing import capture_logs
 
-from tests.delivery.kit import NOW, Box, alert, block, read, unblock, until
+from tests.delivery.kit import NOW, Box, alert, block, read, unblock
+from tests.inputs.intake import until
 from vedette.delivery.directory import DirectoryUplink
 from vedette.delivery.envelope import encode
 from vedette.delivery.landing import partition
-
-
-@pytest.fixture
-def box(tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path / "store")
-    yield made
-    made.close()
 
 
 @asynccontextmanager

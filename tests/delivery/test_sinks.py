@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.broker import running
-from tests.delivery.kit import Box, read, until
+from tests.delivery.kit import Box, read
+from tests.inputs.intake import until
 from tests.region.test_land import Land
 from vedette.config.settings import UplinkSettings
 from vedette.delivery.sinks import SINKS

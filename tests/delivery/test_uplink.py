@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
-from tests.delivery.kit import (
-    DOWN,
-    QUICK,
-    STATUS,
-    UP,
-    Box,
-    Up,
-    until,
-)
+from tests.delivery.kit import DOWN, STATUS, UP, Box, Up
+from tests.inputs.intake import until
+from tests.mqtt.kit import QUICK
 from vedette.bundle.seal import key_text
 from vedette.delivery import uplink
 from vedette.delivery.envelope import decode_row, split_batch
@@ -32,19 +26,6 @@ from vedette.delivery.receipts import pack_receipt
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
-
-
-@pytest.fixture
-def box(tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path / "store")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
 
 
 class Region:
@@ -89,15 +70,11 @@ class Region:
 @asynccontextmanager
 async def region(url: str, key: Ed25519PrivateKey | None = None) -> AsyncIterator[Region]:
     made = Region(url, key)
-    task = asyncio.create_task(made.client.run())
-    try:
-        await asyncio.wait_for(made.client.connected.wait(), 10)
+    async with made.client.running():
+        await until(made.client.connected.is_set)
         yield made
-    finally:
         with suppress(ConnectionError):
             await asyncio.gather(*made.tasks)
-        await made.client.close()
-        await asyncio.wait_for(task, 5)
 
 
 @pytest.mark.peer

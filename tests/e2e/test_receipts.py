@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench import traffic
 from bench.send import tcp
-from tests.broker import Broker, running
+from tests.broker import Broker
 from tests.e2e.agent import Agent, Process, until, vedette
 from tests.region.test_hostile import Wire
 from vedette.delivery.receipts import pack_receipt
@@ -21,12 +20,6 @@ pytestmark = pytest.mark.peer
 DOWN = "vedette/v1/f1/edge-1/receipts"
 EVENTS = 5_000
 WARNING = "receipts are not authenticated"
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
 
 
 def agent_of(folder: Path, broker: Broker, more: str = "") -> Agent:

@@ -75,7 +75,7 @@ def account(counters: Counters, bin: Bin, name: str) -> None:
     assert counters.bytes_in[name] == sum(len(chunk.data) for chunk in bin.chunks)
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
     """Wait for ``condition``; fails after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():

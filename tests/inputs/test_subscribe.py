@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, closing
 from hashlib import md5
 from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker, running
+from tests.broker import Broker
+from tests.inputs.intake import until
+from tests.mqtt.kit import QUICK, connected
 from vedette.config.settings import RawLogSettings
 from vedette.inputs.mqtt import MqttInput
 from vedette.inputs.subscribe import MqttSubscription
@@ -23,7 +24,6 @@ from vedette.rawlog import read
 from vedette.rawlog.log import RawLog
 
 pytestmark = pytest.mark.peer
-QUICK = (0.05, 0.2)
 
 
 class Log:
@@ -72,22 +72,8 @@ class Log:
         return [payload for _, payload, _ in self.events()]
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
-
-
-@asynccontextmanager
-async def publisher(broker: Broker) -> AsyncIterator[MqttClient]:
-    made = MqttClient(MqttSettings(url=broker.url), "publisher", backoff=QUICK)
-    task = asyncio.create_task(made.run())
-    try:
-        await asyncio.wait_for(made.connected.wait(), 10)
-        yield made
-    finally:
-        await made.close()
-        await asyncio.wait_for(task, 5)
+def publisher(broker: Broker) -> AbstractAsyncContextManager[MqttClient]:
+    return connected(broker.url, "publisher")
 
 
 class Input:
@@ -109,12 +95,6 @@ class Input:
     async def stop(self) -> None:
         await asyncio.wait_for(self.input.stop(), 5)
         await asyncio.wait_for(self.task, 5)
-
-
-async def until(condition: object, seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.01)
 
 
 def holds(counters: Counters) -> bool:
@@ -256,7 +236,7 @@ def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
     async def main() -> Log:
         log = Log(Counters())
         opened = Input(broker, log)
-        await asyncio.sleep(0.2)
+        await until(lambda: opened.input.client.outage)
         broker.start()
         await opened.connected()
         async with publisher(broker) as pub:

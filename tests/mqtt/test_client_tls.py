@@ -17,12 +17,13 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, free_port, running
 from tests.certificates import Authority
+from tests.inputs.intake import until
+from tests.mqtt.kit import QUICK, connected
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 
 pytestmark = pytest.mark.peer
-QUICK = (0.05, 0.1)
 ASKS = ("require_certificate true", "use_identity_as_username true", "allow_anonymous false")
 
 
@@ -31,14 +32,9 @@ def outage(settings: MqttSettings) -> str:
 
     async def main() -> None:
         client = MqttClient(settings, "a", backoff=QUICK)
-        task = asyncio.create_task(client.run())
-        async with asyncio.timeout(10):
-            while client.attempts < 3:
-                await asyncio.sleep(0.01)
-        assert not task.done()
-        assert not client.connected.is_set()
-        await client.close()
-        await asyncio.wait_for(task, 15)
+        async with client.running():
+            await until(lambda: client.attempts >= 3)
+            assert not client.connected.is_set()
 
     with capture_logs() as logs:
         asyncio.run(main())
@@ -58,15 +54,9 @@ def test_both_sides_show_certificates(tmp_path: Path) -> None:
             async def main(url: str = broker.url) -> None:
                 got: list[Message] = []
                 settings = MqttSettings(url=url, ca_file=authority.ca, cert_file=cert, key_file=key)
-                client = MqttClient(settings, "a", subscriptions=["t"], on_message=got.append, backoff=QUICK)
-                task = asyncio.create_task(client.run())
-                await asyncio.wait_for(client.connected.wait(), 10)
-                await asyncio.gather(*(client.publish("t", bytes(300_000)) for _ in range(10)))
-                async with asyncio.timeout(10):
-                    while len(got) < 10:
-                        await asyncio.sleep(0.01)
-                await client.close()
-                await task
+                async with connected(settings, "a", subscriptions=["t"], on_message=got.append) as client:
+                    await asyncio.gather(*(client.publish("t", bytes(300_000)) for _ in range(30)))
+                    await until(lambda: len(got) == 30)
 
             asyncio.run(main())
 
@@ -92,14 +82,11 @@ def test_a_broker_whose_certificate_expired(tmp_path: Path) -> None:
 
         async def main() -> None:
             client = MqttClient(MqttSettings(url=broker.url, ca_file=authority.ca), "a", backoff=QUICK)
-            task = asyncio.create_task(client.run())
-            await asyncio.sleep(0.3)
-            assert not client.connected.is_set()
-            authority.issue("broker")
-            broker.restart()
-            await asyncio.wait_for(client.connected.wait(), 10)
-            await client.close()
-            await task
+            async with client.running():
+                await until(lambda: client.outage)
+                authority.issue("broker")
+                broker.restart()
+                await until(client.connected.is_set)
 
         asyncio.run(main())
 
@@ -160,14 +147,12 @@ def test_keys_that_cannot_be_used(tmp_path: Path, what: str) -> None:
 
         async def main() -> None:
             client = MqttClient(settings, "a", backoff=QUICK)
-            task = asyncio.create_task(client.run())
-            await asyncio.sleep(0.2)
-            key.touch(0o600)
-            key.chmod(0o600)
-            key.write_bytes(good)
-            await asyncio.wait_for(client.connected.wait(), 10)
-            await client.close()
-            await task
+            async with client.running():
+                await until(lambda: client.outage)
+                key.touch(0o600)
+                key.chmod(0o600)
+                key.write_bytes(good)
+                await until(client.connected.is_set)
 
         asyncio.run(main())
 
@@ -188,16 +173,12 @@ def test_the_key_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
         async def main() -> None:
             settings = MqttSettings(url=broker.url, ca_file=authority.ca, cert_file=cert, key_file=key)
-            client = MqttClient(settings, "a", backoff=QUICK)
-            task = asyncio.create_task(client.run())
-            for turn in range(4):
-                await asyncio.wait_for(client.connected.wait(), 10)
-                if turn == 2:
-                    authority.issue("a1")
-                client.reconnect()
-            await asyncio.wait_for(client.connected.wait(), 10)
-            await client.close()
-            await task
+            async with connected(settings, "a") as client:
+                for turn in range(4):
+                    if turn == 2:
+                        authority.issue("a1")
+                    client.reconnect()
+                    await until(client.connected.is_set)
 
         asyncio.run(main())
     assert reads == [str(cert), str(cert)]

@@ -8,8 +8,7 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +19,9 @@ from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
 from tests.broker import Broker
-from tests.delivery.kit import alert, until
+from tests.delivery.kit import alert
+from tests.inputs.intake import until
+from tests.mqtt.kit import QUICK, connected
 from vedette.cli.main import main as cli
 from vedette.config.read import parse
 from vedette.delivery.envelope import encode, pack_batch
@@ -35,7 +36,6 @@ from vedette.region.sign import load_key, public_text
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 URL = "mqtts://region.example:8883"
-QUICK = (0.05, 0.2)
 
 
 def member(verb: str, *arguments: object, code: int = 0) -> str:
@@ -325,16 +325,8 @@ class Site:
             key_file=home / "agent.key",
         )
 
-    @asynccontextmanager
-    async def client(self, name: str, client_id: str = "", **options: object) -> AsyncIterator[MqttClient]:
-        made = MqttClient(self.settings(name), client_id or name, backoff=QUICK, **options)  # type: ignore[arg-type]
-        task = asyncio.create_task(made.run())
-        try:
-            await asyncio.wait_for(made.connected.wait(), 10)
-            yield made
-        finally:
-            await made.close()
-            await asyncio.wait_for(task, 5)
+    def client(self, name: str, client_id: str = "", **options: object) -> AbstractAsyncContextManager[MqttClient]:
+        return connected(self.settings(name), client_id or name, **options)
 
 
 @pytest.fixture
@@ -426,18 +418,16 @@ def test_revoked(site: Site) -> None:
             await denied(a1, "vedette/v1/f1/a1/alerts")
         site.broker.restart()
         stranger = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
-        task = asyncio.create_task(stranger.run())
-        await until(lambda: stranger.outage)
-        assert not stranger.connected.is_set()
-        assert "certificate revoked" in stranger.outage or "accept our certificate?" in stranger.outage
-        async with site.client("a2") as a2:
-            await a2.publish("vedette/v1/f1/a2/alerts", b"x")
-        site.enroll("a1")
-        site.broker.restart()
-        await asyncio.wait_for(stranger.connected.wait(), 10)  # the renewed files are taken up
-        await stranger.publish("vedette/v1/f1/a1/alerts", b"x")
-        await stranger.close()
-        await task
+        async with stranger.running():
+            await until(lambda: stranger.outage)
+            assert not stranger.connected.is_set()
+            assert "certificate revoked" in stranger.outage or "accept our certificate?" in stranger.outage
+            async with site.client("a2") as a2:
+                await a2.publish("vedette/v1/f1/a2/alerts", b"x")
+            site.enroll("a1")
+            site.broker.restart()
+            await until(stranger.connected.is_set)  # the renewed files are taken up
+            await stranger.publish("vedette/v1/f1/a1/alerts", b"x")
 
     try:
         with capture_logs():
@@ -456,11 +446,9 @@ def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
 
     async def scenario() -> str:
         client = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
-        task = asyncio.create_task(client.run())
-        await until(lambda: client.outage)
-        assert not client.connected.is_set()
-        await client.close()
-        await asyncio.wait_for(task, 5)
+        async with client.running():
+            await until(lambda: client.outage)
+            assert not client.connected.is_set()
         return client.outage
 
     try:

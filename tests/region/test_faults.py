@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ from structlog.testing import capture_logs
 
 from tests.broker import Broker, running
 from tests.certificates import Authority
-from tests.delivery.kit import Box, Up, read, until
+from tests.delivery.kit import Box, Up, read
 from tests.faults import proxied
+from tests.inputs.intake import until
 from tests.region.test_land import Land
 from vedette.delivery import landing as landing_folder
 from vedette.mqtt import connection as mqtt
@@ -23,19 +23,6 @@ from vedette.mqtt.settings import MqttSettings
 from vedette.region.land import Landing, LandingSettings
 
 pytestmark = pytest.mark.peer
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
-
-
-@pytest.fixture
-def box(tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path / "store")
-    yield made
-    made.close()
 
 
 def test_a_broker_that_never_acknowledges(

@@ -9,14 +9,14 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
-from tests.broker import Broker, running
+from tests.broker import Broker
 from tests.delivery.kit import alert
 from tests.e2e.agent import ROOT, Process, landed, say, until
 from vedette.delivery.envelope import MAX_DEAD_LETTER, encode, pack_batch
@@ -181,12 +181,6 @@ HOSTILE: dict[str, Callable[[], tuple[str, bytes]]] = {
 """By name: a topic and a payload, none of which may become a row of ``alerts`` or ``status``."""
 PAIRS = b"\x26\0\1k\0\0"
 """A user property of MQTT 5."""
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
 
 
 def honest(wire: Wire, seq: int, seconds: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,19 @@ import msgpack
 import pytest
 from structlog.testing import capture_logs
 
-from tests.broker import Broker, running
-from tests.delivery.kit import QUICK, Box, Up, alert, block, read, unblock, until
+from tests.broker import Broker
+from tests.delivery.kit import Box, Up, alert, block, read, unblock
+from tests.inputs.intake import until
+from tests.mqtt.kit import connected
 from vedette.delivery.envelope import MAX_DEAD_LETTER, dead_letter, encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
 from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import Message, Session
+from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.land import Landing, LandingSettings, land
 from vedette.system.wallclock import WallClock
 
 pytestmark = pytest.mark.peer
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
-
-
-@pytest.fixture
-def box(tmp_path: Path) -> Iterator[Box]:
-    made = Box(tmp_path / "store")
-    yield made
-    made.close()
 
 
 class Land:
@@ -82,23 +71,10 @@ async def agent(broker: Broker, name: str = "a1") -> AsyncIterator[tuple[MqttCli
 
     def take(message: Message) -> None:
         receipts.append(unpack_receipt(message.payload))
-        client.ack(message)
 
-    client = MqttClient(
-        MqttSettings(url=broker.url),
-        name,
-        subscriptions=[f"vedette/v1/f1/{name}/receipts"],
-        on_message=take,
-        backoff=QUICK,
-        session=Session(expiry=60),
-    )
-    task = asyncio.create_task(client.run())
-    try:
-        await asyncio.wait_for(client.connected.wait(), 10)
+    down = f"vedette/v1/f1/{name}/receipts"
+    async with connected(broker.url, name, subscriptions=[down], on_message=take) as client:
         yield client, receipts
-    finally:
-        await client.close()
-        await asyncio.wait_for(task, 5)
 
 
 def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker, running
+from tests.broker import Broker
 from tests.bundle.conftest import CREATED, Author
-from tests.delivery.kit import QUICK, block, until
+from tests.delivery.kit import block
+from tests.inputs.intake import until
+from tests.mqtt.kit import connected
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import verify
 from vedette.mqtt.client import MqttClient
@@ -22,12 +24,6 @@ from vedette.region import publish as module
 from vedette.region.publish import publish
 
 pytestmark = pytest.mark.peer
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with running(tmp_path / "broker") as started:
-        yield started
 
 
 @pytest.fixture(autouse=True)
@@ -47,22 +43,9 @@ async def agent(broker: Broker, name: str) -> AsyncIterator[dict[str, bytes]]:
 
     def take(message: Message) -> None:
         have[message.topic.removeprefix("vedette/v1/f1/bundles/stable/")] = message.payload
-        client.ack(message)
 
-    client = MqttClient(
-        MqttSettings(url=broker.url),
-        name,
-        subscriptions=["vedette/v1/f1/bundles/#"],
-        on_message=take,
-        backoff=QUICK,
-    )
-    task = asyncio.create_task(client.run())
-    try:
-        await asyncio.wait_for(client.connected.wait(), 10)
+    async with connected(broker.url, name, subscriptions=["vedette/v1/f1/bundles/#"], on_message=take):
         yield have
-    finally:
-        await client.close()
-        await asyncio.wait_for(task, 5)
 
 
 def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> None:
