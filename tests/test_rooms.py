@@ -20,7 +20,7 @@ PURE = {"model", "decode", "plan", "engine", "state"}
 """Rooms of bytes and values: no I/O, no threads, no clock, no log."""
 OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "socket", "ssl", "structlog",
            "subprocess", "tempfile", "threading", "time"}  # fmt: skip
-ONLY = {"lmdb": {"store.environment"}, "paho": {"mqtt.client"}, "hyperscan": {"plan.database"}}
+ONLY = {"lmdb": {"store.environment"}, "paho": {"mqtt.connection"}, "hyperscan": {"plan.database"}}
 """Libraries that one module owns."""
 FRONT_ENDS = {"build", "sigma", "authoring.cases", "authoring.lint"}
 """Parts of ``rules`` that read rule files; they load pySigma."""

@@ -33,7 +33,6 @@ from functools import partial
 from typing import Any
 
 import structlog
-from paho.mqtt.reasoncodes import ReasonCode
 
 from vedette.model.counters import Log
 from vedette.mqtt.connection import CONNECT_SECONDS, Connection, Message, Session
@@ -165,12 +164,12 @@ class MqttClient:
         self.connected.set()
         return await connection.ended
 
-    def _subscribe(self, connection: Connection, topics: list[str]) -> asyncio.Future[list[ReasonCode]]:
+    def _subscribe(self, connection: Connection, topics: list[str]) -> asyncio.Future[list[Any]]:
         answer = connection.subscribe(topics)
         answer.add_done_callback(partial(self._subscribed, topics))
         return answer
 
-    def _subscribed(self, topics: list[str], answer: asyncio.Future[list[ReasonCode]]) -> None:
+    def _subscribed(self, topics: list[str], answer: asyncio.Future[list[Any]]) -> None:
         if answer.cancelled() or answer.exception() is not None:
             return  # the connection ended; the next one subscribes anew
         for topic, reason in zip(topics, answer.result(), strict=True):
