@@ -4,20 +4,19 @@ The database holds the literals of every rule that has some (``plan/literals.py`
 a hit is a **candidate** of the rules that the hit stands for; a rule without literals is a candidate everywhere.
 The scan never misses an event that matches; it may name too many.
 
-Of a rule with literals of two kinds (``Plan.further``) an event must hold one of each. What an event holds is an
-integer of two bits a rule, one per kind, and so is what each pattern says: the rules of an event are an OR per hit, one
-AND and a look-up. Records that ``engine/join.py`` may bring together are named by the first kind alone, as the other
+Of a rule with literals of two kinds (``Plan.further``) an event must hold one of each, so a pattern says of each rule
+which kind it is. Records that ``engine/join.py`` may bring together are named by the first kind alone, as the other
 may be in another record. ``within`` leaves out the rules that no event of the input can meet; an event of none is not
 named. A rule without literals may be found by its log source instead (``plan/witness.py``, ``excused``).
 
-Events that hold many literals are scanned one by one, by a second database of the same patterns that reports each hit
-once: which of the two is used is a matter of cost alone, decided from the chunk before.
+The native kernel scans and groups hits by event and rule (``kernel/src/lines.rs``). Where it is absent, ``_Plain`` does
+the same with a call for each hit.
 
 Hits come with the position of their last byte. A literal holds no newline, and in a chunk with explicit ends a hit
-that straddles two events is charged to the second: too many, never too few. The chunks' database uses neither
-SINGLEMATCH nor anchors, so every event with a hit is seen. Hyperscan promises no order of hits, so they are sorted.
-After ``MAX_HITS`` the scan of a chunk ends and each of its events is a candidate of every rule: a hostile chunk costs
-evaluation, not memory.
+that straddles two events is charged to the second: too many, never too few. The database uses neither SINGLEMATCH nor
+anchors, so every event with a hit is seen. Hyperscan promises no order of hits, so they are sorted. After ``MAX_HITS``
+the scan of a chunk ends and each of its events is a candidate of every rule: a hostile chunk costs evaluation, not
+memory.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
-import re
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from struct import Struct
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vedette.decode.fields import guards as guards_of
 from vedette.engine.bounded import Bounded
 from vedette.model.event import Chunk, LogSource
-from vedette.plan.database import CASELESS, ONCE, Pattern, Scanner, literal
+from vedette.plan.database import CASELESS, MODULE, ONCE, Pattern, Scanner, literal
 from vedette.plan.ir import tests
 from vedette.plan.literals import (
     BARE_NUMBER,
@@ -54,23 +53,20 @@ from vedette.plan.plan import Plan
 from vedette.plan.window import rarest
 from vedette.plan.witness import witness
 
-MAX_HITS = 1 << 16
-"""Hits in one chunk after which all its events are candidates of every rule."""
+try:
+    from vedette import _kernel
+except ImportError:
+    _kernel = None  # type: ignore[assignment]
 
-REMEMBERED_BYTES = 8 << 20
-"""About how much the sets of rules take that are remembered by what was hit, and as much by what the hits say."""
-FEW_HITS = 16
-"""Hits of an event up to which what they say is remembered by the hits themselves."""
+MAX_HITS = 1 << 16
+"""Hits in one chunk after which all its events are candidates of every rule; the kernel has the same bound."""
+
+SETS_BYTES = 8 << 20
+"""About how much the sets of rules take that were named and are kept, so that one set is one object."""
 
 DATABASE = "prefilter"
-ONCE_DATABASE = "prefilter-once"
-NUMBERS_DATABASE = "prefilter-numbers"
-"""``NUMBER_GUARDS`` alone: beside the literals they would cost as much as these."""
 SEARCHED = "prefilter-patterns"
 """Name among the databases of the digest of what they search for."""
-
-DENSE = 6
-"""Hits an event from which events are scanned one by one: a call costs two hits, a literal is reported once."""
 
 
 class Candidate(NamedTuple):
@@ -81,89 +77,93 @@ class Candidate(NamedTuple):
     rules: frozenset[int]
 
 
+class _Meaning(NamedTuple):
+    """What hits of the patterns, by their numbers, say of the ``size`` rules of a plan."""
+
+    size: int
+    says: list[list[int]]
+    """Per pattern ``rule`` for each rule of which it is the first kind of literal, ``size + rule`` for the second. The
+    last are those of numbers: hits of ``NUMBER_GUARDS`` and ``BARE_NUMBER``."""
+    escapes: frozenset[int]
+    """Patterns after which an event is searched again, its escapes undone."""
+    single: int
+    """A bit for each rule that needs the first kind alone."""
+    searched: int
+    """A bit for each rule that is searched for."""
+
+
 class Prefilter:
     """The chunk scan of one plan; ``always`` are the rules without literals."""
 
     def __init__(
-        self, plan: Plan, databases: Mapping[str, bytes] | None = None, rules: frozenset[int] | None = None
-    ) -> None:
+        self, plan: Plan, databases: Mapping[str, bytes] | None = None, rules: frozenset[int] | None = None, *,
+        native: bool = True,
+    ) -> None:  # fmt: skip
         """``databases``: from ``Prefilter.databases`` under this library version; else, and when they search for
         something else than is wanted under the decoders at hand, they are compiled here.
 
-        ``rules``: all that is searched for; None: every rule.
+        ``rules``: all that is searched for; None: every rule. ``native``: by the kernel, where it is present.
         """
-        self._size = size = len(plan.rules)
+        size = len(plan.rules)
         rules = frozenset(range(size)) if rules is None else rules
         self.always = frozenset(i for i in rules if plan.literals[i] is None)
         filtered = rules - self.always
         further: Sequence[Literals | None] = plan.further or (None,) * size
-        self._whole = (1 << size) - 1
-        self._single = sum(1 << size + i for i in filtered if not further[i])
-        says: dict[Pattern, int] = {}
+        single = {i for i in filtered if not further[i]}
+        says: dict[Pattern, set[int]] = {}
 
-        def add(guards: Iterable[bytes], bits: int) -> None:
-            for item in (Pattern(guard, CASELESS) for guard in guards if bits):
-                says[item] = says.get(item, 0) | bits
+        def add(guards: Iterable[bytes], numbers: Iterable[int]) -> None:
+            for guard in guards:
+                says.setdefault(Pattern(guard, CASELESS), set()).update(numbers)
 
-        numeric = foreign = 0
+        numeric: set[int] = set()
+        foreign: set[int] = set()
         for i in filtered:
-            both = 1 << i | 1 << size + i
-            for clause, bit in ((plan.literals[i], 1 << i), (further[i], 1 << size + i)):
-                add(map(tolerant, clause or ()), bit)
-                numeric |= bit if any(map(is_numeric, clause or ())) else 0
-                foreign |= bit if any(map(is_foreign, clause or ())) else 0
+            for clause, number in ((plan.literals[i] or (), i), (further[i] or (), size + i)):
+                add(map(tolerant, clause), (number,))
+                if any(map(is_numeric, clause)):
+                    numeric.add(number)
+                if any(map(is_foreign, clause)):
+                    foreign.add(number)
             for name in {plan.predicates[number].field for number in tests(plan.rules[i].expr)}:
-                add(guards_of(name), both)  # an event whose value of this field is transformed
+                add(guards_of(name), (i, size + i))  # an event whose value of this field is transformed
         self._witness = {i: found for i in self.always if (found := witness(plan.rules[i].logsource)) is not None}
-        self._all = bits_of([*filtered, *self._witness])
         self._sources = [rule.logsource for rule in plan.rules]
         for i, found in self._witness.items():
-            add(map(tolerant, found.literals), 1 << i)
-            self._single |= 1 << size + i
-        add(FOREIGN_GUARDS, foreign)
+            add(map(tolerant, found.literals), (i,))
+        if foreign:
+            add(FOREIGN_GUARDS, foreign)
         escapes = {Pattern(guard, CASELESS) for guard in GUARDS} if says else set()
         patterns = sorted({*says, *escapes})
-        self._number = len(patterns)
-        """What hits of ``NUMBER_GUARDS`` are noted as."""
-        self._says = [*(says.get(item, 0) for item in patterns), numeric]
-        self._escapes = frozenset(i for i, item in enumerate(patterns) if item in escapes)
-        self._sets: Bounded[int, frozenset[int]] = Bounded(REMEMBERED_BYTES)
-        self._known_hits: Bounded[_Hits, frozenset[int]] = Bounded(REMEMBERED_BYTES)
-        self._kinds: dict[tuple[int, bool], int] = {}
-        """(``within``, ``apart``), numbered below the patterns: the first number of each key of ``_known_hits``."""
-        self._rule_numbers = tuple(range(size))
-        self._scanner: Scanner | None = None
-        self._once: Scanner | None = None
-        self._numbers: Scanner | None = None
-        self._dense: dict[str, bool] = {}
-        if patterns:
-            once = [Pattern(item.expression, item.flags | ONCE) for item in patterns]
-            searched = (patterns, bool(numeric), NUMBER_GUARDS)
-            self._digest = hashlib.blake2b(repr(searched).encode(), digest_size=16).digest()
-            known = databases if databases and databases.get(SEARCHED, self._digest) == self._digest else {}
-
-            def scanner(name: str, wanted: list[Pattern]) -> Scanner:
-                given = known.get(name)
-                return Scanner.load(given) if given is not None else Scanner.compile(wanted)
-
-            self._scanner, self._once = scanner(DATABASE, patterns), scanner(ONCE_DATABASE, once)
-            if numeric:
-                self._numbers = scanner(NUMBERS_DATABASE, [Pattern(guard, CASELESS) for guard in NUMBER_GUARDS])
+        self._databases: dict[str, bytes] = {}
+        self._scan: _Native | _Plain | None = None
+        if not patterns:
+            return
+        meaning = _Meaning(
+            size,
+            [*(sorted(says.get(item, ())) for item in patterns), sorted(numeric)],
+            frozenset(i for i, item in enumerate(patterns) if item in escapes),
+            bits_of([*single, *self._witness]),
+            bits_of([*filtered, *self._witness]),
+        )
+        digest = hashlib.blake2b(repr((patterns, bool(numeric), NUMBER_GUARDS)).encode(), digest_size=16).digest()
+        given = databases.get(DATABASE) if databases and databases.get(SEARCHED, digest) == digest else None
+        database = Scanner.compile(patterns).dump() if given is None else given
+        self._databases = {DATABASE: database, SEARCHED: digest}
+        scan = _Native if native and _kernel is not None else _Plain
+        self._scan = scan(meaning, database)
 
     def excused(self, codec: str, logsource: LogSource) -> frozenset[int]:
         """Those of ``always`` that ``hits`` finds by what their log source's events hold, on such an input."""
         return frozenset(i for i, one in self._witness.items() if one.excuses(self._sources[i], codec, logsource))
 
     def databases(self) -> dict[str, bytes]:
-        if self._scanner is None or self._once is None:
-            return {}
-        numbers = {NUMBERS_DATABASE: self._numbers.dump()} if self._numbers is not None else {}
-        return {DATABASE: self._scanner.dump(), ONCE_DATABASE: self._once.dump(), **numbers, SEARCHED: self._digest}
+        return self._databases
 
     def forget(self) -> None:
         """Give back the memory of what is remembered."""
-        self._sets.clear()
-        self._known_hits.clear()
+        if self._scan is not None:
+            self._scan.sets.clear()
 
     def hits(self, chunk: Chunk, within: int = -1, apart: bool = False) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.
@@ -171,142 +171,7 @@ class Prefilter:
         ``within``: a bit per rule, all when negative. ``apart``: what an event must hold may be in other events, with
         which ``engine/join.py`` brings it together.
         """
-        if self._scanner is None or not within:
-            return
-        if self._dense.get(chunk.codec):
-            yield from self._each(chunk, within, apart)
-            return
-        found: list[tuple[int, int]] = []
-        note = found.append
-
-        def handler(number: int, _from: int, to: int, _flags: int, _context: Any) -> bool | None:
-            note((to, number))
-            return len(found) >= MAX_HITS or None
-
-        data, ends = chunk.data, chunk.ends
-        padded = data + PAD
-        self._scanner.scan_until(padded, handler)  # no literal and no guard holds a newline
-        numbers = self._number_ends(chunk, padded) if len(found) < MAX_HITS else None
-        if numbers is None:
-            everything = self._rules(self._all & within)
-            yield from (Candidate(start, end, everything) for start, end in chunk.spans())
-            return
-        self._dense[chunk.codec] = len(found) > DENSE * len(chunk)
-        found += ((end, self._number) for end in numbers)
-        found.sort()
-        found.append((_NEVER, 0))
-        known_hits, kind = self._known_hits, self._kind(within, apart)
-        start = end = -1
-        hit: list[int] = []
-        for to, number in found:
-            if to <= end:
-                hit.append(number)
-                continue
-            if hit:
-                rules = known_hits.get(tuple(hit))
-                if rules is None:
-                    rules = self._rules_hit(hit, data[start:end], within, apart)
-                if rules:
-                    yield Candidate(start, end, rules)
-            if to == _NEVER:
-                return
-            hit = [kind, number]
-            if ends is None:
-                start, end = data.rfind(b"\n", 0, to - 1) + 1, data.index(b"\n", to - 1)
-            else:
-                i = bisect_right(ends, to - 1)
-                start, end = (ends[i - 1] if i else 0), ends[i]
-
-    def _kind(self, within: int, apart: bool) -> int:
-        """What stands for the two in the keys of ``_known_hits``."""
-        return self._kinds.setdefault((within, apart), ~len(self._kinds))
-
-    def _rules_hit(self, hit: Sequence[int], event: bytes, within: int, apart: bool) -> frozenset[int]:
-        """The rules of ``event``, in which the patterns ``hit[1:]`` were hit; kept by ``hit`` where it says it all."""
-        held, says, again = 0, self._says, False
-        for number in hit[1:]:
-            held |= says[number]
-            again = again or number in self._escapes
-        if again:
-            return self._named(held | self._searched_again(event), apart, within)
-        rules = self._named(held, apart, within)
-        if len(hit) - 1 <= FEW_HITS:
-            self._known_hits.keep(tuple(hit), rules, ENTRY + HIT * len(hit))
-        return rules
-
-    def _number_ends(self, chunk: Chunk, padded: bytes) -> list[int] | None:
-        """Where in ``chunk`` the numbers end that ``NUMBER_GUARDS`` find; None: too many to say."""
-        if self._numbers is None:
-            return []
-        found: list[int] = []
-        note = found.append
-
-        def handler(_number: int, _from: int, to: int, _flags: int, _context: Any) -> bool | None:
-            note(to)
-            return len(found) >= MAX_HITS or None
-
-        self._numbers.scan_until(padded, handler)
-        return None if len(found) >= MAX_HITS else [*found, *_bare_numbers(chunk, padded)]
-
-    def _each(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
-        """``hits`` by one scan an event, for events that hold many literals."""
-        assert self._once is not None
-        data, scan = chunk.data, self._once.scan
-        kind = self._kind(within, apart)
-        hits: list[int] = [kind]
-        note = hits.append
-        total = events = 0
-        numbers = self._number_ends(chunk, data + PAD) if self._numbers is not None else []
-        at_number = iter(sorted(numbers) if numbers is not None else ())
-        number_end = next(at_number, _NEVER)
-        known_hits = self._known_hits
-
-        def handler(number: int, _from: int, _to: int, _flags: int, _context: Any) -> None:
-            note(number)
-
-        for start, end in chunk.spans():
-            scan(data[start:end] + PAD, handler)
-            events += 1
-            total += len(hits) - 1
-            if numbers is None or number_end <= end:
-                note(self._number)
-                while number_end <= end:
-                    number_end = next(at_number, _NEVER)
-            if len(hits) > 1:
-                rules = known_hits.get(tuple(hits))
-                if rules is None:
-                    rules = self._rules_hit(hits, data[start:end], within, apart)
-                del hits[1:]
-                if rules:
-                    yield Candidate(start, end, rules)
-        self._dense[chunk.codec] = total * 2 > DENSE * events
-
-    def _named(self, held: int, apart: bool, within: int) -> frozenset[int]:
-        """The rules of an event in which patterns were hit that say ``held``."""
-        if not apart:
-            held &= (held | self._single) >> self._size
-        return self._rules(held & self._whole & within)
-
-    def _rules(self, bits: int) -> frozenset[int]:
-        known = self._sets.get(bits)
-        if known is None:
-            known = frozenset(map(self._rule_numbers.__getitem__, _ones(bits)))
-            self._sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
-        return known
-
-    def _searched_again(self, event: bytes) -> int:
-        """What the patterns say that ``event`` holds once its escapes are undone."""
-        found: set[int] = set()
-        scanner = self._scanner
-        assert scanner is not None
-        forms = unescaped(event) + b"\n" + folded(event) + PAD
-        scanner.scan(forms, lambda number, *_: found.add(number))
-        if self._numbers is not None:
-            self._numbers.scan(forms, lambda *_: found.add(self._number))
-        held = 0
-        for number in found:
-            held |= self._says[number]
-        return held
+        return self._scan.hits(chunk, within, apart) if self._scan is not None and within else iter(())
 
     def candidates(
         self, chunk: Chunk, always: frozenset[int], within: int = -1, apart: bool = False
@@ -325,28 +190,110 @@ class Prefilter:
                 yield Candidate(start, end, always)
 
 
-def _bare_numbers(chunk: Chunk, padded: bytes) -> Iterator[int]:
+class _Native:
+    """The scan by the kernel."""
+
+    def __init__(self, meaning: _Meaning, database: bytes) -> None:
+        """Raises ValueError when ``database`` cannot be loaded."""
+        size, says, escapes, single, self._searched = meaning
+        self._bytes = size // 8 + 1
+        self._lines = _kernel.Lines(MODULE, database, size, says, sorted(escapes), self._packed(single))
+        self._within: dict[int, tuple[int, frozenset[int]]] = {}
+        self.sets: Bounded[bytes, frozenset[int]] = Bounded(SETS_BYTES)
+
+    def _packed(self, rules: int) -> bytes:
+        return rules.to_bytes(self._bytes, "little")
+
+    def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
+        if (known := self._within.get(within)) is None:  # one for each kind of input
+            rules = within & self._searched
+            known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(_ones(rules))
+        handle, everything = known
+        found = self._lines.candidates(chunk.data, chunk.ends, handle, apart)
+        at, size, sets = 0, len(found), self.sets
+        while at < size:
+            start, end, count = _ROW.unpack_from(found, at)
+            at += _ROW.size
+            if count == _kernel.Lines.EVERY:
+                yield Candidate(start, end, everything)
+                continue
+            key = found[at : at + 4 * count]
+            at += 4 * count
+            named = sets.get(key)
+            if named is None:
+                named = frozenset(memoryview(key).cast("I"))
+                sets.keep(key, named, ENTRY + getsizeof(key) + getsizeof(named))
+            yield Candidate(start, end, named)
+
+
+_ROW = Struct("=III")
+"""Start, end, number of rules."""
+
+
+class _Plain:
+    """The scan without the kernel: a call for each hit."""
+
+    def __init__(self, meaning: _Meaning, database: bytes) -> None:
+        """Raises ValueError when ``database`` cannot be loaded."""
+        self._size, says, self._escapes, self._single, self._searched = meaning
+        self._says = [bits_of(numbers) for numbers in says]
+        self._number = len(says) - 1
+        self._literals = Scanner.load(database)
+        self._numbers = Scanner.compile([Pattern(guard, CASELESS) for guard in NUMBER_GUARDS]) if says[-1] else None
+        self.sets: Bounded[int, frozenset[int]] = Bounded(SETS_BYTES)
+
+    def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
+        found: list[tuple[int, int]] = []
+
+        def note(number: int, to: int) -> bool:
+            found.append((to, number))
+            return len(found) >= MAX_HITS
+
+        self._search(chunk.data + PAD, note)
+        if len(found) >= MAX_HITS:
+            everything = self._rules(self._searched & within)
+            yield from (Candidate(start, end, everything) for start, end in chunk.spans())
+            return
+        if self._numbers is not None:
+            found += ((end, self._number) for end in _bare_numbers(chunk))
+        found.sort()
+        for (start, end), hits in groupby(found, lambda hit: chunk.bounds(hit[0] - 1)):
+            numbers = {number for _, number in hits}
+            if not numbers.isdisjoint(self._escapes):
+                event = chunk.data[start:end]
+                forms = unescaped(event) + b"\n" + folded(event) + PAD
+                self._search(forms, lambda number, _: numbers.add(number))  # noqa: B023 (called at once)
+            held = 0
+            for number in numbers:
+                held |= self._says[number]
+            if not apart:
+                held &= held >> self._size | self._single
+            if rules := held & self._searched & within:
+                yield Candidate(start, end, self._rules(rules))
+
+    def _search(self, text: bytes, note: Callable[[int, int], object]) -> None:
+        """Call ``note`` with the number and the end of each hit in ``text``, until it is true."""
+        self._literals.scan_until(text, lambda number, _from, to, *_: bool(note(number, to)))
+        if self._numbers is not None:
+            self._numbers.scan_until(text, lambda _number, _from, to, *_: bool(note(self._number, to)))
+
+    def _rules(self, bits: int) -> frozenset[int]:
+        known = self.sets.get(bits)
+        if known is None:
+            known = frozenset(_ones(bits))
+            self.sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
+        return known
+
+
+def _bare_numbers(chunk: Chunk) -> Iterator[int]:
     """The ends of events that are nothing but a number, where no character of their own stands before it."""
-    data, ends = chunk.data, chunk.ends
-    if not data:
-        return
-    stops = (data.index(b"\n"),) if ends is None else ends
-    starts = [0, *stops[:-1]]
-    for first in _DIGIT.finditer(bytes(map(padded.__getitem__, starts))):
-        start, end = starts[first.start()], stops[first.start()]
-        if start < end and BARE_NUMBER.match(data, start):
+    for start, end in chunk.spans() if chunk.ends is not None else islice(chunk.spans(), 1):
+        if BARE_NUMBER.match(chunk.data, start, end):
             yield end
 
 
-_NEVER = 1 << 62
-"""Behind every chunk."""
-
-_DIGIT = re.compile(rb"[-0-9]")
-
-_Hits = tuple[int, ...]
-
-ENTRY, HIT = 160, 36
-"""Bytes that an entry of a dictionary takes, and a number in a tuple."""
+ENTRY = 160
+"""Bytes that an entry of a dictionary takes."""
 
 
 def bits_of(rules: Collection[int]) -> int:

@@ -35,6 +35,10 @@ if lacking := _lacking():
     )
 
 import hyperscan  # noqa: E402
+import hyperscan._hs_ext  # noqa: E402
+
+MODULE = str(hyperscan._hs_ext.__file__)
+"""The file of the extension module that holds the library, whose functions the kernel calls."""
 
 CASELESS = hyperscan.HS_FLAG_CASELESS
 DOTALL = hyperscan.HS_FLAG_DOTALL
