@@ -1,21 +1,46 @@
-"""The chunk scan: which events it names, in both ways of delimiting, and where it gives up."""
+"""The chunk scan: which events it names, in both ways of delimiting, and where it gives up; by the kernel and without.
+
+Each test runs on both paths; ``test_both_paths_name_the_same`` compares them with each other and with a naive search.
+"""
 
 from __future__ import annotations
 
+import re
 from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.engine.test_property import rule
+from tests.engine.test_property import cases, rule
 from vedette.engine import prefilter
 from vedette.engine.match import Engine
-from vedette.engine.prefilter import Candidate, Prefilter, measured
+from vedette.engine.prefilter import Candidate, Lines, Prefilter, measured, tolerant
 from vedette.model.event import Chunk
+from vedette.plan.database import MODULE, Pattern, Scanner
 from vedette.plan.ir import And, Leaf, Not, Op, Predicate
+from vedette.plan.literals import (
+    FOREIGN_GUARDS,
+    NUMBER_GUARDS,
+    Literals,
+    folded,
+    is_foreign,
+    is_numeric,
+    unescaped,
+)
 from vedette.plan.plan import Plan, build
+
+
+@pytest.fixture(autouse=True, params=["kernel", "plain"])
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Which of the two a prefilter scans by."""
+    if request.param == "kernel" and Lines is None:
+        pytest.skip("the kernel is not built")
+    with mock.patch.object(prefilter, "Lines", Lines if request.param == "kernel" else None):
+        yield request.param
 
 
 def plan_of(*texts: str | None) -> Plan:
@@ -118,8 +143,10 @@ def test_backslash_escapes_are_tolerated(text: str) -> None:
         assert len(list(filtered.hits(lines(b"x" + raw + b"y")))) == 1
 
 
-def test_too_many_hits_make_every_event_a_candidate() -> None:
+def test_too_many_hits_make_every_event_a_candidate(path: str) -> None:
     """Past the bound the chunk's events are all candidates of all filtered rules: nothing is missed."""
+    if path == "kernel":
+        pytest.skip("its bound is fixed")
     plan = plan_of("alpha", "beta", None)
     chunk = lines(b"beta", *[b"alpha alpha"] * 20, b"nothing", b"beta")
     expected = [(m.start, m.rule) for m in Engine(plan, route=False, prefilter=False).evaluate(chunk)]
@@ -135,6 +162,8 @@ def test_the_real_bound_holds() -> None:
     """A chunk of a hundred thousand hits is judged whole."""
     plan = plan_of("alpha", "omega")
     chunk = lines(*[b"alpha" * 100] * 1000, b"omega")
+    assert [hit.rules for hit in Prefilter(plan).hits(chunk)] == [{0, 1}] * 1001
+    assert [hit.rules for hit in Prefilter(plan).hits(chunk, 0b10)] == [{1}] * 1001
     assert len(list(Engine(plan, route=False).evaluate(chunk))) == 1001
 
 
@@ -164,13 +193,11 @@ def conjunction() -> Plan:
     return plan
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_a_hot_rule_needs_two_literals(dense: bool) -> None:
+def test_a_hot_rule_needs_two_literals() -> None:
     """Both in one event, in any order; hits in two events, or in a straddled one, are not together."""
     filtered = Prefilter(conjunction())
     for chunk in (lines, datagrams):
         events = chunk(b"alpha", b"beta", b"xbeta alpha", b"gamma", b"alpha gamma", rb'{"a":"\u0061lpha beta"}')
-        filtered._dense[events.codec] = dense
         assert named(list(filtered.hits(events)), events) == [
             (b"xbeta alpha", [0]),
             (b"gamma", [1]),
@@ -199,25 +226,12 @@ def test_only_rules_within_are_named() -> None:
     ]
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_a_number_that_is_a_whole_event(dense: bool) -> None:
+def test_a_number_that_is_a_whole_event() -> None:
     """It has nothing before it: not the line before it, nor a datagram that ends in a letter."""
     filtered = Prefilter(build([rule(0, Leaf(0))], [Predicate("value", Op.NUMBER, 100000)]))
-    filtered._dense["text"] = dense
     for chunk in (lines(b"1e5", b"x", b"1e5"), datagrams(b"1e5", b"x", b"1e5"), datagrams(b"x", b" 1e5")):
         assert len(list(filtered.hits(chunk))) == len(chunk) - 1
     assert list(filtered.hits(lines(b"a1e5", b"c0ffee1e5"))) == []
-
-
-def test_dense_chunks_are_scanned_event_by_event() -> None:
-    """After a chunk of many hits, until they are few; what is named is the same."""
-    filtered = Prefilter(plan_of("alpha", "beta"))
-    many, few = lines(b"alpha" * 20, b"x", b"beta alpha"), lines(*[b"x"] * 20, b"beta")
-    expected = [(b"alpha" * 20, [0]), (b"beta alpha", [0, 1])]
-    for chunk, dense in ((many, True), (many, False), (few, False), (few, False), (many, True)):
-        hits = named(list(filtered.hits(chunk)), chunk)
-        assert hits == (expected if chunk is many else [(b"beta", [1])])
-        assert filtered._dense["text"] is dense
 
 
 def test_databases_are_used() -> None:
@@ -227,8 +241,16 @@ def test_databases_are_used() -> None:
     second = Prefilter(plan, first.databases())
     chunk = lines(b"alpha", b"x", b"beta")
     assert list(second.hits(chunk)) == list(first.hits(chunk))
+    assert second.databases() == first.databases()
     with pytest.raises(ValueError, match="cannot be loaded"):
         Prefilter(plan, {"prefilter": b"damaged"})
+
+
+def test_databases_of_the_release_before_are_used() -> None:
+    """What they hold besides is left aside."""
+    plan = plan_of("alpha", "4720")
+    own = Prefilter(plan).databases()
+    assert Prefilter(plan, {**own, "prefilter-once": b"x", "prefilter-numbers": b"x"}).databases() == own
 
 
 def test_measured_costs() -> None:
@@ -256,3 +278,99 @@ def test_databases_of_other_patterns_are_left_aside() -> None:
     again = Prefilter(plan, other)
     assert named(list(again.hits(chunk)), chunk) == [(b"alpha", [0]), (b"beta", [1])]
     assert again.databases() == Prefilter(plan).databases()
+
+
+WORDS = (b"alpha", b"lph", b"beta", b'a"b', b"c:/d", b"4720", b"1e5", b"skunk", "\u00e9t\u00e9".encode(), b"<k")
+HOSTILE = st.sampled_from((
+    *WORDS, b"ALPHA", rb"\u0061lph\u0041", rb"al\\u0070ha", b"&#97;lpha", b"&#x62;eta", b"\xc5\xbf\xe2\x84\xaaunk",
+    rb"a\"b", b"a&quot;b", rb"c:\/d", rb"\u00e9", b"&#233;", rb"\u017f", b"\\", b" 1.5e+3", b"12E5", b"0.00001",
+    b"12345678.12345678", b"0.000", b"-", b" ", b"", b"\0", b"\xff\xfe", b"\xc3", b"\n", b"\r\n", b"aaaaaaa",
+))  # fmt: skip
+
+
+@st.composite
+def searched(draw: st.DrawFn) -> Plan:
+    """A plan whose rules have any literals of one or two kinds, or none."""
+    count = draw(st.integers(1, 70))
+    clause = st.frozensets(st.sampled_from(WORDS), min_size=1, max_size=3)
+    firsts = tuple(draw(st.lists(st.none() | clause, min_size=count, max_size=count)))
+    further = tuple(draw(st.none() | clause) if first else None for first in firsts)
+    return replace(plan_of(*["x"] * count), literals=firsts, further=further)
+
+
+def naive(plan: Plan, event: bytes, apart: bool) -> set[int]:
+    """The rules that an event may match, literal by literal."""
+    forms = event.lower(), unescaped(event).lower(), folded(event).lower()
+    number = any(re.search(guard, event, re.I) for guard in NUMBER_GUARDS) or NUMBER.match(event)
+    foreign = any(re.search(guard, event, re.I) for guard in FOREIGN_GUARDS)
+
+    def held(clause: Literals | None) -> bool:
+        return any(
+            any(re.search(tolerant(item), form) for form in forms)
+            or (is_numeric(item) and number)
+            or (is_foreign(item) and foreign)
+            for item in clause or ()
+        )
+
+    return {
+        i for i, (first, second) in enumerate(zip(plan.literals, plan.further, strict=True))
+        if held(first) and (apart or second is None or held(second))
+    }  # fmt: skip
+
+
+NUMBER = re.compile(rb"-?[0-9]+(\.[0-9]+)?e[-+]?[0-9]", re.I)
+
+
+@cases(150)
+@given(
+    plan=searched(), events=st.lists(st.lists(HOSTILE, max_size=5).map(b"".join), max_size=12), ends=st.booleans(),
+    asked=st.data(),
+)  # fmt: skip
+def test_both_paths_name_the_same(plan: Plan, events: list[bytes], ends: bool, asked: st.DataObject) -> None:
+    """By the kernel and without it the same events of the same rules, and all of those of a naive search.
+
+    With explicit ends a long number across events may be the second's on the plain path alone.
+    """
+    within = asked.draw(st.sampled_from([-1, 1]) | st.integers(0, (1 << len(plan.rules)) - 1))
+    apart = asked.draw(st.booleans())
+    chunk = datagrams(*(event or b"\n" for event in events)) if ends else lines(*b"\n".join(events).split(b"\n"))
+    kernel, plain = (Prefilter(plan, native=native).hits(chunk, within, apart) for native in (True, False))
+    by_kernel = {(start, end): rules for start, end, rules in kernel}
+    by_plain = {(start, end): rules for start, end, rules in plain}
+    assert list(by_kernel) == sorted(by_kernel)
+    assert list(by_plain) == sorted(by_plain)
+    if not ends:
+        assert by_kernel == by_plain
+    for span in chunk.spans():
+        start, end = span
+        wanted = {rule for rule in naive(plan, chunk.data[start:end], apart) if within >> rule & 1}
+        assert wanted <= by_kernel.get(span, frozenset()) <= by_plain.get(span, frozenset())
+
+
+@pytest.mark.skipif(Lines is None, reason="the kernel is not built")
+@pytest.mark.parametrize("framed", [lines, datagrams])
+def test_parts_of_a_chunk(framed: Callable[..., Chunk]) -> None:
+    """Runs of whole events are searched as the chunk would be; what is no run is refused."""
+    chunk = framed(b"alpha", b"beta", b"1e5", b"alpha beta", b"x")
+    database = Scanner.compile([Pattern(word) for word in (b"alpha", b"beta", b"1e5")]).dump()
+    native = Lines(MODULE, database, 3, [[0], [1], [2], []], [], b"\xff")
+    every = native.within(b"\xff")
+    spans = list(chunk.spans())
+    stops = [start for start, _ in spans[1:]] + [len(chunk.data)]
+
+    def named(*runs: int) -> list[tuple[int, ...]]:
+        found, rows = array("I", native.candidates(chunk.data, chunk.ends, every, False, array("I", runs))), []
+        while found:
+            rows.append((spans.index((found[0], found[1])), *found[3 : 3 + found[2]]))
+            del found[: 3 + found[2]]
+        return rows
+
+    assert named(0, len(chunk.data)) == [(0, 0), (1, 1), (2, 2), (3, 0, 1)]
+    assert named(0, stops[0], spans[2][0], stops[3]) == [(0, 0), (2, 2), (3, 0, 1)]
+    assert named(spans[4][0], stops[4]) == named(spans[1][0], spans[1][0]) == named() == []
+    for wrong in ((0,), (5, 2), (0, len(chunk.data) + 1)):
+        with pytest.raises(ValueError, match="no such"):
+            named(*wrong)
+    with pytest.raises(ValueError, match="no such"):
+        native.candidates(b"", None, every + 1, False)
+    assert native.panics == 0

@@ -54,9 +54,9 @@ from vedette.plan.window import rarest
 from vedette.plan.witness import witness
 
 try:
-    from vedette import _kernel
+    from vedette._kernel import Lines
 except ImportError:
-    _kernel = None  # type: ignore[assignment]
+    Lines = None  # type: ignore[assignment, misc]
 
 MAX_HITS = 1 << 16
 """Hits in one chunk after which all its events are candidates of every rule; the kernel has the same bound."""
@@ -137,6 +137,7 @@ class Prefilter:
         patterns = sorted({*says, *escapes})
         self._databases: dict[str, bytes] = {}
         self._scan: _Native | _Plain | None = None
+        self.sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         if not patterns:
             return
         meaning = _Meaning(
@@ -150,8 +151,8 @@ class Prefilter:
         given = databases.get(DATABASE) if databases and databases.get(SEARCHED, digest) == digest else None
         database = Scanner.compile(patterns).dump() if given is None else given
         self._databases = {DATABASE: database, SEARCHED: digest}
-        scan = _Native if native and _kernel is not None else _Plain
-        self._scan = scan(meaning, database)
+        scan = _Native if native and Lines is not None else _Plain
+        self._scan = scan(meaning, database, self.sets)
 
     def excused(self, codec: str, logsource: LogSource) -> frozenset[int]:
         """Those of ``always`` that ``hits`` finds by what their log source's events hold, on such an input."""
@@ -162,8 +163,7 @@ class Prefilter:
 
     def forget(self) -> None:
         """Give back the memory of what is remembered."""
-        if self._scan is not None:
-            self._scan.sets.clear()
+        self.sets.clear()
 
     def hits(self, chunk: Chunk, within: int = -1, apart: bool = False) -> Iterator[Candidate]:
         """The events that hold literals, in order, with the rules these stand for (not ``always``) of ``within``.
@@ -193,13 +193,13 @@ class Prefilter:
 class _Native:
     """The scan by the kernel."""
 
-    def __init__(self, meaning: _Meaning, database: bytes) -> None:
+    def __init__(self, meaning: _Meaning, database: bytes, sets: Bounded[bytes | int, frozenset[int]]) -> None:
         """Raises ValueError when ``database`` cannot be loaded."""
         size, says, escapes, single, self._searched = meaning
         self._bytes = size // 8 + 1
-        self._lines = _kernel.Lines(MODULE, database, size, says, sorted(escapes), self._packed(single))
+        self._lines = Lines(MODULE, database, size, says, sorted(escapes), self._packed(single))
         self._within: dict[int, tuple[int, frozenset[int]]] = {}
-        self.sets: Bounded[bytes, frozenset[int]] = Bounded(SETS_BYTES)
+        self._sets = sets
 
     def _packed(self, rules: int) -> bytes:
         return rules.to_bytes(self._bytes, "little")
@@ -210,11 +210,11 @@ class _Native:
             known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(_ones(rules))
         handle, everything = known
         found = self._lines.candidates(chunk.data, chunk.ends, handle, apart)
-        at, size, sets = 0, len(found), self.sets
+        at, size, sets, every = 0, len(found), self._sets, Lines.EVERY
         while at < size:
             start, end, count = _ROW.unpack_from(found, at)
             at += _ROW.size
-            if count == _kernel.Lines.EVERY:
+            if count == every:
                 yield Candidate(start, end, everything)
                 continue
             key = found[at : at + 4 * count]
@@ -233,14 +233,14 @@ _ROW = Struct("=III")
 class _Plain:
     """The scan without the kernel: a call for each hit."""
 
-    def __init__(self, meaning: _Meaning, database: bytes) -> None:
+    def __init__(self, meaning: _Meaning, database: bytes, sets: Bounded[bytes | int, frozenset[int]]) -> None:
         """Raises ValueError when ``database`` cannot be loaded."""
         self._size, says, self._escapes, self._single, self._searched = meaning
         self._says = [bits_of(numbers) for numbers in says]
         self._number = len(says) - 1
         self._literals = Scanner.load(database)
         self._numbers = Scanner.compile([Pattern(guard, CASELESS) for guard in NUMBER_GUARDS]) if says[-1] else None
-        self.sets: Bounded[int, frozenset[int]] = Bounded(SETS_BYTES)
+        self._sets = sets
 
     def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
         found: list[tuple[int, int]] = []
@@ -278,10 +278,10 @@ class _Plain:
             self._numbers.scan_until(text, lambda _number, _from, to, *_: bool(note(self._number, to)))
 
     def _rules(self, bits: int) -> frozenset[int]:
-        known = self.sets.get(bits)
+        known = self._sets.get(bits)
         if known is None:
             known = frozenset(_ones(bits))
-            self.sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
+            self._sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
         return known
 
 
