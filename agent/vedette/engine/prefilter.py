@@ -28,9 +28,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby, islice
 from struct import Struct
 from sys import getsizeof
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from vedette.decode.fields import guards as guards_of
+from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
 from vedette.model.event import Chunk, LogSource
 from vedette.plan.database import CASELESS, MODULE, ONCE, Pattern, Scanner, literal
@@ -53,10 +54,10 @@ from vedette.plan.plan import Plan
 from vedette.plan.window import rarest
 from vedette.plan.witness import witness
 
-try:
+if TYPE_CHECKING:
     from vedette._kernel import Lines
-except ImportError:
-    Lines = None  # type: ignore[assignment, misc]
+else:
+    Lines = getattr(kernel.LOADED, "Lines", None)
 
 MAX_HITS = 1 << 16
 """Hits in one chunk after which all its events are candidates of every rule; the kernel has the same bound."""
