@@ -50,7 +50,7 @@ DRAIN_SECONDS = 2.0
 ACK_BURST = 200
 """Acknowledgements before the event loop gets its turn."""
 LOGGED_TOPICS = 1000
-"""Topics whose first undecodable payload is logged."""
+"""Topics whose first payload that is cut, or is not JSON, is logged."""
 IDENTIFIERS = 65535
 """Packet identifiers: 1 to this (MQTT 5, 2.2.1)."""
 HALF_ROUND = IDENTIFIERS // 2
@@ -59,23 +59,19 @@ DIGEST = 16
 
 
 class _Gathered(NamedTuple):
-    """A message and its events, each as long as it came, none empty."""
+    """A message and its events as they are stored, none empty; ``cut``: which of them were longer."""
 
     message: Message
     events: list[bytes]
+    cut: set[int]
 
     @property
     def size(self) -> int:
-        """That are stored."""
-        return sum(map(len, self.events)) if len(self.message.payload) <= MAX_EVENT else sum(map(len, self.stored()))
-
-    def stored(self) -> list[bytes]:
-        """The events as they are stored."""
-        return [event[:MAX_EVENT] for event in self.events] if len(self.message.payload) > MAX_EVENT else self.events
+        return sum(map(len, self.events))
 
     def digest(self) -> bytes:
         """Of what is stored: the events without what lay between them."""
-        return md5(b"".join(self.stored()), usedforsecurity=False).digest()
+        return md5(b"".join(self.events), usedforsecurity=False).digest()
 
 
 class _Seen:
@@ -161,15 +157,14 @@ class MqttSubscription:
         self._stored: asyncio.Queue[tuple[int, list[Message]]] = asyncio.Queue()  # bounded by receive_maximum
         self._last = 0
         self._waiting = asyncio.Event()
-        self._logged_cut = False
-        self._logged_topics: set[str] = set()
+        self._logged: set[tuple[Log, str]] = set()
         self._stopping = False
         self.client = MqttClient(
             settings.broker,
             settings.client_id or f"vedette-{agent_id}-{settings.name}",
             subscriptions=settings.topics,
-            on_message=self._received,
-            on_session=self._session,
+            on_message=self.received,
+            on_session=self.session,
             backoff=backoff,
             session=Session(
                 expiry=settings.session_expiry, receive_maximum=settings.receive_maximum, retained_once=True
@@ -183,7 +178,7 @@ class MqttSubscription:
     async def stop(self) -> None:
         """Store what was gathered, acknowledge what gets on disk within DRAIN_SECONDS, disconnect; ends ``run``."""
         self._stopping = True
-        self._flush()
+        self.flush()
         with suppress(TimeoutError):  # not acknowledged: the broker sends it again
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._stored.join()
@@ -192,12 +187,14 @@ class MqttSubscription:
     def bound(self, descriptors: int) -> None:
         """One connection is all it has."""
 
-    def _session(self, present: bool) -> None:
-        self._flush()  # what came by the connection before is known when its redelivery comes
+    def session(self, present: bool) -> None:
+        """A connection begins; ``present``: the broker still has the session."""
+        self.flush()  # what came by the connection before is known when its redelivery comes
         if not present:
             self._seen.forget()
 
-    def _received(self, message: Message) -> None:
+    def received(self, message: Message) -> None:
+        """A message of the connection."""
         if self._stopping:
             return  # not acknowledged: the broker keeps it
         if message.qos and self._waiting.is_set():
@@ -212,64 +209,55 @@ class MqttSubscription:
             self.client.ack(message)
             return
         found = split(message.payload) if self._batches else None
-        came = _Gathered(message, found or [message.payload or b"\n"])
+        whole, cut = found or [message.payload or b"\n"], set[int]()
+        if len(message.payload) > MAX_EVENT:
+            cut = {i for i, event in enumerate(whole) if len(event) > MAX_EVENT}
+        came = _Gathered(message, [event[:MAX_EVENT] for event in whole] if cut else whole, cut)
         if message.dup and self._seen.has(message.message_id, message.topic, came.digest()):
-            self._counters.drop(name, Dropped.DUPLICATE, len(came.events))
+            self._counters.drop(name, Dropped.DUPLICATE, len(whole))
             self._counters.bytes_in[name] += came.size
-            self._stored.put_nowait(
-                (self._last, [message._replace(payload=b"")])
-            )  # its first copy may not be on disk yet
+            # Its first copy may not be on disk yet.
+            self._stored.put_nowait((self._last, [message._replace(payload=b"")]))
             return
         if found is None or message.payload[:1] == b"{":  # an array is valid JSON, or it is no batch
-            self._check_json(came)
+            self._check_json(whole, message.topic)
+        if cut:
+            reason = f"{len(message.payload)} bytes, of an event {MAX_EVENT} are kept"
+            self._log(Log.EVENT_CUT, message.topic, reason, "cut")
         if not self._gathered:
             self._since = self._clock()
             self._came.set()
         self._gathered.append(came)
         self._bytes += came.size
         if self._bytes >= CHUNK_BYTES or len(self._gathered) >= CHUNK_MESSAGES:
-            self._flush()
+            self.flush()
 
-    def _check_json(self, came: _Gathered) -> None:
-        """Count the events that should be JSON and are not; the first of a topic is logged."""
-        loads, topic = orjson.loads, came.message.topic
-        for event in came.events:
-            if self._codec != "json" and event[:1] not in (b"{", b"["):
-                continue
-            try:
-                loads(event)
-            except ValueError as error:
-                self._counters.totals["decode_failed"] += 1
-                if topic not in self._logged_topics and len(self._logged_topics) < LOGGED_TOPICS:
-                    self._logged_topics.add(topic)
-                    log.warning(
-                        Log.PAYLOAD_UNDECODABLE,
-                        input=self.settings.name,
-                        topic=topic,
-                        reason=f"is not JSON: {error}",
-                        action="kept and evaluated as text; further ones of this topic are only counted",
-                    )
+    def _check_json(self, events: list[bytes], topic: str) -> None:
+        """Count the events that should be JSON and are not."""
+        for event in events:
+            if self._codec == "json" or event[:1] in (b"{", b"["):
+                try:
+                    orjson.loads(event)
+                except ValueError as error:
+                    self._counters.totals["decode_failed"] += 1
+                    reason, action = f"is not JSON: {error}", "kept and evaluated as text"
+                    self._log(Log.PAYLOAD_UNDECODABLE, topic, reason, action)
 
-    def _log_cut(self, message: Message) -> None:
-        if not self._logged_cut:
-            self._logged_cut = True
-            log.warning(
-                Log.EVENT_CUT,
-                input=self.settings.name,
-                topic=message.topic,
-                bytes=len(message.payload),
-                kept=MAX_EVENT,
-                action="cut; further ones are only counted",
-            )
+    def _log(self, event: Log, topic: str, reason: str, action: str) -> None:
+        """The first of a topic."""
+        if (event, topic) not in self._logged and len(self._logged) < LOGGED_TOPICS:
+            self._logged.add((event, topic))
+            action += "; further ones of this topic are only counted"
+            log.warning(event, input=self.settings.name, topic=topic, reason=reason, action=action)
 
     async def _hand_over(self) -> None:
         while True:
             await self._came.wait()
             self._came.clear()
             await asyncio.sleep(CHUNK_SECONDS)
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Store what was gathered; raises OSError, and the messages are then not acknowledged."""
         if not self._gathered:
             return
@@ -284,22 +272,14 @@ class MqttSubscription:
         marks = []
         size = 0
         for came in gathered:
-            message, events = came.message, came.stored()
-            start = size
-            if len(events) == 1:
-                size += len(events[0])
-                ends.append(size)
-            else:
-                ends.extend(islice(accumulate(map(len, events), initial=size), 1, None))
-                size = ends[-1]
-            if message.dup or len(message.payload) > MAX_EVENT:
-                for event, whole in zip(events, came.events, strict=True):
-                    flags = (Flag.DUP if message.dup else Flag(0)) | (Flag.CUT if len(whole) > MAX_EVENT else Flag(0))
-                    if flags:
+            message, events = came.message, came.events
+            if message.dup or came.cut:
+                for i, start in enumerate(accumulate(map(len, events), initial=size)):
+                    flags = (Flag.DUP if message.dup else 0) | (Flag.CUT if i in came.cut else 0)
+                    if flags and i < len(events):
                         marks.append((start, int(flags)))
-                    if Flag.CUT in flags:
-                        self._log_cut(message)
-                    start += len(event)
+            ends.extend(islice(accumulate(map(len, events), initial=size), 1, None))
+            size = ends[-1]
             data += events
             origin = topics.setdefault(message.topic, len(topics))
             origin_of.extend(array("H", [origin]) * len(events))
