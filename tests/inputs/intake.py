@@ -6,10 +6,13 @@ import asyncio
 import errno
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from vedette.inputs.accept import IDLE_SECONDS
+from vedette.inputs.listen import SyslogListener
+from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk, FilePosition
 
@@ -73,6 +76,24 @@ def account(counters: Counters, bin: Bin, name: str) -> None:
     dropped = sum(n for (input, _), n in counters.dropped.items() if input == name)
     assert counters.received[name] == len(bin.events) + dropped
     assert counters.bytes_in[name] == sum(len(chunk.data) for chunk in bin.chunks)
+
+
+LOCAL = "127.0.0.1:0"
+
+
+@asynccontextmanager
+async def listening(
+    bin: Bin, counters: Counters, idle: float = IDLE_SECONDS, **settings: object
+) -> AsyncIterator[tuple[SyslogListener, int]]:
+    """A started listener, of TCP unless it is said, and its first port; stopped afterwards, and the account checked."""
+    settings = settings if settings.keys() & {"udp", "tcp", "tls"} else {"tcp": LOCAL, **settings}
+    listener = SyslogListener(SyslogInput("in", **settings), bin, counters, idle=idle)  # type: ignore[arg-type]
+    await listener.start()
+    try:
+        yield listener, listener.addresses[0][2]
+    finally:
+        await listener.stop()
+    account(counters, bin, "in")
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

@@ -13,8 +13,6 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -22,31 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, account, until
+from tests.inputs.intake import Bin, listening, until
 from vedette.inputs import accept
 from vedette.inputs.accept import Admitted, Gate, network
-from vedette.inputs.listen import SyslogListener
-from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Log
 from vedette.model.event import MAX_EVENT
 
 ATTEMPTS = int(os.environ.get("VEDETTE_FLOOD", "3000"))
 """Connections of a flood; ``VEDETTE_FLOOD=100000`` is the long form."""
-
-
-@asynccontextmanager
-async def listening(
-    bin: Bin, counters: Counters, idle: float = accept.IDLE_SECONDS, **settings: object
-) -> AsyncIterator[tuple[SyslogListener, int]]:
-    """A started TCP listener and its port; stopped afterwards, and the account checked."""
-    inputs = SyslogInput("in", tcp="127.0.0.1:0", **settings)  # type: ignore[arg-type]
-    listener = SyslogListener(inputs, bin, counters, idle=idle)
-    await listener.start()
-    try:
-        yield listener, listener.addresses[0][2]
-    finally:
-        await listener.stop()
-    account(counters, bin, "in")
 
 
 def connect(port: int, source: str = "127.0.0.2") -> socket.socket:
@@ -75,13 +56,16 @@ def test_a_flood_of_connections_from_one_peer() -> None:
 
     async def scenario() -> float:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, max_connections=20, max_connections_per_peer=5) as (listener, port):
+        async with listening(bin, counters, max_connections=20, max_connections_per_peer=5) as (
+            listener,
+            port,
+        ):
             held = [connect(port, "127.0.0.1") for _ in range(5)]
             for peer in held:  # or it would give way
                 peer.sendall(b"<13>calm\n")
             await until(lambda: len(bin.events) == 5)
             other = connect(port, "127.0.0.3")
-            await until(lambda: listener._gate.open == 6)
+            await until(lambda: listener.gate.open == 6)
             slowest = 0.0
             with capture_logs() as logs:
                 flood = await asyncio.create_subprocess_exec(
@@ -101,10 +85,10 @@ def test_a_flood_of_connections_from_one_peer() -> None:
             assert set(bin.events) == {b"<13>calm"}
             assert len([entry for entry in logs if entry["event"] == Log.CONNECTION_REFUSED]) == 1
             assert "max_connections_per_peer = 5 from 127.0.0.1" in logs[0]["reason"]
-            assert listener._gate.open == 6
+            assert listener.gate.open == 6
             for peer in (*held, other):
                 peer.close()
-            await until(lambda: listener._gate.open == 0)
+            await until(lambda: listener.gate.open == 0)
             with connect(port, "127.0.0.1") as again:  # there is room again
                 again.sendall(b"<13>again\n")
                 await until(lambda: bin.events[-1] == b"<13>again")
@@ -174,10 +158,13 @@ def test_all_connections_together_are_bounded() -> None:
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, max_connections=30, max_connections_per_peer=10) as (listener, port):
+        async with listening(bin, counters, max_connections=30, max_connections_per_peer=10) as (
+            listener,
+            port,
+        ):
             files = len(os.listdir("/proc/self/fd"))
             peers = [connect(port, f"127.0.0.{2 + i // 10}") for i in range(60)]
-            await until(lambda: listener._gate.open == 30 and counters.totals["connections_evicted"] == 30)
+            await until(lambda: listener.gate.open == 30 and counters.totals["connections_evicted"] == 30)
             assert len(os.listdir("/proc/self/fd")) - files <= 60 + 30 + accept.EVICTED
             for peer in peers:
                 with contextlib.suppress(ConnectionError):  # half of them have given way to the others
@@ -185,7 +172,7 @@ def test_all_connections_together_are_bounded() -> None:
             await until(lambda: len(bin.events) == 30)
             more = [connect(port, "127.0.0.9") for _ in range(5)]
             await until(lambda: counters.totals["connections_refused"] == 5)
-            assert listener._gate.open == 30
+            assert listener.gate.open == 30
             for peer in (*peers, *more):
                 peer.close()
 
@@ -198,12 +185,15 @@ def test_who_gives_way() -> None:
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, max_connections=8, max_connections_per_peer=6) as (listener, port):
+        async with listening(bin, counters, max_connections=8, max_connections_per_peer=6) as (
+            listener,
+            port,
+        ):
             single = connect(port, "127.0.0.2")
             many = [connect(port, "127.0.0.3") for _ in range(6)]
             many[0].sendall(b"<13>known\n")
             many[1].sendall(b"<13>half a mess")
-            await until(lambda: len(bin.events) == 1 and listener._gate.open == 7)
+            await until(lambda: len(bin.events) == 1 and listener.gate.open == 7)
             own = connect(port, "127.0.0.3")
             await until(lambda: counters.totals["connections_evicted"] == 1)
             assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, *[False] * 5]
@@ -238,7 +228,10 @@ def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, idle=1.0, max_connections=12, max_connections_per_peer=5) as (_, port):
+        async with listening(bin, counters, idle=1.0, max_connections=12, max_connections_per_peer=5) as (
+            _,
+            port,
+        ):
             honest = connect(port, "127.0.0.2")
             honest.sendall(b"<13>rare\n")
             busy = connect(port, "127.0.0.3")
@@ -281,7 +274,7 @@ def test_no_descriptor_for_a_connection() -> None:
         async with listening(bin, counters) as (listener, port):
             peers = [socket.socket() for _ in range(3)]
             silent = connect(port)
-            await until(lambda: listener._gate.open == 1)
+            await until(lambda: listener.gate.open == 1)
             taken: list[int] = []
             with capture_logs() as logs:
                 try:
@@ -298,7 +291,7 @@ def test_no_descriptor_for_a_connection() -> None:
                         peer.connect(("127.0.0.1", port))
                         peer.sendall(b"<13>more\n")
                     await asyncio.sleep(0.5)
-                    assert listener._gate.open == 1
+                    assert listener.gate.open == 1
                 finally:
                     for descriptor in taken:
                         os.close(descriptor)
@@ -342,7 +335,7 @@ def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> None:
                     if sends.endswith(b"x"):
                         with contextlib.suppress(ConnectionError):
                             stuck.sendall(b"x")
-            await until(lambda: listener._gate.open == 2)
+            await until(lambda: listener.gate.open == 2)
             silent.sendall(b"<13>still here\n")
             await until(lambda: b"<13>still here" in bin.events)
             for peer in (silent, sure, stuck):
@@ -409,11 +402,11 @@ async def main():
     program += "s.sendall(b'<13>here\\\\n<13>ha'); time.sleep(60)"
     sender = subprocess.Popen([*inside, sys.executable, "-c", program, str(port)])
     try:
-        await until(lambda: listener._gate.open == 1 and bin.events == [b"<13>here"], 10)
+        await until(lambda: listener.gate.open == 1 and bin.events == [b"<13>here"], 10)
         shown = subprocess.run(["ss", "-tnoH", "sport", f"= :{port}"], capture_output=True, text=True).stdout
         assert "timer:(keepalive" in shown, shown
         ip("link", "set", "near", "down")  # from here on nothing passes, and nobody says so
-        await until(lambda: listener._gate.open == 0, 20)
+        await until(lambda: listener.gate.open == 0, 20)
         await until(lambda: bin.events == [b"<13>here", b"<13>ha"])
         print("cleaned up")
     finally:
@@ -452,43 +445,6 @@ def test_a_peer_that_vanishes(tmp_path: Path) -> None:
         check=False,
     )
     assert "cleaned up" in done.stdout, done.stderr
-
-
-def test_keep_alive_is_set() -> None:
-    """Every accepted connection has the probes of KEEPALIVE."""
-
-    async def scenario() -> None:
-        async with listening(Bin(), Counters()) as (listener, port):
-            with connect(port):
-                await until(lambda: listener._connections)
-                (connection,) = listener._connections
-                sock = connection.transport.get_extra_info("socket")
-                options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
-                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-                assert tuple(sock.getsockopt(socket.IPPROTO_TCP, option) for option in options) == accept.KEEPALIVE
-
-    asyncio.run(scenario())
-
-
-def test_64_kb_datagrams() -> None:
-    """The largest datagrams that there are arrive whole, in chunks that stay bounded."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        settings = SyslogInput("in", udp="127.0.0.1:0", receive_buffer=64 << 20)
-        listener = SyslogListener(settings, bin, counters)
-        await listener.start()
-        data = [b"<13>" + bytes([65 + i % 26]) * 65_503 for i in range(40)]
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for datagram in data:
-                sender.sendto(datagram, ("127.0.0.1", listener.addresses[0][2]))
-                await asyncio.sleep(0)
-        await until(lambda: counters.received["in"] == 40)
-        await listener.stop()
-        assert bin.events == data
-        assert max(len(chunk.data) for chunk in bin.chunks) < 400_000
-
-    asyncio.run(scenario())
 
 
 def test_networks() -> None:

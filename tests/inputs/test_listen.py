@@ -7,36 +7,17 @@ import contextlib
 import shutil
 import socket
 import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.inputs.intake import Bin, account, rsyslogd, until
+from tests.inputs.intake import LOCAL, Bin, account, listening, rsyslogd, until
 from vedette.inputs import listen
 from vedette.inputs.listen import SyslogListener
 from vedette.inputs.syslog import SyslogInput
 from vedette.model.counters import Counters, Dropped, Log
-from vedette.model.event import CHUNK_BYTES, MAX_EVENT, Flag
-
-
-@asynccontextmanager
-async def listening(
-    bin: Bin, counters: Counters, *, udp: str = "", tcp: str = "", max_connections: int = 10
-) -> AsyncIterator[tuple[SyslogListener, int]]:
-    """A started listener and its port; stopped afterwards, and the account checked."""
-    listener = SyslogListener(SyslogInput("in", udp=udp, tcp=tcp, max_connections=max_connections), bin, counters)
-    await listener.start()
-    try:
-        yield listener, listener.addresses[0][2]
-    finally:
-        await listener.stop()
-    account(counters, bin, "in")
-
-
-LOCAL = "127.0.0.1:0"
+from vedette.model.event import CHUNK_BYTES
 
 
 async def send(port: int, data: bytes) -> None:
@@ -54,14 +35,6 @@ async def closed(reader: asyncio.StreamReader) -> None:
         assert await asyncio.wait_for(reader.read(), 5) == b""
 
 
-async def refused(port: int) -> None:
-    """A connection that the listener resets, maybe before it is known to be made."""
-    with contextlib.suppress(ConnectionError):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        await closed(reader)
-        writer.close()
-
-
 async def command(*arguments: str | Path) -> None:
     process = await asyncio.create_subprocess_exec(*map(str, arguments))
     assert await process.wait() == 0
@@ -73,7 +46,7 @@ def test_many_lines() -> None:
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
         lines = [b"<13>Nov 20 10:00:00 host app[7]: message number %d" % i for i in range(100_000)]
-        async with listening(bin, counters, tcp=LOCAL) as (_, port):
+        async with listening(bin, counters) as (_, port):
             await send(port, b"\n".join(lines) + b"\n")
             await until(lambda: counters.received["in"] == len(lines))
         assert bin.events == lines
@@ -83,24 +56,12 @@ def test_many_lines() -> None:
     asyncio.run(scenario())
 
 
-def test_unterminated_last_line() -> None:
-    """A last line without newline is an event once its connection ends."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL) as (_, port):
-            await send(port, b"<13>one\n<13>two")
-            await until(lambda: bin.events == [b"<13>one", b"<13>two"])
-
-    asyncio.run(scenario())
-
-
 def test_reset_connection() -> None:
     """What arrived before a connection was reset is stored."""
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL) as (_, port):
+        async with listening(bin, counters) as (_, port):
             with socket.create_connection(("127.0.0.1", port)) as peer:
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 peer.sendall(b"<13>one\n<13>tw")
@@ -115,11 +76,11 @@ def test_many_quiet_connections_share_chunks() -> None:
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL, max_connections=60) as (_, port):
+        async with listening(bin, counters) as (listener, port):
             peers = [
                 socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.0.{i}", 0)) for i in range(2, 42)
             ]
-            await asyncio.sleep(0.05)
+            await until(lambda: listener.gate.open == 40)
             for turn in range(2):
                 for i, peer in enumerate(peers):
                     peer.sendall(b"<13>%d.%d\n" % (i, turn))
@@ -137,7 +98,7 @@ def test_malformed_count() -> None:
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL) as (_, port):
+        async with listening(bin, counters) as (_, port):
             with capture_logs() as logs:
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
                 writer.write(b"6 <13>ab12x <13>lost")
@@ -153,23 +114,6 @@ def test_malformed_count() -> None:
     asyncio.run(scenario())
 
 
-def test_ten_megabyte_line() -> None:
-    """A 10 MB line without newline is one event of MAX_EVENT bytes, flagged, counted and said; the next is whole."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL) as (_, port):
-            with capture_logs() as logs:
-                await send(port, b"<13>" + b"x" * 10_000_000 + b"\n<13>next \xff\x00\n")
-                await until(lambda: len(bin.events) == 2)
-        assert [len(event) for event in bin.events] == [MAX_EVENT, 11]
-        assert counters.cut["in"] == 1
-        assert bin.chunks[0].flags(0) == Flag.CUT
-        assert [entry["peer"] for entry in logs if entry["event"] == Log.EVENT_CUT] == ["127.0.0.1"]
-
-    asyncio.run(scenario())
-
-
 def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What connections hold is bounded together: beyond HELD_BYTES the longest unfinished message is cut, flagged,
     counted and said with its peer; the others become whole, and the cut connection's next message too."""
@@ -177,24 +121,24 @@ def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL, max_connections=30) as (listener, port):
+        async with listening(bin, counters) as (listener, port):
             peers = [socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) for _ in range(19)]
             peers.append(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)))
             with capture_logs() as logs:
                 for peer in peers[:-1]:
                     peer.sendall(b"<13>" + b"x" * 49_996)
-                await until(lambda: listener._held == 19 * 50_000)
+                await until(lambda: listener.held == 19 * 50_000)
                 peers[-1].sendall(b"<13>" + b"y" * 69_996)
-                await until(lambda: listener._held == 20 * 51_000)
+                await until(lambda: listener.held == 20 * 51_000)
                 assert not bin.events
                 peers[-1].sendall(b"y" * 30_000)
                 await until(lambda: len(bin.events) == 1)
-            assert listener._held == 19 * 50_000
+            assert listener.held == 19 * 50_000
             peers[-1].sendall(b"y" * 3_000_000 + b"\n<13>whole\n")
             for peer in peers[:-1]:
                 peer.sendall(b"\n")
             await until(lambda: len(bin.events) == 21)
-            assert listener._held == 0
+            assert listener.held == 0
             for peer in peers:
                 peer.close()
         cut, whole = bin.by_origin["127.0.0.3"]
@@ -209,46 +153,16 @@ def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_port_in_use() -> None:
-    """A port in use is an OSError that names input, transport, address and what to do; nothing stays bound."""
-
-    async def scenario(kind: int, transport: str) -> None:
-        with socket.socket(socket.AF_INET, kind) as other, socket.socket() as free:
-            other.bind(("127.0.0.1", 0))
-            if kind == socket.SOCK_STREAM:
-                other.listen()
-            taken = f"127.0.0.1:{other.getsockname()[1]}"
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-            free.close()
-            udp, tcp = (taken, f"127.0.0.1:{port}") if transport == "udp" else ("", taken)
-            listener = SyslogListener(SyslogInput("edge", udp=udp, tcp=tcp), Bin(), Counters())
-            with pytest.raises(OSError, match=f"input 'edge': cannot listen on {transport} {taken}: .*another program"):
-                await listener.start()
-            socket.create_server(("127.0.0.1", port)).close()
-
-    asyncio.run(scenario(socket.SOCK_STREAM, "tcp"))
-    asyncio.run(scenario(socket.SOCK_DGRAM, "udp"))
-
-
-def test_too_many_connections() -> None:
-    """A connection beyond ``max_connections`` is closed and said; when another has left there is room again."""
+    """Where one of its ports is in use the listener does not start, and leaves none of the others bound."""
 
     async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL, max_connections=1) as (_, port):
-            _, first = await asyncio.open_connection("127.0.0.1", port)
-            first.write(b"<13>a\n")
-            await until(lambda: len(bin.events) == 1)
-            with capture_logs() as logs:
-                for _ in range(2):
-                    await refused(port)
-            first.close()
-            await first.wait_closed()
-            await asyncio.sleep(0.05)
-            await send(port, b"<13>b\n")
-            await until(lambda: bin.events == [b"<13>a", b"<13>b"])
-        (line,) = [entry for entry in logs if entry["event"] == Log.CONNECTION_REFUSED]
-        assert "max_connections = 1" in line["reason"]
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.socket(type=socket.SOCK_DGRAM) as other:
+            other.bind(("127.0.0.1", 0))
+            tcp, udp = (f"127.0.0.1:{sock.getsockname()[1]}" for sock in (free, other))
+            free.close()
+            with pytest.raises(OSError, match=f"input 'edge': cannot listen on udp {udp}: .*another program"):
+                await SyslogListener(SyslogInput("edge", udp=udp, tcp=tcp), Bin(), Counters()).start()
+            socket.create_server(("127.0.0.1", int(tcp.partition(":")[2]))).close()
 
     asyncio.run(scenario())
 
@@ -287,7 +201,7 @@ def test_a_steady_sender_does_not_keep_stop(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp=LOCAL) as (listener, port):
+        async with listening(bin, counters) as (listener, port):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
 
             async def steady() -> None:
@@ -315,7 +229,7 @@ def test_stop_hands_over() -> None:
         await listener.start()
         ports = {kind: port for kind, _, port in listener.addresses}
         peer = socket.create_connection(("127.0.0.1", ports["tcp"]))
-        await asyncio.sleep(0.05)
+        await until(lambda: listener.gate.open == 1)
         lines = [b"<13>line %d" % i for i in range(20_000)]
         peer.sendall(b"\n".join(lines))
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

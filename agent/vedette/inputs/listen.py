@@ -126,12 +126,13 @@ class SyslogListener:
         self._idle = idle
         self._buffer = bytearray(CHUNK_BYTES)
         self._view = memoryview(self._buffer)
-        self._gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, counters)
+        self.gate = Gate(settings.name, settings.max_connections, settings.max_connections_per_peer, counters)
         self._acceptors: list[Acceptor] = []
         self._datagrams: list[Datagrams] = []
         self._connections: dict[_Connection, None] = {}
         self._waiting: dict[_Connection, None] = {}
-        self._held = 0
+        self.held = 0
+        """Bytes that are kept of all connections."""
         self._flush_timer: asyncio.TimerHandle | None = None
         self._drops_timer: asyncio.TimerHandle | None = None
         self._look_timer: asyncio.TimerHandle | None = None
@@ -147,11 +148,11 @@ class SyslogListener:
         loop = asyncio.get_running_loop()
         try:
             for sock in await self._bind("tcp", self._settings.tcp):
-                self._acceptors.append(Acceptor(sock, self._gate, partial(_Connection, self, False)))
+                self._acceptors.append(Acceptor(sock, self.gate, partial(_Connection, self, False)))
             if (tls := self._settings.tls) is not None:
                 context = self._context()
                 for sock in await self._bind("tls", tls.address):
-                    self._acceptors.append(Acceptor(sock, self._gate, partial(_Connection, self, True), context))
+                    self._acceptors.append(Acceptor(sock, self.gate, partial(_Connection, self, True), context))
             for sock in await self._bind("udp", self._settings.udp):
                 datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give)
                 self._datagrams.append(datagrams)
@@ -177,7 +178,7 @@ class SyslogListener:
 
     def bound(self, connections: int) -> None:
         """How many connections there may be at a time; those that are open stay."""
-        self._gate.limit = connections
+        self.gate.limit = connections
 
     async def wait(self) -> None:
         """Returns after ``stop``; raises OSError when the raw log could not be written."""
@@ -190,7 +191,7 @@ class SyslogListener:
         self._stopping = True
         for acceptor in self._acceptors:
             acceptor.close()
-        self._gate.close()
+        self.gate.close()
         if self._resuming is not None:
             self._resuming.cancel()
         for timer in (self._drops_timer, self._look_timer):
@@ -252,14 +253,14 @@ class SyslogListener:
             connection.whole = True
             self._wait_for_flush(connection)
         self._count_held(connection)
-        if self._held > HELD_BYTES:
+        if self.held > HELD_BYTES:
             self._relieve()
         if not self._intake.accepting():
             self._pause()
 
     def _count_held(self, connection: _Connection) -> None:
         held = connection.framer.held
-        self._held += held - connection.held
+        self.held += held - connection.held
         connection.held = held
 
     def _relieve(self) -> None:
@@ -268,7 +269,7 @@ class SyslogListener:
         One is enough: it holds no less than what was read last.
         """
         self._flush()
-        if self._held <= HELD_BYTES:
+        if self.held <= HELD_BYTES:
             return
         connection = max(self._connections, key=lambda each: each.framer.unfinished)
         try:
