@@ -1,7 +1,7 @@
 """The store as of a segment's beginning, written into its head, so that a lost store can be rebuilt.
 
 A checkpoint is a zstd frame (RFC 8878) of a msgpack map. Its ``cursor`` is *settled*: every alert that was made before
-it had its receipt when the checkpoint was written. Evaluating again from there makes every alert anew that the lost
+it had its receipt when the checkpoint was written. Evaluating again from there makes every alert again that the lost
 outbox may have held, under the same id, and so nothing is lost and the region drops what it has already. ``counters``
 are as of the cursor. ``positions`` are those of tailed files as the log had them; those of later chunks are in their
 frames."""

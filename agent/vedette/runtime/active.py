@@ -13,7 +13,6 @@ from typing import Any
 
 import structlog
 
-from vedette.bundle.seal import BundleRefused
 from vedette.config.settings import Config
 from vedette.model.counters import Log
 from vedette.rawlog.log import RawLog
@@ -120,7 +119,7 @@ class ActiveRules:
             await self.change(self._retune())
 
     async def _retune(self) -> Loaded | None:
-        return await self.rules.retune(self.loaded)
+        return await self.rules.retune(self.loaded)  # as it is once a change under way is done
 
     async def replace(self, config: Config) -> None:
         """Take the rules from where ``config`` has them. Raises ValueError or OSError, with nothing changed."""
@@ -139,8 +138,6 @@ class ActiveRules:
         while True:
             try:
                 return await self.rules.install(data)
-            except BundleRefused as error:
-                raise ValueError(str(error)) from error
             except OSError as error:
                 if error.errno not in descriptors.SPENT:
                     raise

@@ -45,7 +45,7 @@ def announcement(payload: bytes) -> tuple[str, int]:
 
 
 class Arrivals:
-    """One uplink's subscriptions to bundles; made anew with each uplink."""
+    """One uplink's subscriptions to bundles; each uplink has its own."""
 
     def __init__(self, config: Config, active: ActiveRules, uplink: MqttUplink) -> None:
         self._active, self._uplink = active, uplink

@@ -7,7 +7,7 @@
   ``bundle/trust.py`` decides, ``validate.py`` compiles and self-tests before the switch, first in an isolated
   subprocess.
 
-* **Retuning** (either way): when many events are candidates, the prefilter's literals are chosen anew by the newest
+* **Retuning** (either way): when many events are candidates, the prefilter's literals are chosen again by the newest
   traffic, in a subprocess (``retune_due``, ``retune``). What was chosen is kept in the cache: for a directory in the
   place of what was built, for a bundle under its digest, beside it.
 
@@ -30,7 +30,7 @@ import structlog
 from vedette import __version__
 from vedette.bundle.install import BundleDir, read_bundle
 from vedette.bundle.seal import BundleRefused
-from vedette.bundle.trust import Bundle
+from vedette.bundle.trust import Bundle, Installed
 from vedette.config.settings import Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
@@ -137,9 +137,8 @@ class Rules:
                 engine = await asyncio.to_thread(_load, last)
                 return Loaded(engine, "the last rules that could be built", None)
         loaded = await asyncio.to_thread(self.bundles.load, validate)
-        if self._file is not None:
-            offered = await asyncio.to_thread(self._offer_file, loaded[0] if loaded else None)
-            loaded = offered or loaded
+        current = Installed(loaded[0].version, loaded[0].digest) if loaded else None
+        loaded = await asyncio.to_thread(self._offer, current) or loaded
         if loaded is None:
             return Loaded(Engine(Plan((), (), ())), "no rules yet: waiting for a bundle", None)
         bundle, engine = loaded
@@ -155,22 +154,25 @@ class Rules:
         self._inputs = _kinds(inputs)
         await asyncio.to_thread(running.prepare, self._inputs)
 
-    def _offer_file(self, current: Bundle | None) -> tuple[Bundle, Engine] | None:
-        """Install ``[bundles] file``; one that is older than the current bundle is passed over, as it is at every start
-        of an agent that a newer one was pushed to."""
-        assert self._file is not None
+    def _offer(self, current: Installed | None) -> tuple[Bundle, Engine] | None:
+        """Install ``[bundles] file``, unless it is the ``current`` bundle, an older one (an agent that a newer one was
+        pushed to keeps that) or one that was rolled back."""
+        if self._file is None:
+            return None
         try:
             data = read_bundle(self._file)
-            if current is not None and hashlib.sha256(data).hexdigest() == current.sha256:
+            found = self.bundles.verified(data)
+            if found.version <= self.bundles.withdrawn() or (
+                current is not None and (found.version < current.version or found.digest.startswith(current.digest))
+            ):
                 return None
-            version = self.bundles.verified(data).version
-            if (current is not None and version < current.version) or version <= self.bundles.withdrawn():
-                return None
-            return self._install(data, of_host=True)
+            made = self._install(data, of_host=True)
         except (OSError, BundleRefused) as error:
             self._refuse(f"{self._file}: {error}")
-            self._unfinished = self._offer_newer if isinstance(error, OSError) else None
+            self._unfinished = partial(self._offer, current) if isinstance(error, OSError) else None
             return None
+        self.error = self._unfinished = None
+        return made
 
     def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
         return self.bundles.install(data, lambda bundle: (bundle, validate(bundle)), of_host=of_host)
@@ -198,33 +200,15 @@ class Rules:
         return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
 
     async def again(self) -> Loaded | None:
-        """At the operator's word: the rule directory, built anew, or a newer ``[bundles] file``; None when there is
+        """At the operator's word: the rule directory, built again, or a newer ``[bundles] file``; None when there is
         none.
 
         Raises ValueError or OSError as ``reload`` does.
         """
         if self.directory:
-            return await self.reload(anew=True)
-        offered = await asyncio.to_thread(self._offer_newer)
+            return await self.reload(again=True)
+        offered = await asyncio.to_thread(self._offer, self.bundles.installed())
         return None if offered is None else await self._ready(_of_bundle(*offered))
-
-    def _offer_newer(self) -> tuple[Bundle, Engine] | None:
-        """Install ``[bundles] file`` when its version is above the installed one's."""
-        if self._file is None:
-            return None
-        installed = self.bundles.installed()
-        try:
-            data = read_bundle(self._file)
-            least = max(self.bundles.withdrawn(), 0 if installed is None else installed.version)
-            if self.bundles.verified(data).version <= least:
-                return None
-            made = self._install(data, of_host=True)
-        except (OSError, BundleRefused) as error:
-            self._refuse(f"{self._file}: {error}")
-            self._unfinished = self._offer_newer if isinstance(error, OSError) else None
-            return None
-        self.error = self._unfinished = None
-        return made
 
     def changed(self) -> bool:
         """True when ``reload`` is worth a try: a file of the rule directory came, went or changed since the last
@@ -244,15 +228,15 @@ class Rules:
         self._tried = signature, time.monotonic()
         return True
 
-    async def reload(self, *, anew: bool = False) -> Loaded | None:
-        """Build the rule directory as it is now; ``anew``: even when the cache has it, with the newest sample. Of
+    async def reload(self, *, again: bool = False) -> Loaded | None:
+        """Build the rule directory as it is now; ``again``: even when the cache has it, with the newest sample. Of
         bundles the one that could not be written; None when it is not needed any more.
 
         Raises ValueError or OSError, with ``error`` set, when it cannot be built.
         """
         try:
             if self.directory:
-                return await self._ready(await self._build(anew=anew))
+                return await self._ready(await self._build(again=again))
             took = await asyncio.to_thread(self._finish)
             return None if took is None else await self._ready(_of_bundle(*took))
         except (ValueError, OSError) as error:
@@ -265,8 +249,6 @@ class Rules:
         take, self._unfinished = self._unfinished, None
         try:
             took = None if take is None else take()
-        except BundleRefused as error:
-            raise ValueError(str(error)) from error
         except OSError:
             self._unfinished = take
             raise
@@ -358,7 +340,7 @@ class Rules:
     def _built(self) -> list[Path]:
         return list(self._cache.glob("rules-*.vplan"))
 
-    async def _build(self, *, anew: bool = False) -> Loaded:
+    async def _build(self, *, again: bool = False) -> Loaded:
         seen = await asyncio.to_thread(self._signature)
         try:
             digest = await asyncio.to_thread(self._digest)
@@ -369,7 +351,7 @@ class Rules:
         sample = self._sample()
         out = self._cache / f"rules-{digest}-{'sampled' if len(sample) >= MIN_SAMPLE else 'guessed'}.vplan"
         engine: Engine | None = None
-        if out.exists() and not anew:
+        if out.exists() and not again:
             try:
                 engine = await asyncio.to_thread(_load, out)
                 out.touch()
