@@ -176,6 +176,10 @@ def test_every_mistake_at_once() -> None:
             "input[0].broker: expects the NAME of a table [broker",
         ),
         ('[[input]]\ntype = "mqtt"\ntopics = ["a"]', "broker.url: expects"),
+        (
+            '[[input]]\ntype = "mqtt"\ntopics = ["a"]\nbroker = "p"\nusername = "u"\n[broker.p]\nurl = "mqtt://p:1"',
+            'input[0].username: belongs in the table [broker.NAME] that broker = "NAME" names',
+        ),
         ('[bundles]\ntrusted_keys = ["ssh-rsa AAAA"]', "bundles.trusted_keys[0]: not a public key: 'ssh-rsa AAAA'"),
         ("[agent", "not valid TOML: "),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vedette.config.read import INTERNAL_SETTINGS, ConfigError, load, parse
-from vedette.config.renamed import GONE, gone
+from vedette.config.renamed import GONE
 from vedette.config.settings import Config
 from vedette.inputs.file import FileInput
 from vedette.inputs.mqtt import MqttInput
@@ -48,7 +48,7 @@ def test_the_keys_of_a_broker() -> None:
     assert found.uplink.broker == region
     assert [item.broker for item in found.input if isinstance(item, MqttInput)] == [
         region,
-        MqttSettings("mqtt://plant:1", keepalive=9.0),
+        MqttSettings("mqtt://plant:1"),
     ]
     assert found.warnings[0] == "uplink.url: is now url of [broker]; the next release refuses it"
     assert "input[0].url: is now url of [broker], once for all; the next release refuses it" in found.warnings
@@ -56,11 +56,11 @@ def test_the_keys_of_a_broker() -> None:
 
 
 def test_an_input_whose_name_has_a_dot() -> None:
-    """Its broker's table has that name, and takes what is GONE as well."""
+    """Its broker's table has that name."""
     text = '[[input]]\ntype = "mqtt"\nname = "plant.1"\ntopics = ["t"]\nurl = "mqtt://p:1"\nkeepalive = "9s"\n'
     (item,) = parse(text).input
     assert isinstance(item, MqttInput)
-    assert item.broker == MqttSettings("mqtt://p:1", keepalive=9.0)
+    assert item.broker == MqttSettings("mqtt://p:1")
 
 
 @pytest.mark.parametrize("broker", ["", 'broker = "plant"\n'])
@@ -124,5 +124,3 @@ def test_all_that_is_internal_was_a_setting() -> None:
         internal_fields(Config()) | internal_fields(FileInput("a"), "input") | internal_fields(MqttInput(), "input")
     )
     assert fields == GONE - {"uplink.keepalive", "input.keepalive"}
-    assert all(gone(where) for where in ("broker.a.keepalive", "broker.keepalive", "input[12].poll", "log.limit"))
-    assert not any(gone(where) for where in ("input.name", "agent.id", "broker.url", "keepalive"))

@@ -2,7 +2,7 @@
 
 Sizes are written ``"64MiB"`` or as bytes, durations ``"30d"``, ``"10m"``, ``"200ms"`` or as seconds. Unknown keys are
 mistakes; names of the release before are accepted (``renamed.py``). With VEDETTE_INTERNAL_SETTINGS=1 in the environment
-a file may also set what is INTERNAL: for tests and benchmarks of a whole agent.
+a file may set what is INTERNAL without a warning: for tests and benchmarks of a whole agent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 
 INTERNAL_SETTINGS = "VEDETTE_INTERNAL_SETTINGS"
-"""The environment variable with which a file may set what is INTERNAL."""
+"""The environment variable with which a file sets what is INTERNAL without a warning."""
 
 
 class ConfigError(ValueError):
@@ -120,9 +120,8 @@ _SCALARS = {
 class _Reader:
     """Turns tables of TOML into dataclasses; ``mistakes`` collects what is wrong."""
 
-    def __init__(self, internal: bool) -> None:
+    def __init__(self) -> None:
         self.mistakes: list[str] = []
-        self._internal = internal
         self._brokers: dict[str, MqttSettings] = {}
         """``[broker]`` under "", each ``[broker.NAME]`` under its name."""
         self._used: set[str] = set()
@@ -206,10 +205,10 @@ class _Reader:
         given: dict[str, Any] = {}
         for key, item in value.items():
             here = f"{where}.{key}" if where else key
-            accepted = key in known or (
-                key in fields and bool(fields[key].metadata) and (self._internal or renamed.gone(here))
-            )
-            if not accepted:
+            if key not in known and not (key in fields and fields[key].metadata):  # internal: taken, and warned of
+                if key in renamed.BROKER and kind in INPUT_TYPES.values():
+                    self.mistakes.append(f'{here}: belongs in the table [broker.NAME] that broker = "NAME" names')
+                    continue
                 choices = sorted([*known, "broker"]) if kind is Config else known
                 near = difflib.get_close_matches(key, choices, 1)
                 hint = f"did you mean {near[0]}? " if near else ""
@@ -319,14 +318,13 @@ def _check(config: Config, mistakes: list[str]) -> None:
 
 
 def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
-    """The configuration in ``text``, which with ``internal`` may set what is no setting; raises ConfigError with every
-    mistake."""
+    """The configuration in ``text``, where ``internal`` settings cause no warning. Raises ConfigError."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(path, [f"not valid TOML: {error}"]) from error
     document, warnings = renamed.renew(document, internal=internal)
-    reader = _Reader(internal)
+    reader = _Reader()
     config = reader.config(document)
     if reader.mistakes:
         raise ConfigError(path, reader.mistakes)
