@@ -47,5 +47,5 @@ def test_damage_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     for _ in range(2):
         assert [frame.chunk.data[:1] for frame in log.frames(0)] == whole
         assert counters.lost == {("auth", Lost.DAMAGED): 8}
-    assert len(log._replay.damaged) == 2
+    assert len(log.damaged) == 2
     log.close()

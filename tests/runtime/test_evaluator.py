@@ -27,7 +27,7 @@ def test_a_switch_between_frames(begin: Callable[..., Life]) -> None:
     async def change() -> None:
         for i, chunk in enumerate(events):
             if i == 100:
-                life.pipeline.switch(new, "b-2")
+                life.pipeline.evaluator.switch(new, "b-2")
             life.give(chunk)
             if i % 10 == 0:
                 await asyncio.sleep(0)
@@ -56,7 +56,7 @@ def test_what_changes_within_a_frame_goes_over_to_the_next_plan(
     def change(*arguments: Any) -> Any:
         seen.append(arguments)
         if len(seen) == 1:
-            life.pipeline.switch(new, "b-2")
+            life.pipeline.evaluator.switch(new, "b-2")
             old.quarantine([old.plan.rules[0].digest])
             evaluator.save_memory(True)
         return matches(*arguments)
@@ -309,7 +309,7 @@ def test_open_audit_events_meet_another_plan(begin: Callable[..., Life]) -> None
     async def change() -> None:
         while life.pipeline.backlog["in"]:
             await asyncio.sleep(0.001)
-        life.pipeline.switch(audit_engine(), None)
+        life.pipeline.evaluator.switch(audit_engine(), None)
         life.give(lines(*records[2:]))
 
     life.live(change)

@@ -28,7 +28,7 @@ LIMIT = 3
 REST = 3600
 """Seconds of it."""
 _KEPT = 16
-"""Bundles that are remembered, the newest ones."""
+"""Bundles that are listed, the newest ones."""
 _LINE = re.compile(r"^([0-9a-f]{64}) (\d{1,6})(?: (\d{1,12}))?$", re.MULTILINE)
 
 

@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -61,13 +61,6 @@ def read_bundle(path: Path) -> bytes:
     """The file, but no more of it than shows that it is too large for a bundle. Raises OSError."""
     with path.open("rb") as file:
         return file.read(MAX_BUNDLE + 1)
-
-
-class Staged(NamedTuple):
-    """A verified bundle on disk that is not current yet."""
-
-    bundle: Bundle
-    path: Path
 
 
 class BundleDir:
@@ -114,14 +107,12 @@ class BundleDir:
     def installed(self) -> Installed | None:
         """Version and digest of the current bundle, by its name."""
         path = self.current()
-        match = _NAME.fullmatch(path.name) if path else None
-        return Installed(int(match[1]), match[2]) if match else None
+        return None if path is None else Installed(_version(path), path.stem.partition("-")[2])
 
     def withdrawn(self) -> int:
         """The highest version that was rolled back from; 0: none since the last installed bundle."""
         path = self._linked("withdrawn")
-        match = _NAME.fullmatch(path.name) if path else None
-        return int(match[1]) if match else 0
+        return 0 if path is None else _version(path)
 
     def install(self, data: bytes, dry_run: Callable[[Bundle], T], *, of_host: bool = False) -> T:
         """Stage ``data``, run ``dry_run`` (compiles and self-tests; raises when the bundle does not work), switch to
@@ -135,29 +126,29 @@ class BundleDir:
         try:
             sha256 = hashlib.sha256(data).hexdigest()
             self._attempts.died(sha256)
-            staged = self._stage(data, of_host=of_host)
-            name = staged.path.name
+            bundle, path = self._stage(data, of_host=of_host)
+            name = path.name
             try:
                 self._careful(data)
                 with self._attempts.of(sha256):
-                    result = dry_run(staged.bundle)
+                    result = dry_run(bundle)
             except Exception as error:  # whatever a plan makes fail, it is why the bundle is refused
-                if staged.path != self.current():
-                    staged.path.unlink(missing_ok=True)
+                if path != self.current():
+                    path.unlink(missing_ok=True)
                 raise BundleRefused(f"its self-test failed: {str(error) or type(error).__name__}") from error
         except BundleRefused as error:
             raise self._refuse(name, str(error)) from error
-        self.switch(staged)
+        self._switch(bundle, path)
         return result
 
-    def _stage(self, data: bytes, *, of_host: bool) -> Staged:
+    def _stage(self, data: bytes, *, of_host: bool) -> tuple[Bundle, Path]:
         """Verify and admit ``data`` and write it under its name. Raises BundleRefused and OSError."""
         bundle = self.verified(data)
         addressed(bundle, self.fleet, self.channel, of_host=of_host)
         admit(bundle, self.installed(), self.clock(), self.withdrawn())
         path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
         write_whole(path, data)
-        return Staged(bundle, path)
+        return bundle, path
 
     def verified(self, data: bytes) -> Bundle:
         """The bundle, when a key that this agent trusts signed it. Raises BundleRefused."""
@@ -166,21 +157,21 @@ class BundleDir:
         except MemoryError as error:
             raise BundleRefused("not enough memory to open it") from error
 
-    def switch(self, staged: Staged) -> None:
-        """Make ``staged`` current and what was current previous. Raises OSError."""
+    def _switch(self, bundle: Bundle, path: Path) -> None:
+        """Make a staged bundle current and what was current previous. Raises OSError."""
         before = self.current()
-        self._link("current", staged.path)
-        if before is not None and before != staged.path:
+        self._link("current", path)
+        if before is not None and before != path:
             self._link("previous", before)
-        if 0 < self.withdrawn() < staged.bundle.version:
+        if 0 < self.withdrawn() < bundle.version:
             self._unlink("withdrawn")
         self._prune()
         self.refused = None
         log.info(
             Log.BUNDLE_INSTALLED,
-            name=staged.bundle.manifest.name,
-            version=staged.bundle.version,
-            digest=staged.bundle.digest[:12],
+            name=bundle.manifest.name,
+            version=bundle.version,
+            digest=bundle.digest[:12],
         )
 
     def gone_back(self, version: int) -> bool:
@@ -282,10 +273,6 @@ class BundleDir:
     def _prune(self) -> None:
         """Delete what is neither linked nor among the newest ``KEEP``, and temporary files."""
         linked = [path for path in (self.current(), self.previous()) if path is not None]
-        others = sorted(
-            (path for path in self._files() if path not in linked),
-            key=_version,
-            reverse=True,
-        )
+        others = sorted((path for path in self._files() if path not in linked), key=_version, reverse=True)
         for path in [*others[max(0, KEEP - len(linked)) :], *self.folder.glob(".*.tmp")]:
             path.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ def enroll_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--host", "hosts", metavar="NAME", multiple=True,
                      help="For the role broker: its name or address; may be repeated."),
         click.option("--broker", metavar="URL",
-                     help="The region's broker, for the configuration of agents: needed once, then remembered."),
+                     help="The region's broker, for the configuration of agents: needed once, then kept."),
         click.option("--role", type=click.Choice(ROLES), default="agent", show_default=True,
                      help="What NAME is: an agent, a landing, an operator who publishes bundles, the broker."),
         click.option("--fleet", metavar="NAME", default="default", show_default=True, help="The agent's agent.fleet."),

@@ -13,7 +13,7 @@
 * The folder is locked (``lock``) against a second writer. Readers need no lock.
 
 ``append`` belongs to one thread (the event loop), ``sync`` and ``maintain`` to one (the writer), which may be another.
-``frames``, ``headers`` and ``backlog`` (``replay.py``) may be called from any.
+Reading (``replay.py``) may be done from any.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,7 +48,7 @@ from vedette.rawlog.recover import (
     keep_copy,
     recover,
 )
-from vedette.rawlog.replay import Header, Replay, Span
+from vedette.rawlog.replay import Replay, Span
 from vedette.rawlog.rewrite import NEW, Rewritten, Unsynced, rewrite
 from vedette.rawlog.segment import Segment, segments
 from vedette.rawlog.segment_set import Kept, SegmentSet
@@ -72,7 +72,7 @@ def _now() -> int:
     return time.time_ns() // 1000
 
 
-class RawLog:
+class RawLog(Replay):
     """The log of one agent. Make it with ``open``."""
 
     log_id: str
@@ -87,13 +87,12 @@ class RawLog:
         describe: Callable[[], bytes],
     ) -> None:  # fmt: skip
         """For ``open``, which sets the rest."""
-        self._describe = describe
-        self._folder, self._counters, self._clock, self._lock_fd = folder, counters, clock, lock_fd
+        super().__init__(counters)
+        self._folder, self._clock, self._lock_fd, self._describe = folder, clock, lock_fd, describe
         self._max_bytes, self._max_age = settings.max_bytes, int(settings.max_age * 1e6)
         self._segment_bytes = max(1, min(settings.segment_bytes, settings.max_bytes // SHARE))
         self._state = threading.Lock()  # what append changes
         self._segments = SegmentSet(folder, self._state, self._max_bytes, self._max_age, self._segment_bytes)
-        self._replay = Replay(counters, self._span)
         self.verifier = Verifier()
         self._syncing = threading.Lock()  # one sync at a time; only its holder closes sealed files
         self._fd = -1
@@ -403,10 +402,10 @@ class RawLog:
 
         ``make_room``: the disk is full, so the oldest evaluated segment goes though the budget has room. Returns the
         bytes freed. Raises OSError."""
-        while self._replay.damaged:
-            gap = self._replay.damaged[-1]
+        while self.damaged:
+            gap = self.damaged[-1]
             keep_copy(self._folder, gap.path, gap.position, min(DAMAGED_BYTES, self._max_bytes // 8), now, GAP_BYTES)
-            self._replay.damaged.remove(gap)
+            self.damaged.remove(gap)
         freed = self.retain(evaluated, now, make_room=make_room)
         return freed if make_room else freed + self._segments.compact(self.durable)
 
@@ -446,18 +445,6 @@ class RawLog:
     def full(self) -> bool:
         """Whether the budget is used up. ``retain`` keeps it from being, as long as evaluation keeps up."""
         return self._segments.bytes >= self._max_bytes
-
-    def frames(self, start: int, *, count_lost: bool = True) -> Iterator[Frame]:
-        """See ``Replay.frames``. Raises OSError."""
-        return self._replay.frames(start, count_lost=count_lost)
-
-    def headers(self, start: int) -> Iterator[Header]:
-        """See ``Replay.headers``. Raises OSError."""
-        return self._replay.headers(start)
-
-    def backlog(self, start: int) -> dict[str, int]:
-        """Events of ``headers``, by input."""
-        return self._replay.backlog(start)
 
     def checkpoint(self) -> Checkpoint:
         """The newest one that says how far the log was evaluated. Raises OSError."""

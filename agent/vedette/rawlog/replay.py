@@ -2,12 +2,14 @@
 
 Reading goes to the log's end as it was at the call, beside a writer that goes on. Damaged frames are passed over with a
 log line, and what they held is counted as lost once, however often their place is read: offsets only rise, so one
-number (``_lost_to``) is how far they are counted. The first DAMAGED places are remembered, for the writer to copy.
+number (``_lost_to``) is how far they are counted. The first DAMAGED places are kept for the writer to copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +19,7 @@ from vedette.rawlog import read
 from vedette.rawlog.segment import Located, Segment, SegmentFile
 
 DAMAGED = 100
-"""Places remembered at a time."""
+"""Places kept at a time."""
 
 
 class Span(NamedTuple):
@@ -40,14 +42,18 @@ class Header(NamedTuple):
     file: FilePosition | None = None
 
 
-class Replay:
-    """``span`` gives what there is from a raw offset on. Methods may be called from any thread."""
+class Replay(ABC):
+    """The reading half of ``RawLog``. Methods may be called from any thread."""
 
-    def __init__(self, counters: Counters, span: Callable[[int], Span]) -> None:
-        self._counters, self._span = counters, span
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
         self._lost_to = 0  # damage below this offset is counted
         self.damaged: list[read.Gap] = []
         """Counted, and not yet copied."""
+
+    @abstractmethod
+    def _span(self, start: int) -> Span:
+        """What there is from raw offset ``start`` on."""
 
     def frames(self, start: int, *, count_lost: bool = True) -> Iterator[Frame]:
         """Frames from the one that holds raw offset ``start`` to the log's end as it is now.
@@ -76,9 +82,9 @@ class Replay:
 
     def backlog(self, start: int) -> dict[str, int]:
         """Events of ``headers``, by input."""
-        counts: dict[str, int] = {}
+        counts = Counter[str]()
         for header in self.headers(start):
-            counts[header.input] = counts.get(header.input, 0) + header.events
+            counts[header.input] += header.events
         return counts
 
     def _entries(self, start: int, on_gap: read.OnGap, window: int | None) -> Iterator[tuple[SegmentFile, Located]]:

@@ -70,10 +70,10 @@ class ActiveRules:
     def switch(self, loaded: Loaded | None = None) -> None:
         """Evaluate with ``loaded``, or with the same rules under other settings."""
         if loaded is None:
-            self._pipeline.switch(self.loaded.engine, self.loaded.bundle)
+            self._pipeline.evaluator.switch(self.loaded.engine, self.loaded.bundle)
             return
         self.loaded = loaded
-        self._pipeline.switch(loaded.engine, loaded.bundle)
+        self._pipeline.evaluator.switch(loaded.engine, loaded.bundle)
         self._context.counters.totals["replans"] += 1
         self._log_loaded()
         freeze()

@@ -209,7 +209,7 @@ class Agent:
         await stop.stage("inputs", self._inputs.close_all(), INPUTS_SHARE)
         await stop.stage("evaluation", self.pipeline.drain(stop.left(EVALUATION_SHARE)), EVALUATION_SHARE + 0.05)
         await stop.stage("uplink", self.uplink.stop(stop.left(0.95)))
-        await self.pipeline.close()
+        await self.pipeline.checkpointer.commit()  # what the uplink sent is in the account
         self._auditor.check()
 
     async def _ping(self) -> None:

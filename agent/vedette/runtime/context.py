@@ -16,8 +16,7 @@ from vedette.delivery.queue import Outbox
 from vedette.engine.match import Context
 from vedette.model.counters import Counters
 from vedette.rawlog.log import RawLog
-from vedette.runtime.deadletters import DeadLetters
-from vedette.runtime.failures import QUARANTINED, Failures
+from vedette.runtime.failures import QUARANTINED, DeadLetters, Failures
 from vedette.runtime.progress import Progress
 from vedette.runtime.restart import RestartPoint
 from vedette.store.store import Store

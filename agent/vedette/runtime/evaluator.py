@@ -65,7 +65,8 @@ class Evaluator:
     # --- what it evaluates with
 
     def switch(self, engine: Engine, bundle: str | None) -> None:
-        """Evaluate with another plan from the next frame on; rules that are in quarantine by then stay there."""
+        """Evaluate with another plan, by the context's settings, from the next frame on; rules in quarantine stay
+        there."""
         engine.quarantine_after = self._context.config.rules.quarantine_after
         self._give_cache(engine)
         self._next = engine, bundle

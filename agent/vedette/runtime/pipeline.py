@@ -16,12 +16,11 @@ import asyncio
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import structlog
 
 from vedette.engine.match import Engine
-from vedette.model.counters import Log, visible
+from vedette.model.counters import Log
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
 from vedette.runtime.evaluator import Evaluator
@@ -56,12 +55,6 @@ class Pipeline:
         """Events stored and not yet evaluated, per input."""
         return self.context.progress.backlog
 
-    def visible(self) -> dict[str, Any]:
-        """Counters and backlog to be reported: see ``counters.visible``."""
-        return visible(self.context.counters, self.checkpointer.counted, self.backlog)
-
-    # --- its life
-
     async def run(self) -> None:
         """Evaluate, commit, sync and maintain until cancelled; raises ValueError when the store is damaged."""
         async with asyncio.TaskGroup() as group:
@@ -95,25 +88,12 @@ class Pipeline:
                 Log.DISK_FAILING, part=STORE, reason=str(error), action="evaluation is repeated after the next start"
             )
 
-    async def close(self) -> None:
-        """The last commit, after the uplink has ended: what it sent is in the account."""
-        await self.checkpointer.commit()
-
-    # --- other rules
-
-    def switch(self, engine: Engine, bundle: str | None) -> None:
-        """Evaluate with another plan, and by the context's settings, from the next frame on; rules in quarantine stay
-        there."""
-        self.evaluator.switch(engine, bundle)
-
     def release(self) -> None:
         """Evaluate rules and correlations in quarantine again."""
         if released := self.context.failures.release():
             self.evaluator.release()
             self.checkpointer.due.set()
             log.info(Log.QUARANTINE_RELEASED, rules=released)
-
-    # --- maintenance
 
     async def _maintain(self) -> None:
         """Keep raw log and memory within their budgets."""

@@ -11,6 +11,7 @@ from vedette import __version__
 from vedette.config.settings import UNAUTHENTICATED
 from vedette.engine import kernel
 from vedette.engine.match import Engine
+from vedette.model.counters import visible
 from vedette.rawlog.log import RawLog
 from vedette.runtime import budgets
 from vedette.runtime.account import broken
@@ -33,8 +34,8 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
     """JSON-able; times are UTC microseconds, sizes bytes."""
     context, loaded = pipeline.context, active.loaded
     agent, account = context.config.agent, context.outbox.account()
-    visible, state = pipeline.visible(), pipeline.state.status()
-    visible["totals"].update(alerts_made=account.made, alerts_receipted=account.receipted)
+    counts, state = visible(context.counters, pipeline.checkpointer.counted, pipeline.backlog), pipeline.state.status()
+    counts["totals"].update(alerts_made=account.made, alerts_receipted=account.receipted)
     now, cache = context.clock(), loaded.engine.cache.account()
     return {
         "agent_id": agent.id,
@@ -48,8 +49,8 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
         "plan_digest": loaded.engine.plan.digest,
         "seq_high": account.next_seq - 1,
         "identity_broken": broken(pipeline),
-        **visible,
-        "lag_events": sum(visible["backlog"].values()),
+        **counts,
+        "lag_events": sum(counts["backlog"].values()),
         "lag_seconds": context.progress.lag(now),
         "alerts": {
             "made": account.made,

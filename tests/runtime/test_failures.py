@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vedette.api import compile_rules
 from vedette.model.event import Chunk, Frame
-from vedette.runtime.deadletters import DeadLetters
+from vedette.runtime.failures import DeadLetters
 
 RULE = compile_rules(text="title: t\nlogsource: {product: x}\ndetection: {s: {f: a}, condition: s}\n").rules[0]
 
