@@ -1,0 +1,132 @@
+"""``python -m bench.alertpath``: what an alert costs from the match to its commit in the outbox, by part.
+
+Rules of which some match ``--alerts`` of the events of a generated syslog stream run on ``--lines`` of it; the matches
+of a chunk go through the agent's own alert builder, checkpointer and store, and are one commit. Prints one JSON object
+of microseconds of CPU an alert, medians of PASSES: ``header`` (time and host of the event), ``fields`` (all of it
+decoded), ``entities``, ``build`` (the rest of making the alert), ``encode`` (envelope, counters), ``commit`` (LMDB and
+the syncs), and ``all`` in one go. ``rows`` is a digest of the alerts without what differs from run to run: two versions
+that give the same made the same alerts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import rules, traffic
+from tests.life import NOW, Life
+from vedette.decode.entities import entities
+from vedette.delivery import envelope
+from vedette.engine.match import Engine, Match
+from vedette.model.event import CHUNK_BYTES, Chunk, Frame
+from vedette.rules import build
+from vedette.runtime.active import freeze
+from vedette.system import allocator
+
+PASSES = 9
+OF_A_RUN = ("alert_id", "detected_at", "raw_ref", "seq")
+"""Columns that differ from run to run."""
+
+
+class Measured:
+    """One life of a pipeline, and the CPU seconds of what it did."""
+
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self.life = Life(folder, engine)
+        self.builder = self.life.pipeline.evaluator._alerts
+        self.seconds: Counter[str] = Counter()
+        self.alerts = 0
+        self.rows = hashlib.sha256()
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        began = time.process_time()
+        yield
+        self.seconds[part] += time.process_time() - began  # type: ignore[assignment]
+
+    def matches(self, frame: Frame) -> list[list[Match]]:
+        """By event, with records that are decoded as far as the rules asked."""
+        pipeline, context = self.life.pipeline, self.life.context.input_contexts["in"]
+        engine = pipeline.evaluator.engine
+        events = engine.candidates(frame, pipeline.state.joiner, context)
+        return [found for event in events if (found := engine.matches(frame.chunk, event, context))]
+
+    async def apart(self, frame: Frame) -> None:
+        """One part after the other."""
+        checkpointer, events = self.life.pipeline.checkpointer, self.matches(frame)
+        records = [found[0].record for found in events]
+        with self.timed("header"):
+            hosts = [(record.event_time, record.host)[1] for record in records]
+        with self.timed("fields"):
+            fields = [record.fields() for record in records]
+        with self.timed("entities"):
+            for of_event, host in zip(fields, hosts, strict=True):
+                entities(of_event, host)
+        with self.timed("build"):
+            made = [alert for found in events for alert in self.builder.event(frame, found)]
+        with self.timed("encode"):
+            checkpointer.take(made)
+        with self.timed("commit"):
+            await checkpointer.commit()
+        self.alerts += len(made)
+        for alert in made:
+            row = {name: value for name, value in envelope.to_row(alert).items() if name not in OF_A_RUN}
+            self.rows.update(json.dumps(row).encode())
+
+    async def together(self, frame: Frame) -> None:
+        events, checkpointer = self.matches(frame), self.life.pipeline.checkpointer
+        with self.timed("all"):
+            for found in events:
+                checkpointer.take(self.builder.event(frame, found))
+            await checkpointer.commit()
+
+    async def run(self, frames: list[Frame]) -> dict[str, float]:
+        """Microseconds an alert, by part."""
+        self.alerts, self.seconds, self.rows = 0, Counter(), hashlib.sha256()
+        for frame in frames:
+            await self.apart(frame)
+            await self.together(frame)
+        self.seconds["build"] -= self.seconds["entities"]  # it makes them again
+        return {name: spent / self.alerts * 1e6 for name, spent in self.seconds.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="What an alert costs from the match to the outbox.")
+    parser.add_argument("--lines", type=int, default=100_000)
+    parser.add_argument("--rules", type=int, default=300)
+    parser.add_argument("--alerts", type=float, default=0.017, help="share of events that a rule matches")
+    given = parser.parse_args(arguments)
+    data = b"".join(traffic.blocks(1, given.lines))
+    sample = data.splitlines()[: rules.SAMPLE]
+    texts = rules.rules(1, given.rules, sample, share=given.alerts * 1.5, alert_share=given.alerts)
+    frames, at = list[Frame](), 0
+    while at < len(data):
+        end = data.rfind(b"\n", at, at + CHUNK_BYTES) + 1
+        frames.append(Frame(at, Chunk("in", "auto", NOW, data[at:end])))
+        at = end
+    with tempfile.TemporaryDirectory() as folder:
+        rules.write(Path(folder) / "rules", texts)
+        plan = build.from_rules(build.load([Path(folder) / "rules"]), sample=b"\n".join(sample))
+        one = Measured(Path(folder), Engine(plan))
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # as the agent of the harness
+        allocator.settle()
+        freeze()
+        passes = [asyncio.run(one.run(frames)) for _ in range(PASSES)]
+        one.life.end()
+    result = {"events": given.lines, "alerts": one.alerts, "chunks": len(frames)}
+    result |= {name: round(statistics.median(found[name] for found in passes), 2) for name in passes[0]}
+    print(json.dumps({**result, "rows": one.rows.hexdigest()[:16]}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Alerts, byte for byte: what left the host for these events when ``golden_alerts.json`` was written leaves it now."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from tests.life import NOW, Life
+from vedette import compile_rules
+from vedette.engine.match import Context, Engine
+from vedette.model.event import Chunk, Flag, LogSource
+
+GOLDEN = Path(__file__).with_name("golden_alerts.json")
+
+RULES = """
+title: Every event
+id: 00000000-0000-4000-8000-000000000001
+tags: [attack.t1110, attack.credential_access]
+logsource: {category: any}
+detection:
+    a: {message|re: '.'}
+    b: {never: x}
+    condition: a or not b
+fields: [user, src_ip, Image, missing]
+level: low
+---
+title: Root, in some form (ü)
+id: 00000000-0000-4000-8000-000000000002
+logsource: {product: linux, service: sshd}
+detection:
+    selection: {user|contains: root}
+    keywords: ['for']
+    condition: selection or keywords
+level: high
+---
+title: Folded
+id: 00000000-0000-4000-8000-000000000003
+suppress: {by: [src_ip], for: 5m}
+logsource: {product: linux}
+detection:
+    keywords: ['Failed password']
+    condition: keywords
+level: medium
+---
+title: Three failures
+id: 00000000-0000-4000-8000-000000000004
+correlation:
+    type: event_count
+    rules: [00000000-0000-4000-8000-000000000003]
+    group-by: [src_ip, user]
+    timespan: 10m
+    condition: {gte: 3}
+    generate: true
+level: critical
+---
+title: Values
+id: 00000000-0000-4000-8000-000000000005
+correlation:
+    type: value_count
+    rules: [00000000-0000-4000-8000-000000000002]
+    group-by: [hostname]
+    timespan: 10m
+    condition: {gte: 2, field: user}
+    generate: true
+level: high
+"""
+
+HEAD = b"<38>Nov 21 02:4%d:0%d %b %b: "
+SYSLOG = (
+    *(
+        HEAD % (i, i, b"web1", b"sshd[4242]") + b"Failed password for root from 203.0.113.9 port 4000 ssh2"
+        for i in range(5)
+    ),
+    HEAD % (1, 1, b"web1", b"sshd[1]") + b"Failed password for invalid user a b from 2001:DB8::1 port 4000 ssh2",
+    HEAD % (1, 1, b"10.0.0.7", b"sshd[1]") + b"Accepted publickey for alice from ::ffff:198.51.100.7 port 1 ssh2",
+    HEAD % (1, 1, b"WEB1.Example.", b"sudo") + b"  bob : TTY=pts/0 ; PWD=/ ; USER=root ; COMMAND=/usr/bin/curl "
+    b"http://bob:pw@Evil.Example.com:8080/x https://[2001:db8::2]/y ftp://198.51.100.9/z for",
+    HEAD % (1, 2, b"web1", b"CRON[12]") + b"(root) CMD (/usr/bin/wget -q http://198.51.100.66/a.sh)",
+    HEAD % (1, 2, b"web1", b"su") + b"FAILED SU (to root) eve on pts/1",
+    HEAD % (1, 3, b"fw", b"kernel") + b"[ 1.5] [UFW BLOCK] IN=eth0 OUT= SRC=198.51.100.20 DST=192.0.2.1 LEN=40 "
+    b"PROTO=TCP SPT=1 DPT=22 user=root",
+    HEAD % (1, 3, b"web1", b"nginx") + b'203.0.113.50 - frank [21/Nov/2026:02:41:00 +0000] "GET /?q=1 HTTP/1.1" 404 1 '
+    b'"http://ref.example/" "Mozilla/5.0 (X11) sqlmap"',
+    HEAD
+    % (1, 4, b"web1", b"app")
+    + b"login failed for user 'mallory' from 203.0.113.77 (rhost=203.0.113.78) ip=010.1.2.3 "
+    b'client=198.51.100.1:8080 host=- user="N/A" src=300.1.1.1 dst=1.2.3.4 sha256=' + b"aB" * 32,
+    HEAD % (1, 4, b"web1", b"app") + b"message repeated 3 times: [ for root from 203.0.113.9]",
+    b'<165>1 2026-11-21T02:40:00.123456+01:00 db1 app 77 ID47 [ex@1 user="r\\"oot" src_ip="192.0.2.7"] for',
+    b"<13>1 2026-11-21T03:41:14Z web1 app - - - for the future",
+    b"<13>Nov 21 02:40:00 h1 CEF:0|V|P|1|100|worm|10|src=10.0.0.1 dst=2.1.2.2 spt=1232 duser=root shost=PC1 msg=for",
+    b"<187>12: fw1: Nov 21 02:40:00: %SEC-6-IPACCESSLOGP: list 1 denied tcp 10.1.1.1(1) -> 10.2.2.2(2), 1 packet for",
+    b"<13>Nov 21 02:40:00 web1 app: " + "Größe für Ünïcödé ".encode() * 200,
+    b"<13>Nov 21 02:40:00 web1 app: bad \xff\xfe bytes \x01 for root",
+    b"<13>Nov 21 02:40:00 web1 app: " + b" ".join(b"ip%d=10.0.%d.%d" % (i, i, i) for i in range(80)) + b" for",
+    b"<13>Nov 21 02:40:00 web1 app: @cee: " + b'{"user": "carol", "src": {"ip": ["10.0.0.1", "::1", "x", 7]}, "n": 1}',
+    b"no header at all for root",
+    b"",
+)
+JSON: tuple[Any, ...] = (
+    {
+        "EventID": 1,
+        "Computer": "PC7.corp",
+        "Image": "C:\\Windows\\cmd.exe",
+        "CommandLine": "cmd for http://a.example/b",
+        "Hashes": "SHA1=" + "a" * 40 + ",MD5=" + "B" * 32 + ",IMPHASH=" + "c" * 32,
+        "User": "CORP\\root",
+        "UtcTime": "2026-11-21 02:40:00.5",
+    },
+    {"Event": {"System": {"Computer": "PC8", "EventID": 4624}, "EventData": {"IpAddress": "fe80::1%eth0"}}},
+    {
+        "source": {"ip": "192.0.2.1", "user": {"name": "root"}},
+        "destination": [{"ip": "192.0.2.2"}, {"ip": "192.0.2.3"}],
+        "url": {"original": "https://x.example/", "domain": "X.example."},
+        "user_agent": {"original": "curl"},
+        "device": {"id": 77},
+        "flag": True,
+        "none": None,
+        "pi": 3.5,
+        "client_id": "dev-1",
+        "query": "[2001:DB8::5]",
+    },
+    {"ips": [f"10.0.0.{i}" for i in range(50)], "src_ip": [f"10.1.0.{i}" for i in range(50)], "user": ["a", ["b"]]},
+    {
+        "user": "x" * 300,
+        "host": "y" * 300,
+        "src_ip": "\n",
+        "dns_query": "a..b",
+        "cmdline": "wget ftp://h/" + "z" * 3000,
+        "message": "for root \ud800"[:-1] + "\u2028",
+    },
+    [{"user": "root"}],
+    "for root",
+)
+
+
+def chunks() -> list[Chunk]:
+    lines = Chunk("in", "auto", NOW, b"".join(line + b"\n" for line in SYSLOG), marks=((0, int(Flag.CUT | Flag.DUP)),))
+    documents = [json.dumps(one).encode() for one in JSON]
+    ends = array("I")
+    for one in documents:
+        ends.append(len(one) + (ends[-1] if ends else 0))
+    topics = tuple(f"plant/line{i}/sensor" for i in range(len(documents)))
+    mqtt = Chunk("mqtt", "mqtt", NOW + 1_000_000, b"".join(documents), ends, topics, array("H", range(len(documents))))
+    bare = Chunk("peer", "auto", NOW + 2_000_000, b"".join(one + b"\n" for one in documents), origins=("192.0.2.99",))
+    after = b"<38>Nov 21 02:52:00 web1 sshd[1]: Failed password for root from 203.0.113.9 port 1 ssh2\n"
+    late = Chunk("in", "auto", NOW + 700_000_000, after)
+    return [lines, mqtt, bare, late]
+
+
+def envelopes(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What these events leave in the outbox, in a log of a fixed name."""
+    monkeypatch.setattr("secrets.token_hex", lambda size: "ab" * size)
+    life = begin(Engine(compile_rules(text=RULES), route=False))
+    life.context.input_contexts["mqtt"] = Context(UTC, LogSource("windows"), "gateway")
+    life.give(*chunks())
+    life.live()
+    return [data for _, data in life.outbox.pending(0, 10_000)]
+
+
+def test_alerts_are_the_golden_ones(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every envelope equals the one on file, byte for byte: ids, order of keys, bounds, entities, folds."""
+    found, golden = envelopes(begin, monkeypatch), json.loads(GOLDEN.read_bytes())
+    assert [msgpack.unpackb(data) for data in found] == golden
+    assert found == [msgpack.packb(row) for row in golden]
