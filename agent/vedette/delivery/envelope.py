@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b, sha256
+from itertools import islice
 from typing import Any
 
 import msgpack
@@ -162,11 +163,32 @@ def alert_id(agent_id: str, log_id: str, rule_id: str, offset: int, group_key: s
 
     ``offset`` is that of the completing event. BLAKE2b-128 (RFC 7693) over the parts, each with its length before it.
     """
-    digest = blake2b(digest_size=16)
-    for part in (agent_id, log_id, rule_id, str(offset), group_key):
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(4, "big") + data)
-    return digest.hexdigest()
+    return AlertId(agent_id, log_id).of(rule_id, offset, group_key)
+
+
+class AlertId:
+    """``alert_id`` for the alerts of one agent and log: what those of a rule have in common is hashed once."""
+
+    def __init__(self, agent_id: str, log_id: str) -> None:
+        self._begun = blake2b(_part(agent_id) + _part(log_id), digest_size=16)
+        self._rules: dict[str, Any] = {}
+
+    def of(self, rule_id: str, offset: int, group_key: str = "") -> str:
+        begun = self._rules.get(rule_id)
+        if begun is None:
+            begun = self._rules[rule_id] = self._begun.copy()
+            begun.update(_part(rule_id))
+        digest = begun.copy()
+        digest.update(_part(str(offset)) + (_part(group_key) if group_key else _NO_PART))
+        return str(digest.hexdigest())
+
+
+def _part(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogatepass")
+    return len(data).to_bytes(4, "big") + data
+
+
+_NO_PART = _part("")
 
 
 def cut(text: str, limit: int) -> str:
@@ -189,32 +211,34 @@ def _date(days: int) -> str:
 
 def to_row(alert: Alert) -> dict[str, Any]:
     """``alert`` as a row of ``ALERT``, with every bound kept."""
+    rule_id, title, tags = _rule(alert.rule_id, alert.rule_title, alert.tags)
+    raw, host = alert.raw, alert.host
     return {
         "schema_version": SCHEMA_VERSION,
         "alert_id": alert.alert_id,
         "parent_id": alert.parent_id,
         "seq": alert.seq,
         "kind": alert.kind,
-        "rule_id": cut(alert.rule_id, MAX_VALUE),
-        "rule_title": cut(alert.rule_title, MAX_VALUE),
+        "rule_id": rule_id,
+        "rule_title": title,
         "rule_digest": alert.rule_digest,
         "level": alert.level,
-        "tags": [cut(tag, MAX_VALUE) for tag in alert.tags[:MAX_FIELDS]],
+        "tags": tags,
         "agent_id": alert.agent_id,
         "site": alert.site,
         "fleet": alert.fleet,
-        "host": None if alert.host is None else cut(alert.host, MAX_VALUE),
+        "host": None if host is None else cut(host, MAX_VALUE),
         "event_time": alert.event_time,
         "detected_at": alert.detected_at,
         "received_date": alert.received_date,
         "source": alert.source,
-        "logsource": {part: cut(value, MAX_VALUE) or None for part, value in alert.logsource._asdict().items()},
+        "logsource": _logsource(alert.logsource),
         "fields": _bounded(alert.fields),
         "entities": [{"kind": kind, "value": cut(value, MAX_VALUE)} for kind, value in alert.entities[:MAX_ENTITIES]],
-        "raw": cut(alert.raw, MAX_RAW),
-        "raw_ref": alert.raw_ref._asdict(),
+        "raw": raw if len(raw) <= MAX_RAW and raw.isascii() else cut(raw, MAX_RAW),
+        "raw_ref": _raw_ref(alert.raw_ref),
         "contributing": [
-            {"rule_id": cut(rule_id, MAX_VALUE), "event_time": event_time, "raw_ref": raw_ref._asdict()}
+            {"rule_id": cut(rule_id, MAX_VALUE), "event_time": event_time, "raw_ref": _raw_ref(raw_ref)}
             for rule_id, event_time, raw_ref in alert.contributing[:MAX_CONTRIBUTING]
         ],
         "group_by": _bounded(alert.group_by),
@@ -226,8 +250,22 @@ def to_row(alert: Alert) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=4096)
+def _rule(rule_id: str, title: str, tags: tuple[str, ...]) -> tuple[str, str, list[str]]:
+    return cut(rule_id, MAX_VALUE), cut(title, MAX_VALUE), [cut(tag, MAX_VALUE) for tag in tags[:MAX_FIELDS]]
+
+
+@lru_cache(maxsize=1024)
+def _logsource(logsource: LogSource) -> dict[str, str | None]:
+    return {part: cut(value, MAX_VALUE) or None for part, value in logsource._asdict().items()}
+
+
+def _raw_ref(ref: RawRef) -> dict[str, Any]:
+    return {"log_id": ref.log_id, "offset": ref.offset, "length": ref.length}
+
+
 def _bounded(texts: Mapping[str, str]) -> dict[str, str]:
-    return {cut(k, MAX_VALUE): cut(v, MAX_VALUE) for k, v in list(texts.items())[:MAX_FIELDS]}
+    return {cut(k, MAX_VALUE): cut(v, MAX_VALUE) for k, v in islice(texts.items(), MAX_FIELDS)} if texts else {}
 
 
 def encode(alert: Alert) -> bytes:

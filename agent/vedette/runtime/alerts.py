@@ -10,9 +10,10 @@ correlation that could only be decided now) reads that event, with all its audit
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -22,7 +23,7 @@ from vedette.delivery import envelope
 from vedette.engine.join import gather
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.counters import Log
-from vedette.model.event import Alert, Chunk, Contribution, Flag, Frame, LogSource, RawRef
+from vedette.model.event import NO_FLAGS, Alert, Chunk, Contribution, Entity, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import Rule, as_shown, fold
 from vedette.plan.relation import Correlation, Suppress
 from vedette.runtime.context import RunContext
@@ -38,6 +39,7 @@ SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
 PARTIAL = "partial"
 """Among an alert's ``flags``."""
+_NO_CONTEXT, _NO_GROUP = Context(), dict[str, str]()
 
 
 @lru_cache(maxsize=64)
@@ -45,21 +47,32 @@ def _names(flags: Flag) -> tuple[str, ...]:
     return tuple(str(flag.name).lower() for flag in flags)
 
 
-class _Event(NamedTuple):
-    """An event with its place and its time; ``source``: its lane (``state/clock.py``)."""
+class _Event:
+    """An event with its place and its time, for all alerts about it; ``source``: its lane (``state/clock.py``)."""
 
-    frame: Frame
-    start: int
-    end: int
-    record: Record
-    host: str | None
-    time: int
-    flags: Flag
-    source: int = 0
+    __slots__ = ("_entities", "end", "flags", "frame", "host", "offset", "record", "source", "start", "time")
 
-    @property
-    def offset(self) -> int:
-        return self.frame.offset + self.start
+    def __init__(
+        self, frame: Frame, start: int, end: int, record: Record, host: str | None, time: int, flags: Flag
+    ) -> None:
+        self.frame, self.start, self.end, self.record = frame, start, end, record
+        self.host, self.time, self.flags, self.source = host, time, flags, 0
+        self.offset = frame.offset + start
+        self._entities: tuple[Entity, ...] | None = None
+
+    def entities(self) -> tuple[Entity, ...]:
+        """Raises what a decoder raises."""
+        found = self._entities
+        if found is None:
+            found = self._entities = entities(self.record.fields(), self.host)
+        return found
+
+    def bare(self) -> _Event:
+        """The event as text, without what depends on its fields."""
+        text = record(self.frame.chunk.data[self.start : self.end], "text")
+        event = _Event(self.frame, self.start, self.end, text, self.host, self.time, self.flags)
+        event._entities = ()
+        return event
 
 
 class AlertBuilder:
@@ -83,9 +96,11 @@ class AlertBuilder:
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}
         every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
         self._suppress = {one.id: self._suppression(one) for one in every}
-        self._stateful = {
-            rule.id for rule in plan.rules if self._suppress[rule.id] or self._state.correlator.graph.wants(rule.id)
-        }
+        graph = self._state.correlator.graph
+        self._wanted = {rule.id for rule in plan.rules if graph.wants(rule.id)}
+        """Rules that correlations look at."""
+        self._stateful = self._wanted | {rule.id for rule in plan.rules if self._suppress[rule.id]}
+        self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
 
     def _suppression(self, rule: Rule | Correlation) -> Suppress | None:
         """What the configuration says of this rule, else the rule itself, else the configuration of all."""
@@ -106,24 +121,24 @@ class AlertBuilder:
         """The alerts that follow from an event of ``frame``: its matches, by the rules' order in the plan."""
         if not matches:
             return
-        silent, graph, first = self._engine.plan.silent, self._state.correlator.graph, matches[0]
-        found = [(self._engine.plan.rules[match.rule], match) for match in matches]
+        plan, first = self._engine.plan, matches[0]
+        found = [(plan.rules[match.rule], match.rule) for match in matches]
         event = self._event(frame, first.start, first.end, first.record)
-        if any(rule.id in self._stateful for rule, _ in found):
-            lane, jumps = self._state.observe(frame.chunk.input, event.host, event.time)
-            event = event._replace(source=lane, flags=event.flags | Flag.TIME_JUMP if jumps else event.flags)
-        for rule, match in found:
-            if rule.id in silent:
+        if self._stateful and any(rule.id in self._stateful for rule, _ in found):
+            event.source, jumps = self._state.observe(frame.chunk.input, event.host, event.time)
+            if jumps:
+                event.flags |= Flag.TIME_JUMP
+        for rule, number in found:
+            if rule.id in plan.silent:
                 continue
             try:
-                passes = self._passes(rule, event, {})
+                passes = self._passes(rule, event, _NO_GROUP)
             except Exception as error:  # better one alert too many
                 self._failed(frame, event.start, event.end, error, rule.title)
                 passes = True
             if passes:
-                yield self._detection(rule, match.rule, event)
-        wanted = [rule.id for rule, _ in found if graph.wants(rule.id)]
-        if wanted:
+                yield self._detection(rule, number, event)
+        if self._wanted and (wanted := [rule.id for rule, _ in found if rule.id in self._wanted]):
             length = first.end - first.start
             try:
                 fired = self._state.match(wanted, event.record, event.source, event.time, event.offset, length)
@@ -145,7 +160,7 @@ class AlertBuilder:
         time, clamped = clamp(event.event_time, chunk.received_at)
         if clamped:
             flags |= Flag.CLAMPED_TIME
-        context = self._contexts.get(chunk.input, Context())
+        context = self._contexts.get(chunk.input, _NO_CONTEXT)
         return _Event(frame, start, end, event, event.host or context.host, time, flags)
 
     def _read(self, offset: int, length: int) -> _Event | None:
@@ -155,7 +170,7 @@ class AlertBuilder:
             start = offset - frame.offset
             if start < 0 or start >= len(frame.chunk.data):
                 return None
-            chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, Context())
+            chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
             data = record(
                 gather(chain((frame,), frames), offset) or chunk.data[start : start + length],
                 chunk.codec,
@@ -186,43 +201,48 @@ class AlertBuilder:
         return self._state.suppressor.take(suppress, values, event.time, number, alert_id, source)
 
     def _alert_id(self, rule_id: str, offset: int, group: Mapping[str, str]) -> str:
-        key = SEPARATOR.join(fold(value) for value in group.values())
-        return envelope.alert_id(self._agent.id, self._log.log_id, rule_id, offset, key)
+        return self._begun.of(rule_id, offset, SEPARATOR.join(map(fold, group.values())) if group else "")
 
-    def _alert(self, rule: Rule | Correlation, event: _Event, *, bare: bool = False, **more: object) -> Alert:
+    def _alert(
+        self, rule: Rule | Correlation, event: _Event, fields: Mapping[str, str], logsource: LogSource = LogSource(), *,
+        bare: bool = False,
+    ) -> Alert:  # fmt: skip
         """``bare``: without what depends on the event's fields."""
         if bare:
-            event = event._replace(record=record(event.frame.chunk.data[event.start : event.end], "text"))
-        agent, chunk = self._agent, event.frame.chunk
-        given: dict[str, object] = {
-            "alert_id": self._alert_id(rule.id, event.offset, {}),
-            "rule_id": rule.id,
-            "rule_title": rule.title,
-            "rule_digest": rule.digest,
-            "level": rule.level,
-            "tags": rule.tags,
-            "agent_id": agent.id,
-            "site": agent.site,
-            "fleet": agent.fleet,
-            "host": event.host,
-            "event_time": event.time,
-            "detected_at": self._clock(),
-            "received_date": envelope.received_date(chunk.received_at),
-            "source": chunk.input,
-            "entities": () if bare else entities(event.record.fields(), event.host),
-            "raw": event.record.text,
-            "raw_ref": RawRef(self._log.log_id, event.offset, event.end - event.start),
-            "bundle": self._bundle,
-            "flags": (*_names(event.flags), *([PARTIAL] if bare else ())),
-        }
-        return Alert(**{**given, **more}, seq=self._next_seq())  # type: ignore[arg-type]
+            event = event.bare()
+        agent, chunk, flags = self._agent, event.frame.chunk, event.flags
+        names = _names(flags) if flags is not NO_FLAGS else ()
+        return Alert(
+            alert_id=self._alert_id(rule.id, event.offset, _NO_GROUP),
+            rule_id=rule.id,
+            rule_title=rule.title,
+            rule_digest=rule.digest,
+            level=rule.level,
+            tags=rule.tags,
+            agent_id=agent.id,
+            site=agent.site,
+            fleet=agent.fleet,
+            host=event.host,
+            event_time=event.time,
+            detected_at=self._clock(),
+            received_date=envelope.received_date(chunk.received_at),
+            source=chunk.input,
+            logsource=logsource,
+            fields=fields,
+            entities=event.entities(),
+            raw=event.record.text,
+            raw_ref=RawRef(self._log.log_id, event.offset, event.end - event.start),
+            bundle=self._bundle,
+            flags=(*names, PARTIAL) if bare else names,
+            seq=self._next_seq(),  # the last: an alert that cannot be made takes none
+        )
 
     def _detection(self, rule: Rule, number: int, event: _Event) -> Alert:
         try:
-            return self._alert(rule, event, logsource=rule.logsource, fields=self._engine.shown(number, event.record))
+            return self._alert(rule, event, self._engine.shown(number, event.record), rule.logsource)
         except Exception as error:
             self._failed(event.frame, event.start, event.end, error, rule.title)
-            return self._alert(rule, event, bare=True, logsource=rule.logsource)
+            return self._alert(rule, event, {}, rule.logsource, bare=True)
 
     def _correlations(self, fired: Iterable[Firing], now: _Event | None) -> Iterator[Alert]:
         for one in fired:
@@ -234,7 +254,8 @@ class AlertBuilder:
                 event = now if now is not None and now.offset == one.event.offset else self._gone(one)
                 self._failed(event.frame, event.start, event.end, error, one.correlation.title)
                 group = dict(zip(one.correlation.group_by, one.values, strict=True))
-                alert = self._alert(one.correlation, event, bare=True, **self._details(one, event, group))
+                details = self._details(one, event, group)
+                alert = replace(self._alert(one.correlation, event, {}, bare=True), **details)
             if alert is not None:
                 yield alert
 
@@ -261,7 +282,8 @@ class AlertBuilder:
             fields = {**self._engine.shown(number, event.record), **fields}
         if one.correlation.kind.row.numeric:
             fields[one.correlation.kind.value] = str(one.metric)
-        return self._alert(one.correlation, event, fields=fields, **self._details(one, event, group))
+        details = self._details(one, event, group)
+        return replace(self._alert(one.correlation, event, fields), **details)
 
     def _details(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, Any]:
         """What an alert of a correlation has besides."""
@@ -287,7 +309,7 @@ class AlertBuilder:
     def _fold(self, one: Fold) -> Alert:
         agent, source, fold_key = self._agent, one.source, f"fold {one.parent_id}"
         return Alert(
-            alert_id=envelope.alert_id(agent.id, self._log.log_id, source.rule_id, source.offset, fold_key),
+            alert_id=self._begun.of(source.rule_id, source.offset, fold_key),
             parent_id=one.parent_id,
             seq=self._next_seq(),
             kind="fold",

@@ -35,6 +35,7 @@ STEP_SECONDS = 0.003
 """How long evaluation holds the event loop."""
 TICK_SECONDS = 1.0
 """Between two looks at what waits for time to pass while nothing comes."""
+_NO_CONTEXT = Context()
 
 
 class Evaluator:
@@ -150,7 +151,7 @@ class Evaluator:
         frame, totals = event.frame, self._counters.totals
         totals["candidates"] += 1
         try:
-            matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, Context()))
+            matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, _NO_CONTEXT))
             totals["matches"] += len(matches)
             if matches:
                 self._checkpointer.take(self._alerts.event(frame, matches))
@@ -174,7 +175,7 @@ class Evaluator:
         """``Engine.candidates``. When it raises, the rest of the frame goes through it event by event, and the events
         on which it raises again become dead letters; audit records may then be in their event twice."""
         joiner, chunk, reached = self._state.joiner, frame.chunk, first
-        context = self._contexts.get(chunk.input, Context())
+        context = self._contexts.get(chunk.input, _NO_CONTEXT)
         try:
             for event in engine.candidates(frame, joiner, context, first):
                 reached = event.at + 1
