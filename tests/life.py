@@ -66,7 +66,8 @@ class Life:
     def __init__(self, folder: Path, engine: Engine, **settings: Any) -> None:
         """``settings``: of the raw log, besides ``outbox_bytes``, ``cache_bytes`` and ``certain``."""
         self.folder = folder
-        self.counters, self.clock = Counters(), Clock()
+        self.counters = Counters()
+        self.clock: Any = Clock()
         self.store = Store.open(folder / "store")
         certain, outbox_bytes = settings.pop("certain", True), settings.pop("outbox_bytes", 1 << 28)
         cache_bytes = settings.pop("cache_bytes", 0)
