@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from vedette import compile_rules
 from vedette.config.settings import AgentSettings, Config, EngineSettings, RawLogSettings, UplinkSettings
@@ -84,7 +84,7 @@ class Life:
             folder / "raw", config.raw_log, self.counters, committed=self.store.load().cursor, certain=certain,
             describe=restart.describe,
         )  # fmt: skip
-        self.context = RunContext(config, self.log, self.store, self.counters, self.clock, restart)
+        self.context = RunContext(config, self.log, self.store, self.counters, cast(Any, self.clock), restart)
         self.context.input_contexts["in"] = EventContext(UTC, LogSource("linux"), "web9")
         self.outbox = self.context.outbox
         self.pipeline = Pipeline(self.context, engine)
