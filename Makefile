@@ -113,6 +113,7 @@ BUNDLE_VERSION ?= $(shell git rev-list --count HEAD 2>/dev/null || echo 1)
 dist: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 
 dist: environment
+	@sh tools/kernel.sh cross
 	@mkdir -p build
 	@[ -f $(KEY) ] || $(BIN)/vedette bundle keygen $(KEY)
 	@[ -f $(RELEASE_KEY) ] || $(BIN)/vedette bundle keygen $(RELEASE_KEY)
@@ -126,6 +127,7 @@ dist: environment
 # Boots Debian in containers (systemd-nspawn) with 1 core and 1 GB and lives through an installation's life there.
 test-install: setup
 	@sh tools/packages.sh tests
+	@sh tools/kernel.sh cross
 	VEDETTE_BOOT=all $(BIN)/pytest -q -rs -m "install or boot" tests/install
 
 clean:

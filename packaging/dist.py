@@ -15,13 +15,14 @@ The release:
       starter.vbundle                  with --bundle: rules that run from the start; its key is trusted in vedette.toml
       bin/vedette  launch.py           the command
       verify.py  probe.py              for install.sh: the signature of the next release, the region's answer
-      packages/                        the agent without region/, and its wheels, unpacked
+      packages/                        the agent without region/, its native kernel, and its wheels, unpacked
       runtime/                         its Python and libraries (see private_python.py)
       sbom.cdx.json  FILES.sha256      of all the others
 
-Wheels are those of edge.lock, by hash; Debian packages those of debs.lock. Both are kept in the cache folder. From the
-same inputs, bundle and key the files have the same bytes. ``--lock debs`` writes debs.lock anew, `make lock` edge.lock:
-the versions of requirements.lock, with which the agent was tested.
+Wheels are those of edge.lock, by hash; Debian packages those of debs.lock; crates those of agent/kernel/Cargo.lock. All
+are kept in the cache folder, or Cargo's own. From the same inputs, tools, bundle and key the files have the same bytes.
+``--lock debs`` writes debs.lock anew, `make lock` edge.lock: the versions of requirements.lock, with which the agent
+was tested.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ import tomllib
 from pathlib import Path
 
 import elf
+import native_kernel
 import sbom
 from debs import ARCHITECTURES, PYTHON, fetch, write_lock
 from private_python import assemble, compile_all, foreign, set_loader
@@ -63,7 +65,8 @@ PLATFORMS = {
     "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
 }
 """Of wheels: what runs with the oldest C library; the release's own is 2.36."""
-NOT_ON_THE_EDGE = ("region", "region.py", "member.py", "author.py", "__pycache__", "py.typed")
+NOT_ON_THE_EDGE = ("region", "region.py", "member.py", "author.py", "__pycache__", "py.typed", native_kernel.LIBRARY)
+"""Below vedette/; the kernel of the source tree is the builder's own."""
 UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "prometheus_client/twisted",
           "prometheus_client/django")  # fmt: skip
 """In wheels."""
@@ -215,6 +218,19 @@ class Recipe:
     def sign(self, data: bytes) -> bytes:
         return base64.b64encode(self.signing.sign(data)) + b"\n"
 
+    def kernel(self, arch: str, stage: Path) -> Path | None:
+        """The native kernel in its place; None where it cannot be built here."""
+        missing = native_kernel.missing(arch)
+        if missing:
+            reason = f"the zip for {arch} carries no native kernel, as {missing}: sudo sh tools/kernel.sh cross"
+            if self.strict:
+                raise BuildError(reason)
+            sys.stderr.write(f"dist: {reason}; the agent evaluates in Python there\n")
+            return None
+        target = stage / "packages/vedette" / native_kernel.LIBRARY
+        shutil.copyfile(native_kernel.build(arch, self.cache / "kernel"), target)
+        return target
+
     def stage(self, arch: str, stage: Path, scratch: Path) -> bytes:
         """Make the release for ``arch`` in ``stage``; returns its SBOM."""
         runtime = stage / "runtime"
@@ -222,6 +238,7 @@ class Recipe:
         debs = fetch(arch, self.cache, strict=self.strict)
         wheelhouse, digests = wheels(arch, self.cache)
         packages(stage / "packages", arch, wheelhouse)
+        kernel = self.kernel(arch, stage)
         assemble(runtime, arch, debs, stage / "packages", tools(self.cache), scratch)
         for path in elf.files(stage / "packages"):
             elf.strip(path)
@@ -242,6 +259,11 @@ class Recipe:
             (stage / program).chmod(0o755)
         starter(stage, self.bundle, self.key)
         components = sbom.debian(arch, (package for package, _ in debs))
+        if kernel:
+            compiler, crates = native_kernel.compiler(), native_kernel.crates(arch)
+            components += sbom.kernel(__version__, digest(kernel), compiler, crates)
+            for crate in crates:
+                (runtime / "copyright" / f"crate-{crate.name}").write_bytes(crate.licences())
         components += [
             row
             for row in sbom.wheels(stage / "packages", digests)
@@ -255,7 +277,8 @@ class Recipe:
 
         set_loader(runtime, str(runtime / "lib"))
         if arch == platform.machine():
-            outside = foreign(runtime, stage / "launch.py", MODULES, stage)
+            modules = (*MODULES, "vedette._kernel") if kernel else MODULES
+            outside = foreign(runtime, stage / "launch.py", modules, stage)
             if outside:
                 raise BuildError(f"the zip would use libraries of the host: {', '.join(outside)}")
             self.compiler = scratch / "compiler" / "bin" / "vedetted"

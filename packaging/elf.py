@@ -7,6 +7,7 @@ same bytes.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,12 @@ def files(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink() and machine(path) is not None:
             yield path
+
+
+def glibc(path: Path) -> tuple[int, int]:
+    """The newest version of the C library that the file names: it needs that one or a later."""
+    named = re.findall(rb"GLIBC_(\d+)\.(\d+)[.\d]*\0", path.read_bytes())
+    return max(((int(major), int(minor)) for major, minor in named), default=(0, 0))
 
 
 def strip(path: Path) -> int:

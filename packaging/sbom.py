@@ -1,6 +1,7 @@
 """The list of what a release is made of, as CycloneDX 1.5 JSON (the format's specification: ECMA-424).
 
-Each Debian package and each wheel is a component with version, package URL and the SHA-256 of the file that was used.
+Each Debian package, wheel and crate is a component with version, package URL and the SHA-256 of the file that was used;
+the native kernel is one, too, with the compiler that made it.
 The list holds no time and no host, and its serial number is made of its contents: equal inputs, equal bytes.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from debs import ARCHITECTURES, Package
+from native_kernel import Crate
 
 _NAMESPACE = uuid.UUID("6f0b0c53-4c0e-5d0b-9a39-3d4a4cbf5d10")
 
@@ -50,6 +52,20 @@ def debian(arch: str, packages: Iterable[Package]) -> list[dict[str, Any]]:
     return [
         _component(name, version, f"pkg:deb/debian/{name}@{version}{suffix}", sha256)
         for name, version, sha256 in packages
+    ]
+
+
+def kernel(version: str, sha256: str, compiler: str, crates: Iterable[Crate]) -> list[dict[str, Any]]:
+    """The components of the native kernel: itself, with the digest of its library as it is shipped, and its crates."""
+    own = _component("vedette-kernel", version, f"pkg:generic/vedette-kernel@{version}", sha256, "Apache-2.0")
+    return [
+        own | {"description": f"built by {compiler}, with its standard library"},
+        *(
+            _component(
+                crate.name, crate.version, f"pkg:cargo/{crate.name}@{crate.version}", crate.sha256, crate.licence
+            )
+            for crate in crates
+        ),
     ]
 
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # The native kernel, agent/kernel: sh tools/kernel.sh build VENV PIP... builds it into the source tree, by PIP, when it has
 # changed; with root rights Rust is installed first. `lint PYTHON` and `test PYTHON` check the crate; where there is Rust,
-# a kernel that is not built fails the test. Without Rust each says so and succeeds: the agent evaluates in Python then.
+# a kernel that is not built fails the test. `cross` installs what the zips need for theirs. Without Rust each says so and
+# succeeds: the agent evaluates in Python then.
 set -eu
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 crate=agent/kernel library=agent/vedette/_kernel.abi3.so
@@ -81,6 +82,30 @@ build() {
     echo "native kernel: not built ($why); the agent evaluates in Python"
 }
 
+# What builds the kernel for aarch64 beside this machine's, for the zips.
+cross() {
+    install_rust || { echo "native kernel: the zips go without it ($why)"; return; }
+    missing="" target=aarch64-unknown-linux-gnu
+    command -v aarch64-linux-gnu-gcc >/dev/null || missing="gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+    if [ ! -d "$(rustc --print target-libdir --target $target)" ]; then
+        if command -v rustup >/dev/null; then
+            rustup target add $target || true
+        else
+            missing="libstd-rust$(dpkg -s rustc-web >/dev/null 2>&1 && echo -web)-dev:arm64 $missing"
+        fi
+    fi
+    if [ -z "$missing" ]; then return; fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing $missing"
+        dpkg --add-architecture arm64 && apt-get update -qq
+        # shellcheck disable=SC2086 # a list
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null || true
+    else
+        echo "The zip for aarch64 goes without a native kernel; for one run this once:"
+        echo "  sudo dpkg --add-architecture arm64 && sudo apt-get update && sudo apt-get install -y $missing"
+    fi
+}
+
 # A part of Rust's tool chain that Debian has in a package of its own.
 has() {
     if cargo "$1" --version >/dev/null 2>&1; then return; fi
@@ -113,12 +138,13 @@ tests() {
 
 command="$1"
 shift
-if [ "$command" != build ]; then
+if [ "$command" = lint ] || [ "$command" = test ]; then
     PYO3_PYTHON=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
     export PYO3_PYTHON
 fi
 case "$command" in
 build) build "$@" ;;
+cross) cross ;;
 lint) lint ;;
 test) tests "$PYO3_PYTHON" ;;
 esac

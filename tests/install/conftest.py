@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import importlib
 import io
 import os
 import shutil
@@ -35,6 +36,8 @@ from vedette.rules import build as compiler
 from vedette.rules.selftest import Case
 
 ROOT = Path(__file__).parent.parent.parent
+sys.path.append(str(ROOT / "packaging"))
+native_kernel = importlib.import_module("native_kernel")
 RULE_ID = "7c6cf1a2-52a5-4f0e-9d5d-0f6f3f5d9f11"
 RULE = f"""
 title: Test rule of the installed agent
@@ -144,7 +147,10 @@ def starter_bundle(path: Path, private: Path) -> None:
 def inputs() -> Inputs:
     """Made once for the same sources, and anew each month, as bundles and locked packages grow old."""
     digest = hashlib.sha256(f"{time.strftime('%Y-%m')} {RULE}".encode())
-    sources = [ROOT / "install.sh", *(ROOT / "packaging").rglob("*"), *(ROOT / "agent").rglob("*.py")]
+    kernel = native_kernel.CRATE
+    digest.update(str(native_kernel.missing("x86_64") or native_kernel.compiler()).encode())
+    sources = [ROOT / "install.sh", *(ROOT / "packaging").rglob("*"), *(ROOT / "agent").rglob("*.py"),
+               *(kernel / "src").rglob("*"), *kernel.glob("Cargo.*")]  # fmt: skip
     for path in sorted(path for path in sources if path.is_file() and "__pycache__" not in path.parts):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     folder = CACHE / digest.hexdigest()[:16]

@@ -12,19 +12,21 @@ import subprocess
 import sys
 import tarfile
 import time
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import ROOT, Inputs, Place, Variant, call, dist, sha256
+from tests.install.conftest import ROOT, Inputs, Place, Variant, call, dist, native_kernel, sha256
 from vedette import __version__
 from vedette.region.polyglot import PAYLOAD, STUB_BYTES, archive, read
 from vedette.region.sign import keygen, load_key, public_text
 
 pytestmark = pytest.mark.install
 Files = Mapping[str, tuple[int, bytes]]
+KERNEL = "packages/vedette/_kernel.abi3.so"
 
 
 def test_what_is_in_the_zip(zip_file: Path, files: Files) -> None:
@@ -58,6 +60,34 @@ def test_sizes(zip_file: Path, installed: Place) -> None:
     assert used < 75e6 - 2.5e6
 
 
+def test_the_kernel(files: Files, installed: Place) -> None:
+    """The native kernel is in it and used, where its tool chain is; it names no path of this machine, and runs with
+    the C library in the zip. The licences of its crates come with it."""
+    if missing := native_kernel.missing("x86_64"):
+        pytest.skip(missing)
+    library = files[KERNEL][1]
+    for path in (ROOT, Path.home(), Path("/tmp")):
+        assert f"{path}/".encode() not in library
+    assert b"Permission is hereby granted" in files["runtime/copyright/crate-memchr"][1]
+    assert "native kernel: in use\n" in call(installed.vedette, "check", "-c", installed.config).text
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_two_kernels_are_equal(arch: str, tmp_path: Path) -> None:
+    """Built elsewhere from the same sources by the same tools, it has the same bytes."""
+    if missing := native_kernel.missing(arch):
+        pytest.skip(missing)
+    places = [tmp_path / "one", tmp_path / "or the other"]
+    for place in places:
+        shutil.copytree(ROOT / "packaging", place / "packaging", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(native_kernel.CRATE, place / "agent/kernel", ignore=shutil.ignore_patterns("target"))
+        script = f"import native_kernel, pathlib; native_kernel.build({arch!r}, pathlib.Path('target'))"
+        subprocess.run([sys.executable, "-c", script], cwd=place / "packaging", timeout=900, check=True)
+    one, other = (next(place.rglob("release/lib_kernel.so")).read_bytes() for place in places)
+    assert one == other
+
+
 @pytest.mark.release
 def test_two_builds_are_equal(dist_folder: Path, inputs: Inputs, tmp_path: Path) -> None:
     """From the same locks, bundle and key every file comes out byte for byte as before."""
@@ -67,7 +97,7 @@ def test_two_builds_are_equal(dist_folder: Path, inputs: Inputs, tmp_path: Path)
     assert len(first) == 4
 
 
-def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Path) -> None:
+def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Path, files: Files) -> None:
     """SHA256SUMS names all files and is signed; the SBOM names what is shipped, with versions and digests."""
     sums = (dist_folder / "SHA256SUMS").read_bytes()
     named = dict(reversed(line.split("  ")) for line in sums.decode().splitlines())
@@ -86,6 +116,14 @@ def test_what_lies_beside_it(dist_folder: Path, zip_file: Path, release_key: Pat
     left_out = {"pycparser"}
     wanted = {f"pkg:pypi/{name.replace('==', '@')}" for name in locked if name.split("==")[0] not in left_out}
     assert {purl for purl in purls if "pypi" in purl} == wanted
+    crates = tomllib.loads((ROOT / "agent/kernel/Cargo.lock").read_text())["package"]
+    checksums = {f"pkg:cargo/{row['name']}@{row['version']}": row.get("checksum") for row in crates}
+    listed = {row["purl"]: row["hashes"][0]["content"] for row in bom["components"]}
+    shipped = {purl: sha256 for purl, sha256 in listed.items() if "cargo" in purl}
+    assert shipped.items() <= checksums.items()
+    assert any("/pyo3@" in purl for purl in shipped) == (KERNEL in files)
+    if KERNEL in files:
+        assert listed[f"pkg:generic/vedette-kernel@{__version__}"] == sha256(files[KERNEL][1])
     assert any(purl.startswith("pkg:deb/debian/libc6@") and "arch=amd64" in purl for purl in purls)
     assert all(len(component["hashes"][0]["content"]) == 64 for component in bom["components"])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.conftest import RULE_ID, Inputs, dist, sha256
+from tests.install.conftest import RULE_ID, Inputs, dist, native_kernel, sha256
 from vedette import __version__
 from vedette.region.polyglot import PAYLOAD, read
 
@@ -68,3 +68,13 @@ def test_it_verifies_bundles(unpacked: Path, starter: tuple[Path, str]) -> None:
     done = run(unpacked, "bundle", "verify", starter[0], "--trusted-key", starter[1])
     assert done.returncode == 0, done.stderr
     assert run(unpacked, "version").stdout.strip()
+
+
+def test_it_uses_the_kernel(unpacked: Path, tmp_path: Path) -> None:
+    """The native kernel, cross-built, is loaded there."""
+    if missing := native_kernel.missing("aarch64"):
+        pytest.skip(missing)
+    config = tmp_path / "vedette.toml"
+    config.write_text('[agent]\nid = "a"\n[[input]]\nname = "f"\ntype = "file"\npaths = ["/f"]\n')
+    done = run(unpacked, "check", "-c", config)
+    assert "native kernel: in use\n" in done.stdout, done.stderr
