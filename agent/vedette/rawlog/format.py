@@ -2,7 +2,7 @@
 
 A log is a run of **segments**, each one file named ``GENERATION-BASE-LOGID.seg``: the generation (decimal, 8 digits)
 rises with every new log in a folder, the base (decimal, 20 digits) is the raw offset of the segment's first byte, so
-names sort by age. A segment is one header and then frames, back to back. Integers are little-endian.
+names sort by age. A segment is one header and then frames, back to back. Integers are little-endian, as the hosts are.
 
 Segment header, 80 bytes: magic ``VEDSEG2\\n`` · log_id 16 B · generation u64 · base u64 · first_event u64 · created_at
 i64 · durable u64 · compacted u32 · checkpoint_size u32 · CRC32 of the checkpoint · CRC32 of all before it. Then the
@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate, chain
@@ -184,18 +183,12 @@ def verify_checkpoint(header: SegmentHeader, checkpoint: bytes) -> None:
         raise ValueError("segment checkpoint fails its checksum")
 
 
-def _pack(items: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        items = array(items.typecode, items)
-        items.byteswap()
-    return items.tobytes()
-
-
-def _unpack(typecode: str, data: bytes) -> array[int]:
+def _array(typecode: str, data: bytes | None) -> array[int] | None:
+    """Raises TypeError and ValueError for what is none."""
+    if data is None:
+        return None
     items = array(typecode)
     items.frombytes(data)
-    if sys.byteorder == "big":
-        items.byteswap()
     return items
 
 
@@ -218,12 +211,12 @@ def _meta(chunk: Chunk) -> bytes:
         if 0 in lengths:
             raise ValueError(f"input {chunk.input!r}: an event must not be empty")
         short = max(lengths) < 1 << 16
-        fields["short" if short else "long"] = _pack(array("H", lengths) if short else lengths)
+        fields["short" if short else "long"] = (array("H", lengths) if short else lengths).tobytes()
         for name, items in (("origin_of", chunk.origin_of), ("message_ids", chunk.message_ids)):
             if items is not None:
                 if len(items) != len(ends):
                     raise ValueError(f"input {chunk.input!r}: {name} must have one entry per event")
-                fields[name] = _pack(items if items.typecode == "H" else array("H", items))
+                fields[name] = (items if items.typecode == "H" else array("H", items)).tobytes()
         if chunk.origin_of is not None and max(chunk.origin_of) >= len(chunk.origins):
             raise ValueError(f"input {chunk.input!r}: origin_of points outside origins")
     if not chunk.origins:
@@ -375,13 +368,8 @@ class Coder:
     @staticmethod
     def _parse(header: FrameHeader, fields: dict[str, Any]) -> Meta:
         get = fields.get
-        lengths = None
-        if "short" in fields:
-            lengths = _unpack("H", fields["short"])
-        elif "long" in fields:
-            lengths = _unpack("I", fields["long"])
-        origin_of = _unpack("H", fields["origin_of"]) if "origin_of" in fields else None
-        message_ids = _unpack("H", fields["message_ids"]) if "message_ids" in fields else None
+        lengths = _array("H", get("short")) or _array("I", get("long"))
+        origin_of, message_ids = _array("H", get("origin_of")), _array("H", get("message_ids"))
         if lengths is not None and (len(lengths), sum(lengths)) != (header.events, header.raw_size):
             raise ValueError("the events' lengths do not add up")
         for items in (origin_of, message_ids):

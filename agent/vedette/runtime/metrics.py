@@ -172,10 +172,6 @@ METRICS: tuple[Metric, ...] = (
         ("resumed_at", "raw_log_recovery_resumed_offset", "offset", "Offset at which the log then continued, or 0"),
     ),
     *_rows(
-        "",
-        ("disk.failing.*.since", "disk_failing_timestamp_us", "us", "Since when a part cannot write or read", "part"),
-    ),
-    *_rows(
         "disk",
         ("failures", "disk_failures", "count", "Failed attempts to write or read since the start"),
         ("held_events", "held_events", "events", "Events in memory because the raw log takes nothing"),
@@ -192,6 +188,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     *_rows(
         "",
+        ("disk.failing.*.since", "disk_failing_timestamp_us", "us", "Since when a part cannot write or read", "part"),
         ("cache.on", "cache_on", "bool", "1 while the result cache is in use"),
         ("kernel.in_use", "kernel_in_use", "bool", "1 where the native kernel is in use"),
         ("uplink.connected", "uplink_connected", "bool", "1 while the broker is reached"),
