@@ -58,7 +58,7 @@ usage: sh install.sh [OPTION...]
   --help              this text
 
 An existing vedette.toml is never changed: this release's is written beside it as vedette.toml.new when it differs.
-Directories given once are remembered for the next run with the same prefix.
+Directories given once are used again by the next run with the same prefix.
 END
 }
 
@@ -117,8 +117,8 @@ fact() {
     if [ -f "$1" ]; then sed -n "s|^$2=||p" "$1" | head -n 1; fi
 }
 
-# remembered: the directories and the address that the installation in $prefix has.
-remembered() {
+# recorded: the directories and the address that the installation in $prefix has.
+recorded() {
     [ -f "$prefix/installed" ] || return 0
     config_dir=$(fact "$prefix/installed" config_dir) data_dir=$(fact "$prefix/installed" data_dir)
     listen=$(fact "$prefix/installed" listen) config=$config_dir/vedette.toml
@@ -232,7 +232,7 @@ arguments() {
 
 preflight() {
     step="looking at the host"
-    for program in cat chmod cp cut date dd df dirname grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar uname; do
+    for program in cat chmod cp cut date dd df dirname flock grep gzip head id ln ls mkdir mktemp mv printf readlink rm rmdir sed sha256sum sleep tail tar uname; do
         command -v "$program" >/dev/null 2>&1 || die 10 "the program '$program' is needed and not there"
     done
     [ -f "$here/RELEASE" ] && [ -f "$here/SHA256SUMS" ] || [ -f "$here/FILES.sha256" ] ||
@@ -813,39 +813,17 @@ alone() {
     [ "$(grounds)" = "$looked" ] || die 40 "another run of install.sh has just changed $prefix: run this again"
 }
 
-# lock SECONDS: for this run alone; waits so long for another one to end. Without flock by a link, which is there with what
-# it leads to, its holder, or not at all.
+# lock SECONDS: for this run alone; waits so long for another one to end.
 lock() {
+    command -v flock >/dev/null 2>&1 || die 10 "the program 'flock' (util-linux) is needed and not there"
     mkdir -p "$prefix"
     waited=0
-    if command -v flock >/dev/null 2>&1; then
-        exec 9>>"$prefix/.lock"
-        while ! flock -n 9; do busy "$1"; done
-    else
-        while ! ln -s "$(identity $$)" "$prefix/.holder" 2>/dev/null; do
-            holder=$(readlink "$prefix/.holder" || :)
-            if [ -n "$holder" ] && [ "$(identity "${holder%%:*}")" != "$holder" ]; then
-                point "$prefix/.holder" "$(identity $$)"
-                sleep 1 # another run may do the same now: who comes last has it
-                [ "$(readlink "$prefix/.holder")" != "$(identity $$)" ] || break
-            else
-                busy "$1"
-            fi
-        done
-        locked=yes
-    fi
-}
-
-# identity ID: that process and no other, which may get its number once it has ended: with its start and this boot.
-identity() {
-    printf '%s:' "$1" "$(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20)"
-    cat /proc/sys/kernel/random/boot_id
-}
-
-busy() {
-    [ "$waited" -lt "$1" ] || die 40 "another run of install.sh is at work in $prefix"
-    waited=$((waited + 1))
-    sleep 1
+    exec 9>>"$prefix/.lock"
+    while ! flock -n 9; do
+        [ "$waited" -lt "$1" ] || die 40 "another run of install.sh is at work in $prefix"
+        waited=$((waited + 1))
+        sleep 1
+    done
 }
 
 # At the end, whatever it is: temporary files go, and what a run has done that did not come to its end is undone. A
@@ -860,14 +838,13 @@ clean() {
         result=1
     fi
     rm -rf "$config_dir/.site.$$"
-    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" "$prefix/.holder.tmp.$$" ${command:+"$command.tmp.$$"}
+    rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" ${command:+"$command.tmp.$$"}
     if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi
     if [ -n "$scratch" ]; then rm -rf "$scratch"; fi
     if [ -d "$prefix/releases/.old.$$" ] && [ ! -e "$release" ]; then mv "$prefix/releases/.old.$$" "$release"; fi
     if [ "$complete" = no ]; then undo; fi
     for file in $kept; do rm -f "$file.was.$$"; done
-    if [ "$locked" = yes ]; then rm -f "$prefix/.holder"; fi
     exit $result
 }
 
@@ -875,7 +852,7 @@ clean() {
 undo() {
     for file in $kept; do mv -fT "$file.was.$$" "$file"; done
     if [ -n "$before" ]; then
-        remembered # the units are written for what was installed, not for what this run was told
+        recorded # the units are written for what was installed, not for what this run was told
         if [ $units_written = yes ] || [ $switched = yes ]; then
             back_to "$before"
             if [ "$systemd" = no ]; then
@@ -896,7 +873,7 @@ undo() {
     for created in $made; do rm -rf "$created"; done
     if [ $made_user = yes ]; then userdel vedette; fi
     if [ -z "$before" ]; then
-        rm -f "$prefix/.lock" "$prefix/.holder"
+        rm -f "$prefix/.lock"
         rmdir "$prefix/bin" "$prefix" 2>/dev/null
         say "nothing was installed"
     fi
@@ -1041,7 +1018,7 @@ uninstall() {
     fi
     if [ "$systemd" = yes ] && [ $units != others ]; then remove_units; fi
     if [ "$(readlink "$command" 2>/dev/null || :)" = "$prefix/current/bin/vedette" ]; then rm -f "$command"; fi
-    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/.lock" "$prefix/.lock.d" "$prefix/.holder" "$prefix/install.log"
+    rm -rf "$prefix/releases" "$prefix/current" "$prefix/previous" "$prefix/installed" "$prefix"/installed.was.* "$prefix"/previous.was.* "$prefix/watch" "$prefix/.lock" "$prefix/install.log"
     if [ "$purge" = yes ]; then
         purge
     else
@@ -1068,7 +1045,7 @@ not_mine() { [ ! -d "$1" ] || warn "$1 stays, as nothing tells that it belongs t
 
 main() {
     here=$(cd "$(dirname "$0")" && pwd -P)
-    log='' told=no complete=yes locked=no changed=no switched=no units_written=no made='' kept='' made_user=no
+    log='' told=no complete=yes changed=no switched=no units_written=no made='' kept='' made_user=no
     new='' site='' unpacked='' before='' release='' step=starting prefix='' config_dir='' also='' stopping='' scratch='' command=''
     trap clean EXIT
     trap 'exit 1' HUP INT TERM

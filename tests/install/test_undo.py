@@ -236,32 +236,6 @@ def test_another_run_has_just_ended(host: Stubbed) -> None:
     assert host.files() | {"opt/vedette/current": ""} == before | {"opt/vedette/current": ""}
 
 
-@pytest.mark.parametrize(
-    ("holder", "code"),
-    [("runs", 40), ("has ended", 0), ("of another boot", 0), ("another process has its id", 0), ("killed early", 0)],
-)
-def test_a_lock_without_flock(host: Stubbed, holder: str, code: int) -> None:
-    """On a host without the program flock a run that is at work is waited for by its process, not by its number alone,
-    and what a killed one left holds nobody up."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    started = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19]
-    left = {
-        "runs": f"{os.getpid()}:{started}:{boot}",
-        "has ended": f"4194305:{started}:{boot}",
-        "of another boot": f"{os.getpid()}:{started}:{boot[::-1]}",
-        "another process has its id": f"{os.getpid()}:1{started}:{boot}",
-    }
-    (host.prefix / ".lock").unlink()
-    if holder in left:
-        (host.prefix / ".holder").symlink_to(left[holder])
-    else:
-        (host.prefix / ".lock.d").mkdir()  # of a release that locked by a folder with the number in it
-    done = host.run(CURRENT, first="mount --bind /dev/null /usr/bin/flock")
-    assert done.code == code, done.text
-    assert not (host.prefix / ".lock").exists()
-    assert (host.prefix / ".holder").is_symlink() == (code == 40)
-
-
 def test_a_signature_that_cannot_be_checked(tmp_path: Path) -> None:
     """Without base64 that is said, and the archive not called wrong; stopped while OpenSSL checks, no file is left."""
     host = Stubbed(tmp_path)
