@@ -53,7 +53,6 @@ T = TypeVar("T")
 
 
 def _version(path: Path) -> int:
-    """Of a bundle's file."""
     return int(path.name.partition("-")[0])
 
 
@@ -267,7 +266,6 @@ class BundleDir:
         sync_path(self.folder)
 
     def _files(self) -> list[Path]:
-        """The bundles' files."""
         return [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
 
     def _prune(self) -> None:

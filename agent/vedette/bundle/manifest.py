@@ -116,7 +116,6 @@ def part_name(name: str) -> bool:
 
 
 def describe(parts: Mapping[str, bytes]) -> dict[str, Part]:
-    """Size and SHA-256 of each part."""
     return {name: Part(len(data), hashlib.sha256(data).hexdigest()) for name, data in parts.items()}
 
 

@@ -150,7 +150,6 @@ def rule_set(
 
 
 def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
-    """The plan of rule files; ends with a message when it cannot be built."""
     return rule_set(paths, pipelines, lookups)[1]
 
 

@@ -157,8 +157,6 @@ def _engine_of(
 
 
 class _Watched(io.FileIO):
-    """A file that reports how many bytes were read."""
-
     def __init__(self, path: Path, report: Callable[[int], None]) -> None:
         super().__init__(path)
         self._report = report

@@ -159,8 +159,6 @@ class UplinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """The agent's own log, on standard error."""
-
     format: Literal["console", "json"] = "console"
     level: Literal["debug", "info", "warning", "error"] = "info"
     limit: int = field(default=50, metadata=INTERNAL)
@@ -175,8 +173,6 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One agent's settings."""
-
     agent: AgentSettings = field(default_factory=AgentSettings)
     input: tuple[InputSettings, ...] = ()
     raw_log: RawLogSettings = field(default_factory=RawLogSettings)

@@ -83,7 +83,6 @@ class Chunk:
     _events: int = field(default=-1, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
-        """Number of events."""
         if self.ends is not None:
             return len(self.ends)
         if self._events < 0:  # counted once: every stage asks

@@ -81,8 +81,6 @@ def compact(segment: Segment) -> Generator[None, None, int]:
 
 
 class _Gathered:
-    """Frames being gathered."""
-
     def __init__(self, log_id: str) -> None:
         self._coder = format.Coder(log_id)
         self.parts: list[format.Part] = []

@@ -142,7 +142,6 @@ class Part(NamedTuple):
 
 
 def segment_name(generation: int, base: int, log_id: str) -> str:
-    """The file name of a segment."""
     return f"{generation:08d}-{base:020d}-{log_id}.seg"
 
 

@@ -55,8 +55,6 @@ class Gap(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """An event found by ``search``."""
-
     log_id: str
     offset: int
     length: int
@@ -71,7 +69,6 @@ Mark = tuple[int, int, int, int]
 
 
 def report(gap: Gap) -> None:
-    """The log line about a hole."""
     log.warning(
         Log.RAW_LOG_DAMAGED,
         segment=str(gap.path),

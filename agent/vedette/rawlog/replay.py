@@ -81,7 +81,6 @@ class Replay(ABC):
         yield from map(_hidden, gaps)
 
     def backlog(self, start: int) -> dict[str, int]:
-        """Events of ``headers``, by input."""
         counts = Counter[str]()
         for header in self.headers(start):
             counts[header.input] += header.events

@@ -60,7 +60,6 @@ class Rewritten:
         self.size += len(data)
 
     def frame(self, header: format.FrameHeader, data: bytes) -> None:
-        """Take a frame, with all its bytes."""
         if not self.marks or self.size - self.marks[-1][3] >= MARK_BYTES:
             self.marks.append((header.offset, header.first_event, self.segment.base, self.size))
         self._write(data)

@@ -45,7 +45,6 @@ class Unit(NamedTuple):
 
     @property
     def after(self) -> int:
-        """Position after it."""
         return self.position + self.header.size
 
 
@@ -59,12 +58,10 @@ class Located(NamedTuple):
 
     @property
     def position(self) -> int:
-        """In the file, of the unit's header."""
         return self.unit.position
 
     @property
     def after(self) -> int:
-        """Position after the unit."""
         return self.unit.after
 
 
@@ -160,11 +157,9 @@ class SegmentFile:
         ]
 
     def meta(self, unit: Unit) -> bytes:
-        """A unit's metadata as it is stored."""
         return self.read(unit.position + format.FRAME_HEADER, unit.header.meta_size)
 
     def body(self, unit: Unit) -> bytes:
-        """A unit's body as it is stored."""
         return self.read(unit.position + format.FRAME_HEADER + unit.header.meta_size, unit.header.body_size)
 
     def verify(self, unit: Unit) -> None:

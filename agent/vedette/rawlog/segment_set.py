@@ -183,7 +183,6 @@ class SegmentSet:
         return is_small(follower.segment.base - one.segment.base, one.size)
 
     def stop_compaction(self) -> None:
-        """Leave no half-made file behind."""
         if self.compaction is not None:
             self.compaction[1].close()
             self.compaction = None

@@ -52,8 +52,6 @@ async def _trim() -> None:
 
 
 class ActiveRules:
-    """See the module's text."""
-
     def __init__(self, pipeline: Pipeline, rules: Rules, loaded: Loaded) -> None:
         """``loaded``: what ``pipeline`` began with, from ``rules``."""
         self._pipeline, self._context = pipeline, pipeline.context
@@ -63,7 +61,6 @@ class ActiveRules:
         self._log_loaded()
 
     def stop(self) -> None:
-        """Cancel what is under way in the background."""
         for task in self._tasks:
             task.cancel()
 
@@ -80,7 +77,6 @@ class ActiveRules:
         self.start(_trim())
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do ``work`` in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -130,7 +126,6 @@ class ActiveRules:
             self.switch(loaded)
 
     def install(self, data: bytes) -> None:
-        """Take a bundle that arrived, in the background."""
         self.start(self.change(self._install(data)))
 
     async def _install(self, data: bytes) -> Loaded:

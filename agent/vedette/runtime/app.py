@@ -109,8 +109,6 @@ def _log_warnings(config: Config) -> None:
 
 
 class Agent:
-    """One running agent."""
-
     def __init__(self, config: Config, path: Path | None = None) -> None:
         self._started_with, self._path = config, path
         self._reloads = Reloads()
@@ -120,7 +118,6 @@ class Agent:
         self._metrics: Exporter | None = None
 
     async def run(self) -> None:
-        """See the module's text."""
         config, counters, clock = self._started_with, Counters(), WallClock()
         agent, loop = config.agent, asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -259,7 +256,6 @@ class Agent:
     # --- status
 
     def status(self) -> dict[str, Any]:
-        """See ``status.collect``."""
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads)
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)

@@ -53,7 +53,6 @@ class Arrivals:
         self._fetching: str | None = None
 
     def subscribe(self) -> None:
-        """Take announcements from now on."""
         self._uplink.subscribe(manifest_topic(self._fleet, self._channel), self._manifest)
 
     def _manifest(self, message: Message) -> None:
@@ -84,7 +83,6 @@ class Arrivals:
         self._uplink.subscribe(topic, self._blob)
 
     def _blob(self, message: Message) -> None:
-        """A bundle's bytes: install them."""
         if not message.payload or message.topic != self._fetching:
             return
         self._uplink.unsubscribe(message.topic)

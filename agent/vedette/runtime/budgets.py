@@ -60,7 +60,6 @@ def _amount(value: float, unit: str) -> str:
 
 
 def render(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A ``status`` for people: a line each."""
     return [
         f"budget   {name.replace('_', ' ')}: {_amount(row['used'], row['unit'])} of {_amount(row['max'], row['unit'])}"
         + (" days" if row["unit"] == "days" else "")

@@ -107,7 +107,6 @@ class Checkpointer:
         return Checkpoint(cursor, counters, next_seq=next_seq, receipted=receipted)
 
     def position(self, position: FilePosition) -> None:
-        """A file is evaluated so far."""
         self._positions[position.file] = position
 
     def uncommitted(self, next_seq: int) -> int:
@@ -127,7 +126,6 @@ class Checkpointer:
 
     @property
     def full(self) -> bool:
-        """Whether the outbox takes no more."""
         return self._outbox.bytes >= self.outbox_bytes
 
     async def make_room(self) -> None:

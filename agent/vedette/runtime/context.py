@@ -25,8 +25,6 @@ from vedette.system.wallclock import WallClock
 
 
 class RunContext:
-    """See the module's text."""
-
     def __init__(
         self, config: Config, raw_log: RawLog, store: Store, counters: Counters, clock: WallClock,
         restart: RestartPoint, reported: Mapping[str, Any] | None = None,

@@ -29,7 +29,6 @@ _DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictio
 
 
 def dead_rules(config: Config, loaded: Loaded) -> Dead:
-    """The rules and correlations that make no alert on this agent."""
     inputs = [(item.codec, item.logsource) for item in config.input]
     known = _DEAD.get(loaded.engine)
     if known is None or known[0] != inputs:

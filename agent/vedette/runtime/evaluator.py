@@ -75,7 +75,6 @@ class Evaluator:
             self._use_next()
 
     def release(self) -> None:
-        """Evaluate rules and correlations in quarantine again."""
         self.engine.release()
         self._state.correlator.mute(())
 

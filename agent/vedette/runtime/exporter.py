@@ -28,7 +28,6 @@ _FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
 def families(status: Mapping[str, Any]) -> Iterator[Metric]:
-    """The metrics of a status."""
     info = GaugeMetricFamily("vedette_agent", "Which agent this is; always 1", labels=AGENT)
     info.add_metric([str(status[name] or "") for name in AGENT], 1)
     yield info
@@ -51,15 +50,12 @@ class _Status(Collector):
 
 
 def text(status: Mapping[str, Any]) -> bytes:
-    """A status in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Status(status))
     return generate_latest(registry)
 
 
 class Exporter:
-    """See the module's text."""
-
     def __init__(self, listen: str, status: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
         self._host, self._port = split_address(listen)
         self._status = status
@@ -77,7 +73,6 @@ class Exporter:
 
     @property
     def port(self) -> int:
-        """The bound one."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 

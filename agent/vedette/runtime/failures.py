@@ -172,7 +172,6 @@ class Failures:
                 self._put(about, "correlation", one.times, one.reason, now)
 
     def digests(self) -> set[str]:
-        """Of the rules in quarantine."""
         return {row["digest"] for row in self.quarantined.values() if row["kind"] == "rule"}
 
     def muted(self, correlations: Iterable[Correlation]) -> set[str]:

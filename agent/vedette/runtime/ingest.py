@@ -33,8 +33,6 @@ STALLED_SECONDS = 0.05
 
 
 class Ingest:
-    """See the module's text."""
-
     def __init__(self, context: RunContext) -> None:
         self._log, self._progress, self._health = context.raw_log, context.progress, context.health
         self._writer, self._age_clock = context.writer, context.clock.trusted
@@ -118,11 +116,9 @@ class Ingest:
     # --- room
 
     def accepting(self) -> bool:
-        """See ``event.Intake``."""
         return self._room.is_set()
 
     async def ready(self) -> None:
-        """See ``event.Intake``."""
         await self._room.wait()
 
     def look_for_room(self) -> None:
@@ -155,7 +151,6 @@ class Ingest:
     # --- to the disk
 
     async def durable(self, offset: int) -> None:
-        """See ``event.Intake``."""
         while (before := self._log.durable) < offset:
             await self._sync()
             if self._log.durable == before:

@@ -28,8 +28,6 @@ log = structlog.get_logger()
 
 
 class Inputs:
-    """See the module's text."""
-
     def __init__(self, context: RunContext, ingest: Ingest, group: asyncio.TaskGroup) -> None:
         """Their tasks run in ``group``; the context's ``input_contexts`` follow the inputs."""
         self._context, self._group = context, group
@@ -119,7 +117,6 @@ class Inputs:
 
 
 def context_of(item: InputSettings) -> Context:
-    """What an input's settings say about its events."""
     return Context(
         ZoneInfo(item.timezone) if item.timezone else host_zone(),
         item.logsource,

@@ -107,7 +107,6 @@ _WRITER = _Writer()
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Log by ``settings`` from now on; may be called again."""
     _WRITER.use(settings)
     structlog.configure(
         processors=[

@@ -43,7 +43,6 @@ class Metric(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """As it is scraped."""
         return f"vedette_{self.name}" + "_total" * (self.type == "counter")
 
 
@@ -228,7 +227,6 @@ def walk(value: Any, path: tuple[str, ...], labels: tuple[str, ...] = ()) -> Ite
 
 
 def samples(metric: Metric, status: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Label values and number of each sample of ``metric``."""
     found = False
     for labels, value in walk(status, tuple(metric.path.split("."))):
         if metric.unit == "texts":

@@ -38,8 +38,6 @@ RELIEVED = 0.9
 
 
 class Pipeline:
-    """The stages, and what concerns all of them."""
-
     def __init__(self, context: RunContext, engine: Engine, bundle: str | None = None) -> None:
         """``bundle``: the one that ``engine`` is of."""
         self.context = context
@@ -123,7 +121,6 @@ class Pipeline:
 
 
 def _restored(context: RunContext, engine: Engine) -> State:
-    """The state as of the last commit."""
     settings = context.config.state
     empty = partial(
         State,

@@ -81,7 +81,6 @@ class Progress:
 
     @property
     def caught_up(self) -> bool:
-        """Whether all that is stored is evaluated."""
         return self.evaluated >= self._log.end
 
     def lag(self, now: int) -> float:

@@ -31,7 +31,6 @@ class Merged(NamedTuple):
 
 
 def merge(running: Config, new: Config) -> Merged:
-    """See the module's text."""
     live: list[str] = []
     later: list[str] = []
     tables: dict[str, Any] = {}
@@ -62,8 +61,6 @@ def merge(running: Config, new: Config) -> Merged:
 
 @dataclasses.dataclass(slots=True)
 class Reloads:
-    """What reloads came to, for the status."""
-
     error: str | None = None
     """Why the configuration was refused that was found at the last SIGHUP; None after a success."""
     needs_restart: tuple[str, ...] = ()

@@ -40,8 +40,6 @@ def record(store: str, commits: int, status: Mapping[str, Any]) -> dict[str, Any
 
 
 class Reported:
-    """See the module's text."""
-
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

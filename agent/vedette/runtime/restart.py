@@ -12,8 +12,6 @@ from vedette.rawlog.checkpoint import Checkpoint, encode
 
 
 class RestartPoint:
-    """See the module's text."""
-
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self.next_seq = 1
@@ -26,7 +24,6 @@ class RestartPoint:
         """A later commit, some of whose alerts lack theirs."""
 
     def take_seq(self) -> int:
-        """The number of an alert that is made."""
         seq, self.next_seq = self.next_seq, self.next_seq + 1
         return seq
 

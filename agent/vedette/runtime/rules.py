@@ -68,8 +68,6 @@ RETUNE_SHARE = 0.05
 
 
 class Loaded(NamedTuple):
-    """An engine and where its rules came from."""
-
     engine: Engine
     origin: str
     bundle: str | None

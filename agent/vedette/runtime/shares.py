@@ -30,12 +30,10 @@ class Shares(NamedTuple):
     connections: dict[str, int]
 
     def of(self, name: str) -> int:
-        """Files or connections that an input may hold open."""
         return self.files.get(name, 0) or self.connections.get(name, 0)
 
 
 def share(limit: int, inputs: Sequence[InputSettings]) -> Shares:
-    """Who gets what of ``limit``."""
     left = limit - OWN - EACH * len(inputs)
     files = _within({one.name: one.open_files for one in inputs if one.open_files}, left // 2)
     left -= sum(files.values())

@@ -38,7 +38,6 @@ class Shutdown:
         self._force: threading.Timer | None = None
 
     def ask(self) -> None:
-        """A signal came."""
         if self.asked.is_set():
             self._hurried.set()
         self.asked.set()
@@ -78,7 +77,6 @@ class Shutdown:
         await asyncio.wait({task}, timeout=HURRY_SECONDS)
 
     def done(self) -> None:
-        """The stop is over."""
         if self._force is not None:
             self._force.cancel()
 

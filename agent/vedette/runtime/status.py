@@ -121,7 +121,6 @@ def _raw_log(log: RawLog, max_bytes: int) -> dict[str, Any]:
 
 
 def heartbeat(status: dict[str, Any]) -> bytes:
-    """A status as it goes to the region."""
     data = orjson.dumps(status)
     if len(data) > HEARTBEAT_BYTES:
         rules = {**status["rules"], "dead": [], "undecided": {}, "quarantined": []}
@@ -144,7 +143,6 @@ def _quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
 
 
 def cache_line(cache: dict[str, Any]) -> str:
-    """The account of the result cache, for people."""
     if cache["failure"]:
         return f"cache    OFF: {cache['failure']}"
     uses = ", ".join(

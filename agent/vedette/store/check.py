@@ -65,7 +65,6 @@ def examine(folder: Path) -> Finding:
 
 
 def _ask(folder: Path, seconds: float) -> Finding:
-    """What the child finds."""
     try:
         ended = child.run(__name__, str(folder), seconds=seconds)
     except OSError as error:

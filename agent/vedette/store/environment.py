@@ -63,15 +63,12 @@ class Transaction:
         self._txn.put(key, crc32(content, crc32(key)).to_bytes(CHECKSUM, "big") + content, db=self._tables[table])
 
     def delete(self, table: bytes, key: bytes) -> bool:
-        """Whether it was there."""
         return bool(self._txn.delete(key, db=self._tables[table]))
 
     def count(self, table: bytes) -> int:
-        """Entries."""
         return int(self._txn.stat(self._tables[table])["entries"])
 
     def last(self, table: bytes) -> bytes | None:
-        """The greatest key."""
         cursor = self._txn.cursor(self._tables[table])
         return bytes(cursor.key()) if cursor.last() else None
 

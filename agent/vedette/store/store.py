@@ -211,7 +211,6 @@ class Store:
             self._put_account(txn, replace(account, lost=made - receipted, repeats=repeats))
 
     def load(self) -> Saved:
-        """What the last commit left."""
         with self._env.read() as txn:
             cursor = txn.get(_META, b"cursor")
             counters = txn.get(_META, b"counters")
@@ -335,7 +334,6 @@ class Store:
         return moved
 
     def account(self) -> Account:
-        """The outbox in figures, all of one moment."""
         with self._env.read() as txn:
             return replace(self._account(txn), entries=txn.count(_OUTBOX))
 

@@ -17,11 +17,9 @@ class Backoff:
 
     @property
     def failing(self) -> bool:
-        """The last attempt failed."""
         return self._failures > 0
 
     def reset(self) -> None:
-        """An attempt succeeded."""
         self._failures = 0
 
     def failed(self) -> float:

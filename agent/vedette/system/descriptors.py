@@ -74,7 +74,6 @@ def raise_limit() -> int:
 
 
 def _kernel() -> int:
-    """The most that the kernel lets a process have."""
     with open("/proc/sys/fs/nr_open", encoding="ascii") as file:
         return int(file.read())
 

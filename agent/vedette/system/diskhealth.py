@@ -46,8 +46,6 @@ class _One(NamedTuple):
 
 
 class DiskHealth:
-    """See the module's text."""
-
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._parts: dict[str, _One] = {}
@@ -56,7 +54,6 @@ class DiskHealth:
 
     @property
     def degraded(self) -> bool:
-        """Whether any part fails."""
         return bool(self._parts)
 
     def __contains__(self, part: str) -> bool:
@@ -67,7 +64,6 @@ class DiskHealth:
         return any(one.number == errno.ENOSPC for one in self._parts.values())
 
     def failed(self, part: str, error: OSError) -> None:
-        """An attempt failed."""
         self.failures += 1
         number, before = error.errno or 0, self._parts.get(part)
         reason = str(error)
@@ -77,7 +73,6 @@ class DiskHealth:
             log.error(Log.DISK_FAILING, part=part, reason=reason, effect=_EFFECT[part], action=f"retrying; {advice}")
 
     def recovered(self, part: str) -> None:
-        """An attempt succeeded."""
         if (before := self._parts.pop(part, None)) is not None:
             log.warning(Log.DISK_RECOVERED, part=part, seconds=round((self._clock() - before.since) / 1e6, 1))
 

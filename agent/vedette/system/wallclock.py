@@ -70,7 +70,6 @@ class WallClock:
         return (self._boot() - self._monotonic()) // 1000
 
     def __call__(self) -> int:
-        """Now."""
         with self._lock:
             at, host = self._monotonic() // 1000, self._wall() // 1000
             elapsed = at - self._at
