@@ -94,11 +94,6 @@ def test_version() -> None:
     assert "vectorscan" in vedette("version").output
 
 
-def test_an_unknown_command() -> None:
-    """Exit code 2 and what there is."""
-    assert "No such command 'stauts'" in ended(vedette("stauts"), 2).output
-
-
 # --- check
 
 
@@ -184,45 +179,6 @@ def test_commands_without_a_configuration(tmp_path: Path) -> None:
 # --- scan
 
 
-def test_scan(tmp_path: Path, rules: Path) -> None:
-    """One JSON object per match on standard output, with rule, file and line; a summary on standard error."""
-    log = tmp_path / "auth.log"
-    log.write_text(f"{HARMLESS}\n{ATTACK}\n{HARMLESS}\n{ATTACK}")
-    done = ended(vedette("scan", "--rules", rules, log), 0)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(row["rule_title"], row["level"], row["kind"], row["file"], row["line"]) for row in found] == [
-        ("Failed Password", "high", "detection", str(log), 2),
-        ("Failed Password", "high", "detection", str(log), 4),
-    ]
-    assert "4 events, 2 candidates, 2 matches of 1 rules" in done.stderr
-
-
-def test_scan_standard_input_and_routes(rules: Path) -> None:
-    """``-`` is standard input; with ``--route`` a rule is asked only about its own log source."""
-    lines = f"{ATTACK}\n{ATTACK.replace('sshd', 'cron')}\n"
-    assert len(ended(vedette("scan", "--rules", rules, "-", stdin=lines), 0).stdout.splitlines()) == 2
-    routed = ended(vedette("scan", "--rules", rules, "--route", "--product", "linux", "-", stdin=lines), 0)
-    assert [json.loads(line)["line"] for line in routed.stdout.splitlines()] == [1]
-    other = lines.replace("sshd", "someapp").replace("cron", "otherapp")
-    assert ended(vedette("scan", "--rules", rules, "--route", "--product", "windows", "-", stdin=other), 0).stdout == ""
-
-
-def test_scan_a_json_array(tmp_path: Path, rules: Path) -> None:
-    """The elements of an array are events, counted from 0."""
-    path = tmp_path / "events.json"
-    path.write_text(json.dumps([{"message": "nothing"}, {"message": "Failed password"}]))
-    (row,) = map(json.loads, ended(vedette("scan", "--rules", rules, "--format", "json", path), 0).stdout.splitlines())
-    assert row["line"] == 1
-
-
-@pytest.mark.parametrize("arguments", [("--format", "sylog"), ("--rules", "/none")])
-def test_scan_what_is_not_there(tmp_path: Path, rules: Path, arguments: tuple[str, ...]) -> None:
-    """An unknown format and missing rules end with 2 and say what was asked for."""
-    done = ended(vedette("scan", "--rules", rules, *arguments, "-"), 2)
-    assert arguments[1] in done.stderr
-    assert done.stdout == ""
-
-
 @pytest.mark.parametrize("name", ["auth.log.1.gz", "auth.log.1.zst", "auth.log.1.xz", "-"])
 def test_scan_compressed(tmp_path: Path, rules: Path, name: str) -> None:
     """A rotated log is read as what is in it, whatever its name, also from a pipe; lines are counted on over members.
@@ -267,17 +223,6 @@ def test_scan_uses_the_databases_of_a_bundle(tmp_path: Path, rules: Path, monkey
     monkeypatch.setattr("vedette.plan.database.Scanner.compile", compile)
     found = ended(vedette("scan", "--rules", path, "--trusted-key", public, "-", stdin=ATTACK), 0)
     assert json.loads(found.stdout)["rule_title"] == "Failed Password"
-
-
-def test_scan_goes_on_after_a_bad_file(tmp_path: Path, rules: Path) -> None:
-    """A file that cannot be read is reported and the next is evaluated; the exit code is 2."""
-    broken, good = tmp_path / "broken.json", tmp_path / "good.log"
-    broken.write_text("[{]")
-    good.write_text(ATTACK + "\n")
-    done = ended(vedette("scan", "--rules", rules, tmp_path / "none.log", broken, good), 2)
-    assert len(done.stdout.splitlines()) == 1
-    assert f"{tmp_path}/none.log" in done.stderr
-    assert f"{broken}: not a JSON array" in done.stderr
 
 
 def test_scan_writes_out_what_acts_on_a_terminal(tmp_path: Path, rules: Path) -> None:

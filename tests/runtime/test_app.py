@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import resource
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,29 +97,6 @@ def test_a_stop_in_order(agent: Agent, number: signal.Signals) -> None:
     assert (status["alerts"]["made"], status["seq_high"]) == (2, 2)
 
 
-def test_a_stop_under_load(agent: Agent) -> None:
-    """A sender that never ends does not keep the agent from stopping."""
-    agent.up()
-    flood = [sys.executable, "-c", FLOOD, str(agent.port)]
-    with subprocess.Popen(flood, stderr=subprocess.DEVNULL) as sender:
-        until("the flood", lambda: agent.input()["received"] > 10_000)
-        began = time.monotonic()
-        assert agent.stop() == 0
-        assert time.monotonic() - began < 10
-        sender.kill()
-    agent.up()
-    until("the rest to be judged", lambda: not agent.status()["backlog"])
-    assert agent.status()["identity_broken"] == []
-
-
-FLOOD = """
-import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
-    while True:
-        connection.sendall(b"<13>Nov 20 10:00:00 web1 app: noise\\n" * 5000)
-"""
-
-
 def test_a_stop_without_the_region(agent: Agent) -> None:
     """With a broker that is away the stop takes no longer than its deadlines, and the alerts wait for the next life."""
     agent.configure(
@@ -137,18 +110,6 @@ def test_a_stop_without_the_region(agent: Agent) -> None:
     assert time.monotonic() - began < 10
     agent.up()
     assert agent.status()["alerts"] == {**agent.status()["alerts"], "made": 1, "in_outbox": 1, "receipted": 0}
-
-
-def test_sighup(agent: Agent, tmp_path: Path) -> None:
-    """SIGHUP builds the rules again and ends nothing; many in a row are as good as one."""
-    agent.up()
-    (tmp_path / "rules" / "second.yml").write_text(RULE.replace("0001", "0002").replace("arker", "irror"))
-    for _ in range(20):
-        agent.signal(signal.SIGHUP)
-    until("two rules", lambda: agent.status()["rules"]["running"] == 2)
-    send(agent, MARKER.replace(b"marker", b"marker mirror"))
-    agent.settled(1)
-    assert sorted(alert["rule_title"] for alert in agent.alerts()) == ["Marker", "Mirror"]
 
 
 def test_sighup_without_a_folder(tmp_path: Path) -> None:
@@ -176,67 +137,6 @@ def test_one_agent_for_a_data_folder(agent: Agent, tmp_path: Path) -> None:
     assert str(agent.data) in said
     send(agent)
     agent.settled(1)
-
-
-@pytest.mark.parametrize("what", ["raw log", "store"])
-def test_a_disk_that_cannot_be_written(agent: Agent, what: str) -> None:
-    """The agent stays up, degraded, and says which file takes nothing, once; when it can be written again all that was
-    taken in is stored and judged: no alert is lost, none doubled."""
-    agent.up()
-    noise = b"".join(os.urandom(500).hex().encode() + b"\n" for _ in range(2000 if what == "raw log" else 1))
-    send(agent, noise + MARKER)
-    agent.settled(noise.count(b"\n") + 1)
-    assert agent.process is not None
-    (segment,) = (agent.data / "raw").glob("*.seg*")
-    files = {"raw log": segment, "store": agent.data / "store" / "data.mdb"}
-    limit = files[what].stat().st_size + (2000 if what == "raw log" else 0)  # the file to meet it is the larger one
-    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    sent = 0
-    for _ in range(500):
-        send(agent, MARKER + os.urandom(300).hex().encode() + b"\n")
-        sent += 1
-        time.sleep(0.02)  # a chunk each
-        if agent.status()["state"] == "degraded":
-            break
-    status = agent.status()
-    assert status["identity_broken"] == []
-    assert list(status["disk"]["failing"]) == [what]
-    told = agent.said("disk_failing")
-    assert [one["part"] for one in told] == [what]
-    assert str(segment if what == "raw log" else agent.data / "store") in told[0]["reason"]
-    resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    status = agent.settled(noise.count(b"\n") + 1 + 2 * sent)
-    until("the end of the trouble", lambda: agent.status()["state"] == "running")
-    assert [one["part"] for one in agent.said("disk_recovered")] == [what]
-    assert "Traceback" not in agent.text()
-    agent.kill()
-    agent.up()
-    status = agent.settled()
-    assert status["raw_log"]["recovery"]["cut_bytes"] == 0
-    markers = sum(event.raw == MARKER[:-1] for event in agent.stored())
-    assert len(agent.alerts()) == status["alerts"]["made"] == markers == 1 + sent
-
-
-def test_a_store_that_is_damaged(agent: Agent) -> None:
-    """A store that cannot be read is set aside, told, and made again from the raw log: all that was stored is judged
-    again, and the alerts have the ids that they had."""
-    agent.up()
-    send(agent, MARKER)
-    agent.settled(1)
-    before = {alert["alert_id"] for alert in agent.alerts()}
-    assert len(before) == 1
-    assert agent.stop() == 0
-    (agent.data / "store" / "data.mdb").write_bytes(b"\xff" * 20_000)
-    agent.up()
-    send(agent, MARKER)
-    status = agent.settled(2)
-    (told,) = agent.said("store_damaged")
-    assert told["folder"] == str(agent.data / "store")
-    assert Path(told["set_aside"]).joinpath("data.mdb").read_bytes() == b"\xff" * 20_000
-    assert status["disk"]["store_rebuilt"]["set_aside"] == told["set_aside"]
-    alerts = agent.alerts()
-    assert before < {alert["alert_id"] for alert in alerts}
-    assert len(alerts) == 2
 
 
 def test_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_the_format_is_the_users(rules: Path, tmp_path: Path) -> None:
     file = write(tmp_path, b'{"message": "no", "other": "needle"}\n')
     assert scan("--rules", rules, file)[0] == []
     assert len(scan("--rules", rules, "--format", "text", file)[0]) == 1
+    assert "--format sylog: expects one of auto," in scan("--rules", rules, "--format", "sylog", file, code=2)[1]
     _, errors = scan("--rules", rules, "--format", "xml", file, code=2)
     assert "expects one of" in errors
 
