@@ -503,7 +503,8 @@ STATUS = {
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
     "correlation_state": {**State(Plan((), (), (), ())).status(), "started_empty": ["Bad \x1b[2J\n\u202e"]},
     "raw_log": {"bytes": 1, "max_bytes": 2, "full": False, "damaged": 0},
-    "cache": {"failure": "", "on": False}, "budgets": {}, "disk": {"failing": {}, "store_rebuilt": None},
+    "cache": {"failure": "", "on": False}, "kernel": {"why_not": ""}, "budgets": {},
+    "disk": {"failing": {}, "store_rebuilt": None},
     "uplink": {"type": "mqtt", "reason": "Bad \x1b[2J\n\u202e"},
 }  # fmt: skip
 
