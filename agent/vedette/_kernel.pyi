@@ -1,7 +1,25 @@
 """What the native kernel gives: built from ``agent/kernel/``, whose documentation comments say more."""
 
 from array import array
-from typing import Final, final
+from typing import Any, Final, final
+
+@final
+class Events:
+    def __new__(
+        cls,
+        module: str,
+        folding: list[tuple[str, str]],
+        predicates: list[tuple[int, int, int]],
+        guesses: list[float],
+        groups: list[dict[str, Any]],
+        keywords: int | None,
+        rules: list[Any],
+    ) -> Events: ...
+    def decide(self, data: bytes, ends: bytes | None, view: int) -> tuple[bytes, bytes, list[tuple[int, int]]]: ...
+    def learn(self, event: bytes, view: int, lesson: Lesson | None) -> bool | None: ...
+    def counts(self) -> tuple[int, int, int, int, int]: ...
+
+Lesson = tuple[list[list[int]], list[int], list[int], list[int], list[tuple[int, bytes]], int]
 
 @final
 class Lines:

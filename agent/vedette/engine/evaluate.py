@@ -103,18 +103,20 @@ class Evaluator:
         self._place: dict[int, tuple[int, int]] = {}
         given = databases or {}
         if REFUSED in given:
-            self._refused = frozenset(msgpack.unpackb(given[REFUSED]))
+            self.refused = frozenset[int](msgpack.unpackb(given[REFUSED]))
         else:
             tried = [number for number, p in enumerate(plan.predicates) if p.op in (Op.REGEX, Op.GLOB)]
             found = refused([search(plan.predicates[number]).pattern for number in tried])
-            self._refused = frozenset(tried[i] for i in found)
-        not_scanned = {plan.predicates[number] for number in self._refused}
+            self.refused = frozenset(tried[i] for i in found)
+        not_scanned = {plan.predicates[number] for number in self.refused}
         # A pattern for the fallback engine is a group of its own: it runs when a rule hangs on it, and then only.
         by_field: dict[tuple[str, int], list[int]] = {}
         for number, p in enumerate(plan.predicates):
             if p.op not in FIELD_OPS:
-                by_field.setdefault((p.field, number if number in self._refused else -1), []).append(number)
+                by_field.setdefault((p.field, number if number in self.refused else -1), []).append(number)
         self.groups: list[Group] = []
+        self.members = list(by_field.values())
+        """By group the numbers of its predicates, by bit."""
         for i, ((name, _), numbers) in enumerate(by_field.items()):
             members = [plan.predicates[number] for number in numbers]
             self.groups.append(Group(name, members, not_scanned, self._loader(i, given), self._watch))
@@ -137,15 +139,19 @@ class Evaluator:
 
         return load
 
+    def database(self, group: int, kind: str) -> bytes:
+        """The compiled ``folded`` or ``raw`` searches of a group that has some (``Group.scanned``)."""
+        return self._scanners[f"group-{group}-{kind}"].dump()
+
     def databases(self) -> dict[str, bytes]:
         """The compiled groups, by name, for a bundle or a cache."""
         scanners = {name: scanner.dump() for name, scanner in self._scanners.items()}
-        return {REFUSED: msgpack.packb(sorted(self._refused)), **scanners}
+        return {REFUSED: msgpack.packb(sorted(self.refused)), **scanners}
 
     @property
     def fallback(self) -> list[Predicate]:
         """The predicates that run on the ``regex`` module because Hyperscan does not take them."""
-        return [self._plan.predicates[number] for number in sorted(self._refused)]
+        return [self._plan.predicates[number] for number in sorted(self.refused)]
 
     def holds(self, number: int, record: Record) -> bool | None:
         """The truth of one predicate for ``record``; None when it takes too long."""

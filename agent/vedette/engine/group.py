@@ -136,6 +136,11 @@ class Group:
         return self._folded is not None or self._raw is not None
 
     @property
+    def scanned(self) -> tuple[bool, bool]:
+        """Whether searches of the folded text, and of the text as it is, are scans."""
+        return self._folded is not None, self._raw is not None
+
+    @property
     def dear(self) -> bool:
         """Whether a value's bits are worth keeping: a lookup costs more than a scan without hits."""
         return (

@@ -34,6 +34,8 @@ from vedette.engine.bounded import Bounded
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
+from vedette.engine.kernel import LOADED
+from vedette.engine.native import READ, Native
 from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
@@ -136,11 +138,12 @@ class Engine:
 
     def __init__(
         self, plan: Plan, databases: Mapping[str, bytes] | None = None, *, route: bool = True, prefilter: bool = True,
-        quarantine_after: int = QUARANTINE_AFTER, cache: Cache | None = None,
+        kernel: bool = True, quarantine_after: int = QUARANTINE_AFTER, cache: Cache | None = None,
     ) -> None:  # fmt: skip
         """``databases``: what ``databases()`` gave under the same plan and library, else they are compiled here.
 
-        ``route``: a rule is asked only about events of its log source. ``prefilter``: off only to prove it right.
+        ``route``: a rule is asked only about events of its log source. ``prefilter``: off only to prove it right,
+        ``kernel`` likewise.
         ``cache``: see ``remember``; None: one of the usual size.
         Raises ValueError when the databases do not load or the plan needs what this version lacks.
         """
@@ -155,6 +158,8 @@ class Engine:
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
         self._filtered = prefilter
+        self._native = Native(plan, self.evaluator, self._asked) if kernel and prefilter and LOADED else None
+        self._native_views: dict[tuple[str, LogSource], int] = {}
         self._always = self.prefilter.always if prefilter else everything
         self._routes: Bounded[Source, frozenset[int]] = Bounded(MAX_ROUTES)
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
@@ -200,7 +205,13 @@ class Engine:
         self.tally.events += len(chunk)
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
         records = may_hold_records(chunk)
-        candidates = prefilter.candidates(chunk, always, within, records)
+        view = self._view_number(chunk.codec, context.logsource)
+        if self._native is None or view is None:
+            candidates = prefilter.candidates(chunk, always, within, records)
+        else:
+            candidates = self._native.candidates(
+                chunk, view, lambda part: prefilter.candidates(part, always, within, records)
+            )
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
 
     def due(self, joiner: Joiner, contexts: Mapping[str, Context], *, before: int = 0) -> Joined | None:
@@ -359,6 +370,20 @@ class Engine:
             known = always, bits_of(rules), self._narrow.get(rules, self.prefilter)
             self._inputs[codec, logsource] = known
         return known
+
+    def _view_number(self, codec: str, logsource: LogSource) -> int | None:
+        """The native kernel's number for such an input; None: it is not asked."""
+        if self._native is None or READ.isdisjoint(CODECS[codec].kinds):
+            return None
+        known = self._native_views.get((codec, logsource))
+        if known is None:
+            known = self._native.view(codec, logsource, self._reaching(codec, logsource))
+            self._native_views[codec, logsource] = known
+        return known
+
+    def _asked(self, source: Source) -> frozenset[int]:
+        """The rules that are asked about events of ``source``."""
+        return self._fitting(source) if self.route else frozenset(range(len(self.plan.rules)))
 
     def _fitting(self, source: Source) -> frozenset[int]:
         known = self._routes.get(source)

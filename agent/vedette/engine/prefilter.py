@@ -208,7 +208,7 @@ class _Native:
     def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
         if (known := self._within.get(within)) is None:  # one for each kind of input
             rules = within & self._searched
-            known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(_ones(rules))
+            known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(ones(rules))
         handle, everything = known
         found = self._lines.candidates(chunk.data, chunk.ends, handle, apart)
         at, size, sets, every = 0, len(found), self._sets, Lines.EVERY
@@ -281,7 +281,7 @@ class _Plain:
     def _rules(self, bits: int) -> frozenset[int]:
         known = self._sets.get(bits)
         if known is None:
-            known = frozenset(_ones(bits))
+            known = frozenset(ones(bits))
             self._sets.keep(bits, known, ENTRY + getsizeof(bits) + getsizeof(known))
         return known
 
@@ -302,7 +302,7 @@ def bits_of(rules: Collection[int]) -> int:
     return sum(1 << rule for rule in rules)
 
 
-def _ones(bits: int) -> Iterator[int]:
+def ones(bits: int) -> Iterator[int]:
     while bits:
         low = bits & -bits
         yield low.bit_length() - 1

@@ -8,6 +8,7 @@ or from the agent's own cache, nowhere else.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -115,6 +116,10 @@ def refused(patterns: Sequence[Pattern]) -> set[int]:
 
 SCHEME = 2
 """How searches are written as patterns; raised with that, so that databases built before are compiled anew."""
+
+
+ENGINE_FILE: str = importlib.import_module("hyperscan._hs_ext").__file__ or ""
+"""The extension module, which exports the library's own functions to the native kernel."""
 
 
 def _library() -> str:

@@ -191,7 +191,7 @@ def load(data: Any, depth: int = 0) -> Expr:
 
 
 @functools.cache
-def _folding() -> dict[int, str]:
+def folding() -> dict[int, str]:
     """Unicode simple case folding (CaseFolding.txt, status C and S) for every character that it changes.
 
     Python gives full folding and lower-casing; the simple mapping is the full one where that is one character, else
@@ -222,7 +222,7 @@ def fold(text: str) -> str:
 
 
 def _fold_foreign(match: re.Match[str]) -> str:
-    return match[0].translate(_folding())
+    return match[0].translate(folding())
 
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
@@ -242,9 +242,9 @@ def variants(char: str) -> list[str]:
 
 @functools.cache
 def _unfolding() -> dict[str, list[int]]:
-    """What ``_folding`` changes, by what it gives under ``fold``."""
+    """What ``folding`` changes, by what it gives under ``fold``."""
     table: dict[str, list[int]] = {}
-    for code in _folding():
+    for code in folding():
         table.setdefault(fold(chr(code)), []).append(code)
     return table
 

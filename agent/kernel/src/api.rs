@@ -1,0 +1,249 @@
+//! The class `Events` of the import: what `engine/native.py` passes, made into a plan.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::events::{About, Answer, Learned, Lesson, Plan, State};
+use crate::fields::{End, Group, Order, Place, Plain, Scan};
+use crate::hs::{Library, Scratch};
+use crate::rules::{Node, Rules};
+
+type Searches = (Vec<u8>, Vec<(u32, u8)>);
+
+/// One group, as `engine/native.py` describes it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GroupParts {
+    folded: Option<Searches>,
+    raw: Option<Searches>,
+    exact: Vec<(String, u32)>,
+    exact_cased: Vec<(String, u32)>,
+    numbers: Vec<(i64, u32)>,
+    plain: Vec<(u8, bool, String, u32)>,
+    networks: Vec<(String, u32, u32)>,
+    orders: Vec<(u8, f64, u32)>,
+    open: Vec<u32>,
+    all: Vec<u32>,
+    joined: bool,
+}
+
+impl GroupParts {
+    fn build(self, library: &Library, scratch: &mut Scratch) -> Result<Group, String> {
+        let mut scan = |given: Option<Searches>| -> Result<Option<Scan>, String> {
+            let Some((bytes, searches)) = given else { return Ok(None) };
+            let database = library.load(&bytes)?;
+            scratch.fit(&database)?;
+            let searches = searches
+                .into_iter()
+                .map(|(predicate, end)| {
+                    let end = match end {
+                        0 => End::Within,
+                        1 => End::AtEnd,
+                        2 => End::AtLineEnd,
+                        3 => End::Perhaps,
+                        _ => End::Anywhere,
+                    };
+                    (predicate, end)
+                })
+                .collect();
+            Ok(Some(Scan { database, searches }))
+        };
+        let mut group = Group {
+            folded: scan(self.folded)?,
+            raw: scan(self.raw)?,
+            open: self.open,
+            all: self.all,
+            joined: self.joined,
+            ..Group::default()
+        };
+        for (text, predicate) in self.exact {
+            group.exact.entry(text.into_bytes().into()).or_default().push(predicate);
+        }
+        for (text, predicate) in self.exact_cased {
+            group.exact_cased.entry(text.into_bytes().into()).or_default().push(predicate);
+        }
+        for (number, predicate) in self.numbers {
+            group.numbers.entry(number).or_default().push(predicate);
+        }
+        for (place, cased, text, predicate) in self.plain {
+            group.plain.push(Plain { place: at(place)?, cased, text: text.into_bytes().into(), predicate });
+        }
+        for (address, bits, predicate) in self.networks {
+            let address = address.parse().map_err(|_| format!("{address} is no address"))?;
+            group.networks.push((address, bits, predicate));
+        }
+        for (order, value, predicate) in self.orders {
+            let order = match order {
+                0 => Order::Less,
+                1 => Order::AtMost,
+                2 => Order::More,
+                _ => Order::AtLeast,
+            };
+            group.orders.push((order, value, predicate));
+        }
+        Ok(group)
+    }
+}
+
+fn at(place: u8) -> Result<Place, String> {
+    match place {
+        0 => Ok(Place::Prefix),
+        1 => Ok(Place::Suffix),
+        2 => Ok(Place::Within),
+        _ => Err(format!("{place} is no place")),
+    }
+}
+
+fn about((kind, one, other): (u8, u32, u32)) -> Result<About, String> {
+    match kind {
+        0 => Ok(About::Text(one)),
+        1 => Ok(About::Presence(one)),
+        2 => Ok(About::Compare(None, one, other)),
+        place => Ok(About::Compare(Some(at(place - 3)?), one, other)),
+    }
+}
+
+/// Nesting of an expression (`plan/ir.py` has less).
+const MAX_DEPTH: u32 = 200;
+
+fn node(rules: &mut Rules, given: &Bound<PyAny>, predicates: usize, depth: u32) -> PyResult<u32> {
+    let wrong = || PyValueError::new_err("not an expression");
+    let made = if let Ok(predicate) = given.extract::<u32>() {
+        if predicate as usize >= predicates {
+            return Err(wrong());
+        }
+        Node::Leaf(predicate)
+    } else {
+        let parts = given.cast::<PyList>().map_err(|_| wrong())?;
+        if depth > MAX_DEPTH || parts.len() < 2 {
+            return Err(wrong());
+        }
+        let mut inner = Vec::new();
+        for part in parts.iter().skip(1) {
+            inner.push(node(rules, &part, predicates, depth + 1)?);
+        }
+        match parts.get_item(0)?.extract::<String>()?.as_str() {
+            "not" => Node::Not(inner[0]),
+            "and" => Node::And(inner),
+            "or" => Node::Or(inner),
+            _ => return Err(wrong()),
+        }
+    };
+    rules.nodes.push(made);
+    Ok(rules.nodes.len() as u32 - 1)
+}
+
+/// Which rules JSON events may match: see `engine/native.py`.
+#[pyclass(frozen)]
+pub struct Events {
+    plan: Plan,
+    state: Mutex<State>,
+}
+
+#[pymethods]
+impl Events {
+    /// `module`: the file of the imported extension module of `hyperscan`. `folding`: pairs of characters.
+    /// `predicates`: kind, group, other group. `guesses`: by predicate, lower is rarer. `rules`: `ir.dump` of each.
+    #[new]
+    fn new(
+        module: &str,
+        folding: Vec<(char, char)>,
+        predicates: Vec<(u8, u32, u32)>,
+        guesses: Vec<f64>,
+        groups: Vec<GroupParts>,
+        keywords: Option<u32>,
+        rules: &Bound<PyList>,
+    ) -> PyResult<Self> {
+        let mut built = Rules::default();
+        for rule in rules {
+            let root = node(&mut built, &rule, predicates.len(), 0)?;
+            built.roots.push(root);
+        }
+        let count = groups.len() as u32;
+        let fits = |group: &u32| *group < count;
+        if !predicates.iter().all(|(_, one, other)| fits(one) && fits(other))
+            || !keywords.iter().all(fits)
+            || guesses.len() != predicates.len()
+        {
+            return Err(PyValueError::new_err("no such group"));
+        }
+        let make = || {
+            let library = Library::open(module)?;
+            let mut scratch = Scratch::new(library);
+            let plan = Plan {
+                predicates: predicates.into_iter().map(about).collect::<Result<_, _>>()?,
+                groups: groups
+                    .into_iter()
+                    .map(|parts| parts.build(&library, &mut scratch))
+                    .collect::<Result<_, _>>()?,
+                keywords,
+                rules: built,
+                folding: folding.into_iter().collect(),
+                guesses,
+            };
+            let state = Mutex::new(State::new(&plan, scratch));
+            Ok(Self { plan, state })
+        };
+        make().map_err(|error: String| PyValueError::new_err(error))
+    }
+
+    /// The events of a chunk that end at `ends` (bytes of u32), or at newlines.
+    ///
+    /// Gives bytes of u32: start, end, count, rules of each event that rules may match; bytes of u32: start and end
+    /// of what is not decided here; and (start, end) of events to `learn`.
+    fn decide<'py>(
+        &self,
+        py: Python<'py>,
+        data: &[u8],
+        ends: Option<&[u8]>,
+        view: u16,
+    ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(u32, u32)>) {
+        let numbers = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|one| u32::from_ne_bytes(*one)).collect::<Vec<_>>();
+        let answer = py.detach(|| {
+            let ends = ends.map(numbers);
+            let mut answer = Answer::default();
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.decide(&self.plan, data, ends.as_deref(), view, &mut answer);
+            answer
+        });
+        (packed(py, &answer.found), packed(py, &answer.rest), answer.ask)
+    }
+
+    /// Take over what Python found out about `event`; None: that nothing can be said of such events.
+    ///
+    /// `sources`: by group the numbers of values. `inspected`: values with their names. True when it is known now;
+    /// None when it has to be found out again, as a further name decides.
+    #[pyo3(signature = (event, view, lesson))]
+    fn learn(&self, event: &[u8], view: u16, lesson: Option<LessonParts>) -> Option<bool> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let lesson = lesson.map(|(sources, holds, open, rules, inspected, leaves)| Lesson {
+            sources,
+            holds,
+            open,
+            rules,
+            inspected,
+            leaves,
+        });
+        match state.learn(&self.plan, event, view, lesson) {
+            Learned::Known => Some(true),
+            Learned::Refused => Some(false),
+            Learned::Again => None,
+        }
+    }
+
+    /// Events read, those of them not decided here, layouts learned, layouts refused, panics.
+    fn counts(&self) -> (u64, u64, u64, u64, u64) {
+        let counts = self.state.lock().unwrap_or_else(PoisonError::into_inner).counts;
+        (counts.events, counts.rest, counts.learned, counts.refused, counts.panics)
+    }
+}
+
+type LessonParts = (Vec<Vec<u32>>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32);
+
+fn packed<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
+    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    PyBytes::new(py, &bytes)
+}

@@ -1,0 +1,641 @@
+//! JSON events against rules: for each the rules that may match. What is left out surely does not.
+//!
+//! An event is read once (`json.rs`); its structure tells its layout (`layout.rs`), and that where fields are. Fields
+//! are tested (`fields.rs`) as rules need them: first those of which a rule cannot do without, then what else the rules
+//! found by these ask for. Events that cannot be read, or whose layout is not known, are left to others (`rest`).
+
+use std::hash::BuildHasher;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use foldhash::fast::RandomState;
+use foldhash::{HashMap, HashSet};
+
+use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
+use crate::hs::Scratch;
+use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
+use crate::layout::{GroupNumber, Layout, Shape};
+use crate::rules::{MAYBE, NO, Rules, Truth, YES};
+
+/// What a predicate depends on.
+#[derive(Clone, Copy)]
+pub enum About {
+    /// The texts of a field.
+    Text(GroupNumber),
+    /// Whether the field is there.
+    Presence(GroupNumber),
+    /// Two fields: None for equal texts.
+    Compare(Option<Place>, GroupNumber, GroupNumber),
+}
+
+/// What does not change.
+pub struct Plan {
+    /// By number.
+    pub predicates: Vec<About>,
+    /// By number.
+    pub groups: Vec<Group>,
+    /// The group that reads every value.
+    pub keywords: Option<GroupNumber>,
+    /// See `Rules`.
+    pub rules: Rules,
+    /// Simple case folding beyond ASCII.
+    pub folding: HashMap<char, char>,
+    /// By predicate, a guess how rare it is: lower is rarer.
+    pub guesses: Vec<f64>,
+}
+
+impl Shape for Plan {
+    fn groups_of(&self, predicate: Predicate) -> [GroupNumber; 2] {
+        match self.predicates[predicate as usize] {
+            About::Text(group) | About::Presence(group) => [group, group],
+            About::Compare(_, one, other) => [one, other],
+        }
+    }
+
+    fn depends_on_text(&self, predicate: Predicate) -> bool {
+        !matches!(self.predicates[predicate as usize], About::Presence(_))
+    }
+}
+
+/// Layouts take at most so many bytes, about; beyond, all are learned anew.
+const MAX_WEIGHT: usize = 16 << 20;
+/// Layouts of one outline; with more, the values that decide are too many to learn.
+const MAX_VARIANTS: u32 = 128;
+/// Events that pay for learning one layout, and how much is saved up.
+const PRICE: u32 = 200;
+const SAVED: u32 = PRICE << 9;
+/// Layouts learned after one chunk.
+const MAX_ASKED: usize = 16;
+/// Structures remembered that were met once.
+const MAX_MET: usize = 1 << 13;
+/// Names that decide; with more, nothing is learned.
+const MAX_NAMES: usize = 512;
+
+/// Counts for the status.
+#[derive(Default, Clone, Copy)]
+pub struct Counts {
+    /// Events read.
+    pub events: u64,
+    /// Of them left to others.
+    pub rest: u64,
+    /// Layouts learned.
+    pub learned: u64,
+    /// Layouts that cannot be learned.
+    pub refused: u64,
+    /// Panics; each left an event to others.
+    pub panics: u64,
+}
+
+/// What came of one chunk.
+#[derive(Default)]
+pub struct Answer {
+    /// Start, end, count, rules: of every event that a rule may match.
+    pub found: Vec<u32>,
+    /// Start, end: of everything that is left to others, neighbours as one.
+    pub rest: Vec<u32>,
+    /// Start, end: of events whose layout should be learned.
+    pub ask: Vec<(u32, u32)>,
+}
+
+enum Known {
+    Layout(Box<Layout>),
+    Refused,
+}
+
+/// What `learn` made of an event.
+#[derive(PartialEq, Eq, Debug, Clone, Copy)]
+pub enum Learned {
+    /// Its layout is known.
+    Known,
+    /// A name decides from now on: what was known is forgotten.
+    Again,
+    /// It will be left to others.
+    Refused,
+}
+
+/// What Python found out about an event.
+pub struct Lesson {
+    /// By group the numbers of the values that its field has.
+    pub sources: Vec<Vec<u32>>,
+    /// Predicates that always hold.
+    pub holds: Vec<Predicate>,
+    /// Predicates that are always open.
+    pub open: Vec<Predicate>,
+    /// The rules that an event of its log source may match.
+    pub rules: Vec<u32>,
+    /// Values that were looked at, with the names under which they stand.
+    pub inspected: Vec<(u32, Vec<u8>)>,
+    /// How many values Python counted.
+    pub leaves: u32,
+}
+
+impl Lesson {
+    /// Whether it is about an event with so many values, and names nothing that `plan` lacks.
+    fn fits(&self, plan: &Plan, leaves: usize) -> bool {
+        let below = |numbers: &[u32], count: usize| numbers.iter().all(|&number| (number as usize) < count);
+        self.leaves as usize == leaves
+            && self.sources.len() == plan.groups.len()
+            && self.sources.iter().all(|own| below(own, leaves))
+            && below(&self.holds, plan.predicates.len())
+            && below(&self.open, plan.predicates.len())
+            && below(&self.rules, plan.rules.roots.len())
+    }
+}
+
+/// What changes.
+pub struct State {
+    names: Names,
+    known: HashMap<Box<[u8]>, Known>,
+    weight: usize,
+    variants: HashMap<u64, u32>,
+    met: HashSet<u64>,
+    hasher: RandomState,
+    credit: u32,
+    event: Event,
+    work: Work,
+    /// See `Counts`.
+    pub counts: Counts,
+}
+
+impl State {
+    /// Of a plan. `scratch` fits its databases.
+    #[must_use]
+    pub fn new(plan: &Plan, scratch: Scratch) -> Self {
+        Self {
+            names: Names::default(),
+            known: HashMap::default(),
+            weight: 0,
+            variants: HashMap::default(),
+            met: HashSet::default(),
+            hasher: RandomState::default(),
+            credit: SAVED / 8,
+            event: Event::default(),
+            work: Work::new(plan, scratch),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The events of a chunk, each by itself. `ends`: where they end; None: at newlines. `view`: of which input they are.
+    pub fn decide(&mut self, plan: &Plan, data: &[u8], ends: Option<&[u32]>, view: u16, answer: &mut Answer) {
+        let mut asked = Vec::new();
+        let mut start = 0;
+        let mut next = 0;
+        while start < data.len() {
+            let (end, following) = if let Some(ends) = ends {
+                let Some(&end) = ends.get(next) else { break };
+                next += 1;
+                (end as usize, end as usize)
+            } else {
+                let end = memchr::memchr(b'\n', &data[start..]).map_or(data.len(), |count| start + count);
+                (end, end + 1)
+            };
+            let Some(line) = data.get(start..end) else { break };
+            let from = answer.found.len();
+            let done = line.first() == Some(&b'{')
+                && catch_unwind(AssertUnwindSafe(|| {
+                    self.one(plan, line, view, (start as u32, end as u32), answer, &mut asked)
+                }))
+                .unwrap_or_else(|_| {
+                    self.counts.panics += 1;
+                    answer.found.truncate(from);
+                    false
+                });
+            if !done {
+                self.counts.rest += 1;
+                match answer.rest.last_mut() {
+                    Some(last) if *last == start as u32 => *last = following as u32,
+                    _ => answer.rest.extend([start as u32, following as u32]),
+                }
+            }
+            start = following;
+        }
+    }
+
+    /// False when the event is left to others.
+    fn one(
+        &mut self,
+        plan: &Plan,
+        line: &[u8],
+        view: u16,
+        place: (u32, u32),
+        answer: &mut Answer,
+        asked: &mut Vec<u64>,
+    ) -> bool {
+        self.counts.events += 1;
+        self.credit = (self.credit + 1).min(SAVED);
+        let line = trimmed(line);
+        if self.event.read(line, &self.names, false).is_none() {
+            return false;
+        }
+        self.event.signature.extend_from_slice(&view.to_ne_bytes());
+        match self.known.get_mut(&self.event.signature[..]) {
+            Some(Known::Layout(layout)) => {
+                if layout.is_empty() {
+                    return true;
+                }
+                let from = answer.found.len();
+                answer.found.extend([place.0, place.1, 0]);
+                self.work.evaluate(plan, layout, line, &self.event.leaves, &mut answer.found);
+                let count = answer.found.len() - from - 3;
+                if count == 0 {
+                    answer.found.truncate(from);
+                } else {
+                    answer.found[from + 2] = count as u32;
+                    answer.found[from + 3..].sort_unstable();
+                }
+                if layout.count() {
+                    let before = layout.weight();
+                    self.work.choose(plan, layout);
+                    self.weight = self.weight + layout.weight() - before;
+                }
+                true
+            }
+            Some(Known::Refused) => false,
+            None => {
+                if self.is_worth_learning(line, asked) {
+                    answer.ask.push(place);
+                }
+                false
+            }
+        }
+    }
+
+    fn is_worth_learning(&mut self, line: &[u8], asked: &mut Vec<u64>) -> bool {
+        let hash = self.hasher.hash_one(&self.event.signature);
+        if asked.len() >= MAX_ASKED || self.credit < PRICE || asked.contains(&hash) {
+            return false;
+        }
+        if self.met.len() >= MAX_MET {
+            self.met.clear();
+        }
+        if self.met.insert(hash) {
+            return false;
+        }
+        if self.event.read(line, &self.names, true).is_none() || self.names.len() >= MAX_NAMES {
+            return false;
+        }
+        if self.variants.get(&self.hasher.hash_one(&self.event.outline)).is_some_and(|&count| count >= MAX_VARIANTS) {
+            return false;
+        }
+        self.credit -= PRICE;
+        asked.push(hash);
+        true
+    }
+
+    /// Take over what Python found out about an event of `ask`.
+    pub fn learn(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
+        let line = trimmed(line);
+        if self.event.read(line, &self.names, true).is_none() {
+            return Learned::Refused;
+        }
+        self.event.signature.extend_from_slice(&view.to_ne_bytes());
+        let known = match lesson {
+            Some(lesson) if lesson.fits(plan, self.event.leaves.len()) => {
+                let mut again = false;
+                let mut lost = false;
+                for (leaf, name) in &lesson.inspected {
+                    if !self.event.leaves.get(*leaf as usize).is_some_and(|leaf| leaf.decides) {
+                        let added = self.names.add(name);
+                        again |= added;
+                        lost |= !added; // it is written in another way here
+                    }
+                }
+                if again {
+                    self.forget();
+                    return Learned::Again;
+                }
+                if lost { Known::Refused } else { Known::Layout(Box::new(self.layout(plan, line, lesson))) }
+            }
+            _ => Known::Refused,
+        };
+        let learned = if let Known::Layout(layout) = &known {
+            self.weight += layout.weight();
+            self.counts.learned += 1;
+            Learned::Known
+        } else {
+            self.counts.refused += 1;
+            Learned::Refused
+        };
+        self.weight += self.event.signature.len() + 100;
+        if self.weight > MAX_WEIGHT {
+            self.forget();
+        }
+        *self.variants.entry(self.hasher.hash_one(&self.event.outline)).or_default() += 1;
+        self.known.insert(self.event.signature.as_slice().into(), known);
+        learned
+    }
+
+    fn forget(&mut self) {
+        self.known.clear();
+        self.variants.clear();
+        self.weight = 0;
+    }
+
+    fn layout(&mut self, plan: &Plan, line: &[u8], lesson: Lesson) -> Layout {
+        let mut layout = Layout::new(&lesson.sources, plan.keywords, lesson.holds, lesson.open, lesson.rules);
+        let leaves = &self.event.leaves;
+        let same = |group: &GroupNumber| {
+            let own = layout.leaves(*group);
+            !own.is_empty() && own.iter().all(|&leaf| leaves[leaf as usize].decides)
+        };
+        let settled: Vec<GroupNumber> = (0..plan.groups.len() as GroupNumber).filter(same).collect();
+        self.work.test(plan, &layout, line, leaves, &settled);
+        layout.settle(&settled, &self.work.marks);
+        self.work.choose(plan, &mut layout);
+        layout
+    }
+}
+
+/// Without what `decode/values.py` strips from JSON.
+fn trimmed(mut line: &[u8]) -> &[u8] {
+    while let [rest @ .., b' ' | b'\t' | b'\r' | b'\n' | 0] = line {
+        line = rest;
+    }
+    line
+}
+
+/// A range of one of the buffers.
+type Span = (usize, usize);
+
+/// The event under way.
+struct Work {
+    scratch: Scratch,
+    marks: Marks,
+    epoch: u32,
+    /// By group and by rule, the event for which it was tested last.
+    tested: Vec<u32>,
+    asked: Vec<u32>,
+    /// By value, the event of its text, and where that is.
+    texts: Vec<(u32, Span, Span)>,
+    plain: Vec<u8>,
+    folded: Vec<u8>,
+    /// By predicate, how often it was found.
+    found: Vec<u32>,
+}
+
+impl Work {
+    fn new(plan: &Plan, scratch: Scratch) -> Self {
+        Self {
+            scratch,
+            marks: Marks::new(plan.predicates.len()),
+            epoch: 0,
+            tested: vec![0; plan.groups.len()],
+            asked: vec![0; plan.rules.roots.len()],
+            texts: Vec::new(),
+            plain: Vec::new(),
+            folded: Vec::new(),
+            found: vec![0; plan.predicates.len()],
+        }
+    }
+
+    fn begin(&mut self) {
+        self.marks.begin();
+        self.plain.clear();
+        self.folded.clear();
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.epoch == 0 {
+            self.tested.fill(0);
+            self.asked.fill(0);
+            self.texts.clear();
+            self.epoch = 1;
+        }
+    }
+
+    fn choose(&mut self, plan: &Plan, layout: &mut Layout) {
+        let found = &self.found;
+        layout.choose(&plan.rules, plan, &mut self.marks, |predicate| match plan.predicates[predicate as usize] {
+            About::Text(_) => Some(f64::from(found[predicate as usize]) + plan.guesses[predicate as usize]),
+            _ => None,
+        });
+    }
+
+    /// Test `groups` alone: what is found is in `marks`.
+    fn test(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], groups: &[GroupNumber]) {
+        self.begin();
+        let mut event = Under { plan, layout, line, leaves, work: self };
+        for &group in groups {
+            event.test(group);
+        }
+    }
+
+    /// Append the rules that may match.
+    fn evaluate(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], out: &mut Vec<u32>) {
+        self.begin();
+        layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
+        layout.open.iter().for_each(|&predicate| self.marks.leave_open(predicate));
+        let known = self.marks.found.len();
+        let mut event = Under { plan, layout, line, leaves, work: self };
+        for &group in &layout.eager {
+            event.test(group);
+        }
+        for &rule in &layout.always {
+            event.ask(rule, out);
+        }
+        let mut next = known;
+        while let Some(&predicate) = event.work.marks.found.get(next) {
+            next += 1;
+            event.work.found[predicate as usize] += 1;
+            for &rule in layout.waiting_for(predicate) {
+                event.ask(rule, out);
+            }
+        }
+    }
+}
+
+struct Under<'a> {
+    plan: &'a Plan,
+    layout: &'a Layout,
+    line: &'a [u8],
+    leaves: &'a [Leaf],
+    work: &'a mut Work,
+}
+
+impl Under<'_> {
+    fn ask(&mut self, rule: u32, out: &mut Vec<u32>) {
+        let asked = &mut self.work.asked[rule as usize];
+        if *asked == self.work.epoch {
+            return;
+        }
+        *asked = self.work.epoch;
+        let plan = self.plan;
+        let root = plan.rules.roots[rule as usize];
+        if plan.rules.truth(root, &mut |predicate| self.truth(predicate)) & YES != 0 {
+            out.push(rule);
+        }
+    }
+
+    fn truth(&mut self, predicate: Predicate) -> Truth {
+        match self.plan.predicates[predicate as usize] {
+            About::Compare(place, one, other) => return self.compare(predicate, place, one, other),
+            About::Text(group) | About::Presence(group) => self.test(group),
+        }
+        if self.work.marks.holds(predicate) {
+            YES
+        } else if self.work.marks.is_open(predicate) {
+            MAYBE
+        } else {
+            NO
+        }
+    }
+
+    fn test(&mut self, group: GroupNumber) {
+        let tested = &mut self.work.tested[group as usize];
+        if *tested == self.work.epoch {
+            return;
+        }
+        *tested = self.work.epoch;
+        if self.layout.keywords == Some(group) {
+            self.test_all(group);
+            return;
+        }
+        let layout = self.layout;
+        for &leaf in layout.leaves(group) {
+            self.test_leaf(group, leaf as usize);
+        }
+    }
+
+    /// The keyword searches: of every value.
+    fn test_all(&mut self, number: GroupNumber) {
+        let group = &self.plan.groups[number as usize];
+        if !group.joined {
+            for leaf in 0..self.leaves.len() {
+                self.test_leaf(number, leaf);
+            }
+            return;
+        }
+        for leaf in 0..self.leaves.len() {
+            self.each_text(leaf, |text, work| match text {
+                Some(text) => group.look_up(text, work.marks),
+                None => work.marks.leave_group_open(group),
+            });
+        }
+        let Work { scratch, marks, plain, folded, .. } = self.work;
+        group.search_joined(plain, folded, scratch, marks);
+    }
+
+    fn test_leaf(&mut self, group: GroupNumber, leaf: usize) {
+        let group = &self.plan.groups[group as usize];
+        self.each_text(leaf, |text, work| match text {
+            Some(text) => group.test(text, work.scratch, work.marks),
+            None => work.marks.leave_group_open(group),
+        });
+    }
+
+    /// The texts of a value; None for one that Python may print in another way.
+    fn each_text(&mut self, number: usize, mut take: impl FnMut(Option<Text>, Tests)) {
+        let leaf = self.leaves[number];
+        match leaf.kind {
+            Kind::Null | Kind::EmptyList => {}
+            Kind::List => {
+                let (line, plan) = (self.line, self.plan);
+                let whole = each_item(&line[..leaf.end as usize], leaf.start as usize, |item| match item.kind {
+                    Kind::Null => {}
+                    Kind::Number => take(None, self.work.tests()),
+                    _ => {
+                        let spans = self.work.write(plan, line, item);
+                        self.work.with(spans, number_of(line, item), &mut take);
+                    }
+                });
+                if whole.is_none() {
+                    take(None, self.work.tests());
+                }
+            }
+            Kind::Number => take(None, self.work.tests()),
+            _ => {
+                if self.work.texts.len() <= number {
+                    self.work.texts.resize(number + 1, (0, (0, 0), (0, 0)));
+                }
+                let (epoch, mut plain, mut folded) = self.work.texts[number];
+                if epoch != self.work.epoch {
+                    (plain, folded) = self.work.write(self.plan, self.line, leaf);
+                    self.work.texts[number] = (self.work.epoch, plain, folded);
+                }
+                self.work.with((plain, folded), number_of(self.line, leaf), &mut take);
+            }
+        }
+    }
+
+    /// `FIELD_*` of `plan/ir.py`: one pair of the fields' texts fits.
+    fn compare(&mut self, predicate: Predicate, place: Option<Place>, one: GroupNumber, other: GroupNumber) -> Truth {
+        if self.work.marks.is_open(predicate) {
+            return MAYBE;
+        }
+        let mut sides: [Vec<Vec<u8>>; 2] = [Vec::new(), Vec::new()];
+        let mut open = false;
+        let layout = self.layout;
+        for (side, group) in sides.iter_mut().zip([one, other]) {
+            for &leaf in layout.leaves(group) {
+                self.each_text(leaf as usize, |text, _| match text {
+                    Some(text) => side.push(text.folded[..text.folded.len() - PAD.len()].to_vec()),
+                    None => open = true,
+                });
+            }
+        }
+        let [own, others] = sides;
+        let fits =
+            |own: &Vec<u8>| others.iter().any(|other| place.map_or(own == other, |place| place.holds(own, other)));
+        if own.iter().any(fits) {
+            YES
+        } else if open {
+            MAYBE
+        } else {
+            NO
+        }
+    }
+}
+
+/// What a test needs beside the text.
+struct Tests<'a> {
+    scratch: &'a mut Scratch,
+    marks: &'a mut Marks,
+}
+
+impl Work {
+    fn tests(&mut self) -> Tests<'_> {
+        Tests { scratch: &mut self.scratch, marks: &mut self.marks }
+    }
+
+    fn with(&mut self, (plain, folded): (Span, Span), number: Option<i64>, take: &mut impl FnMut(Option<Text>, Tests)) {
+        let text = Text { padded: &self.plain[plain.0..plain.1], folded: &self.folded[folded.0..folded.1], number };
+        take(Some(text), Tests { scratch: &mut self.scratch, marks: &mut self.marks });
+    }
+
+    /// Write the text of a value into the buffers, as it is and folded.
+    fn write(&mut self, plan: &Plan, line: &[u8], leaf: Leaf) -> (Span, Span) {
+        let (from, folded_from) = (self.plain.len(), self.folded.len());
+        let inside = &line[leaf.start as usize..leaf.end as usize];
+        if leaf.escaped {
+            // `json.rs` has checked the escapes.
+            unescape(inside, &mut self.plain).expect("escapes are checked when an event is read");
+        } else {
+            self.plain.extend_from_slice(inside);
+        }
+        let text = &self.plain[from..];
+        if text.is_ascii() {
+            self.folded.extend_from_slice(text);
+            self.folded[folded_from..].make_ascii_lowercase();
+        } else {
+            let text = std::str::from_utf8(text).expect("events are read when they are UTF-8");
+            for char in text.chars() {
+                let folded = match char {
+                    'A'..='Z' => char.to_ascii_lowercase(),
+                    '\0'..='\x7f' => char,
+                    _ => plan.folding.get(&char).copied().unwrap_or(char),
+                };
+                self.folded.extend_from_slice(folded.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+        }
+        self.plain.extend_from_slice(PAD);
+        self.folded.extend_from_slice(PAD);
+        ((from, self.plain.len()), (folded_from, self.folded.len()))
+    }
+}
+
+/// The value of a whole number.
+fn number_of(line: &[u8], leaf: Leaf) -> Option<i64> {
+    let text = std::str::from_utf8(&line[leaf.start as usize..leaf.end as usize]).ok()?;
+    match leaf.kind {
+        Kind::Int => text.parse().ok(),
+        Kind::Decimal => text.strip_suffix(".0")?.parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,443 @@
+//! JSON objects (RFC 8259), read in place into the places of their values and a signature of their structure.
+//!
+//! Two events with one signature have the same names, nested in the same way and written in the same order, values of
+//! the same kinds, and equal values under the names that decide (`Names`): so a decoder finds each field in the value of
+//! the same number. `None` everywhere means "not decided here": the text is no JSON object, or has something in it that
+//! readers take differently (bad UTF-8, halves of surrogate pairs, control characters).
+
+use foldhash::HashSet;
+
+/// Nesting beyond which an event is not read.
+pub const DEPTH: u32 = 64;
+/// Bytes beyond which an event is not read.
+pub const MAX_EVENT: usize = 1 << 20;
+/// Values beyond which an event is not read.
+pub const MAX_LEAVES: usize = 4096;
+/// Bytes of a deciding value beyond which an event is not read.
+pub const MAX_DECIDING: usize = 256;
+
+/// What a value is, as far as the structure of its event goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A string with something in it.
+    Text = 0x10,
+    /// `""`
+    Empty,
+    /// A whole number that is written as Python prints it.
+    Int,
+    /// A fraction that is written as Python prints it.
+    Decimal,
+    /// Any other number.
+    Number,
+    /// `true`
+    True,
+    /// `false`
+    False,
+    /// `null`
+    Null,
+    /// An array without an object in it.
+    List,
+    /// `[]`
+    EmptyList,
+}
+
+/// A value that is no object, nor an array with objects in it: its bytes, of a string without the quotes.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    /// Where it begins in the event.
+    pub start: u32,
+    /// Where it ends.
+    pub end: u32,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether a string holds escapes.
+    pub escaped: bool,
+    /// Whether it is part of the signature.
+    pub decides: bool,
+}
+
+/// The names whose values are part of the signature.
+#[derive(Default)]
+pub struct Names {
+    names: HashSet<Box<[u8]>>,
+    /// By length, the first bytes of names: most names are none of these.
+    firsts: [[u64; 4]; 32],
+}
+
+impl Names {
+    /// False when it was in already.
+    pub fn add(&mut self, name: &[u8]) -> bool {
+        let (row, bit) = (&mut self.firsts[name.len() & 31], name.first().copied().unwrap_or(0));
+        row[usize::from(bit >> 6)] |= 1 << (bit & 63);
+        self.names.insert(name.into())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        let (row, bit) = (&self.firsts[name.len() & 31], name.first().copied().unwrap_or(0));
+        row[usize::from(bit >> 6)] >> (bit & 63) & 1 == 1 && self.names.contains(name)
+    }
+}
+
+/// The values and the signature of one event.
+#[derive(Default)]
+pub struct Event {
+    /// In the order of the text.
+    pub leaves: Vec<Leaf>,
+    /// See the module's text. Names and deciding values as they are written, marks below the space between them.
+    pub signature: Vec<u8>,
+    /// The same without deciding values.
+    pub outline: Vec<u8>,
+}
+
+const OBJECT: u8 = 1;
+const END: u8 = 2;
+const LIST: u8 = 3;
+const NAME_END: u8 = 4;
+const DECIDING: u8 = 5;
+
+impl Event {
+    /// Read `data`, an object with nothing but white space around it. `outline` is made when `outlined`.
+    pub fn read(&mut self, data: &[u8], names: &Names, outlined: bool) -> Option<()> {
+        self.leaves.clear();
+        self.signature.clear();
+        self.outline.clear();
+        let least = data.iter().fold(b' ', |least, &byte| least.min(byte));
+        if data.len() > MAX_EVENT || least < b' ' || simdutf8::basic::from_utf8(data).is_err() {
+            return None;
+        }
+        let mut reader = Reader { data, at: 0, event: self, names, outlined };
+        if reader.peek()? != b'{' {
+            return None;
+        }
+        reader.object(0)?;
+        reader.peek().is_none().then_some(())
+    }
+}
+
+struct Reader<'a> {
+    data: &'a [u8],
+    at: usize,
+    event: &'a mut Event,
+    names: &'a Names,
+    outlined: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// The next byte that is no space; control characters do not occur.
+    #[inline]
+    fn peek(&mut self) -> Option<u8> {
+        peek(self.data, &mut self.at)
+    }
+
+    fn mark(&mut self, bytes: &[u8]) {
+        self.event.signature.extend_from_slice(bytes);
+        if self.outlined {
+            self.event.outline.extend_from_slice(bytes);
+        }
+    }
+
+    fn object(&mut self, depth: u32) -> Option<()> {
+        if depth >= DEPTH {
+            return None;
+        }
+        self.at += 1;
+        self.mark(&[OBJECT]);
+        if self.peek()? == b'}' {
+            self.at += 1;
+        } else {
+            loop {
+                if self.peek()? != b'"' {
+                    return None;
+                }
+                let (start, end, _) = string(self.data, &mut self.at)?;
+                let name: &'a [u8] = &self.data[start..end];
+                self.mark(name);
+                self.mark(&[NAME_END]);
+                if self.peek()? != b':' {
+                    return None;
+                }
+                self.at += 1;
+                self.value(name, depth)?;
+                if !self.goes_on(b'}')? {
+                    break;
+                }
+            }
+        }
+        self.mark(&[END]);
+        Some(())
+    }
+
+    /// Past a comma, or past the `close` of what it is in.
+    fn goes_on(&mut self, close: u8) -> Option<bool> {
+        let byte = self.peek()?;
+        self.at += 1;
+        (byte == b',' || byte == close).then_some(byte == b',')
+    }
+
+    fn value(&mut self, name: &[u8], depth: u32) -> Option<()> {
+        match self.peek()? {
+            b'{' => self.object(depth + 1),
+            b'[' => self.list(name, depth + 1),
+            _ => {
+                let leaf = scalar(self.data, &mut self.at)?;
+                self.leaf(leaf, name)
+            }
+        }
+    }
+
+    fn list(&mut self, name: &[u8], depth: u32) -> Option<()> {
+        let start = self.at;
+        if !skip_list(self.data, &mut self.at, depth)? {
+            let kind = if self.at == start + 2 { Kind::EmptyList } else { Kind::List };
+            let leaf = Leaf { start: start as u32, end: self.at as u32, kind, escaped: false, decides: false };
+            return self.leaf(leaf, name);
+        }
+        self.at = start + 1;
+        self.mark(&[LIST]);
+        loop {
+            self.value(name, depth)?;
+            if !self.goes_on(b']')? {
+                break;
+            }
+        }
+        self.mark(&[END]);
+        Some(())
+    }
+
+    fn leaf(&mut self, mut leaf: Leaf, name: &[u8]) -> Option<()> {
+        self.mark(&[leaf.kind as u8]);
+        if self.names.has(name) {
+            let value = &self.data[leaf.start as usize..leaf.end as usize];
+            if value.len() > MAX_DECIDING {
+                return None;
+            }
+            leaf.decides = true;
+            self.event.signature.push(DECIDING);
+            self.event.signature.extend_from_slice(value);
+            self.event.signature.push(DECIDING);
+        }
+        if self.event.leaves.len() == MAX_LEAVES {
+            return None;
+        }
+        self.event.leaves.push(leaf);
+        Some(())
+    }
+}
+
+#[inline]
+fn peek(data: &[u8], at: &mut usize) -> Option<u8> {
+    loop {
+        match data.get(*at) {
+            Some(b' ') => *at += 1,
+            other => return other.copied(),
+        }
+    }
+}
+
+/// Bytes up to which a loop is cheaper than a call.
+const SHORT: usize = 16;
+
+/// The string that begins here: where its inside begins and ends, and whether it holds escapes.
+#[inline]
+fn string(data: &[u8], at: &mut usize) -> Option<(usize, usize, bool)> {
+    let start = *at + 1;
+    let (mut end, mut escaped) = (start, false);
+    loop {
+        let rest = data.get(end..)?;
+        let near = rest.iter().take(SHORT).position(|&byte| byte == b'"' || byte == b'\\');
+        end += match near {
+            Some(count) => count,
+            None => SHORT + memchr::memchr2(b'"', b'\\', rest.get(SHORT..)?)?,
+        };
+        if data[end] == b'"' {
+            *at = end + 1;
+            return Some((start, end, escaped));
+        }
+        escaped = true;
+        end += 2;
+        match *data.get(end - 1)? {
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {}
+            b'u' => end += code_point(&data[end..])?.1,
+            _ => return None,
+        }
+    }
+}
+
+/// The scalar that begins here.
+fn scalar(data: &[u8], at: &mut usize) -> Option<Leaf> {
+    let leaf = |start: usize, end: usize, kind, escaped| Leaf {
+        start: start as u32,
+        end: end as u32,
+        kind,
+        escaped,
+        decides: false,
+    };
+    let start = *at;
+    if data[start] == b'"' {
+        let (start, end, escaped) = string(data, at)?;
+        return Some(leaf(start, end, if start == end { Kind::Empty } else { Kind::Text }, escaped));
+    }
+    for (word, kind) in [(&b"true"[..], Kind::True), (b"false", Kind::False), (b"null", Kind::Null)] {
+        if data[start..].starts_with(word) {
+            *at += word.len();
+            return Some(leaf(start, *at, kind, false));
+        }
+    }
+    let kind = number(data, at)?;
+    Some(leaf(start, *at, kind, false))
+}
+
+fn number(data: &[u8], at: &mut usize) -> Option<Kind> {
+    let start = *at;
+    let digits = |at: &mut usize| {
+        let count = data[*at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        *at += count;
+        count
+    };
+    let minus = usize::from(data[start] == b'-');
+    *at += minus;
+    let zero = *data.get(*at)? == b'0';
+    let whole = digits(at);
+    if whole == 0 || (zero && whole > 1) {
+        return None;
+    }
+    let mut kind = if is_whole(&data[start..*at], whole) && !(zero && minus == 1) { Kind::Int } else { Kind::Number };
+    if data.get(*at) == Some(&b'.') {
+        *at += 1;
+        let from = *at;
+        let count = digits(at);
+        let fraction = &data[from..*at];
+        // 15 digits survive a float; Python prints none but the needed ones, and smaller numbers with an exponent.
+        let printed = count == 1 || (fraction.last() != Some(&b'0') && !(zero && fraction.starts_with(b"0000")));
+        kind = if printed && whole + count <= 15 { Kind::Decimal } else { Kind::Number };
+        if count == 0 {
+            return None;
+        }
+    }
+    if let Some(b'e' | b'E') = data.get(*at) {
+        *at += 1;
+        kind = Kind::Number;
+        if let Some(b'+' | b'-') = data.get(*at) {
+            *at += 1;
+        }
+        if digits(at) == 0 {
+            return None;
+        }
+    }
+    Some(kind)
+}
+
+/// Whether a reader keeps these digits as a whole number: in 64 bits.
+fn is_whole(text: &[u8], digits: usize) -> bool {
+    let fits = |text: &str| text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    digits <= 18 || (digits <= 20 && std::str::from_utf8(text).is_ok_and(fits))
+}
+
+/// Past the array that begins here: whether an object is in it, at whatever depth.
+fn skip_list(data: &[u8], at: &mut usize, depth: u32) -> Option<bool> {
+    if depth >= DEPTH {
+        return None;
+    }
+    *at += 1;
+    if peek(data, at)? == b']' {
+        *at += 1;
+        return Some(false);
+    }
+    loop {
+        match peek(data, at)? {
+            b'{' => return Some(true),
+            b'[' => {
+                if skip_list(data, at, depth + 1)? {
+                    return Some(true);
+                }
+            }
+            _ => {
+                scalar(data, at)?;
+            }
+        }
+        match peek(data, at)? {
+            b',' => *at += 1,
+            b']' => {
+                *at += 1;
+                return Some(false);
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Every scalar of a `Kind::List` that begins at `at`, however deep it is nested.
+pub fn each_item(data: &[u8], mut at: usize, mut take: impl FnMut(Leaf)) -> Option<()> {
+    let mut depth = 0_u32;
+    loop {
+        match peek(data, &mut at)? {
+            b'[' => {
+                depth += 1;
+                at += 1;
+            }
+            b']' => {
+                depth -= 1;
+                at += 1;
+                if depth == 0 {
+                    return Some(());
+                }
+            }
+            b',' => at += 1,
+            _ => take(scalar(data, &mut at)?),
+        }
+    }
+}
+
+/// Append the text of the inside of a string.
+pub fn unescape(mut inside: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    while let Some(count) = memchr::memchr(b'\\', inside) {
+        out.extend_from_slice(&inside[..count]);
+        let code = *inside.get(count + 1)?;
+        inside = &inside[count + 2..];
+        out.push(match code {
+            b'"' | b'\\' | b'/' => code,
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let (point, used) = code_point(inside)?;
+                out.extend_from_slice(point.encode_utf8(&mut [0; 4]).as_bytes());
+                inside = &inside[used..];
+                continue;
+            }
+            _ => return None,
+        });
+    }
+    out.extend_from_slice(inside);
+    Some(())
+}
+
+/// The character that `digits` behind `\\u` stand for, and how many bytes they are: two escapes may be one character.
+fn code_point(digits: &[u8]) -> Option<(char, usize)> {
+    let high = hex4(digits)?;
+    if !(0xd800..0xdc00).contains(&high) {
+        return Some((char::from_u32(high)?, 4));
+    }
+    let low = hex4(digits.get(4..)?.strip_prefix(b"\\u")?)?;
+    let pair = (0xdc00..0xe000).contains(&low).then(|| 0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00))?;
+    Some((char::from_u32(pair)?, 10))
+}
+
+fn hex4(bytes: &[u8]) -> Option<u32> {
+    bytes.get(..4)?.iter().try_fold(0, |value, &byte| Some(value << 4 | char::from(byte).to_digit(16)?))
+}

@@ -1,0 +1,174 @@
+//! What is known of all events of one structure: where fields are, what always holds, which rules are left.
+//!
+//! A layout is learned once, from Python's own decoders (`engine/native.py`), and holds for every event with the same
+//! signature (`json.rs`). Rules that no such event can match are not looked at again.
+
+use foldhash::{HashMap, HashSet};
+
+use crate::fields::{Marks, Predicate};
+use crate::rules::{MAYBE, NO, Rules, Truth, YES};
+
+/// A field's number among the groups.
+pub type GroupNumber = u32;
+
+/// What of an event `Layout` needs to know about its predicates.
+pub trait Shape {
+    /// The group of a predicate, or the two of a comparison of fields.
+    fn groups_of(&self, predicate: Predicate) -> [GroupNumber; 2];
+    /// Whether a predicate depends on a text, not on whether the field is there.
+    fn depends_on_text(&self, predicate: Predicate) -> bool;
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Layout {
+    /// Of each group the values (`leaves[sources[group]..sources[group + 1]]`) that its field has.
+    sources: Vec<u32>,
+    leaves: Vec<u32>,
+    /// Groups that every keyword search reads: all leaves.
+    pub keywords: Option<GroupNumber>,
+    /// What always holds, and what is always open.
+    pub holds: Vec<Predicate>,
+    /// See `holds`.
+    pub open: Vec<Predicate>,
+    /// The rules that may match.
+    rules: Vec<u32>,
+    /// Rules to look at in every event.
+    pub always: Vec<u32>,
+    /// The rules to look at when a predicate is found: `witnessed[index[predicate]]`.
+    index: HashMap<Predicate, (u32, u32)>,
+    witnessed: Vec<u32>,
+    /// The groups to test in every event: those of `index`.
+    pub eager: Vec<GroupNumber>,
+    /// Events seen.
+    pub events: u64,
+}
+
+impl Layout {
+    /// `sources`: by group the numbers of values. `rules`: those that may match for all that is known beforehand.
+    #[must_use]
+    pub fn new(
+        sources: &[Vec<u32>],
+        keywords: Option<GroupNumber>,
+        holds: Vec<Predicate>,
+        open: Vec<Predicate>,
+        rules: Vec<u32>,
+    ) -> Self {
+        let mut layout = Self { keywords, holds, open, rules, ..Self::default() };
+        layout.sources.push(0);
+        for leaves in sources {
+            layout.leaves.extend_from_slice(leaves);
+            layout.sources.push(layout.leaves.len() as u32);
+        }
+        layout
+    }
+
+    /// Take what holds and what is open for the values of `groups`, which are the same in every event, as known.
+    pub fn settle(&mut self, groups: &[GroupNumber], marks: &Marks) {
+        for &predicate in &marks.found {
+            if marks.holds(predicate) { &mut self.holds } else { &mut self.open }.push(predicate);
+        }
+        let sources: Vec<Vec<u32>> = (0..self.sources.len() as u32 - 1)
+            .map(|group| if groups.contains(&group) { Vec::new() } else { self.leaves(group).to_vec() })
+            .collect();
+        let known = std::mem::take(self);
+        *self = Self::new(&sources, known.keywords, known.holds, known.open, known.rules);
+    }
+
+    /// The values of a group's field.
+    #[inline]
+    #[must_use]
+    pub fn leaves(&self, group: GroupNumber) -> &[u32] {
+        let range = self.sources[group as usize] as usize..self.sources[group as usize + 1] as usize;
+        &self.leaves[range]
+    }
+
+    /// The rules to look at when `predicate` is found.
+    #[inline]
+    #[must_use]
+    pub fn waiting_for(&self, predicate: Predicate) -> &[u32] {
+        self.index.get(&predicate).map_or(&[], |&(from, to)| &self.witnessed[from as usize..to as usize])
+    }
+
+    /// Bytes that it takes, about.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let numbers = self.sources.len() + self.leaves.len() + self.holds.len() + self.open.len();
+        (numbers + self.rules.len() + self.always.len() + self.witnessed.len()) * 4 + self.index.len() * 24 + 400
+    }
+
+    fn known(&self, shape: &impl Shape, marks: &Marks, predicate: Predicate) -> Truth {
+        if marks.holds(predicate) {
+            return YES;
+        }
+        if marks.is_open(predicate) {
+            return MAYBE;
+        }
+        let dynamic = shape.depends_on_text(predicate)
+            && shape
+                .groups_of(predicate)
+                .iter()
+                .any(|&group| Some(group) == self.keywords || !self.leaves(group).is_empty());
+        if dynamic { MAYBE } else { NO }
+    }
+
+    /// Leave out the rules that cannot match, and choose witnesses for the others. `marks` is overwritten.
+    ///
+    /// `cost`: how often a predicate is found, None for one that is never noted.
+    pub fn choose(
+        &mut self,
+        rules: &Rules,
+        shape: &impl Shape,
+        marks: &mut Marks,
+        cost: impl Fn(Predicate) -> Option<f64>,
+    ) {
+        marks.begin();
+        self.holds.iter().for_each(|&predicate| marks.hold(predicate));
+        self.open.iter().for_each(|&predicate| marks.leave_open(predicate));
+        let (mut left, mut always, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+        for &rule in &self.rules {
+            let root = rules.roots[rule as usize];
+            let known = |predicate: Predicate| self.known(shape, marks, predicate);
+            if rules.truth(root, &mut |predicate| known(predicate)) == NO {
+                continue;
+            }
+            left.push(rule);
+            // What is known to hold, or open, is not found anew in an event: it is no witness.
+            let noted =
+                |predicate| if marks.holds(predicate) || marks.is_open(predicate) { None } else { cost(predicate) };
+            match rules.witness(root, &known, &noted) {
+                Some(witness) => pairs.extend(witness.predicates.into_iter().map(|predicate| (predicate, rule))),
+                None => always.push(rule),
+            }
+        }
+        pairs.sort_unstable();
+        pairs.dedup();
+        self.index.clear();
+        let mut eager = HashSet::default();
+        let mut from = 0;
+        while from < pairs.len() {
+            let predicate = pairs[from].0;
+            let to = from + pairs[from..].iter().take_while(|pair| pair.0 == predicate).count();
+            self.index.insert(predicate, (from as u32, to as u32));
+            eager.extend(shape.groups_of(predicate));
+            from = to;
+        }
+        self.index.shrink_to_fit();
+        self.witnessed = pairs.into_iter().map(|pair| pair.1).collect();
+        self.eager = eager.into_iter().collect();
+        self.eager.sort_unstable();
+        (self.rules, self.always) = (left, always);
+    }
+
+    /// Whether it is time to choose again, as the predicates of more events have been counted.
+    pub fn count(&mut self) -> bool {
+        self.events += 1;
+        self.events == 1 << 6 || self.events == 1 << 10 || self.events == 1 << 14
+    }
+
+    /// Whether no rule is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}

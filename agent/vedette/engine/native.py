@@ -1,0 +1,387 @@
+"""JSON events before the native kernel: it decides which rules an event surely does not match.
+
+The kernel (``agent/kernel``) knows no decoder. It recognizes the *structure* of an event: names, their nesting and
+order, kinds of values, and the values under a few names that decide. What it then needs to know of all events of one
+structure is learned here from one of them, by the very decoders that evaluation uses: the event is decoded with values
+that are recognized by identity (``_marked``), so where a field's value comes from is seen, not declared. A value that a
+decoder or the choice of a log source looks *into* decides: its name is passed on, and from then on it is part of the
+structure. What comes out as a new value is left open.
+
+So for an event the kernel leaves out a rule only if it is false, or of another log source. All that it cannot read, or
+has not learned, goes the way of text (``prefilter.py``). Readers of JSON objects must look into values by their own
+methods or ``str()``, not hand them to C code that reads them unseen, such as ``re``: property tests hold them to it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from vedette.decode.aliases import ALIASES
+from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.decoder import ABSENT, Record
+from vedette.engine import kernel
+from vedette.engine.bounded import Bounded
+from vedette.engine.evaluate import Evaluator
+from vedette.engine.prefilter import Candidate, ones
+from vedette.model.event import Chunk, LogSource, Source
+from vedette.plan.database import ENGINE_FILE
+from vedette.plan.ir import FIELD_OPS, KEYWORDS, Op, Predicate, dump, folding
+from vedette.plan.patterns import End, search
+from vedette.plan.plan import Plan
+
+READ = frozenset({Kind.JSON, Kind.MQTT})
+"""Kinds of events that may be JSON objects."""
+
+SETS_BYTES = 4 << 20
+"""About how much the sets of rules take that are kept to be the same objects again."""
+
+_MAX_EXACT = 1 << 53
+"""Whole numbers up to this are floats exactly."""
+
+
+class Native:
+    """The rules of a plan, before JSON events."""
+
+    def __init__(self, plan: Plan, evaluator: Evaluator, fitting: Callable[[Source], frozenset[int]]) -> None:
+        """``fitting``: the rules that are asked about events of a log source."""
+        self._plan, self._evaluator, self._fitting = plan, evaluator, fitting
+        fields: dict[str, list[int]] = {}
+        for i, group in enumerate(evaluator.groups):
+            fields.setdefault(group.field, []).append(i)
+        count = len(evaluator.groups)
+        for p in plan.predicates:
+            for name in (p.field, str(p.value)) if p.op in FIELD_OPS else ():
+                if name not in fields:
+                    fields[name] = [count]
+                    count += 1
+        self._fields, self._groups = fields, count
+        self._views: list[tuple[str, LogSource, frozenset[int]]] = []
+        self._sets: Bounded[bytes, frozenset[int]] = Bounded(SETS_BYTES)
+        self._fields_of: Bounded[frozenset[int], list[str]] = Bounded(SETS_BYTES)
+        groups = [_described(plan, evaluator, i) for i in range(len(evaluator.groups))]
+        self._texts = [group["all"] for group in groups]
+        self._compared: dict[str, list[int]] = {}
+        """By field the predicates that compare it with another."""
+        for number, p in enumerate(plan.predicates):
+            for name in (p.field, str(p.value)) if p.op in FIELD_OPS else ():
+                self._compared.setdefault(name, []).append(number)
+        groups += [_EMPTY] * (count - len(groups))
+        assert kernel.LOADED is not None
+        self._kernel: Any = kernel.LOADED.Events(
+            ENGINE_FILE,
+            [(chr(code), char) for code, char in folding().items()],
+            [self._about(number, p) for number, p in enumerate(plan.predicates)],
+            [_guess(p) for p in plan.predicates],
+            groups,
+            fields[KEYWORDS][0] if KEYWORDS in fields and len(fields[KEYWORDS]) == 1 else None,
+            [dump(rule.expr) for rule in plan.rules],
+        )
+
+    def _about(self, number: int, p: Predicate) -> tuple[int, int, int]:
+        """What a predicate depends on: kind, group, other group."""
+        if p.op in FIELD_OPS:
+            return _COMPARISONS[p.op], self._fields[p.field][0], self._fields[str(p.value)][0]
+        place = self._evaluator.place(number)
+        assert place is not None
+        return int(p.op in (Op.NULL, Op.EXISTS)), place[0], place[0]
+
+    def view(self, codec: str, logsource: LogSource, rules: frozenset[int]) -> int:
+        """A number for the events of an input, which ``rules`` can meet."""
+        self._views.append((codec, logsource, rules))
+        return len(self._views) - 1
+
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Events read, those of them not decided, structures learned, structures refused, panics."""
+        counts: tuple[int, int, int, int, int] = self._kernel.counts()
+        return counts
+
+    def candidates(
+        self, chunk: Chunk, view: int, others: Callable[[Chunk], Iterator[Candidate]]
+    ) -> Iterator[Candidate]:
+        """The events that rules may match, in order; ``others`` gives those of what is not decided here."""
+        found, rest, ask = self._kernel.decide(chunk.data, None if chunk.ends is None else chunk.ends.tobytes(), view)
+        numbers, ranges = memoryview(found).cast("I"), memoryview(rest).cast("I")
+        own = self._own(found, numbers)
+        for start, end in zip(ranges[::2], ranges[1::2], strict=True):
+            for hit in others(chunk if end - start == len(chunk.data) else _part(chunk, start, end)):
+                first = start + hit.start if end - start != len(chunk.data) else hit.start
+                own.append(Candidate(first, first + hit.end - hit.start, hit.rules))
+        if ranges:
+            own.sort()
+        for start, end in ask:
+            self._learn(chunk.data[start:end], view)
+        yield from own
+
+    def _own(self, found: bytes, numbers: memoryview[int]) -> list[Candidate]:
+        own, at, sets = [], 0, self._sets
+        while at < len(numbers):
+            start, end, count = numbers[at : at + 3]
+            at += 3 + count
+            key = found[4 * (at - count) : 4 * at]
+            rules = sets.get(key)
+            if rules is None:
+                rules = sets.keep(key, frozenset(numbers[at - count : at]), 200 + 40 * count)
+            own.append(Candidate(start, end, rules))
+        return own
+
+    # --- learning
+
+    def _learn(self, raw: bytes, view: int) -> None:
+        for _ in range(8):  # names that decide are found one after the other
+            if self._kernel.learn(raw, view, self._lesson(raw, view)) is not None:
+                return
+
+    def _lesson(self, raw: bytes, view: int) -> Any:
+        """What the kernel learns of ``raw``; None when nothing can be said of such events."""
+        codec, logsource, rules = self._views[view]
+        try:
+            pairs = json.loads(raw.rstrip(b" \t\r\n\0"), object_pairs_hook=_Pairs)
+            values = _Values()
+            event = values.marked(pairs, "")
+            if not isinstance(event, dict) or not event or "MESSAGE" in event:  # the journal's message is read as text
+                return None
+            record = Record(raw, CODECS[codec], "", 0, None, logsource, event)
+            rules = rules & self._fitting(record.source)
+            sources: list[list[int]] = [[] for _ in range(self._groups)]
+            holds: list[int] = []
+            unknown: list[int] = []
+            for field in self._asked(rules):
+                value = record.get(field)
+                own, fixed, new = _parts(value)
+                new = new or _depends_on_origin(field)
+                if new or fixed:
+                    unknown += self._compared.get(field, ())
+                for group in self._fields[field]:
+                    sources[group] = [] if new else own
+                    if group < len(self._texts):
+                        if new:
+                            unknown += self._texts[group]
+                        true, open_ = self._fixed(group, value if value is ABSENT or value is None else fixed)
+                        holds += true
+                        unknown += open_
+        except (ValueError, RecursionError):
+            return None
+        inspected = [(leaf, values.names[leaf].encode()) for leaf in sorted(values.inspected)]
+        return sources, holds, unknown, sorted(rules), inspected, len(values.names)
+
+    def _asked(self, rules: frozenset[int]) -> list[str]:
+        """The fields of ``rules``, but for keyword searches."""
+        fields = self._fields_of.get(rules)
+        if fields is None:
+            asked = sorted(self._evaluator.fields(rules) - {KEYWORDS})
+            fields = self._fields_of.keep(rules, asked, 200 + 60 * len(asked))
+        return fields
+
+    def _fixed(self, group: int, value: Any) -> tuple[list[int], list[int]]:
+        """The predicates that hold, and those that are open, for a value that is the same in every event."""
+        tests, members = self._evaluator.groups[group], self._evaluator.members[group]
+        bits = tests.bits(value)
+        return [members[bit] for bit in ones(bits & (1 << tests.size) - 1)], [
+            members[bit] for bit in ones(bits >> tests.size)
+        ]
+
+
+def _depends_on_origin(field: str) -> bool:
+    """Whether ``field`` may be where the event came from, which is no part of it."""
+    for name in (field, *ALIASES.get(field, ())):
+        head = name.partition(".")[0]
+        if head in ("peer", "topic", "topic_levels") or head.startswith("topic_level_"):
+            return True
+    return False
+
+
+def _part(chunk: Chunk, start: int, end: int) -> Chunk:
+    """The events of ``chunk`` between two places where events begin."""
+    ends = chunk.ends
+    if ends is not None:
+        ends = array("I", [one - start for one in ends if start < one <= end])
+    return Chunk(chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], ends, chunk.origins[:1])
+
+
+# --- events whose values are recognized
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object as it is written."""
+
+
+class _Values:
+    """The values of one event, numbered as the kernel numbers them: in the order of the text, arrays without an object
+    in them as one."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        """By value the name under which it stands."""
+        self.inspected: set[int] = set()
+        """Values that were looked into."""
+
+    def marked(self, value: Any, name: str) -> Any:
+        """``value`` with its parts made recognizable. Raises ValueError for a name that occurs twice."""
+        if isinstance(value, _Pairs):
+            made = {key: self.marked(inner, key) for key, inner in value}
+            if len(made) != len(value):
+                raise ValueError("a name occurs twice")
+            return made
+        if isinstance(value, list) and _holds_object(value):
+            return [self.marked(item, name) for item in value]
+        self.names.append(name)
+        if value is None or value is True or value is False:
+            return value
+        made = _MARKED[type(value)](value)
+        made.leaf, made.inspected = len(self.names) - 1, self.inspected
+        return made
+
+
+def _holds_object(values: list[Any]) -> bool:
+    return any(isinstance(one, _Pairs) or (isinstance(one, list) and _holds_object(one)) for one in values)
+
+
+def _parts(value: Any) -> tuple[list[int], list[bool], bool]:
+    """Of a field's value: numbers of the event's values, truth values, and whether anything else is in it."""
+    own, fixed, new = [], [], False
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Marked):
+            own.append(item.leaf)
+        elif item is True or item is False:
+            fixed.append(item)
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif not (item is None or item is ABSENT or isinstance(item, dict)):
+            new = True
+    return own, fixed, new
+
+
+class _Marked:
+    """A value that knows its number and notes when it is looked into."""
+
+    leaf: int
+    inspected: set[int]
+
+
+_TELLING = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __str__ __repr__ __format__".split())  # noqa: SIM905
+"""What every object has and tells something of a value."""
+
+
+def _marked(base: type[Any]) -> type[Any]:
+    """A subclass of ``base`` whose methods note that the value is looked into."""
+
+    def noting(name: str) -> Callable[..., Any]:
+        method = getattr(base, name)
+
+        def call(self: Any, *args: Any, **named: Any) -> Any:
+            self.inspected.add(self.leaf)
+            return method(self, *args, **named)
+
+        return call
+
+    own = set(dir(base)) - set(dir(object)) | _TELLING
+    body: dict[str, Any] = {name: noting(name) for name in own if callable(getattr(base, name))}
+    if base is str:  # "x" + value
+        body["__radd__"] = lambda self, other: other + str(self)
+    if base in (str, list):  # whether there is anything in it is part of the structure
+        body["__bool__"] = lambda self: base.__len__(self) > 0
+    return type(f"_Marked_{base.__name__}", (_Marked, base), body)
+
+
+_MARKED: Mapping[type[Any], type[Any]] = {base: _marked(base) for base in (str, int, float, list)}
+
+
+# --- the plan, for the kernel
+
+
+_COMPARISONS = {Op.FIELD_EXACT: 2, Op.FIELD_PREFIX: 3, Op.FIELD_SUFFIX: 4, Op.FIELD_CONTAINS: 5}
+_PLACES = {Op.PREFIX: 0, Op.SUFFIX: 1, Op.CONTAINS: 2}
+_ORDERS = {Op.LT: 0, Op.LTE: 1, Op.GT: 2, Op.GTE: 3}
+_ENDS = {End.WITHIN: 0, End.AT_END: 1, End.AT_LINE_END: 2, End.PERHAPS: 3}
+_EMPTY: dict[str, Any] = {
+    "folded": None, "raw": None, "exact": [], "exact_cased": [], "numbers": [], "plain": [], "networks": [],
+    "orders": [], "open": [], "all": [], "joined": False,
+}  # fmt: skip
+
+
+def _described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
+    """A group's tests."""
+    group = evaluator.groups[number]
+    made: dict[str, Any] = {name: list(given) if given == [] else given for name, given in _EMPTY.items()}
+    scanned: dict[bool, list[int]] = {False: [], True: []}
+    joined = True
+    for i in evaluator.members[number]:
+        p = plan.predicates[i]
+        if p.op not in (Op.NULL, Op.EXISTS):
+            made["all"].append(i)
+        match p.op:
+            case Op.NULL | Op.EXISTS:
+                pass
+            case Op.EXACT if _encodes(p.value):
+                made["exact_cased" if p.cased else "exact"].append((p.value, i))
+            case Op.NUMBER if isinstance(p.value, int | float):
+                made["exact_cased"].append((repr(p.value), i))
+                if math.isfinite(p.value) and p.value == int(p.value):
+                    if abs(p.value) < _MAX_EXACT:
+                        made["numbers"].append((int(p.value), i))
+                    else:
+                        made["open"].append(i)
+            case Op.CIDR:
+                network, _, bits = str(p.value).partition("/")
+                made["networks"].append((network, int(bits) if bits else 128 if ":" in network else 32, i))
+            case Op.LT | Op.LTE | Op.GT | Op.GTE if isinstance(p.value, int | float) and abs(p.value) <= _MAX_EXACT:
+                made["orders"].append((_ORDERS[p.op], float(p.value), i))
+            case Op.PREFIX | Op.SUFFIX | Op.CONTAINS | Op.GLOB | Op.REGEX if (
+                group.scanned[p.cased] and i not in evaluator.refused
+            ):
+                scanned[p.cased].append(i)
+                joined = joined and _joins(p)
+            case Op.PREFIX | Op.SUFFIX | Op.CONTAINS if _encodes(p.value):
+                made["plain"].append((_PLACES[p.op], p.cased, p.value, i))
+                joined = joined and p.op is Op.CONTAINS
+            case _:
+                made["open"].append(i)
+    for cased, kind in ((False, "folded"), (True, "raw")):
+        if scanned[cased]:
+            ends = [(i, _end(plan.predicates[i])) for i in scanned[cased]]
+            made[kind] = evaluator.database(number, kind), ends
+    made["joined"] = joined and not made["networks"] and not made["orders"]
+    return made
+
+
+_ANYWHERE = 4
+
+
+def _end(p: Predicate) -> int:
+    return _ANYWHERE if p.op is Op.CONTAINS and "\n" not in str(p.value) else _ENDS[search(p).end]
+
+
+def _encodes(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:
+        return False
+
+
+def _joins(p: Predicate) -> bool:
+    """Whether a search finds in many texts at once all that it finds in each."""
+    if p.op is Op.CONTAINS:
+        return True
+    found = search(p)
+    if p.op is Op.REGEX and _BOUND.search(str(p.value)):
+        return False
+    return found.end is End.WITHIN and not found.pattern.expression.startswith(b"^")
+
+
+_BOUND = re.compile(r"(?<!\[)\^|\$|\\[AzZ]")
+"""What may bind a regular expression to the begin or end of a text."""
+
+
+def _guess(p: Predicate) -> float:
+    """How rare ``p`` is beside others, until the kernel has counted."""
+    if p.op is Op.TIME_PART:
+        return 1e6
+    size = sum(map(len, p.value)) if isinstance(p.value, tuple) else len(str(p.value))
+    return 4 / (1 + size) + (1 if p.op is Op.REGEX else 0)
