@@ -237,7 +237,7 @@ def test_stop_hands_over() -> None:
                 sender.sendto(b"<13>udp\n", ("127.0.0.1", ports["udp"]))
         await listener.stop()
         await listener.stop()
-        await listener.wait()
+        await listener.run()
         peer.close()
         assert sorted(bin.events) == sorted(lines + [b"<13>udp"] * 100)
         account(counters, bin, "in")
@@ -247,7 +247,7 @@ def test_stop_hands_over() -> None:
 
 
 def test_unwritable_log() -> None:
-    """When the raw log cannot be written ``wait`` raises, connections close, and ``stop`` still works."""
+    """When the raw log cannot be written ``run`` raises, connections close, and ``stop`` still works."""
 
     async def scenario() -> None:
         bin, counters = Bin(), Counters()
@@ -257,7 +257,7 @@ def test_unwritable_log() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.addresses[0][2])
         writer.write(b"<13>a\n")
         with pytest.raises(OSError, match="disk gone"):
-            await asyncio.wait_for(listener.wait(), 5)
+            await asyncio.wait_for(listener.run(), 5)
         await closed(reader)
         writer.close()
         await listener.stop()

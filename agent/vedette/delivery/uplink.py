@@ -93,10 +93,9 @@ class MqttUplink:
         """Acknowledged by the broker, oldest first; whether a receipt came is seen in the outbox."""
         self._flying: set[asyncio.Task[None]] = set()
         self._refusals = Backoff(backoff)
-        self._wait = 0.0
-        """Seconds before the next batch: the last one was refused."""
-        self._waits = 0
-        """How often a wait was set: batches that were under way together are one attempt."""
+        self._not_before = 0.0
+        """When the next batch may go (monotonic seconds), since one was refused; those that were under way with it are
+        no further failures."""
         self._beat = asyncio.Event()
         self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
         self._had_session = False
@@ -225,7 +224,7 @@ class MqttUplink:
     async def _send(self) -> None:
         while True:
             await self.client.connected.wait()
-            await asyncio.sleep(self._wait)
+            await asyncio.sleep(self._not_before - time.monotonic())
             batch = self._next()
             if not batch:
                 await self._outbox.more(min(IDLE_SECONDS, self._resend_after / 4))
@@ -265,7 +264,7 @@ class MqttUplink:
         return pending
 
     async def _publish(self, batch: list[tuple[int, bytes]]) -> None:
-        first, last, waits = batch[0][0], batch[-1][0], self._waits
+        first, last, began = batch[0][0], batch[-1][0], time.monotonic()
         payload = pack_batch(self._outbox.log_id, [data for _, data in batch])
         try:
             taken = await self.client.publish(self._alerts, payload)
@@ -273,17 +272,16 @@ class MqttUplink:
             self._again.append((first, last))  # the client logs why
             return
         except OSError as error:
-            self._fail(str(error), first, last, waits)
+            self._fail(str(error), first, last, began)
             return
         self._counters.totals["alerts_sent"] += len(batch)
         self._counters.totals["bytes_sent"] += len(payload)
         if not taken:
             reason = "the broker has no subscriber for alerts: has `vedette region land` ever run?"
-            self._fail(reason, first, last, waits)
+            self._fail(reason, first, last, began)
             return
         self._acknowledged = joined([*self._acknowledged, (first, last)])
         self._refusals.reset()
-        self._wait = 0.0
         now = time.monotonic()
         if self._sent and self._sent[-1].last + 1 == first:
             newest = self._sent[-1]
@@ -292,21 +290,14 @@ class MqttUplink:
                 return
         self._sent.append(_Run(now, first, last))
 
-    def _fail(self, reason: str, first: int, last: int, waits: int) -> None:
-        """What the broker refuses goes again after a while; logged once until something gets through. ``waits``: of
-        ``_waits``, when the batch was sent."""
+    def _fail(self, reason: str, first: int, last: int, began: float) -> None:
+        """What the broker refuses goes again after a while; logged once until something gets through."""
         self._again.appendleft((first, last))
         self._report(reason)
-        if waits == self._waits:
-            self._wait = self._refusals.failed()
-            self._waits += 1
+        if began >= self._not_before:
+            self._not_before = time.monotonic() + self._refusals.failed()
 
     def _report(self, reason: str) -> None:
         if not self._refusals.failing:
-            log.error(
-                Log.UPLINK_FAILED,
-                broker=self._settings.broker.url,
-                topic=self._alerts,
-                reason=reason,
-                action="alerts stay in the outbox; retrying",
-            )
+            about = {"broker": self._settings.broker.url, "topic": self._alerts, "reason": reason}
+            log.error(Log.UPLINK_FAILED, **about, action="alerts stay in the outbox; retrying")

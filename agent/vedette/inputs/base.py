@@ -7,9 +7,9 @@ imports when it is opened, so that reading a configuration loads none. ``table.p
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from vedette.model.counters import Counters
 from vedette.model.event import FilePosition, Intake, LogSource
@@ -19,18 +19,14 @@ from vedette.model.settings import Name, Zone
 class Running(Protocol):
     """An open input."""
 
+    async def run(self) -> None:
+        """Receive until ``stop``; raises OSError when the raw log cannot be written."""
+
     async def stop(self) -> None:
         """Hand over what has arrived, and close."""
 
     def bound(self, descriptors: int) -> None:
         """How many files or connections it may hold open."""
-
-
-class Opened(NamedTuple):
-    """``work`` runs until ``input.stop`` and raises OSError when the raw log cannot be written."""
-
-    input: Running
-    work: Coroutine[Any, Any, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +81,5 @@ class InputSettings(ABC):
         yield from ()
 
     @abstractmethod
-    async def open(self, given: Surroundings, descriptors: int) -> Opened:
+    async def open(self, given: Surroundings, descriptors: int) -> Running:
         """Raises OSError that names the input and what to do; nothing stays open then."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from vedette.inputs.base import InputSettings, Opened, Surroundings
+from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.settings import INTERNAL, Seconds
 from vedette.system.descriptors import OPEN_FILES
 
@@ -38,8 +38,7 @@ class FileInput(InputSettings):
         if not self.paths:
             yield ": needs paths"
 
-    async def open(self, given: Surroundings, descriptors: int) -> Opened:
+    async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.tail import FileTail
 
-        tail = FileTail(self, given.intake, given.counters, given.positions(), given.clock, open_files=descriptors)
-        return Opened(tail, tail.run())
+        return FileTail(self, given.intake, given.counters, given.positions(), given.clock, open_files=descriptors)

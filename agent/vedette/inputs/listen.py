@@ -17,7 +17,7 @@ A connection that within ``message_timeout`` ends no message that it has begun i
 stay.
 
 Stop: no new connections; what the kernel already holds is read, within a bound, and handed over with unfinished
-messages; then the sockets close. When the raw log cannot be written the listener stops reading and ``wait`` raises.
+messages; then the sockets close. When the raw log cannot be written the listener stops reading and ``run`` raises.
 """
 
 from __future__ import annotations
@@ -180,8 +180,7 @@ class SyslogListener:
         """How many connections there may be at a time; those that are open stay."""
         self.gate.limit = connections
 
-    async def wait(self) -> None:
-        """Returns after ``stop``; raises OSError when the raw log could not be written."""
+    async def run(self) -> None:
         await self._done.wait()
         if self._failure is not None:
             raise self._failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from vedette.inputs.base import InputSettings, Opened, Surroundings
+from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.settings import INTERNAL, Name, Seconds
 from vedette.mqtt.settings import MqttSettings
 
@@ -29,13 +29,12 @@ class MqttInput(InputSettings):
         if not self.topics:
             yield ": needs topics"
 
-    async def open(self, given: Surroundings, descriptors: int) -> Opened:
+    async def open(self, given: Surroundings, descriptors: int) -> Running:
         import asyncio
 
         from vedette.inputs.subscribe import MqttSubscription
 
         recent = await asyncio.to_thread(lambda: list(given.recent(self.name)))
-        subscription = MqttSubscription(
+        return MqttSubscription(
             self, given.intake, given.counters, agent_id=given.agent_id, recent=recent, clock=given.clock
         )
-        return Opened(subscription, subscription.run())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vedette.inputs.base import InputSettings, Opened, Surroundings
+from vedette.inputs.base import InputSettings, Running, Surroundings
 from vedette.model.event import LogSource
 from vedette.model.settings import Address, Seconds, Size
 
@@ -45,10 +45,10 @@ class SyslogInput(InputSettings):
         if self.tls is not None and not self.tls.address:
             yield '.tls.address: must not be empty, e.g. "0.0.0.0:6514"'
 
-    async def open(self, given: Surroundings, descriptors: int) -> Opened:
+    async def open(self, given: Surroundings, descriptors: int) -> Running:
         from vedette.inputs.listen import SyslogListener
 
         listener = SyslogListener(self, given.intake, given.counters, given.clock)
         listener.bound(descriptors)
         await listener.start()
-        return Opened(listener, listener.wait())
+        return listener

@@ -174,14 +174,9 @@ class MqttClient:
             return  # the connection ended; the next one subscribes anew
         for topic, reason in zip(topics, answer.result(), strict=True):
             if reason.is_failure:
-                log.error(
-                    Log.BROKER_REFUSED,
-                    broker=self.settings.url,
-                    client_id=self.client_id,
-                    topic=topic,
-                    reason=str(reason),
-                    action="allow this subscription in the broker's access list",
-                )
+                about = {"broker": self.settings.url, "client_id": self.client_id, "topic": topic}
+                action = "allow this subscription in the broker's access list"
+                log.error(Log.BROKER_REFUSED, **about, reason=str(reason), action=action)
 
     def subscribe(self, topic: str) -> None:
         """Add a subscription, now and on every further connection."""

@@ -290,12 +290,9 @@ class Landing:
             self._since = time.monotonic()
         self._dead_letters[sender] = self._dead_letters.get(sender, 0) + 1
         if self._ignored(sender):
-            log.warning(
-                Log.SENDER_IGNORED,
-                topic=topic,
-                reason=f"{DEAD_LETTERS} messages or alerts that cannot be read",
-                action=f"its messages are acknowledged unread for up to {DEAD_LETTERS_SECONDS:g} s; see the table bad",
-            )
+            reason = f"{DEAD_LETTERS} messages or alerts that cannot be read"
+            action = f"its messages are acknowledged unread for up to {DEAD_LETTERS_SECONDS:g} s; see the table bad"
+            log.warning(Log.SENDER_IGNORED, topic=topic, reason=reason, action=action)
 
     async def _write(self, writers: Sequence[LandingFolder | KafkaLanding]) -> None:
         while True:
@@ -347,28 +344,18 @@ class Landing:
                 break
             except OSError as error:
                 if not backoff.failing:
-                    log.error(
-                        Log.LANDING_FAILED,
-                        folder=todo[0][0].name,
-                        reason=str(error),
-                        action="nothing is acknowledged, the broker keeps it; "
-                        "make the folder writable or Kafka reachable: retrying",
-                    )
+                    action = "retrying; nothing is acknowledged meanwhile: make the folder writable or Kafka reachable"
+                    log.error(Log.LANDING_FAILED, folder=todo[0][0].name, reason=str(error), action=action)
                 await asyncio.sleep(backoff.failed())
-        if batch.rows["bad"]:
-            log.warning(
-                Log.PAYLOAD_UNDECODABLE,
-                rows=len(batch.rows["bad"]),
-                first="{topic}: {reason}".format_map(batch.rows["bad"][0]),
-                action="kept in the table bad",
-            )
+        if bad := batch.rows["bad"]:
+            first = "{topic}: {reason}".format_map(bad[0])
+            log.warning(Log.PAYLOAD_UNDECODABLE, rows=len(bad), first=first, action="kept in the table bad")
 
     def _owe(self, batch: _Batch) -> None:
         for (fleet, agent_id, log_id), seqs in batch.seqs.items():
-            if not seqs:
-                continue
-            key = agent_topic(fleet, agent_id, "receipts"), log_id
-            self._receipts.setdefault(key, set()).update(seqs)
+            if seqs:
+                key = agent_topic(fleet, agent_id, "receipts"), log_id
+                self._receipts.setdefault(key, set()).update(seqs)
         while len(self._receipts) > 1 and sum(map(len, self._receipts.values())) > MAX_RECEIPTS:
             del self._receipts[next(iter(self._receipts))]
         if self._receipts:
@@ -396,9 +383,8 @@ class Landing:
             self._receipts.setdefault(key, set()).update(seqs)
         except OSError as error:
             action = "allow this landing to publish receipts in the broker's access list; the agent sends them again"
-            log.error(
-                Log.BROKER_REFUSED, broker=self.settings.broker.url, topic=topic, reason=str(error), action=action
-            )
+            broker = self.settings.broker.url
+            log.error(Log.BROKER_REFUSED, broker=broker, topic=topic, reason=str(error), action=action)
 
 
 def _sender(topic: str) -> tuple[str, str]:

@@ -56,9 +56,9 @@ class Inputs:
     async def open(self, settings: InputSettings) -> None:
         """Raises OSError when it cannot be opened."""
         input_context = context_of(settings)
-        opened = await settings.open(self._given, self._shares.of(settings.name))
+        running = await settings.open(self._given, self._shares.of(settings.name))
         self._context.input_contexts[settings.name] = input_context
-        self._open[settings.name] = opened.input, self._group.create_task(opened.work)
+        self._open[settings.name] = running, self._group.create_task(running.run())
 
     async def close(self, name: str) -> None:
         running, task = self._open.pop(name)
