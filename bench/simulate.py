@@ -46,7 +46,7 @@ from bench.simulated import (
     write_lookups,
     write_rules,
 )
-from spark_jobs.common.tactics import TACTICS
+from spark_jobs.common.attack import TACTICS
 
 Rates = npt.NDArray[np.float64]
 MINUTE = 60_000_000

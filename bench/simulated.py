@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_jobs.common.tactics import TACTICS
+from spark_jobs.common.attack import TACTICS
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import LANDED_ALERT, LANDED_STATUS, SCHEMA_VERSION
 

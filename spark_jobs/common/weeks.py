@@ -1,8 +1,8 @@
-"""Hours as numbers: since 1970, by the clock of a place, and within its week. Columns in, columns out."""
+"""Hours as numbers: since 1970, by the clock of a place, within its week; and what is usual among their counts."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 HOURS_OF_WEEK = 168
@@ -37,3 +37,18 @@ def occurrences(of_week: Column, first: Column, end: Column) -> Column:
         return F.floor((hour - 1 - of_week + _MONDAY) / HOURS_OF_WEEK)
 
     return before(end) - before(first)
+
+
+def centred(rows: DataFrame, met: str, number: Column) -> DataFrame:
+    """``rows`` with ``median`` and ``mad``, the median absolute deviation, of ``number`` counts: ``met``, the rest 0."""
+    zeros = F.array_repeat(F.lit(0.0), F.greatest(number - F.size(met), F.lit(0)).cast("int"))
+    padded = rows.withColumn(met, F.sort_array(F.concat(zeros, met)))
+    whole = padded.withColumn("median", _middle(F.col(met)))
+    away = F.sort_array(F.transform(met, lambda one: F.abs(one - F.col("median"))))
+    return whole.withColumn("mad", _middle(away)).drop(met)
+
+
+def _middle(values: Column) -> Column:
+    """The median of a sorted array that is not empty."""
+    size = F.size(values)
+    return (F.get(values, F.floor((size - 1) / 2).cast("int")) + F.get(values, F.floor(size / 2).cast("int"))) / 2

@@ -20,8 +20,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common.islands import identity, runs
 from spark_jobs.common.period import Period
-from spark_jobs.common.robust import centred
-from spark_jobs.common.weeks import hour_of_week, local_hour, time_of
+from spark_jobs.common.weeks import centred, hour_of_week, local_hour, time_of
 from spark_jobs.tables.schema import ANOMALIES
 
 MIN_HISTORY = 7

@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common import tactics
+from spark_jobs.common import attack
 from spark_jobs.common.entities import WHO
 from spark_jobs.common.islands import identity, runs
 from spark_jobs.common.plain import many
@@ -61,11 +61,11 @@ def find(rows: DataFrame, who: DataFrame, rules: DataFrame, now: datetime) -> Da
         F.sum("matches").alias("matches"),
         F.slice(F.sort_array(F.collect_set(F.concat_ws("/", "fleet", "site"))), 1, MAX_RULES).alias("sites"),
         F.slice(F.sort_array(F.collect_set("rule_id")), 1, MAX_RULES).alias("rules"),
-        *tactics.first_times(),
+        *attack.first_times(),
     )
     named = (
         whole.where(F.col("matches") >= MIN_MATCHES)
-        .withColumn("tactics", tactics.as_met())
+        .withColumn("tactics", attack.as_met())
         .withColumn("date", F.date_format("started_at", "yyyy-MM-dd"))
         .withColumn("session_id", identity(*map(F.col, WHO), F.unix_micros("started_at").cast("string")))
         .withColumn("updated_at", F.lit(now))

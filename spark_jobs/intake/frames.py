@@ -12,7 +12,7 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import tactics
+from spark_jobs.common import attack
 from spark_jobs.tables import sums
 from spark_jobs.tables.schema import AGENTS, RULES, Table
 
@@ -128,8 +128,8 @@ def rules_of(named: DataFrame) -> DataFrame:
     )
     return one.select("*", "last.*").select(
         *(name for name in RULES.names if name not in ("tactics", "techniques")),
-        tactics.tactics_of("tags").alias("tactics"),
-        tactics.techniques_of("tags").alias("techniques"),
+        attack.tactics_of("tags").alias("tactics"),
+        attack.techniques_of("tags").alias("techniques"),
         "rows",
         "odd",
     )

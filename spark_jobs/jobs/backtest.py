@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.jobs.job import COUNT, FOLDER, Job, spark_job
+from spark_jobs.jobs.job import COUNT, FILE, FOLDER, Job, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import columns
@@ -263,17 +263,14 @@ def _summary(found: DataFrame, top: int) -> str:
     return "\n".join(lines)
 
 
-_PATH = click.Path(path_type=Path)
-
-
 @spark_job(tables=False)
 @click.option("--logs", type=FOLDER, required=True, metavar="DIR", help="Folder of exported raw logs.")
-@click.option("--rules", type=_PATH, multiple=True, required=True,
+@click.option("--rules", type=FILE, multiple=True, required=True,
               help="Rule file or folder, or a bundle (*.vbundle); may be repeated.")  # fmt: skip
 @click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
               help="Public key (ed25519:…) that a bundle must be signed by; may be repeated.")  # fmt: skip
-@click.option("--pipeline", "pipelines", type=_PATH, multiple=True, help="pySigma pipeline; may be repeated.")
-@click.option("--lookup", "lookups", type=_PATH, multiple=True, help="Values of a placeholder; may be repeated.")
+@click.option("--pipeline", "pipelines", type=FILE, multiple=True, help="pySigma pipeline; may be repeated.")
+@click.option("--lookup", "lookups", type=FILE, multiple=True, help="Values of a placeholder; may be repeated.")
 @click.option("--route", is_flag=True, help="Ask a rule only about events of its log source; else about every event.")
 @click.option("--product", metavar="NAME", default="", help="With --route: the log source's product of all events.")
 @click.option("-o", "--output", type=FOLDER, metavar="DIR", help="Write every match there, as Parquet; a new folder.")

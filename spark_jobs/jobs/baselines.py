@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common.period import Period, period
 from spark_jobs.common.plain import many
-from spark_jobs.common.robust import centred
-from spark_jobs.common.weeks import HOURS_OF_WEEK, hour_of, hour_of_week, local_hour, occurrences
+from spark_jobs.common.weeks import HOURS_OF_WEEK, centred, hour_of, hour_of_week, local_hour, occurrences
 from spark_jobs.findings import anomalies, newness
+from spark_jobs.findings.anomalies import PLACE, WHAT
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
 from spark_jobs.tables.schema import AGENTS, ANOMALIES, BASELINES, RULES, WIN_5M
@@ -36,9 +36,6 @@ DAYS = 7
 
 WEEKS = 4
 """Weeks before them that say what is usual: enough for a median, few enough to follow a change of habits."""
-
-PLACE = ["fleet", "site"]
-WHAT = [*PLACE, "rule_id"]
 
 
 @spark_job()

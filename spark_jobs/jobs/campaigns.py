@@ -25,12 +25,12 @@ import click
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark_jobs.common import entities, tactics
+from spark_jobs.common import attack, entities
+from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.entities import MAX_DAYS, MIN_HISTORY, QUIET_DAYS, WHO
 from spark_jobs.common.islands import identity, most_within, runs
 from spark_jobs.common.period import Period, held, period
 from spark_jobs.common.plain import many
-from spark_jobs.common.tactics import TACTICS
 from spark_jobs.findings import sessions
 from spark_jobs.intake.enrich import Lookups
 from spark_jobs.jobs.job import COUNT, Job, days_options, lookups_option, spark_job
@@ -86,13 +86,7 @@ _RUN = [*WHO, "run"]
 
 @spark_job()
 @days_options(DAYS, "Days looked at.", most=MAX_DAYS)
-@click.option(
-    "--session-days",
-    type=COUNT,
-    default=2,
-    show_default=True,
-    help="The last of these days, whose sessions are written.",
-)  # fmt: skip
+@click.option("--session-days", type=COUNT, default=2, show_default=True, help="Last days, whose sessions are written.")
 @lookups_option("Folder with the lookup intel.")
 def campaigns(job: Job, last: date, days: int, session_days: int, lookups: Lookups | None) -> str:
     """Find entities at many sites, and sessions.
@@ -226,11 +220,11 @@ def _gathered(visits: DataFrame) -> DataFrame:
         F.sort_array(F.collect_set("rule_id")).alias("rules"),
         F.sort_array(F.array_distinct(F.flatten(F.collect_set("techniques")))).alias("techniques"),
         F.sort_array(F.collect_list("step")).alias("steps"),
-        *tactics.first_times(),
+        *attack.first_times(),
     )
     return (
-        whole.withColumn("tactics", tactics.as_met())
-        .withColumn("stage", tactics.furthest())
+        whole.withColumn("tactics", attack.as_met())
+        .withColumn("stage", attack.furthest())
         .withColumn("forward", _forward())
         .withColumn("level", F.get(F.array(*map(F.lit, LEVELS)), F.col("rank") - 1))
         .drop(*TACTICS)

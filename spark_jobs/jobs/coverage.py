@@ -22,9 +22,9 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_jobs.common.attack import tactics_of, techniques_of
 from spark_jobs.common.period import Period, period
-from spark_jobs.common.tactics import tactics_of, techniques_of
-from spark_jobs.jobs.job import FOLDER, Job, days_options, spark_job
+from spark_jobs.jobs.job import FILE, FOLDER, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
@@ -47,20 +47,9 @@ _LIST = (
 
 @spark_job()
 @days_options(DAYS, "Days looked at.")
-@click.option(
-    "--rules",
-    type=FOLDER,
-    required=True,
-    metavar="PATH",
-    help="The landing's folder rules, or rule files on this host.",
-)  # fmt: skip
-@click.option(
-    "--layer",
-    "layer_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a layer for the ATT&CK Navigator (JSON).",
-)  # fmt: skip
+@click.option("--rules", type=FOLDER, required=True, metavar="PATH",
+              help="The landing's folder rules, or rule files on this host.")  # fmt: skip
+@click.option("--layer", "layer_file", type=FILE, metavar="FILE", help="Write a layer for the ATT&CK Navigator (JSON).")
 def coverage(job: Job, last: date, days: int, rules: str, layer_file: Path | None) -> str:
     """Compare deployed ATT&CK techniques with alerts.
 

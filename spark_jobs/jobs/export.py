@@ -18,7 +18,7 @@ import click
 
 from spark_jobs.common.period import period
 from spark_jobs.export import ecs, ocsf
-from spark_jobs.jobs.job import Job, days_options, spark_job
+from spark_jobs.jobs.job import FILE, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.ask import Reader, Row, within
 from spark_jobs.tables.schema import ALERTS
@@ -29,14 +29,7 @@ FORMATS: Mapping[str, Callable[[Row], dict[str, Any]]] = {"ocsf": ocsf.finding, 
 @spark_job()
 @days_options(1, "Days of landing that are exported.")
 @click.option("--format", "name", type=click.Choice(tuple(FORMATS)), required=True, help="What a line is.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="DIR",
-    help="Folder of the files; made when missing.",
-)  # fmt: skip
+@click.option("-o", "--output", type=FILE, required=True, metavar="DIR", help="Folder of the files.")
 def export(job: Job, last: date, days: int, name: str, output: Path) -> str:
     """Write alerts as NDJSON, in OCSF or ECS.
 

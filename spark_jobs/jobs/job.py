@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property, wraps
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -214,6 +215,8 @@ def _backend(text: str) -> str:
 
 FOLDER = Value("folder", _folder)
 """A folder's path or URL, without a slash at its end."""
+FILE = click.Path(path_type=Path)
+"""A file or folder of this host."""
 PAIR = Value("pair", pair)
 SETTING = Value("setting", setting)
 DURATION = Value("duration", _duration)

@@ -131,7 +131,7 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     """Names of ingest's queries that have begun a batch and not finished it."""
 
     def newest(folder: str) -> int:
-        return max((int(name) for name in storage.files(spark, folder) if name.isdecimal()), default=-1)
+        return max((int(name) for name in storage.names(spark, folder) if name.isdecimal()), default=-1)
 
     names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name in LANDED]
     folders = {name: f"{checkpoints}/{name}" for name in names}
@@ -288,7 +288,7 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
     deleted = 0
     for name in LANDED:
         folder = f"{landing}/{name}"
-        days = [one for one in storage.folders(spark, folder) if one.startswith("dt=")]
+        days = [one for one in storage.names(spark, folder, folders=True) if one.startswith("dt=")]
         days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]
         if not days:
             continue
@@ -317,7 +317,7 @@ def there(spark: SparkSession, folder: str, days: Sequence[str], checkpoint: str
     plain = F.udf(lambda path: bare(unquote(path)))
     named = listed.select("path", plain("path").alias("name"), F.regexp_extract("path", r"/(dt=[0-9-]{10})/", 1)
                           .alias("day"), F.col("path").endswith(".tmp").alias("stopped"))  # fmt: skip
-    finished = [int(name) for name in storage.files(spark, f"{checkpoint}/commits") if name.isdecimal()]
+    finished = [int(name) for name in storage.names(spark, f"{checkpoint}/commits") if name.isdecimal()]
     if not finished:
         return named.select("path", "day", F.col("stopped").alias("taken"))
     lines = spark.read.text(storage.literal(f"{checkpoint}/sources/0")).where("value LIKE '{%'")

@@ -27,7 +27,9 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common import entities
 from spark_jobs.common.period import Period, period
-from spark_jobs.jobs.job import COUNT, Job, days_options, spark_job
+from spark_jobs.common.plain import short
+from spark_jobs.findings.newness import SEVERE
+from spark_jobs.jobs.job import COUNT, FILE, Job, days_options, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, ENTITY_SITE_5M, HOST_1H, NOISE, RULES, WIN_5M
 from spark_jobs.tables.tables import Tables
@@ -43,7 +45,6 @@ SUPPRESSED_POINTS, MIN_MATCHES = 30.0, 100
 TOP_POINTS, MIN_ALERTS = 30.0, 50
 """Below these numbers a share says nothing."""
 
-SEVERE = ("high", "critical")
 SEVERE_FACTOR = 0.5
 
 PROPOSED_SHARE = 0.5
@@ -62,14 +63,8 @@ _ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 @spark_job()
 @days_options(DAYS, "Days looked at.")
 @click.option("--top", type=COUNT, default=10, show_default=True, help="Rules printed.")
-@click.option(
-    "--proposals",
-    "folder",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Write each proposal into this folder, which may exist.",
-)  # fmt: skip
-@click.option("--patch", type=click.Path(path_type=Path), metavar="FILE", help="Write all proposals as one patch.")
+@click.option("--proposals", "folder", type=FILE, metavar="DIR", help="Write each proposal into this folder.")
+@click.option("--patch", type=FILE, metavar="FILE", help="Write all proposals as one patch.")
 def noise(job: Job, last: date, days: int, top: int, folder: Path | None, patch: Path | None) -> str:
     """Find loud rules, and propose filters.
 
@@ -194,7 +189,7 @@ def proposals(loud: DataFrame, alerts: DataFrame) -> list[tuple[str, str]]:
 
 def filter_of(row: Row) -> str:
     """A Sigma filter in YAML that leaves ``row.top_value`` out of the rule. Texts are JSON's, which are YAML's too."""
-    title = f"{_short(row.top_value)} in {_short(row.rule_title or row.rule_id)}"
+    title = f"{short(row.top_value, 60)} in {short(row.rule_title or row.rule_id, 60)}"
     source = {name: value for name, value in row.logsource.asDict().items() if value}
     share = f"{row.top_share:.0%} of {row.alerts} alerts named it. Apply it only if it is harmless."
     lines = [
@@ -215,10 +210,6 @@ def filter_of(row: Row) -> str:
 def _plain(value: str) -> str:
     """``value`` as a Sigma value that means itself: wildcards and their escape escaped."""
     return value.replace("\\", "\\\\").replace("*", "\\*").replace("?", "\\?")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _text(text: str) -> str:

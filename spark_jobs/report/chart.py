@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import pairwise
+from typing import NamedTuple
 
-from spark_jobs.report.figures import Line as Site
+from spark_jobs.report.figures import Line
 
 WIDTH = 640.0
 MIN_SPAN = 8.0
@@ -35,11 +35,10 @@ STEPS = (1, 2, 5, 10, 15, 30, 45)
 MAX_LINES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
+class Dot(NamedTuple):
     """A site; ``name_x`` None: no room for its name."""
 
-    site: Site
+    site: Line
     x: float
     y: float
     radius: float
@@ -48,17 +47,8 @@ class Dot:
     anchor: str = "start"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A meridian (``at`` is its x) or a parallel (its y), with its degrees."""
-
-    at: float
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Shapes in a picture of ``width`` by ``height``."""
+class Chart(NamedTuple):
+    """Shapes in a picture of ``width`` by ``height``. A meridian is ``at`` its x, a parallel at its y, with degrees."""
 
     width: float
     height: float
@@ -72,8 +62,7 @@ class Chart:
     """Sites without coordinates."""
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(NamedTuple):
     west: float
     east: float
     south: float
@@ -87,7 +76,7 @@ class _View:
         return (self.north - latitude) / (self.north - self.south) * self.height
 
 
-def chart(sites: Sequence[Site]) -> Chart | None:
+def chart(sites: Sequence[Line]) -> Chart | None:
     """The map of ``sites``; None when none of them has coordinates."""
     placed = [
         (site.longitude, site.latitude, site)
@@ -152,9 +141,8 @@ def _lines(low: float, high: float, place: Callable[[float], float], plus: str, 
     for number in range(math.ceil(low / step), math.floor(high / step) + 1):
         degrees = number * step
         shown = (degrees + 180) % 360 - 180 if plus == "E" else degrees
-        found.append(
-            Line(round(place(degrees), 1), f"{abs(shown)}°{plus if shown > 0 else minus if shown < 0 else ''}")
-        )
+        side = plus if shown > 0 else minus if shown < 0 else ""
+        found.append(Line(at=round(place(degrees), 1), name=f"{abs(shown)}°{side}"))
     return found
 
 
@@ -200,7 +188,7 @@ def _named(dots: Sequence[Dot], height: float) -> list[Dot]:
                 continue
             taken.append(box)
             x = left if anchor == "start" else left + length
-            named[number] = Dot(dot.site, dot.x, dot.y, dot.radius, round(x, 1), round(dot.y + 4, 1), anchor)
+            named[number] = dot._replace(name_x=round(x, 1), name_y=round(dot.y + 4, 1), anchor=anchor)
             break
     return [named.get(number, dot) for number, dot in enumerate(dots)]
 

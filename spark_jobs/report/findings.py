@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spark_jobs.common.attack import TACTICS
 from spark_jobs.common.period import Period
-from spark_jobs.common.tactics import TACTICS
 from spark_jobs.report.figures import ALERT, ALERT_COLUMNS, Line, Listed, in_period, lines
 from spark_jobs.tables.ask import Reader, severity, total
 from spark_jobs.tables.schema import ANOMALIES, CAMPAIGNS, COVERAGE, NOISE, Table

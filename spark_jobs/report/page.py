@@ -15,7 +15,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
@@ -56,32 +55,6 @@ STRIP = 200
 HEAT_STEPS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    """A cell of the heat map; ``step`` from 0 to ``HEAT_STEPS`` - 1."""
-
-    rank: int
-    step: int
-    title: str
-    alerts: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeatRow:
-    """A site and its cells, None where a rule had no alert."""
-
-    name: str
-    cells: tuple[HeatCell | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """The heat map: titles of rules, rows of sites, the busiest of both first."""
-
-    rules: tuple[str, ...]
-    rows: tuple[HeatRow, ...]
-
-
 def html(report: Report) -> str:
     """The page."""
     style, script = _asset("uPlot.min.css") + _asset("report.css"), _asset("uPlot.iife.min.js") + _asset("report.js")
@@ -114,8 +87,9 @@ def html(report: Report) -> str:
     )
 
 
-def heat(counts: Counts) -> Heat:
-    """The heat map of ``counts``."""
+def heat(counts: Counts) -> Line:
+    """The heat map: titles of ``rules``, and ``rows`` of sites, the busiest of both first. A row's ``cells`` have a
+    ``step`` of colour below ``HEAT_STEPS``, and are None where a rule had no alert."""
     sites: dict[tuple[str, str], int] = {}
     rules: dict[str, int] = {}
     for cell in counts.heat:
@@ -126,7 +100,7 @@ def heat(counts: Counts) -> Heat:
     most = math.log1p(max((cell.alerts for cell in counts.heat), default=1)) or 1.0
     rows = []
     for fleet, site in sorted(sites, key=lambda one: (-sites[one], one)):
-        row: list[HeatCell | None] = []
+        row: list[Line | None] = []
         for rule, title in titles.items():
             here = cells.get((fleet, site, rule))
             if here is None or not here.alerts:
@@ -134,9 +108,9 @@ def heat(counts: Counts) -> Heat:
                 continue
             step = min(HEAT_STEPS - 1, int(math.log1p(here.alerts) / most * HEAT_STEPS))
             said = f"{fleet}/{site}, {title}: {here.alerts:,} alerts, {here.matches:,} matches"
-            row.append(HeatCell(here.rank, step, said, here.alerts))
-        rows.append(HeatRow(f"{fleet}/{site}", tuple(row)))
-    return Heat(tuple(titles.values()), tuple(rows))
+            row.append(Line(rank=here.rank, step=step, title=said, alerts=here.alerts))
+        rows.append(Line(name=f"{fleet}/{site}", cells=row))
+    return Line(rules=list(titles.values()), rows=rows)
 
 
 def marks(campaign: Line, period: Period) -> list[tuple[float, float]]:

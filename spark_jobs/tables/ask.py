@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import SparkSession
 
 from spark_jobs.tables.schema import Table
-from spark_jobs.tables.tables import Ranges, Tables
+from spark_jobs.tables.tables import Ranges, Tables, Where
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -27,12 +27,15 @@ LEVELS = ("critical", "high", "medium", "low", "informational")
 class Reader(ABC):
     """Views of tables, and answers to questions about them."""
 
-    @abstractmethod
     def view(
         self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
     ) -> None:
         """Let ``name`` stand for the partitions of ``table`` from ``since`` to ``until``, both included. Rows outside
         of ``near`` may be left out, and may be there: the question says again what it wants."""
+        self._view(name, table, Where(since, until, near=near))
+
+    @abstractmethod
+    def _view(self, name: str, table: Table, where: Where) -> None: ...
 
     @abstractmethod
     def rows(self, sql: str) -> list[Row]:
@@ -59,10 +62,8 @@ class Sparks(Reader):
         self._spark = spark
         self._views: set[str] = set()
 
-    def view(
-        self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
-    ) -> None:
-        self._tables.frame(self._spark, table, since, until, near=near).createOrReplaceTempView(name)
+    def _view(self, name: str, table: Table, where: Where) -> None:
+        self._tables.read(self._spark, table, where).createOrReplaceTempView(name)
         self._views.add(name)
 
     def rows(self, sql: str) -> list[Row]:

@@ -20,7 +20,7 @@ from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.ask import Reader, Row
 from spark_jobs.tables.delta import DeltaTables
 from spark_jobs.tables.schema import Table
-from spark_jobs.tables.tables import Ranges, Where, texts
+from spark_jobs.tables.tables import Where, texts
 
 MEMORY = "1GB"
 
@@ -72,10 +72,8 @@ class Duck(Reader):
         self._open = ExitStack()
         self._duck = self._open.enter_context(database())
 
-    def view(
-        self, name: str, table: Table, since: str | None = None, until: str | None = None, *, near: Ranges | None = None
-    ) -> None:
-        view(self._duck, name, self._tables, table, Where(since, until, near=near))
+    def _view(self, name: str, table: Table, where: Where) -> None:
+        view(self._duck, name, self._tables, table, where)
 
     def rows(self, sql: str) -> list[Row]:
         found: list[Row] = self._ask(sql).to_arrow_table().to_pylist()

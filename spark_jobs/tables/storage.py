@@ -1,7 +1,7 @@
 """The few questions Spark's readers do not answer, asked of the file system behind a path.
 
 Any path that Spark can read will do: a local one, ``hdfs://``, ``s3a://``. Each function makes a few calls whatever
-the number of files, except ``folders``, which makes one per name it returns.
+the number of files, except ``names``, which makes one per name.
 """
 
 from __future__ import annotations
@@ -54,20 +54,11 @@ def stamp(spark: SparkSession, path: str) -> tuple[int, int] | None:
     return None if found.isDirectory() else (int(found.getLen()), int(found.getModificationTime()))
 
 
-def folders(spark: SparkSession, path: str) -> list[str]:
-    """Names of the folders right under ``path``, sorted; empty when it does not exist."""
+def names(spark: SparkSession, path: str, *, folders: bool = False) -> list[str]:
+    """Names of the files, or ``folders``, right under ``path``, sorted; empty when it does not exist."""
     system, target = _resolve(spark, path)
-    if not system.exists(target):
-        return []
-    return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isDirectory())
-
-
-def files(spark: SparkSession, path: str) -> list[str]:
-    """Names of the files right under ``path``, sorted; empty when it does not exist."""
-    system, target = _resolve(spark, path)
-    if not system.exists(target):
-        return []
-    return sorted(str(entry.getPath().getName()) for entry in system.listStatus(target) if entry.isFile())
+    found = system.listStatus(target) if system.exists(target) else ()
+    return sorted(str(entry.getPath().getName()) for entry in found if bool(entry.isDirectory()) == folders)
 
 
 def count(spark: SparkSession, path: str, pattern: str) -> int:

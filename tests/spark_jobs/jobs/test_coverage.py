@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.common.attack import of_tags
-from spark_jobs.common.tactics import tactics_of, techniques_of
+from spark_jobs.common.attack import of_tags, tactics_of, techniques_of
 from spark_jobs.jobs.coverage import SEEN, SILENT, STRANGE
 from spark_jobs.tables.arrow import arrow_schema
 from spark_jobs.tables.schema import COVERAGE, RULES, WIN_5M

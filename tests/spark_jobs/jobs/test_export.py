@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from spark_jobs.common import attack
-from spark_jobs.common.tactics import TACTICS
+from spark_jobs.common.attack import TACTICS
 from spark_jobs.export import ecs, ocsf
 from spark_jobs.export.ocsf import finding
 from spark_jobs.jobs.export import write
