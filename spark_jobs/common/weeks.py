@@ -40,7 +40,7 @@ def occurrences(of_week: Column, first: Column, end: Column) -> Column:
 
 
 def centred(rows: DataFrame, met: str, number: Column) -> DataFrame:
-    """``rows`` with ``median`` and ``mad``, the median absolute deviation, of ``number`` counts: ``met``, the rest 0."""
+    """``rows`` with ``median`` and ``mad`` (median absolute deviation) of ``number`` counts: ``met``, the rest 0."""
     zeros = F.array_repeat(F.lit(0.0), F.greatest(number - F.size(met), F.lit(0)).cast("int"))
     padded = rows.withColumn(met, F.sort_array(F.concat(zeros, met)))
     whole = padded.withColumn("median", _middle(F.col(met)))
