@@ -25,7 +25,7 @@ class Case(NamedTuple):
     where: str
 
     def to_row(self) -> list[Any]:
-        """What msgpack can carry; ``Case(*row)`` is its inverse."""
+        """What msgpack can carry; ``from_row`` is its inverse."""
         return list(self)
 
 

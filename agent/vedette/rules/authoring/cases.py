@@ -53,7 +53,8 @@ def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
     for rule in rules:
         for item, where in _items(rule.path, mistakes):
             try:
-                if _about(item, rule.id, rule.title) and "sequence" not in item:
+                meant = not isinstance(item, Mapping) or item.get("rule", rule.id) in (rule.id, rule.title)
+                if meant and "sequence" not in item:
                     cases.append(_case(rule.id, item, where))
             except Exception as error:  # YAML may hold anything
                 mistakes.append(f"{where}: {error}")
@@ -106,10 +107,6 @@ def tested(plan: Plan, cases: Iterable[Case], timed: Iterable[Sequence]) -> set[
                 ids.add(rule_id)
                 waiting.append(rule_id)
     return ids
-
-
-def _about(item: Any, rule_id: str, title: str) -> bool:
-    return not isinstance(item, Mapping) or "rule" not in item or item["rule"] in (rule_id, title)
 
 
 def _items(rule_path: str, mistakes: list[str]) -> Iterator[tuple[Any, str]]:

@@ -18,11 +18,12 @@ from vedette.plan.witness import witness
 
 MAX_SHOWN = 200
 """Characters of a value."""
-MAX_LISTED = 20
-"""Rules that a filter is joined to."""
+MAX_LISTED = 24
+"""Rules that a filter is joined to, or literals of one clause."""
 
 _COMPARE = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "is", "neq": "is not"}
 _NO_NAMES: Mapping[Expr, str] = {}
+_VERDICT = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}
 _TRUTH = {True: "true ", False: "false", None: "open "}
 
 
@@ -129,8 +130,7 @@ def correlation_on_event(engine: Engine, c: Correlation, raw: bytes, codec: str,
             continue
         number = numbers[slot.rule_id]
         truth = _truth(engine, engine.plan.rules[number].expr, event)
-        verdict = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}[truth]
-        yield f"  rule {i}: {engine.plan.rules[number].title}: {verdict}"
+        yield f"  rule {i}: {engine.plan.rules[number].title}: {_VERDICT[truth]}"
         if truth:
             for what, fields in (("in the group", c.group_by), ("adds", c.field)):
                 listed = ", ".join(_shown(slot.field(name), event) for name in fields)
@@ -149,9 +149,8 @@ def on_event(
     event = record(raw, codec, origin=origin)
     chunk = Chunk("explain", codec, 0, raw, array("I", [len(raw)]), (origin,) if origin else ())
     truth = _truth(engine, one.expr, event)
-    verdict = {True: "MATCH", False: "no match", None: "UNDECIDED: a pattern took too long"}[truth]
     yield f"event: {raw[:MAX_SHOWN].decode('utf-8', 'replace')}"
-    yield f"  {verdict}"
+    yield f"  {_VERDICT[truth]}"
     fits = one.logsource.fits(event.source)
     found = [f"{kind} {', '.join(sorted(values))}" for kind, values in event.source._asdict().items() if values]
     of = "; ".join(found) or "none that is known"
@@ -218,14 +217,6 @@ def _shown(name: str, event: Record) -> str:
     return f"{name} is an object" if text is None else f"{name} = {text[:MAX_SHOWN]!r}"
 
 
-def _quoted(item: bytes) -> str:
-    return repr(item.decode("utf-8", "backslashreplace"))
-
-
-MAX_LISTED = 24
-"""Literals of one clause."""
-
-
 def _several(literals: frozenset[bytes]) -> str:
-    listed = ", ".join(map(_quoted, sorted(literals)[:MAX_LISTED]))
+    listed = ", ".join(repr(one.decode("utf-8", "backslashreplace")) for one in sorted(literals)[:MAX_LISTED])
     return listed if len(literals) <= MAX_LISTED else f"{listed} and {len(literals) - MAX_LISTED} more"

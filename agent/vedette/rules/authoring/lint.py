@@ -327,11 +327,8 @@ def _unknown_keys(all: Set, one: Written) -> Found:
     source = one.document.get("logsource")
     for key in source if isinstance(source, dict) else ():
         if key not in ("product", "category", "service", "definition"):
-            yield (
-                Severity.WARNING,
-                one.at("logsource"),
-                f"{key!r} is no attribute of a log source and has no effect",
-            )
+            message = f"{key!r} is no attribute of a log source and has no effect"
+            yield Severity.WARNING, one.at("logsource"), message
     for key in one.document:
         near = get_close_matches(str(key), _ATTRIBUTES, 1, 0.8)
         if key not in _ATTRIBUTES and near and near[0] not in one.document:
@@ -352,21 +349,15 @@ def _fallback(all: Set, one: Written) -> Found:
         p = all.plan.predicates[number]
         if p in slow:
             kind = "glob" if p.op is Op.GLOB else "regular expression"
-            yield (
-                Severity.WARNING,
-                one.at("detection"),
-                f"{described(p)}: Hyperscan does not take this {kind}; it runs on the fallback engine, in bounded time",
-            )
+            message = f"Hyperscan does not take this {kind}; it runs on the fallback engine, in bounded time"
+            yield Severity.WARNING, one.at("detection"), f"{described(p)}: {message}"
 
 
 def _fields(all: Set, one: Written) -> Found:
-    for name in reach.unusual_fields(all.plan, one.rule) if one.rule is not None else ():
-        service = one.rule.logsource.service if one.rule is not None else ""
-        yield (
-            Severity.WARNING,
-            one.at("detection"),
-            f"no decoder of {service} gives the field {name!r}: only events in JSON or with {name}=… have it",
-        )
+    if one.rule is not None:
+        of = f"no decoder of {one.rule.logsource.service} gives the field"
+        for name in reach.unusual_fields(all.plan, one.rule):
+            yield Severity.WARNING, one.at("detection"), f"{of} {name!r}: only events in JSON or with {name}=… have it"
 
 
 def _source(all: Set, one: Written) -> Found:
@@ -379,21 +370,15 @@ def _duplicate(all: Set, one: Written) -> Found:
     if made is not None:
         for other in all.by_digest[made.digest]:
             if other.id != made.id:
-                yield (
-                    Severity.WARNING,
-                    one.at("detection" if one.correlation is None else "correlation"),
-                    f"same meaning as {other.path}:{other.line} ({other.title})",
-                )
+                at = one.at("detection" if one.correlation is None else "correlation")
+                yield Severity.WARNING, at, f"same meaning as {other.path}:{other.line} ({other.title})"
 
 
 def _filter(all: Set, one: Written) -> Found:
     body = one.document.get("filter")
     if isinstance(body, dict) and "not" not in str(body.get("condition", "")).split():
-        yield (
-            Severity.WARNING,
-            one.at("filter", "condition"),
-            "the condition has no 'not': it is joined by AND, so its rules match only what the filter describes",
-        )
+        message = "the condition has no 'not': it is joined by AND, so its rules match only what the filter describes"
+        yield Severity.WARNING, one.at("filter", "condition"), message
 
 
 CHECKS: dict[str, Callable[[Set, Written], Found]] = {
