@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import config_option, configuration, data_folder, data_option, fail, json_line, rule_plan, safe
+from vedette.cli.console import config_option, data_folder, data_option, fail, json_line, rule_plan, safe
+from vedette.config.read import load
 from vedette.model.times import seconds, written_time
 
 
@@ -28,11 +29,7 @@ def run(config: Path) -> None:
     """
     from vedette.runtime.app import run as run_agent
 
-    settings = configuration(config)
-    try:
-        run_agent(settings, config)
-    except (OSError, ValueError) as error:
-        fail(error)
+    run_agent(load(config), config)
 
 
 @click.command()
@@ -52,7 +49,7 @@ def check(config: Path) -> None:
     from vedette.runtime.status import SHOWN
     from vedette.system import descriptors
 
-    settings = configuration(config)
+    settings = load(config)
     click.echo(f"{config}: ok: agent {settings.agent.id}, {len(settings.input)} inputs, uplink {settings.uplink.type}")
     for warning in settings.warnings:
         click.echo(safe(f"{config}: warning: {warning}"), err=True)
@@ -97,11 +94,7 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
     from vedette.runtime.control import ask
     from vedette.runtime.status import render
 
-    folder = data_folder(config, data_dir)
-    try:
-        answer = ask(folder / "control.sock", "status")
-    except (ConnectionError, ValueError) as error:
-        fail(error)
+    answer = ask(data_folder(config, data_dir) / "control.sock", "status")
     click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
     sys.exit(1 if answer["identity_broken"] or answer["rules"]["error"] else 0)
 
@@ -112,6 +105,13 @@ def logs() -> None:
 
     Example: vedette logs search --since 2h 'failed password'
     """
+
+
+def _raw_log(config: Path, data_dir: Path | None) -> Path:
+    folder = data_folder(config, data_dir) / "raw"
+    if not folder.is_dir():
+        fail(f"{folder}: no raw log here: has an agent run with this data folder?")
+    return folder
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -157,9 +157,7 @@ def logs_search(
     from vedette.runtime.logs import log_to_stderr
 
     log_to_stderr()
-    folder = data_folder(config, data_dir) / "raw"
-    if not folder.is_dir():
-        fail(f"{folder}: no raw log here: has an agent run with this data folder?")
+    folder = _raw_log(config, data_dir)
     try:
         compiled = re.compile(pattern.encode(), re.IGNORECASE)
     except re.error as error:
@@ -194,9 +192,7 @@ def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
     from vedette.model.event import RawRef
     from vedette.rawlog.read import event_at
 
-    folder = data_folder(config, data_dir) / "raw"
-    if not folder.is_dir():
-        fail(f"{folder}: no raw log here: has an agent run with this data folder?")
+    folder = _raw_log(config, data_dir)
     match = re.fullmatch(r"([0-9a-f]{32}):([0-9]{1,18})\+([0-9]{1,9})", place)
     if match is None:
         fail(f"{place!r} is not LOG_ID:OFFSET+LENGTH: give the three parts of an alert's raw_ref, as its report does")
@@ -231,23 +227,16 @@ def alerts(config: Path, data_dir: Path | None, limit: int, follow: bool, as_jso
 
     folder = data_folder(config, data_dir) / "store"
     print_alert: Callable[[bytes, bool], None] = _alert_json if as_json else _alert_line
-    try:
-        with Store.open(folder, readonly=True) as store:
-            shown = store.tail(limit)
-            last = shown[-1].seq if shown else 0
-            for alert in shown:
+    with suppress(KeyboardInterrupt), Store.open(folder, readonly=True) as store:
+        shown = store.tail(limit)
+        last = shown[-1].seq if shown else 0
+        for alert in shown:
+            print_alert(alert.data, alert.receipted)
+        while follow:
+            time.sleep(0.2)
+            for alert in store.since(last):
                 print_alert(alert.data, alert.receipted)
-            while follow:
-                time.sleep(0.2)
-                for alert in store.since(last):
-                    print_alert(alert.data, alert.receipted)
-                    last = alert.seq
-    except KeyboardInterrupt:
-        return
-    except BrokenPipeError:  # the reader of our output has gone
-        raise
-    except (OSError, ValueError) as error:
-        fail(error)
+                last = alert.seq
 
 
 def _alert_json(data: bytes, receipted: bool) -> None:

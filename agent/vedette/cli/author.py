@@ -24,7 +24,6 @@ def keygen(path: Path) -> None:
 
     Example: vedette bundle keygen region.pem
     """
-
     try:
         click.echo(signer.keygen(path))
     except OSError as error:
@@ -40,11 +39,7 @@ def public(path: Path) -> None:
 
     Example: vedette bundle public region.pem
     """
-
-    try:
-        click.echo(signer.public_text(signer.load_key(path)))
-    except (OSError, ValueError) as error:
-        fail(error)
+    click.echo(signer.public_text(signer.load_key(path)))
 
 
 @click.command()
@@ -82,35 +77,32 @@ def build(
 
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
-    try:
-        traffic = sample.read_bytes() if sample else b""
-        plan = compiler.build(rules, sample=traffic, pipelines=pipelines, lookups=lookups)
-        tests, mistakes = cases.load(plan.rules)
-        timed, more = cases.sequences(plan)
-        mistakes += more
-        artifact = Artifact.of(plan)
-        failures = check(artifact.engine(), [*tests, *timed])
-        for line in (*plan.refused, *mistakes, *failures):
-            click.echo(safe(str(line)), err=True)
-        if failures or (strict and (plan.refused or mistakes)):
-            fail("not built: a test event fails or a rule does not run; see above")
-        now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
-        listed = [*compiler.described(plan), *({"state": "refused", **r._asdict()} for r in plan.refused)]
-        data = builder.build(
-            name=name,
-            version=version,
-            created=now,
-            expires=now + days * 86_400_000_000,
-            plan=artifact.plan,
-            databases=artifact.databases,
-            sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
-            rules=listed,
-            tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
-            hyperscan_version=artifact.library,
-        )
-        output.write_bytes(data)
-    except (OSError, ValueError) as error:
-        fail(error)
+    traffic = sample.read_bytes() if sample else b""
+    plan = compiler.build(rules, sample=traffic, pipelines=pipelines, lookups=lookups)
+    tests, mistakes = cases.load(plan.rules)
+    timed, more = cases.sequences(plan)
+    mistakes += more
+    artifact = Artifact.of(plan)
+    failures = check(artifact.engine(), [*tests, *timed])
+    for line in (*plan.refused, *mistakes, *failures):
+        click.echo(safe(str(line)), err=True)
+    if failures or (strict and (plan.refused or mistakes)):
+        fail("not built: a test event fails or a rule does not run; see above")
+    now = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time()) * 1_000_000  # the former: reproducible builds
+    listed = [*compiler.described(plan), *({"state": "refused", **r._asdict()} for r in plan.refused)]
+    data = builder.build(
+        name=name,
+        version=version,
+        created=now,
+        expires=now + days * 86_400_000_000,
+        plan=artifact.plan,
+        databases=artifact.databases,
+        sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
+        rules=listed,
+        tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
+        hyperscan_version=artifact.library,
+    )
+    output.write_bytes(data)
     click.echo(
         f"{output}: {len(plan.rules)} rules, {len(plan.correlations)} correlations, {len(tests)} test events,"
         f" {len(timed)} sequences, {len(data):,} bytes, not signed yet"
@@ -148,13 +140,10 @@ def sign(path: Path, key: Path, fleet: str, channel: str, output: Path | None) -
     """
     from vedette.bundle.install import read_bundle
 
-    try:
-        if channel and not fleet:
-            raise ValueError("--channel goes with --fleet")
-        private = signer.load_key(key)
-        data = signer.sign(read_bundle(path), private, fleet, channel or (fleet and "stable"))
-        (output or path).write_bytes(data)
-    except (OSError, ValueError) as error:
-        fail(error)
+    if channel and not fleet:
+        raise ValueError("--channel goes with --fleet")
+    private = signer.load_key(key)
+    data = signer.sign(read_bundle(path), private, fleet, channel or (fleet and "stable"))
+    (output or path).write_bytes(data)
     whom = f"for fleet {fleet}, channel {channel or 'stable'}" if fleet else "for no fleet: only as a file on the host"
     click.echo(f"{output or path}: signed by {signer.public_text(private)}, {whom}")

@@ -11,7 +11,8 @@ import click
 import orjson
 
 from vedette import __version__
-from vedette.cli.console import WithRegion, config_option, configuration, fail, json_line, safe
+from vedette.cli.console import WithRegion, config_option, fail, json_line, safe
+from vedette.config.read import load
 
 if TYPE_CHECKING:
     from vedette.bundle.install import BundleDir
@@ -131,27 +132,24 @@ def bundle_rollback(config: Path, version: int | None) -> None:
     from vedette.runtime.logs import log_to_stderr
 
     log_to_stderr()
-    settings = configuration(config)
+    settings = load(config)
+    if settings.rules.paths:
+        raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+    bundles = BundleDir(
+        settings.agent.bundle_dir,
+        settings.bundles.trusted_keys,
+        fleet=settings.agent.fleet,
+        channel=settings.bundles.channel,
+    )
+    if version is None and (current := bundles.installed()) is not None:
+        version = current.version
     try:
-        if settings.rules.paths:
-            raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
-        bundles = BundleDir(
-            settings.agent.bundle_dir,
-            settings.bundles.trusted_keys,
-            fleet=settings.agent.fleet,
-            channel=settings.bundles.channel,
-        )
-        if version is None and (current := bundles.installed()) is not None:
-            version = current.version
-        try:
-            done = ask(settings.agent.control_socket, "rollback", seconds=ROLLBACK_SECONDS, version=version)
-        except ConnectionRefusedError:
-            done = _rollback_on_disk(settings, bundles, version)
-        except ConnectionError as error:
-            again = f"vedette bundle rollback -c {config} --from {version}"
-            raise ValueError(f"{error}\nit may still roll back; this does nothing if it has: {again}") from error
-    except (OSError, ValueError) as error:
-        fail(error)
+        done = ask(settings.agent.control_socket, "rollback", seconds=ROLLBACK_SECONDS, version=version)
+    except ConnectionRefusedError:
+        done = _rollback_on_disk(settings, bundles, version)
+    except ConnectionError as error:
+        again = f"vedette bundle rollback -c {config} --from {version}"
+        raise ValueError(f"{error}\nit may still roll back; this does nothing if it has: {again}") from error
     now = f"{done['bundle']} is current; no other bundle up to version {done['withdrawn']} is accepted"
     click.echo(safe(now if done["done"] else f"nothing to do, version {version} was rolled back before: {now}"))
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from vedette.cli import renamed
-from vedette.config.read import ConfigError, load
-from vedette.config.settings import Config
+from vedette.config.read import load
 from vedette.decode.decoder import CODECS
 from vedette.plan.plan import Plan
 from vedette.system.terminal import json_line as json_line
@@ -36,16 +35,9 @@ def fail(message: object) -> NoReturn:
     sys.exit(2)
 
 
-def configuration(path: Path) -> Config:
-    try:
-        return load(path)
-    except ConfigError as error:
-        fail(error)
-
-
 def data_folder(config: Path, given: Path | None) -> Path:
     """The agent's data folder: the one given, else the configuration's."""
-    return given if given is not None else configuration(config).agent.data_dir
+    return given if given is not None else load(config).agent.data_dir
 
 
 config_option = click.option(
@@ -59,6 +51,10 @@ config_option = click.option(
 data_option = click.option(
     "--data-dir", type=click.Path(path_type=Path), help="The agent's data folder, instead of a configuration."
 )
+
+
+EXTRAS = {"sigma": "rules", "yaml": "rules", "pyarrow": "region", "confluent_kafka": "kafka"}
+"""Libraries that some commands take, and the extra of the package that brings them."""
 
 
 class WithRegion(click.Group):
@@ -83,7 +79,7 @@ class WithRegion(click.Group):
 
 
 class Main(WithRegion):
-    """The group of all commands, which also handles failures of standard output."""
+    """The group of all commands: what one raises ends it with exit code 2 and the error's text."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args, warnings = renamed.renew(args)
@@ -100,9 +96,17 @@ class Main(WithRegion):
             try:
                 return super().invoke(ctx)
             except ImportError as error:
-                if error.name != "hyperscan":  # which this processor cannot run
+                library = (error.name or "").partition(".")[0]
+                if library == "hyperscan":  # which this processor cannot run
+                    fail(error)
+                if library not in EXTRAS:
                     raise
-                fail(error)
+                fail(f"this takes a library that is not installed ({error}): pip install 'vedette[{EXTRAS[library]}]'")
+            except BrokenPipeError:  # the reader of our output has gone
+                raise
+            except (OSError, ValueError) as error:
+                blocked = _unwritable()
+                fail(f"standard output: {blocked.strerror}" if blocked is not None else error)
 
 
 @contextmanager
@@ -138,15 +142,10 @@ def rule_set(
     paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()
 ) -> tuple[RuleSet, Plan]:
     """Rule files as they were read, and their plan; ends with a message when it cannot be built."""
-    try:
-        from vedette.rules import build
+    from vedette.rules import build
 
-        found = build.load(paths, pipelines, lookups)
-        return found, build.from_rules(found)
-    except ModuleNotFoundError as error:
-        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
-    except (OSError, ValueError) as error:
-        fail(error)
+    found = build.load(paths, pipelines, lookups)
+    return found, build.from_rules(found)
 
 
 def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import fail, json_line, safe
+from vedette.cli.console import json_line, safe
 from vedette.region.enroll import DAYS, RECEIPT_KEY, ROLES, Enrolled, Region
 from vedette.region.sign import load_key, public_text
 from vedette.region.sitezip import Site, site_key, site_zip
@@ -63,14 +63,11 @@ def member_enroll(
 
     Example: vedette member enroll web-1 --folder region-ca --broker mqtts://region.example:8883
     """
-    try:
-        if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
-            raise ValueError(f"--broker {broker}: expects mqtts://host:port")
-        with Region.open(folder) as region:
-            region.broker = broker or region.broker
-            _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days))
-    except (OSError, ValueError) as error:
-        fail(error)
+    if broker is not None and not re.fullmatch(r"mqtts?://[A-Za-z0-9.:\[\]_-]+", broker):
+        raise ValueError(f"--broker {broker}: expects mqtts://host:port")
+    with Region.open(folder) as region:
+        region.broker = broker or region.broker
+        _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days))
 
 
 @member.command("renew")
@@ -84,13 +81,10 @@ def member_renew(name: str, folder: Path, days: int) -> None:
 
     Example: vedette member renew web-1 --folder region-ca
     """
-    try:
-        with _existing(folder) as region:
-            known = region.member(name)
-            done = region.enroll(name, role=known.role, fleet=known.fleet, hosts=known.hosts, days=days, renew=True)
-            _show(region, done)
-    except (OSError, ValueError) as error:
-        fail(error)
+    with _existing(folder) as region:
+        known = region.member(name)
+        done = region.enroll(name, role=known.role, fleet=known.fleet, hosts=known.hosts, days=days, renew=True)
+        _show(region, done)
 
 
 @member.command("revoke")
@@ -101,11 +95,8 @@ def member_revoke(name: str, folder: Path) -> None:
 
     Example: vedette member revoke web-1 --folder region-ca
     """
-    try:
-        with _existing(folder) as region:
-            number = len(region.revoke(name).revoked)
-    except (OSError, ValueError) as error:
-        fail(error)
+    with _existing(folder) as region:
+        number = len(region.revoke(name).revoked)
     what = f"{number} certificates" if number > 1 else "1 certificate"
     click.echo(
         f"{name} is revoked, {what}. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the"
@@ -130,16 +121,13 @@ def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key:
 
     Example: vedette member zip web-1 --folder region-ca --release vedette-0.1.0-linux-x86_64.zip
     """
-    try:
-        with _existing(folder) as region:
-            if (known := region.member(name)).role != "agent":
-                raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
-            home, signing = folder / "members" / name, site_key(folder)
-            made = site_zip(release, Site(name, home, bundle, key), home, signing)
-            click.echo(f"to install it: {made}: secret, it holds the agent's key")
-            click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
-    except (OSError, ValueError) as error:
-        fail(error)
+    with _existing(folder) as region:
+        if (known := region.member(name)).role != "agent":
+            raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
+        home, signing = folder / "members" / name, site_key(folder)
+        made = site_zip(release, Site(name, home, bundle, key), home, signing)
+        click.echo(f"to install it: {made}: secret, it holds the agent's key")
+        click.echo(f"for whoever installs it: --site-key {public_text(load_key(signing))}")
 
 
 @member.command("list")
@@ -152,11 +140,8 @@ def member_list(folder: Path, as_json: bool) -> None:
 
     Example: vedette member list --folder region-ca
     """
-    try:
-        with _existing(folder) as region:
-            members = sorted(region.members.values(), key=lambda one: one.name)
-    except (OSError, ValueError) as error:
-        fail(error)
+    with _existing(folder) as region:
+        members = sorted(region.members.values(), key=lambda one: one.name)
     if not as_json:
         click.echo(f"{'name':<24}{'role':<10}{'fleet':<16}{'state':<10}expires")
     for one in members:

@@ -158,12 +158,7 @@ def land(
         )  # fmt: skip
         await run_landing(wanted, stop)
 
-    try:
-        asyncio.run(main())
-    except ModuleNotFoundError as error:
-        fail(f"--kafka needs a library ({error}): pip install 'vedette[kafka]'")
-    except (OSError, ValueError) as error:
-        fail(error)
+    asyncio.run(main())
 
 
 @region.command()
@@ -180,12 +175,7 @@ def status(landing: Path, days: int, settle: float, as_json: bool) -> None:
     """
     from vedette.region.gaps import find
 
-    try:
-        found = find(landing, time.time_ns() // 1000, days=days, settle=settle)
-    except ModuleNotFoundError as error:
-        fail(f"region status reads Parquet ({error}): pip install 'vedette[region]'")
-    except (OSError, ValueError) as error:
-        fail(error)
+    found = find(landing, time.time_ns() // 1000, days=days, settle=settle)
     if not as_json:
         click.echo(f"{'fleet':<12}{'agent':<20}{'state':<12}{'seqs':<18}{'landed':>9}{'on its way':>12}{'missing':>9}")
     for one in found:

@@ -14,7 +14,6 @@ import click
 
 from vedette import __version__
 from vedette.cli.console import (
-    configuration,
     fail,
     format_option,
     json_line,
@@ -23,6 +22,7 @@ from vedette.cli.console import (
     rule_set,
     safe,
 )
+from vedette.config.read import load
 from vedette.plan.ir import Rule
 from vedette.plan.relation import Correlation, starved
 
@@ -255,21 +255,16 @@ def rules_lint(
 
     Example: vedette rules lint rules/sigma
     """
-    try:
-        from vedette.engine.prefilter import measured
-        from vedette.rules import build
-        from vedette.rules.authoring import lint
-    except ModuleNotFoundError as error:
-        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
-    try:
-        found = build.load(paths, pipelines, lookups)
-        lines = sample.read_bytes() if sample is not None else b""
-        plan = build.from_rules(found, sample=lines)
-        literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
-        cost = measured(literals, lines) if lines else None
-        findings = lint.lint(paths, found, plan, cost=cost, skip=skip)
-    except (OSError, ValueError) as error:
-        fail(error)
+    from vedette.engine.prefilter import measured
+    from vedette.rules import build
+    from vedette.rules.authoring import lint
+
+    found = build.load(paths, pipelines, lookups)
+    lines = sample.read_bytes() if sample is not None else b""
+    plan = build.from_rules(found, sample=lines)
+    literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
+    cost = measured(literals, lines) if lines else None
+    findings = lint.lint(paths, found, plan, cost=cost, skip=skip)
     for finding in findings:
         if as_json:
             click.echo(json_line(finding._asdict()))
@@ -312,24 +307,18 @@ def rules_explain(
 
     Example: vedette rules explain --with rules/sigma my_filter.yml
     """
-    try:
-        from vedette.rules import build
-        from vedette.rules.authoring import explain
-    except ModuleNotFoundError as error:
-        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
     from vedette.engine.match import Engine
+    from vedette.rules import build
+    from vedette.rules.authoring import explain
 
     codec = "mqtt" if topic and codec == "auto" else codec
-    try:
-        asked = list(build.files([rule]))
-        known = {path.resolve() for path in asked}
-        others = [path for path in build.files(beside) if path.resolve() not in known]
-        found = build.load_files([*asked, *others], pipelines, lookups)
-        lines = sample.read_bytes() if sample is not None else b""
-        engine = Engine(build.from_rules(found, sample=lines), route=False)
-        cost = build.cost_of(found, lines) if lines else None
-    except (OSError, ValueError) as error:
-        fail(error)
+    asked = list(build.files([rule]))
+    known = {path.resolve() for path in asked}
+    others = [path for path in build.files(beside) if path.resolve() not in known]
+    found = build.load_files([*asked, *others], pipelines, lookups)
+    lines = sample.read_bytes() if sample is not None else b""
+    engine = Engine(build.from_rules(found, sample=lines), route=False)
+    cost = build.cost_of(found, lines) if lines else None
     plan = engine.plan
     here = {str(path).encode("utf-8", "replace").decode() for path in asked}
 
@@ -381,15 +370,12 @@ def rules_list(
 
     Example: vedette rules list -c vedette.toml
     """
-    try:
-        from vedette.rules.authoring.lint import why_always
-    except ModuleNotFoundError as error:
-        fail(f"rule files need the rule compiler ({error}): pip install 'vedette[rules]'")
+    from vedette.rules.authoring.lint import why_always
     from vedette.rules.authoring.reach import dead
 
     inputs = None
     if config is not None:
-        settings = configuration(config)
+        settings = load(config)
         inputs = [(item.codec, item.logsource) for item in settings.input]
         rule_settings = settings.rules
         paths = paths or rule_settings.paths
