@@ -23,7 +23,7 @@ from vedette.cli.console import (
     safe,
 )
 from vedette.config.read import load
-from vedette.plan.ir import Rule
+from vedette.plan.ir import Refusal, Rule
 from vedette.plan.relation import Correlation, starved
 
 if TYPE_CHECKING:
@@ -385,15 +385,10 @@ def rules_list(
     found, plan = rule_set(paths, pipelines, lookups)
     rows: list[dict[str, str | int]] = []
 
-    def add(state: str, kind: str, level: str, source: str, one: Rule | Correlation, reason: str) -> None:
-        place: dict[str, str | int] = {
-            "title": one.title,
-            "id": one.id,
-            "file": one.path,
-            "line": one.line,
-            "reason": reason,
-        }
-        rows.append({"state": state, "kind": kind, "level": level, "logsource": source, **place})
+    def add(state: str, kind: str, level: str, source: str, one: Rule | Correlation | Refusal, reason: str) -> None:
+        number = one.rule_id if isinstance(one, Refusal) else one.id
+        rows.append({"state": state, "kind": kind, "level": level, "logsource": source, "title": one.title,
+                     "id": number, "file": one.path, "line": one.line, "reason": reason})  # fmt: skip
 
     for rule, literals in zip(plan.rules, plan.literals, strict=True):
         reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
@@ -407,9 +402,7 @@ def rules_list(
         add("dead" if reason else "active", relation.kind.value, relation.level, "", relation, reason)
     lookups_at_fault = {one.path for one in found.lookups_refused}
     for one in plan.refused:
-        kind = "lookup" if one.path in lookups_at_fault else ""
-        rows.append({"state": "dead", "kind": kind, "level": "", "logsource": "", "title": one.title, "id": one.rule_id,
-                     "file": one.path, "line": one.line, "reason": one.reason})  # fmt: skip
+        add("dead", "lookup" if one.path in lookups_at_fault else "", "", "", one, one.reason)
     for row in rows:
         if as_json:
             click.echo(json_line(row))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -13,12 +13,14 @@ from vedette.engine import kernel
 from vedette.engine.match import Engine
 from vedette.model.counters import visible
 from vedette.rawlog.log import RawLog
-from vedette.runtime import budgets
 from vedette.runtime.account import broken
 from vedette.runtime.active import ActiveRules
 from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
+from vedette.store.store import Account
+from vedette.system import descriptors
+from vedette.system.resident import resident
 
 HEARTBEAT_BYTES = 1 << 20
 """Of a heartbeat, at most (``delivery.envelope.MAX_MESSAGE``): a longer one lists no rules and correlations."""
@@ -73,7 +75,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
             "held_bytes": pipeline.ingest.held_bytes,
             "store_rebuilt": context.rebuilt,
         },
-        "budgets": budgets.status(pipeline, account, state, cache),
+        "budgets": budgets(pipeline, account, state, cache),
         "uplink": uplink,
         "config": reloads.status(),
         "clock": {"steps": context.clock.steps, "ahead_seconds": context.clock.ahead},
@@ -140,6 +142,63 @@ def _quarantined(pipeline: Pipeline, engine: Engine) -> list[dict[str, Any]]:
         if number >= 0 or row["rule_id"] in muted:
             found.append({**row, "undecided": row["events"], "skipped": engine.tally.skipped.get(number, 0)})
     return found
+
+
+class Budget(NamedTuple):
+    """``used`` of ``max`` in ``unit``; ``reached``: its ``action`` is under way."""
+
+    name: str
+    unit: str
+    used: float
+    max: float
+    reached: bool
+    action: str
+
+
+def budgets(
+    pipeline: Pipeline, account: Account, state: Mapping[str, Any], cache: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """JSON-able, by name; ``state``, ``cache``: as in the status."""
+    config, log, now = pipeline.context.config, pipeline.context.raw_log, pipeline.context.clock()
+    raw, outbox_max, most = config.raw_log, config.uplink.max_bytes, state["max_bytes"]
+    most_files = descriptors.limit()
+    files = descriptors.used() or most_files
+    days = round(max(0, now - log.oldest()) / 86400e6, 2)
+    rows = [
+        Budget("raw_log", "bytes", log.size(), raw.max_bytes, log.full(),
+               "the oldest evaluated segments are deleted; while none may be, inputs wait"),
+        Budget("raw_log_age", "days", days, round(raw.max_age / 86400, 2), days * 86400 >= raw.max_age,
+               "older evaluated segments are deleted"),
+        Budget("outbox", "bytes", account.bytes, outbox_max, account.bytes >= outbox_max,
+               "evaluation waits, events are still stored"),
+        Budget("state", "bytes", state["bytes"], most, state["bytes"] >= 0.99 * most,
+               "the least recently used group is evicted"),
+        Budget("cache", "bytes", cache["bytes"], config.engine.cache_bytes, cache["bytes"] >= config.engine.cache_bytes,
+               "the oldest results are evicted"),
+        Budget("memory", "bytes", resident(), config.agent.max_memory, pipeline.memory_pressure,
+               "the result cache is off, frames are read back from disk"),
+        Budget("descriptors", "files", files, most_files, files >= most_files,
+               "what needs one waits; connections that have sent nothing are closed"),
+    ]  # fmt: skip
+    return {row.name: {key: value for key, value in row._asdict().items() if key != "name"} for row in rows}
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit != "bytes":
+        return f"{value:g}"
+    for name, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= size:
+            return f"{value / size:.1f} {name}"
+    return f"{value:g} B"
+
+
+def _budget_lines(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"budget   {name.replace('_', ' ')}: {_amount(row['used'], row['unit'])} of {_amount(row['max'], row['unit'])}"
+        + (" days" if row["unit"] == "days" else "")
+        + (f"  REACHED: {row['action']}" if row["reached"] else "")
+        for name, row in rows.items()
+    ]
 
 
 def cache_line(cache: dict[str, Any]) -> str:
@@ -213,7 +272,7 @@ def render(status: dict[str, Any]) -> list[str]:
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes; {audit['evicted']} evaluated early"
         )
     lines += [cache_line(status["cache"]), f"kernel   {status['kernel']['why_not'] or 'in use'}"]
-    lines += budgets.render(status["budgets"])
+    lines += _budget_lines(status["budgets"])
     lines += [f"DISK     {part}: {one['reason']}" for part, one in status["disk"]["failing"].items()]
     if rebuilt := status["disk"]["store_rebuilt"]:
         kept = f"; kept in {rebuilt['set_aside']}" if rebuilt["set_aside"] else ""

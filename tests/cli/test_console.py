@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from vedette.cli.console import OPTIONS, renew
 from vedette.cli.main import main
-from vedette.cli.renamed import OPTIONS, renew
 
 
 @pytest.mark.parametrize(
