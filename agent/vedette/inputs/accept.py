@@ -233,7 +233,7 @@ class Gate:
             self._reported -= {"", key}
         if why and not self.make_room(full, why, self._peers[key]):
             self._counters.totals["connections_refused"] += 1
-            self._report(full, Log.CONNECTION_REFUSED, peer, f"{why}: raise it, or close some")
+            self._report(self._reported, full, Log.CONNECTION_REFUSED, peer, f"{why}: raise it, or close some")
             return None
         place = make(self, peer)
         self._places.add(place)
@@ -251,7 +251,7 @@ class Gate:
         place.evict()
         self._counters.totals["connections_evicted"] += 1
         reason = f"{why}; {fault}: closed to make room for another"
-        self._report(place.network, Log.CONNECTION_EVICTED, place.peer, reason)
+        self._report(self._reported, place.network, Log.CONNECTION_EVICTED, place.peer, reason)
         return True
 
     def left(self, place: Admitted) -> None:
@@ -273,13 +273,11 @@ class Gate:
     def stranger(self, peer: str, why: str) -> None:
         """A handshake failed."""
         self._counters.totals["handshakes_failed"] += 1
-        if network(peer) not in self._strangers and len(self._strangers) < LOGGED_PEERS:
-            self._strangers.add(network(peer))
-            log.warning(Log.TLS_REFUSED, input=self._name, peer=peer, reason=why, action="further ones are counted")
+        self._report(self._strangers, network(peer), Log.TLS_REFUSED, peer, why)
 
-    def _report(self, key: str, event: Log, peer: str, why: str) -> None:
-        if key not in self._reported and len(self._reported) < LOGGED_PEERS:
-            self._reported.add(key)
+    def _report(self, reported: set[str], key: str, event: Log, peer: str, why: str) -> None:
+        if key not in reported and len(reported) < LOGGED_PEERS:
+            reported.add(key)
             log.warning(event, input=self._name, peer=peer, reason=why, action="further ones are counted")
 
 

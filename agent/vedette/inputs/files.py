@@ -45,6 +45,10 @@ class Seen(NamedTuple):
     """Modification time in ns."""
 
 
+def _seen(path: str, status: os.stat_result) -> Seen:
+    return Seen(path, (status.st_dev, status.st_ino), status.st_size, status.st_mtime_ns)
+
+
 class Look(NamedTuple):
     """What the configured paths show at one moment."""
 
@@ -83,8 +87,8 @@ def look(patterns: Iterable[str]) -> Look:
                 if magic and path.endswith(COMPRESSED):
                     problems[path] = "it is compressed: leave it out of the glob"
                 elif stat.S_ISREG(found.st_mode):
-                    key = (found.st_dev, found.st_ino)
-                    files.setdefault(key, Seen(path, key, found.st_size, found.st_mtime_ns))
+                    seen = _seen(path, found)
+                    files.setdefault(seen.key, seen)
                 elif not (magic and stat.S_ISDIR(found.st_mode)):
                     problems[path] = "it is not a regular file"
     return Look(sorted(files.values(), key=lambda seen: seen.changed), problems)
@@ -104,14 +108,12 @@ def still(path: str, key: Key) -> Seen | None:
     """The file ``key`` when it is at ``path`` still; None when it is not. Takes no descriptor. Raises OSError when
     that is unknown."""
     try:
-        found = os.stat(path)
+        found = _seen(path, os.stat(path))
     except OSError as error:
         if error.errno in GONE:
             return None
         raise
-    if (found.st_dev, found.st_ino) != key:
-        return None
-    return Seen(path, key, found.st_size, found.st_mtime_ns)
+    return found if found.key == key else None
 
 
 @contextlib.contextmanager
@@ -136,10 +138,7 @@ def in_folder(folder: str, inodes: set[int]) -> list[Seen]:
             with contextlib.suppress(OSError, ValueError):
                 if entry.inode() in inodes and entry.is_file(follow_symlinks=False):
                     entry.name.encode()
-                    status = entry.stat(follow_symlinks=False)
-                    path = os.path.join(folder, entry.name)
-                    key = (status.st_dev, status.st_ino)
-                    found.append(Seen(path, key, status.st_size, status.st_mtime_ns))
+                    found.append(_seen(os.path.join(folder, entry.name), entry.stat(follow_symlinks=False)))
     return found
 
 
@@ -185,8 +184,7 @@ def rotated_since(origin: str, changed: int) -> list[Seen]:
 def open_same(path: str, key: Key) -> int:
     """A descriptor of the file ``key`` at ``path``. Raises OSError, also when another file is there by now."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    found = os.fstat(descriptor)
-    if (found.st_dev, found.st_ino) != key:
+    if _seen(path, os.fstat(descriptor)).key != key:
         os.close(descriptor)
         raise OSError(errno.ESTALE, "another file has taken its place", path)
     return descriptor

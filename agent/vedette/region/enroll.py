@@ -35,7 +35,6 @@ import json
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -49,7 +48,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 
 from vedette.delivery.topics import ROOT, agent_topic
 from vedette.region.authority import MAX_NAME, Authority, key_pem, new_key
-from vedette.region.sign import load_key, public_text
+from vedette.region.sign import load_key, public_text, read_private
 from vedette.system.durable import sync_path, write_whole
 
 DAYS = 365
@@ -278,13 +277,10 @@ def _authority(folder: Path, now: datetime) -> Authority:
         write_whole(cert, made.pem(), 0o644)
         write_whole(key, key_pem(made.key), 0o600)
         return made
-    with key.open("rb") as file:
-        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-            raise PermissionError(f"{key}: others may reach the authority's key: chmod 600 {key}")
-        try:
-            return Authority.from_pem(file.read(), cert.read_bytes())
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{key} and {cert} are no authority's key and certificate: {error}") from error
+    try:
+        return Authority.from_pem(read_private(key), cert.read_bytes())
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{key} and {cert} are no authority's key and certificate: {error}") from error
 
 
 def _members(path: Path) -> dict[str, Any]:

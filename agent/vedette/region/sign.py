@@ -6,15 +6,11 @@ import os
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from vedette.bundle.seal import key_text, read, seal
 from vedette.bundle.trust import inspect
+from vedette.region.authority import key_pem
 
 
 def keygen(path: Path) -> str:
@@ -25,10 +21,18 @@ def keygen(path: Path) -> str:
     key = Ed25519PrivateKey.generate()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        file.write(key_pem(key))
         file.flush()
         os.fsync(file.fileno())
     return public_text(key)
+
+
+def read_private(path: Path) -> bytes:
+    """The file of a private key. Raises PermissionError when others than the owner may read or write it, OSError."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_mode & 0o077:
+            raise PermissionError(f"{path}: a private key must be for its owner only: chmod 600 {path}")
+        return file.read(64 << 10)
 
 
 def load_key(path: Path) -> Ed25519PrivateKey:
@@ -37,10 +41,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     Raises PermissionError when others than the owner may read or write it, ValueError when it is not an unencrypted
     Ed25519 key, OSError when it cannot be read.
     """
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_mode & 0o077:
-            raise PermissionError(f"{path}: a signing key must be for its owner only: chmod 600 {path}")
-        data = file.read(64 << 10)
+    data = read_private(path)
     try:
         key = load_pem_private_key(data, password=None)
     except (ValueError, TypeError) as error:
