@@ -462,30 +462,3 @@ def test_order_is_kept_when_there_is_room_again() -> None:
         assert log.payloads() == [b"fleeting"]
 
     asyncio.run(main())
-
-
-def test_a_message_beyond_the_packet_bound_is_discarded_by_the_broker(broker: Broker) -> None:
-    """A message of 6 MiB does not come; the client stays connected, and those before and after it come."""
-
-    async def main() -> Log:
-        log = Log(Counters())
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            await pub.publish("plant/x", b"before")
-            for qos in (0, 1):
-                await pub.publish("plant/x", bytes(6 << 20), qos=qos)
-            await pub.publish("plant/x", b"after")
-            await until(lambda: len(log.events()) == 2)
-            await opened.stop()
-            await pub.publish("plant/x", bytes(6 << 20))
-            await pub.publish("plant/x", b"while away")
-            opened = await Input(broker, log).connected()
-            await until(lambda: len(log.events()) == 3)
-        assert opened.input.client.outage == ""
-        await opened.stop()
-        return log
-
-    log = asyncio.run(main())
-    assert log.payloads() == [b"before", b"after", b"while away"]
-    assert log.counters.received["plant"] == 3
-    assert broker.log().count("Dropping too large outgoing PUBLISH for vedette-a1-plant") >= 3

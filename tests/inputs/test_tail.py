@@ -91,24 +91,6 @@ def test_lines_as_they_come(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_restart(tmp_path: Path) -> None:
-    """A restart goes on after the last line handed over, and reads again what was unfinished."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "one\ntw")
-        async with tailing(bin, path):
-            await until(lambda: bin.events == [b"one"])
-        append(path, "o\nthree\n")
-        async with tailing(bin, path, positions=by_path(bin)):
-            await until(lambda: bin.events == [b"one", b"two", b"three"])
-        async with tailing(bin, path, positions=by_path(bin)):
-            await asyncio.sleep(5 * POLL)
-        assert len(bin.events) == 3
-
-    asyncio.run(scenario())
-
-
 def test_large_file(tmp_path: Path) -> None:
     """A large file is handed over in large chunks; started again from any committed position it is whole."""
 

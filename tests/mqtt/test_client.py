@@ -206,26 +206,6 @@ def test_subscriptions_come_and_go(broker: Broker) -> None:
     asyncio.run(main())
 
 
-def test_retained_once(broker: Broker) -> None:
-    """With ``retained_once`` a known subscription does not bring retained messages a second time."""
-
-    async def main() -> None:
-        got: list[Message] = []
-        options = {"subscriptions": ["m"], "on_message": got.append, "session": Session(expiry=60, retained_once=True)}
-        async with connected(broker.url, "w") as writer:
-            await writer.publish("m", b"v1", retain=True)
-            async with connected(broker.url, "r", **options) as reader:
-                await until(lambda: len(got) == 1)
-                reader.ack(got[0])
-                await until(lambda: acknowledged(broker) == 1)
-            async with connected(broker.url, "r", **options):
-                await writer.publish("m", b"v2")
-                await until(lambda: len(got) == 2)
-        assert [m.payload for m in got] == [b"v1", b"v2"]
-
-    asyncio.run(main())
-
-
 def test_refusals_say_why(tmp_path: Path) -> None:
     """Wrong credentials, a forbidden subscription and a forbidden publication are each told with the reason."""
     secret = tmp_path / "secret"

@@ -146,80 +146,6 @@ def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None
     assert sum(entry["rows"] for entry in logs if entry["event"] == "payload_undecodable") == 9
 
 
-def test_killed_before_acknowledging_nothing_is_lost(broker: Broker, box: Box, tmp_path: Path) -> None:
-    """A landing killed with messages in memory gets them again; what was written meanwhile may be doubled."""
-    folder = tmp_path / "landing"
-
-    async def main() -> None:
-        service = await Land(broker, folder, max_seconds=60).connected()
-        up = await Up(broker.url, box).connected()
-        box.put(1000)
-        await until(lambda: box.counters.totals["alerts_sent"] == 1000)
-        await until(lambda: delivered(broker) >= 6)  # 5 batches, a heartbeat
-        await service.kill()
-        assert not read(folder, "alerts")
-        box.put(500)  # while the landing is away
-        await until(lambda: box.counters.totals["alerts_sent"] == 1500)
-        service = await Land(broker, folder).connected()
-        await until(lambda: box.outbox.depth == 0)
-        await up.stop()
-        await service.stop()
-
-    asyncio.run(main())
-    assert sorted(row["seq"] for row in read(folder, "alerts")) == list(range(1, 1501))
-
-
-def test_broker_killed_between_puback_and_landing(broker: Broker, box: Box, tmp_path: Path) -> None:
-    """A broker that loses what it acknowledged loses no alert: the agent sends again, and each id is landed."""
-    folder = tmp_path / "landing"
-
-    async def main() -> None:
-        service = await Land(broker, folder).connected()
-        up = await Up(broker.url, box, resend_after=1.0).connected()
-        box.put(300)
-        await until(lambda: box.outbox.depth == 0)
-        await service.kill()
-        before = box.counters.totals["alerts_sent"]
-        box.put(400)
-        await until(lambda: box.counters.totals["alerts_sent"] >= before + 400)
-        broker.restart()
-        service = await Land(broker, folder).connected()
-        await until(lambda: box.outbox.depth == 0, 15)
-        await up.stop()
-        await service.stop()
-
-    asyncio.run(main())
-    ids = [row["alert_id"] for row in read(folder, "alerts")]
-    assert set(ids) == {f"{seq:032x}" for seq in range(1, 701)}
-    assert box.counters.totals["alerts_receipted"] == 700
-
-
-def test_broker_away_at_start(tmp_path: Path, box: Box) -> None:
-    """Landing and uplink wait for their broker and then work; a broker that keeps its sessions loses nothing."""
-    broker = Broker(tmp_path / "broker")
-    folder = tmp_path / "landing"
-
-    async def main() -> None:
-        service, up = Land(broker, folder), Up(broker.url, box)
-        box.put(50)
-        await until(lambda: service.service.client.outage and up.uplink.client.outage)
-        broker.start()
-        await until(lambda: box.outbox.depth == 0)
-        broker.stop()
-        box.put(50)
-        await until(lambda: not service.service.client.connected.is_set() and not up.uplink.client.connected.is_set())
-        broker.start()
-        await until(lambda: box.outbox.depth == 0)
-        await up.stop()
-        await service.stop()
-
-    try:
-        asyncio.run(main())
-    finally:
-        broker.kill()
-    assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 101))
-
-
 def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tmp_path: Path) -> None:
     """A read-only landing directory is said once with its path; nothing is acknowledged; it lands when writable."""
     folder = tmp_path / "landing"
@@ -300,26 +226,6 @@ def test_a_large_message_is_cut_down_beside_the_event_loop(
 
     asyncio.run(main())
     assert [len(row["payload"]) for row in read(folder, "bad")] == [MAX_DEAD_LETTER]
-
-
-def test_two_landings_share_the_work(broker: Broker, box: Box, tmp_path: Path) -> None:
-    """Two landings with names of their own take turns; each alert lands once."""
-    folder = tmp_path / "landing"
-
-    async def main() -> None:
-        one = await Land(broker, folder, client_id="one").connected()
-        two = await Land(broker, folder, client_id="two").connected()
-        up = await Up(broker.url, box).connected()
-        box.put(3000)
-        await until(lambda: box.outbox.depth == 0)
-        await up.stop()
-        await one.stop()
-        await two.stop()
-
-    asyncio.run(main())
-    rows = read(folder, "alerts")
-    assert sorted(row["seq"] for row in rows) == list(range(1, 3001))
-    assert {row["ingest"]["collector_id"] for row in rows} == {"one", "two"}
 
 
 def test_land_ends_in_order(broker: Broker, tmp_path: Path) -> None:
