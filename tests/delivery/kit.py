@@ -20,6 +20,7 @@ from vedette.model.counters import Counters
 from vedette.model.event import Alert, Cursor, RawRef
 from vedette.mqtt.settings import MqttSettings
 from vedette.store.store import Store
+from vedette.system.diskhealth import DiskHealth
 
 NOW = 1_795_228_874_000_000
 AGENT = AgentSettings(id="a1", site="s1", fleet="f1")
@@ -55,7 +56,7 @@ class Box:
         self.store = Store.open(folder)
         self.writer = ThreadPoolExecutor(1)
         self.counters = Counters()
-        self.outbox = Outbox(self.store, self.writer, self.counters)
+        self.outbox = Outbox(self.store, self.writer, self.counters, DiskHealth(lambda: NOW))
         self.next = self.store.account().next_seq
 
     def put(self, count: int) -> None:

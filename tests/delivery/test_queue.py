@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import lmdb
 import pytest
@@ -16,6 +15,7 @@ from vedette.delivery.queue import Outbox
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Cursor
 from vedette.store.store import Store
+from vedette.system.diskhealth import DiskHealth
 
 
 @pytest.fixture
@@ -33,14 +33,9 @@ def writer() -> Iterator[ThreadPoolExecutor]:
         yield executor
 
 
-def run(main: Coroutine[Any, Any, Any]) -> Any:
-    """``main`` in a loop of its own."""
-    return asyncio.run(main)
-
-
 def test_pending_pages(store: Store, writer: ThreadPoolExecutor) -> None:
     """``pending`` hands out alerts in order of seq, page by page, and takes none away."""
-    outbox = Outbox(store, writer, Counters())
+    outbox = Outbox(store, writer, Counters(), DiskHealth(lambda: 0))
     assert [seq for seq, _ in outbox.pending(limit=4)] == [1, 2, 3, 4]
     assert outbox.pending(4, 4) == [(5, b"alert 5"), (6, b"alert 6")]
     assert outbox.pending(6) == []
@@ -51,12 +46,12 @@ def test_pending_pages(store: Store, writer: ThreadPoolExecutor) -> None:
 def test_receipt(store: Store, writer: ThreadPoolExecutor) -> None:
     """A receipt frees its ranges, counts them once, and leaves them in the tail."""
     counters = Counters()
-    outbox = Outbox(store, writer, counters)
+    outbox = Outbox(store, writer, counters, DiskHealth(lambda: 0))
 
     async def main() -> list[int]:
         return [await outbox.receipt([(1, 2), (4, 4)], outbox.log_id), await outbox.receipt([(1, 4)])]
 
-    assert run(main()) == [3, 1]
+    assert asyncio.run(main()) == [3, 1]
     assert counters.totals["alerts_receipted"] == 4
     assert [seq for seq, _ in outbox.pending()] == [5, 6]
     assert [(alert.seq, alert.receipted) for alert in outbox.tail(3)] == [(4, True), (5, False), (6, False)]
@@ -66,9 +61,9 @@ def test_receipt(store: Store, writer: ThreadPoolExecutor) -> None:
 
 def test_a_receipt_of_another_numbering_does_nothing(store: Store, writer: ThreadPoolExecutor) -> None:
     """A receipt meant for a store that was deleted is logged and takes nothing away."""
-    outbox = Outbox(store, writer, Counters())
+    outbox = Outbox(store, writer, Counters(), DiskHealth(lambda: 0))
     with capture_logs() as logs:
-        assert run(outbox.receipt([(1, 6)], "0" * 32)) == 0
+        assert asyncio.run(outbox.receipt([(1, 6)], "0" * 32)) == 0
     assert outbox.depth == 6
     assert [entry["event"] for entry in logs] == [Log.RECEIPT_INVALID]
 
@@ -77,7 +72,7 @@ def test_the_receipted_total_is_the_stores(store: Store, writer: ThreadPoolExecu
     """After a crash between a receipt and the next commit the total is still what the store counted."""
     store.receipt([(1, 3)])
     counters = Counters()
-    outbox = Outbox(store, writer, counters)
+    outbox = Outbox(store, writer, counters, DiskHealth(lambda: 0))
     assert counters.totals["alerts_receipted"] == 3
     counters.restore({"inputs": {}, "totals": {"alerts_receipted": 0}})
     assert (outbox.depth, counters.totals["alerts_receipted"]) == (3, 3)
@@ -87,14 +82,14 @@ def test_wake(store: Store, writer: ThreadPoolExecutor) -> None:
     """``more`` ends at a wake, also one before it, and otherwise after its time."""
 
     async def main() -> list[bool]:
-        outbox = Outbox(store, writer, Counters())
+        outbox = Outbox(store, writer, Counters(), DiskHealth(lambda: 0))
         outbox.wake()
         first = await outbox.more(5)
         second = await outbox.more(0.01)
         asyncio.get_running_loop().call_later(0.01, outbox.wake)
         return [first, second, await outbox.more(5)]
 
-    assert run(main()) == [True, False, True]
+    assert asyncio.run(main()) == [True, False, True]
 
 
 def test_a_damaged_alert_does_not_hold_up_the_others(tmp_path: Path, writer: ThreadPoolExecutor) -> None:
@@ -105,7 +100,7 @@ def test_a_damaged_alert_does_not_hold_up_the_others(tmp_path: Path, writer: Thr
         for seq in (1, 2):
             txn.put(seq.to_bytes(8, "big"), b"\0\0\0\0alert", db=env.open_db(b"outbox", txn))
     with Store.open(tmp_path) as store:
-        outbox = Outbox(store, writer, Counters())
+        outbox = Outbox(store, writer, Counters(), DiskHealth(lambda: 0))
         with capture_logs() as logs:
             assert outbox.pending(limit=2) == [(3, b"alert"), (4, b"alert")]
             assert outbox.pending(limit=1) == [(3, b"alert")]

@@ -30,8 +30,8 @@ log = structlog.get_logger()
 class Outbox:
     """Read in the event loop; written in ``writer``, the one thread that holds write transactions."""
 
-    def __init__(self, store: Store, writer: Executor, counters: Counters, health: DiskHealth | None = None) -> None:
-        """``health``: reports a disk that refuses receipts, which are retried; None: errors are raised."""
+    def __init__(self, store: Store, writer: Executor, counters: Counters, health: DiskHealth) -> None:
+        """``health`` reports a disk that refuses receipts, which are retried."""
         self._health = health
         self._store, self._writer, self._counters = store, writer, counters
         self._more = asyncio.Event()
@@ -57,8 +57,8 @@ class Outbox:
     async def receipt(self, ranges: Sequence[tuple[int, int]], log_id: str | None = None) -> int:
         """The region has the alerts of ``ranges`` (first and last seq) on disk; returns how many left the queue.
 
-        On disk when it returns. ``log_id`` is the receipt's: another numbering's is logged and does nothing. While the
-        store cannot be written it is tried again; without ``health`` that raises OSError, and nothing has changed.
+        On disk when it returns; while the store cannot be written it is tried again. ``log_id`` is the receipt's:
+        another numbering's is logged and does nothing.
         """
         if log_id is not None and log_id != self.log_id:
             log.warning(Log.RECEIPT_INVALID, log_id=log_id, expected=self.log_id, reason="another outbox's numbering")
@@ -70,12 +70,9 @@ class Outbox:
                 )
                 break
             except OSError as error:
-                if self._health is None:
-                    raise
                 self._health.failed(STORE, error)
             await asyncio.sleep(RETRY_SECONDS)
-        if self._health is not None:
-            self._health.recovered(STORE)
+        self._health.recovered(STORE)
         self.account()
         return moved
 

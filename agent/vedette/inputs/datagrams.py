@@ -73,11 +73,6 @@ class Datagrams:
         self._inode = str(os.fstat(sock.fileno()).st_ino)
         self._drops = 0
 
-    @property
-    def waiting(self) -> int:
-        """Events that ``flush`` would give now."""
-        return len(self._ends)
-
     def read(self) -> int:
         """Read what waits, for READ_SECONDS at most; returns how many datagrams there were: 0 when none waited."""
         until, count = time.perf_counter() + READ_SECONDS, 0

@@ -60,9 +60,10 @@ DRAIN_LONGEST = 1.0
 """Seconds after which one moment without a byte is enough: a peer that goes on sending is never quiet."""
 DRAIN_DATAGRAMS = 65536
 """Read of one UDP socket at stop."""
-KERNEL_DROPS_SECONDS = 1.0
+LOOK_SECONDS = 1.0
+"""Between looks for drops of the kernel and for stalled and idle connections, at most."""
 LOOKS = 4
-"""For stalled and idle connections, per ``message_timeout`` or IDLE_SECONDS, whichever is shorter."""
+"""Such looks per ``message_timeout`` or IDLE_SECONDS, at least."""
 LONG = f"longer than {MAX_EVENT} bytes, or its connection ended within it"
 """Why an event is cut, mostly."""
 
@@ -134,7 +135,6 @@ class SyslogListener:
         self.held = 0
         """Bytes that are kept of all connections."""
         self._flush_timer: asyncio.TimerHandle | None = None
-        self._drops_timer: asyncio.TimerHandle | None = None
         self._look_timer: asyncio.TimerHandle | None = None
         self._resuming: asyncio.Task[None] | None = None
         self._stopping = False
@@ -160,10 +160,7 @@ class SyslogListener:
         except BaseException:
             await self.stop()
             raise
-        if self._datagrams:
-            self._count_kernel_drops()
-        if self._acceptors:
-            self._look()
+        self._look()
 
     def _context(self) -> Renewed[SSLContext]:
         """Certificate and key, read; raises OSError naming the input and the file."""
@@ -193,9 +190,8 @@ class SyslogListener:
         self.gate.close()
         if self._resuming is not None:
             self._resuming.cancel()
-        for timer in (self._drops_timer, self._look_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
         for datagrams in self._datagrams:
             asyncio.get_running_loop().remove_reader(datagrams.sock.fileno())
             read = 0
@@ -286,11 +282,13 @@ class SyslogListener:
         log.warning(Log.FRAMING_ERROR, input=self._name, peer=connection.peer, reason=reason)
 
     def _look(self) -> None:
-        """Close what has been within one message for ``message_timeout``, and see who is idle; while nothing is read
-        nobody is to blame."""
+        """Count what the kernel dropped, close what has been within one message for ``message_timeout``, and see who is
+        idle; while nothing is read nobody is to blame."""
         loop = asyncio.get_running_loop()
         now, timeout = loop.time(), self._settings.message_timeout
-        self._look_timer = loop.call_later(min(timeout, self._idle) / LOOKS, self._look)
+        self._look_timer = loop.call_later(min(LOOK_SECONDS, timeout / LOOKS, self._idle / LOOKS), self._look)
+        for datagrams in self._datagrams:
+            datagrams.count_kernel_drops()
         for connection in list(self._connections):
             whole, within = connection.whole, connection.framer.within
             connection.whole = False
@@ -377,14 +375,7 @@ class SyslogListener:
 
     def _readable(self, datagrams: Datagrams) -> None:
         datagrams.read()
-        if datagrams.waiting:
-            self._arm()
-
-    def _count_kernel_drops(self) -> None:
-        for datagrams in self._datagrams:
-            datagrams.count_kernel_drops()
-        loop = asyncio.get_running_loop()
-        self._drops_timer = loop.call_later(KERNEL_DROPS_SECONDS, self._count_kernel_drops)
+        self._arm()
 
     def _wait_for_flush(self, connection: _Connection) -> None:
         self._waiting[connection] = None
