@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+
+from vedette.engine import kernel
 
 if TYPE_CHECKING:
     from tests.broker import Broker
@@ -23,6 +26,16 @@ os.environ["VEDETTE_INTERNAL_SETTINGS"] = "1"  # small segments, short waits
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 """A run says the same of the same code; ``pytest --hypothesis-profile default`` draws anew."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    """Whoever sees tests fail must know when the kernel was built from other sources than these."""
+    if exitstatus and kernel.LOADED:
+        root = Path(__file__).parent.parent
+        if subprocess.run(["sh", "tools/kernel.sh", "current"], cwd=root, check=False).returncode:
+            terminalreporter.write_line(
+                "native kernel: built from other sources than these: make environment", red=True
+            )
 
 
 @pytest.fixture

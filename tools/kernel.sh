@@ -2,7 +2,7 @@
 # The native kernel, agent/kernel: sh tools/kernel.sh build VENV PIP... builds it into the source tree, by PIP, when it has
 # changed; with root rights Rust is installed first. `lint PYTHON` and `test PYTHON` check the crate; where there is Rust,
 # a kernel that is not built fails the test. `cross` installs what the zips need for theirs. Without Rust each says so and
-# succeeds: the agent evaluates in Python then.
+# succeeds: the agent evaluates in Python then. `current` succeeds where the library is of these sources.
 set -eu
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 crate=agent/kernel library=agent/vedette/_kernel.abi3.so
@@ -61,11 +61,16 @@ install_rust() {
     return 1
 }
 
+# Whether the library is that of these sources.
+current() {
+    sources=$(find $crate/src $crate/Cargo.* -type f | LC_ALL=C sort | xargs sha256sum | cat - pyproject.toml | sha256sum)
+    [ -f $library ] && [ "$(cat build/kernel 2>/dev/null)" = "$sources" ]
+}
+
 build() {
     venv="$1"
     shift
-    sources=$(find $crate/src $crate/Cargo.* -type f | LC_ALL=C sort | xargs sha256sum | cat - pyproject.toml | sha256sum)
-    if [ -f $library ] && [ "$(cat build/kernel 2>/dev/null)" = "$sources" ]; then return; fi
+    if current; then return; fi
     # A running agent keeps the old one: it is another file.
     rm -f $library build/kernel
     mkdir -p build
@@ -145,6 +150,7 @@ fi
 case "$command" in
 build) build "$@" ;;
 cross) cross ;;
+current) current ;;
 lint) lint ;;
 test) tests "$PYO3_PYTHON" ;;
 esac
