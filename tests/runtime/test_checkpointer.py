@@ -16,7 +16,6 @@ from tests.rawlog.samples import noise
 from vedette.delivery import envelope
 from vedette.model.counters import Dropped
 from vedette.rawlog import checkpoint
-from vedette.runtime import checkpointer
 from vedette.runtime.account import broken
 from vedette.store.rebuild import open_store
 
@@ -63,32 +62,6 @@ def test_a_full_outbox_stops_judging_only(begin: Callable[..., Life]) -> None:
 
     life.live(work)
     assert life.outbox.account().receipted == 50
-
-
-def test_a_store_that_fails_is_tried_again(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that fails is tried again until it is taken: told once as trouble, each alert is committed once."""
-    monkeypatch.setattr(checkpointer, "RETRY_SECONDS", 0.02)
-    life = begin(engine("evil"))
-    commit, tries = life.store.commit, []
-
-    def fail(*arguments: Any) -> None:
-        tries.append(life.context.health.status())
-        if len(tries) <= 3:
-            raise OSError(28, "no space left", "store")
-        commit(*arguments)
-
-    monkeypatch.setattr(life.store, "commit", fail)
-
-    async def work() -> None:
-        for text in (b"one", b"two"):
-            life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil " + text))
-        while len(tries) < 4:
-            await asyncio.sleep(0.01)
-
-    assert [text[-3:] for _, text in life.live(work).found()] == ["one", "two"]
-    assert tries[0] == {}
-    assert "no space left" in tries[3]["store"]["reason"]
-    assert not life.context.health.degraded
 
 
 def test_damage_in_the_store_stops_the_agent(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,24 +98,6 @@ def test_evaluation_gives_way(begin: Callable[..., Life], monkeypatch: pytest.Mo
     assert longest < 0.3  # 0.6 s in one step without giving way
 
 
-def test_a_poisonous_event_is_a_dead_letter(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event on which evaluation raises is counted and logged; the others are evaluated, and seqs have no gap."""
-    life = begin(engine("evil"))
-    matches = life.pipeline.evaluator.engine.matches
-
-    def poisoned(chunk: Chunk, candidate: Any, context: Any) -> Any:
-        if b"poison" in chunk.data[candidate.start : candidate.end]:
-            raise RecursionError("too deep")
-        return matches(chunk, candidate, context)
-
-    monkeypatch.setattr(life.pipeline.evaluator.engine, "matches", poisoned)
-    life.give(lines(b"<13>Nov 21 02:40:00 web1 app: evil 1", b"<13>x: evil poison", b"<13>x: evil 2"))
-    life.live()
-    assert [alert.seq for alert in life.alerts()] == [1, 2]
-    assert life.counters.totals["poisoned"] == 1
-    assert life.counters.judged["in"] == 3
-
-
 AUDIT = """
 title: hidden file run
 id: 6a1f0000-0000-4000-8000-0000000000a1

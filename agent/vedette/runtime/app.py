@@ -212,7 +212,7 @@ class Agent:
     async def _ping(self) -> None:
         """Tell the watchdog that the loop comes round and the writer thread is not stuck."""
         while True:
-            await asyncio.get_running_loop().run_in_executor(self.context.writer, _nothing)
+            await asyncio.get_running_loop().run_in_executor(self.context.writer, lambda: None)
             self._notifier.ping()
             await asyncio.sleep(self._notifier.interval)
 
@@ -354,7 +354,3 @@ def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         log.error(Log.DESCRIPTORS_SPENT, reason=f"{context['message']}: {error.strerror}", action=action)
     else:
         loop.default_exception_handler(context)
-
-
-def _nothing() -> None:
-    """For the writer thread: when this is done, so is what was queued before."""

@@ -116,30 +116,24 @@ def _set_aside(folder: Path, now: int) -> Path:
 
 
 def _rebuild(
-    folder: Path,
-    raw: Path,
-    found: Finding,
-    aside: str | None,
-    map_bytes: int,
-    now: int,
+    folder: Path, raw: Path, found: Finding, aside: str | None, map_bytes: int, now: int,
     reported: Mapping[str, Any] | None,
-) -> Store:
+) -> Store:  # fmt: skip
     """Under another name, so that a kill leaves all of it or nothing."""
     noted, made = newest_checkpoint(raw), folder.with_name(folder.name + NEW)
     shutil.rmtree(made, ignore_errors=True)
-    next_seq = max(noted.next_seq, found.next_seq)
     begin = None if noted.cursor is None else noted.cursor.offset
     known = {} if reported is None else reported["totals"]
     counted = 0 if noted.counters is None else int(noted.counters["totals"].get("alerts_made", 0))
     made_alerts = max(noted.made, counted, known.get("alerts_made", 0))
     receipted = counted if noted.receipted is None else noted.receipted
     repeats = max(0, min(made_alerts, known.get("alerts_receipted", 0)) - receipted)
+    next_seq, receipted = max(noted.next_seq, found.next_seq), receipted + repeats
+    noted = noted._replace(next_seq=next_seq, made=made_alerts, receipted=receipted)
+    parts = segments(raw) if raw.is_dir() else []
+    how = {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin}
     with Store.open(made, map_bytes=map_bytes) as store:
-        before = made_alerts, receipted + repeats, repeats
-        store.restart(noted.cursor, noted.counters, noted.positions, next_seq, *before)
-        parts = segments(raw) if raw.is_dir() else []
-        how = {"at": now, "reason": found.reason, "set_aside": aside, "judged_from": begin}
-        store.mark_rebuilt(how, (parts[-1].log_id, parts[-1].base + APART // 2) if parts else None)
+        store.restart(noted, repeats, how, (parts[-1].log_id, parts[-1].base + APART // 2) if parts else None)
     made.rename(folder)
     sync_path(folder.parent)
     log.warning(

@@ -40,6 +40,7 @@ from typing import Any, NamedTuple, Self
 import msgpack
 
 from vedette.model.event import Cursor, FilePosition
+from vedette.rawlog.checkpoint import Checkpoint
 from vedette.store.environment import Environment, Transaction
 from vedette.system.durable import sync_path
 from vedette.system.folders import locked
@@ -180,35 +181,23 @@ class Store:
         with suppress(OSError):  # it leaves out some more at the next start
             self.put(_UNCERTAIN, None)
 
-    def mark_rebuilt(self, how: Mapping[str, Any], before: tuple[str, int] | None) -> None:
-        """This store was made again: see ``rebuilt``, ``rebuilt_before`` and ``uncertain``."""
-        if before is not None:
-            self.put(_BEFORE, list(before))
-        self.put(_UNCERTAIN, True)
-        self.put(_REBUILT, dict(how))
-
-    def restart(
-        self,
-        cursor: Cursor | None,
-        counters: Mapping[str, Any] | None,
-        positions: Iterable[FilePosition],
-        next_seq: int,
-        made: int,
-        receipted: int,
-        repeats: int,
-    ) -> None:
-        """Make a new store go on where a lost one is known to have been, which had ``made`` so many alerts, and so
-        many ``receipted``: the others are lost until they are made again."""
-        counters = counters or {"inputs": {}, "totals": {}}
-        counters = {**counters, "totals": {**counters["totals"], "alerts_made": made}}
+    def restart(self, noted: Checkpoint, repeats: int, how: Mapping[str, Any], before: tuple[str, int] | None) -> None:
+        """Make a new store go on where a lost one is known to have been, all at once. Of the alerts ``made`` those that
+        were not ``receipted`` are lost until they are made again. ``how``, ``before``: see ``rebuilt``,
+        ``rebuilt_before``."""
+        counters = noted.counters or {"inputs": {}, "totals": {}}
+        counters = {**counters, "totals": {**counters["totals"], "alerts_made": noted.made}}
+        receipted = noted.receipted or 0
         with self._env.write() as txn:
             txn.put(_META, b"counters", msgpack.packb(counters))
-            if cursor is not None:
-                txn.put(_META, b"cursor", msgpack.packb(tuple(cursor)))
-            for position in positions:
+            if noted.cursor is not None:
+                txn.put(_META, b"cursor", msgpack.packb(tuple(noted.cursor)))
+            for position in noted.positions:
                 self._put_position(txn, position, 0)
-            account = replace(self._account(txn), next_seq=next_seq, made=made, receipted=receipted)
-            self._put_account(txn, replace(account, lost=made - receipted, repeats=repeats))
+            account = replace(self._account(txn), next_seq=noted.next_seq, made=noted.made, receipted=receipted)
+            self._put_account(txn, replace(account, lost=noted.made - receipted, repeats=repeats))
+            for name, value in ((_BEFORE, before), (_UNCERTAIN, True), (_REBUILT, how)):
+                txn.put(_META, b"value:" + name.encode(), msgpack.packb(value))
 
     def load(self) -> Saved:
         with self._env.read() as txn:
