@@ -18,15 +18,15 @@ from vedette.model.event import Chunk, Cursor
 from vedette.rawlog import format, read
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.recover import APART
-from vedette.rawlog.segment import Located, Segment, SegmentFile, segments
+from vedette.rawlog.segment import Segment, SegmentFile, Unit, segments
 
 SMALL = RawLogSettings(max_bytes=1 << 20, segment_bytes=10_000)
 
 
-def located(segment: Segment) -> list[Located]:
+def located(segment: Segment) -> list[Unit]:
     """The frames of a segment."""
     with SegmentFile(segment) as file:
-        return [item for item in file.walk(format.SEGMENT_HEADER, segment.base) if isinstance(item, Located)]
+        return [item for item in file.units(format.SEGMENT_HEADER, segment.base) if isinstance(item, Unit)]
 
 
 def flip(path: Path, position: int) -> None:
@@ -128,7 +128,7 @@ def test_one_flipped_byte_anywhere(tmp_path_factory: pytest.TempPathFactory, dat
     log.close()
 
 
-def damaged(folder: Path, at: Callable[[Located], int]) -> tuple[RawLog, Counters]:
+def damaged(folder: Path, at: Callable[[Unit], int]) -> tuple[RawLog, Counters]:
     """A synced log of five frames, the third damaged at the given place."""
     fill(folder, [lines(b"a", b"b"), lines(b"c"), messages(b"d", b"e", b"f"), lines(b"g"), lines(b"h")], sync_each=True)
     frame = located(segments(folder)[0])[2]

@@ -97,7 +97,7 @@ def test_taking_a_range(
 
 
 def test_from_either_end(env: Environment) -> None:
-    """``values`` from a key on, ``newest`` from the end, ``last``, ``drop_first``, ``count`` and ``drop_to``."""
+    """``values`` from a key on, ``newest`` from the end, ``last``, ``drop_first``, ``count``, ``take``."""
     with env.write() as txn:
         assert txn.last(A) is None
         assert txn.drop_first(A) == 0
@@ -110,10 +110,10 @@ def test_from_either_end(env: Environment) -> None:
         assert txn.count(A) == 2
         for key in (b"5", b"6", b"8"):
             txn.put(A, key, b"")
-        txn.drop_to(A, b"7")
+        txn.take(A, b"", b"7")
         assert [key for key, _ in txn.values(A)] == [b"8"]
-        txn.drop_to(A, b"8")
-        txn.drop_to(A, b"9")
+        txn.take(A, b"", b"8")
+        txn.take(A, b"", b"9")
         assert txn.count(A) == 0
 
 

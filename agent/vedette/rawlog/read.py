@@ -186,7 +186,7 @@ def chunk(file: SegmentFile, at: Located, on_gap: OnGap) -> Chunk | None:
     except ValueError as error:
         (_, _, log_id, path), header = file.segment, at.header
         span = header.offset, header.end, header.events
-        on_gap(Gap(log_id, *span, at.meta.input, path, at.position, str(error)))
+        on_gap(Gap(log_id, *span, at.meta.input, path, at.unit.position, str(error)))
         return None
 
 

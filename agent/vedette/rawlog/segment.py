@@ -56,14 +56,6 @@ class Located(NamedTuple):
     unit: Unit
     start: int = 0
 
-    @property
-    def position(self) -> int:
-        return self.unit.position
-
-    @property
-    def after(self) -> int:
-        return self.unit.after
-
 
 class Damage(NamedTuple):
     """Where in a segment something begins that is no frame of its log."""

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import CollectorRegistry
 
 from vedette.model.counters import Log
 from vedette.model.settings import split_address
@@ -39,10 +39,11 @@ def families(status: Mapping[str, Any]) -> Iterator[Metric]:
             yield family
 
 
-class _Status(Collector):
+class _Status(CollectorRegistry):
     """For one request."""
 
     def __init__(self, status: Mapping[str, Any]) -> None:
+        super().__init__(auto_describe=False)
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
@@ -50,9 +51,7 @@ class _Status(Collector):
 
 
 def text(status: Mapping[str, Any]) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Status(status))
-    return generate_latest(registry)
+    return generate_latest(_Status(status))
 
 
 class Exporter:

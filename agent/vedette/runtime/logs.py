@@ -26,8 +26,6 @@ from vedette.model.counters import Log
 from vedette.system.terminal import shown
 
 WINDOW = 10.0
-NAMES = 256
-"""Event names whose lines are counted; they are those of ``Log``, so this only bounds a mistake."""
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50, "exception": 40}
 
@@ -47,11 +45,7 @@ class Limiter:
         """None: the line is held back; else how many lines of this name were, before it."""
         with self._lock:
             now = self._clock()
-            row = self._names.get(name)
-            if row is None:
-                if len(self._names) >= NAMES:
-                    self._names.clear()
-                row = self._names[name] = [now, 0, 0]
+            row = self._names.setdefault(name, [now, 0, 0])
             if now - row[0] >= WINDOW:
                 row[0], row[1] = now, 0
             if self.limit and row[1] >= self.limit:

@@ -102,13 +102,6 @@ class Transaction:
             found = cursor.delete() and cursor.key() != b""
         return taken, size
 
-    def drop_to(self, table: bytes, last: bytes) -> None:
-        """Remove the entries up to the key ``last``."""
-        cursor = self._txn.cursor(self._tables[table])
-        found = cursor.first()
-        while found and bytes(cursor.key()) <= last:
-            found = cursor.delete() and cursor.key() != b""
-
     def drop_first(self, table: bytes) -> int:
         """Remove the entry with the least key; the bytes of its content (0 also when there is none)."""
         cursor = self._txn.cursor(self._tables[table])

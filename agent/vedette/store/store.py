@@ -34,7 +34,6 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import msgpack
@@ -243,7 +242,7 @@ class Store:
             if state:
                 self._append_state(txn, state)
             if whole:
-                txn.drop_to(_STATE, self._old_state[0])
+                txn.take(_STATE, b"", self._old_state[0])
             self._put_account(
                 txn,
                 replace(
@@ -364,9 +363,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def _account(self, txn: Transaction) -> Account:

@@ -13,6 +13,7 @@ takes a new rule set every day grows by each time's peak. Two things bring it ba
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from typing import Any
 
 MAPPED = 1 << 20
@@ -25,25 +26,20 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Of mallopt(3)."""
 
 
-def _library() -> Any:
-    try:
-        return ctypes.CDLL("libc.so.6")
-    except OSError:
-        return None
-
-
-_LIBC = _library()
+LIBC: Any = None
+with suppress(OSError):
+    LIBC = ctypes.CDLL("libc.so.6")
 
 
 def settle() -> None:
     """For the start of a process, before it has threads."""
-    if _LIBC is not None and hasattr(_LIBC, "mallopt"):
-        _LIBC.mallopt(_MMAP_THRESHOLD, MAPPED)
-        _LIBC.mallopt(_TRIM_THRESHOLD, KEPT)
-        _LIBC.mallopt(_ARENA_MAX, ARENAS)
+    if LIBC is not None:
+        LIBC.mallopt(_MMAP_THRESHOLD, MAPPED)
+        LIBC.mallopt(_TRIM_THRESHOLD, KEPT)
+        LIBC.mallopt(_ARENA_MAX, ARENAS)
 
 
 def trim() -> None:
     """Give whole free pages back. Holds no interpreter lock, but each heap's while it looks through it."""
-    if _LIBC is not None and hasattr(_LIBC, "malloc_trim"):
-        _LIBC.malloc_trim(0)
+    if LIBC is not None:
+        LIBC.malloc_trim(0)
