@@ -474,24 +474,6 @@ def test_logs_show_asked_wrongly(data: Path, place: str) -> None:
     assert "is not LOG_ID:OFFSET+LENGTH" in ended(vedette("logs", "show", "--data-dir", data, "--", place), 2).stderr
 
 
-def test_json_of_stored_data_is_safe_to_print(data: Path) -> None:
-    """``--json`` of events and alerts holds no C1 control and no turn of direction, and the same values."""
-    from tests.delivery.kit import alert
-
-    raw = "evil \x7f\x9b2J \u202e\u2066\u200e"
-    with_log = RawLog.open(data / "raw", RawLogSettings(), Counters())
-    with_log.append(Chunk("syslog", "syslog", NOW, f"{raw}\n".encode()))
-    with_log.close()
-    with Store.open(data / "store") as store:
-        store.commit(Cursor(with_log.log_id, 0), {}, [], [(3, encode(alert(3, raw=raw)))])
-    for arguments in (["logs", "search", "--json", "evil"], ["alerts", "--json", "-n", "1"]):
-        shown = ended(vedette(*arguments, "--data-dir", data), 0).stdout
-        assert "evil \\u007f\\u009b2J \\u202e\\u2066\\u200e" in shown
-        assert json.loads(shown)["raw"] == raw
-    for arguments in (["logs", "search", "evil"], ["alerts", "-n", "1"]):
-        assert "evil \\x7f\\x9b2J \\u202e\\u2066\\u200e" in ended(vedette(*arguments, "--data-dir", data), 0).stdout
-
-
 STATUS = {
     "agent_id": "a1", "fleet": "f", "site": "s", "version": "0.1", "plan_digest": "0" * 64, "identity_broken": [],
     "inputs": {"in": {"received": 1, "stored": 1, "judged": 1, "bytes_in": 9, "cut": 0, "dropped": {}, "lost": {}}},
