@@ -35,18 +35,14 @@ async def directory(box: Box, folder: Path) -> AsyncIterator[list[int]]:
         await asyncio.wait_for(task, 5)
 
 
-def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
+async def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
     """Alerts and heartbeats appear as Parquet in the landing's layout, each alert once, and leave the outbox."""
     folder = tmp_path / "landing"
-
-    async def main() -> None:
-        box.put(2500)
-        async with directory(box, folder):
-            await until(lambda: box.outbox.depth == 0)
-            box.put(3)
-        assert box.outbox.depth == 0  # stop lands what was there
-
-    asyncio.run(main())
+    box.put(2500)
+    async with directory(box, folder):
+        await until(lambda: box.outbox.depth == 0)
+        box.put(3)
+    assert box.outbox.depth == 0  # stop lands what was there
     rows = read(folder, "alerts")
     assert sorted(row["seq"] for row in rows) == list(range(1, 2504))
     assert rows[0]["ingest"] == {"collector_id": "local:a1", "topic": ""}
@@ -61,43 +57,36 @@ def test_directory_lands_alerts_and_status(box: Box, tmp_path: Path) -> None:
     assert box.counters.totals["alerts_receipted"] == 2503
 
 
-def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> None:
+async def test_directory_keeps_what_it_cannot_read(box: Box, tmp_path: Path) -> None:
     """An alert of a newer schema goes to ``bad`` with its bytes; its neighbours land."""
     folder = tmp_path / "landing"
     newer = msgpack.packb({"schema_version": 99})
-
-    async def main() -> None:
-        box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
-        async with directory(box, folder):
-            await until(lambda: box.outbox.depth == 0)
-
-    asyncio.run(main())
+    box.put_bytes([(1, encode(alert(1))), (2, newer), (3, encode(alert(3)))])
+    async with directory(box, folder):
+        await until(lambda: box.outbox.depth == 0)
     assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 3]
     (bad,) = read(folder, "bad")
     assert bad["payload"] == newer
     assert "99" in bad["reason"]
 
 
-def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
+async def test_directory_that_cannot_be_written(box: Box, tmp_path: Path) -> None:
     """A read-only landing directory is said once with its path; alerts stay in the outbox and land later."""
     folder = tmp_path / "landing"
     block(folder)
 
-    async def main() -> None:
+    with capture_logs() as logs:
         box.put(10)
         async with directory(box, folder) as attempts:
             await until(lambda: len(attempts) > 5)
             assert box.outbox.depth == 10
             unblock(folder)
             await until(lambda: box.outbox.depth == 0)
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     assert [(e["event"], e["folder"]) for e in logs] == [("uplink_failed", str(folder))]
     assert len(read(folder, "alerts")) == 10
 
 
-def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
+async def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Path) -> None:
     """While ``alerts`` cannot be written, ``bad`` is written and told once, not at each attempt; what comes meanwhile
     lands once as well."""
     folder = tmp_path / "landing"
@@ -107,7 +96,7 @@ def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Pat
         data: bytes = msgpack.packb({"schema_version": version})
         return data
 
-    async def main() -> None:
+    with capture_logs() as logs:
         box.put_bytes([(1, encode(alert(1))), (2, newer(98))])
         async with directory(box, folder) as attempts:
             await until(lambda: len(attempts) > 5)
@@ -117,9 +106,6 @@ def test_a_table_that_cannot_be_written_doubles_no_other(box: Box, tmp_path: Pat
             await until(lambda: box.outbox.depth == 0)
             box.put_bytes([(5, newer(97))])
             await until(lambda: box.outbox.depth == 0)
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     assert sorted(row["seq"] for row in read(folder, "alerts")) == [1, 4]
     assert sorted(row["payload"] for row in read(folder, "bad")) == sorted(map(newer, (97, 98, 99)))
     assert [entry["seq"] for entry in logs if entry["event"] == "payload_undecodable"] == [2, 3, 5]

@@ -47,28 +47,24 @@ OTHER_SIDE: dict[str, Callable[[Path], AbstractAsyncContextManager[dict[str, Any
 
 @pytest.mark.peer
 @pytest.mark.parametrize("kind", SINKS)
-def test_a_sink_gives_up_what_is_durable_elsewhere(kind: str, tmp_path: Path) -> None:
+async def test_a_sink_gives_up_what_is_durable_elsewhere(kind: str, tmp_path: Path) -> None:
     """Alerts that wait at the start and alerts that come later leave the outbox once they are on the other side's disk;
     what comes while no sink runs waits for the next; ``stop`` ends ``run``."""
-
-    async def main() -> None:
-        box = Box(tmp_path / "store")
-        async with OTHER_SIDE[kind](tmp_path) as settings:
-            for round in range(2):
-                box.put(700)
-                sink = SINKS[kind](box.source(type=kind, **settings))
-                assert box.outbox.depth == 700
-                task = asyncio.create_task(sink.run())
-                await until(lambda: box.outbox.depth == 0)
-                box.put(20)
-                await until(lambda: box.outbox.depth == 0)
-                assert {row["seq"] for row in read(tmp_path / "landing", "alerts")} >= set(range(1, 720 * round + 721))
-                assert sink.state()["type"] == kind
-                await asyncio.wait_for(sink.stop(5.0), 10)
-                await asyncio.wait_for(task, 10)
-        box.close()
-
-    asyncio.run(main())
+    box = Box(tmp_path / "store")
+    async with OTHER_SIDE[kind](tmp_path) as settings:
+        for round in range(2):
+            box.put(700)
+            sink = SINKS[kind](box.source(type=kind, **settings))
+            assert box.outbox.depth == 700
+            task = asyncio.create_task(sink.run())
+            await until(lambda: box.outbox.depth == 0)
+            box.put(20)
+            await until(lambda: box.outbox.depth == 0)
+            assert {row["seq"] for row in read(tmp_path / "landing", "alerts")} >= set(range(1, 720 * round + 721))
+            assert sink.state()["type"] == kind
+            await asyncio.wait_for(sink.stop(5.0), 10)
+            await asyncio.wait_for(task, 10)
+    box.close()
 
 
 def test_the_configuration_knows_each_sink() -> None:

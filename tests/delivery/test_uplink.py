@@ -78,94 +78,82 @@ async def region(url: str, key: Ed25519PrivateKey | None = None) -> AsyncIterato
 
 
 @pytest.mark.peer
-def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box) -> None:
+async def test_alerts_leave_the_outbox_on_receipts_only(broker: Broker, box: Box) -> None:
     """Alerts arrive in order; PUBACK leaves them in the outbox, receipts take them off, foreign ones do nothing."""
-
-    async def main() -> None:
-        async with region(broker.url) as centre:
-            box.put(1000)
-            up = await Up(broker.url, box).connected()
-            await until(lambda: len(centre.seqs) == 1000)
-            assert centre.seqs == list(range(1, 1001))
-            assert centre.log_id == box.outbox.log_id
-            assert box.outbox.depth == 1000
-            centre.receipt(1, 400)
-            centre.receipt(501, 1000)
-            await until(lambda: box.outbox.depth == 100)
-            with capture_logs() as logs:
-                centre.receipt(401, 500, log_id="another")
-                centre.send(b"\xc1 not msgpack")
-                centre.send(msgpack.packb({"log_id": centre.log_id, "ranges": [[5, 1]]}))
-                await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 3)
-            assert [seq for seq, _ in box.outbox.pending()] == list(range(401, 501))
-            assert box.counters.totals["alerts_receipted"] == 900
-            assert box.counters.totals["alerts_sent"] == 1000
-            assert box.counters.totals["bytes_sent"] > 1000 * 300
-            box.put(1)
-            await until(lambda: centre.seqs[-1] == 1001, 2)  # woken: not after a poll
-            await up.stop()
-
-    asyncio.run(main())
+    async with region(broker.url) as centre:
+        box.put(1000)
+        up = await Up(broker.url, box).connected()
+        await until(lambda: len(centre.seqs) == 1000)
+        assert centre.seqs == list(range(1, 1001))
+        assert centre.log_id == box.outbox.log_id
+        assert box.outbox.depth == 1000
+        centre.receipt(1, 400)
+        centre.receipt(501, 1000)
+        await until(lambda: box.outbox.depth == 100)
+        with capture_logs() as logs:
+            centre.receipt(401, 500, log_id="another")
+            centre.send(b"\xc1 not msgpack")
+            centre.send(msgpack.packb({"log_id": centre.log_id, "ranges": [[5, 1]]}))
+            await until(lambda: len([e for e in logs if e["event"] == "receipt_invalid"]) == 3)
+        assert [seq for seq, _ in box.outbox.pending()] == list(range(401, 501))
+        assert box.counters.totals["alerts_receipted"] == 900
+        assert box.counters.totals["alerts_sent"] == 1000
+        assert box.counters.totals["bytes_sent"] > 1000 * 300
+        box.put(1)
+        await until(lambda: centre.seqs[-1] == 1001, 2)  # woken: not after a poll
+        await up.stop()
 
 
 @pytest.mark.peer
-def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
+async def test_resend_after_the_receipt_timeout(broker: Broker, box: Box) -> None:
     """What has no receipt after ``resend_after`` goes again, and only that, until the receipt comes."""
-
-    async def main() -> None:
-        async with region(broker.url) as centre:
-            box.put(500)
-            up = await Up(broker.url, box, resend_after=0.4).connected()
-            await until(lambda: len(centre.seqs) == 500)
-            centre.receipt(1, 450)
-            await until(lambda: len(centre.seqs) >= 550)
-            assert centre.seqs[500:550] == list(range(451, 501))
-            centre.receipt(451, 500)
-            await until(lambda: box.outbox.depth == 0)
-            box.put(1)  # this one has no receipt, and goes again and again
-            await until(lambda: centre.seqs.count(501) == 3)
-            since = centre.seqs.index(501, centre.seqs.index(501) + 1)
-            assert set(centre.seqs[since:]) == {501}
-            await up.stop()
-
-    asyncio.run(main())
+    async with region(broker.url) as centre:
+        box.put(500)
+        up = await Up(broker.url, box, resend_after=0.4).connected()
+        await until(lambda: len(centre.seqs) == 500)
+        centre.receipt(1, 450)
+        await until(lambda: len(centre.seqs) >= 550)
+        assert centre.seqs[500:550] == list(range(451, 501))
+        centre.receipt(451, 500)
+        await until(lambda: box.outbox.depth == 0)
+        box.put(1)  # this one has no receipt, and goes again and again
+        await until(lambda: centre.seqs.count(501) == 3)
+        since = centre.seqs.index(501, centre.seqs.index(501) + 1)
+        assert set(centre.seqs[since:]) == {501}
+        await up.stop()
 
 
 @pytest.mark.peer
-def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker, tmp_path: Path) -> None:
+async def test_everything_without_a_receipt_goes_again_after_a_restart(broker: Broker, tmp_path: Path) -> None:
     """A killed agent sends again what lacks a receipt; a signed receipt that came while it was away is waiting."""
     key = Ed25519PrivateKey.generate()
     signed = {"receipt_keys": (key_text(key.public_key()),)}
-
-    async def main() -> None:
-        async with region(broker.url, key) as centre:
-            box = Box(tmp_path / "s")
-            box.put(300)
-            up = await Up(broker.url, box, **signed).connected()
-            await until(lambda: len(centre.seqs) == 300)
-            await up.kill()
-            box.close()
-            centre.receipt(1, 100)
-            await asyncio.gather(*centre.tasks)
-            centre.seqs.clear()
-            box = Box(tmp_path / "s")
-            up = await Up(broker.url, box, **signed).connected()
-            await until(lambda: box.outbox.depth == 200)
-            await until(lambda: set(centre.seqs) >= set(range(101, 301)))
-            centre.receipt(101, 300)
-            await until(lambda: box.outbox.depth == 0)
-            await up.stop()
-            box.close()
-
-    asyncio.run(main())
+    async with region(broker.url, key) as centre:
+        box = Box(tmp_path / "s")
+        box.put(300)
+        up = await Up(broker.url, box, **signed).connected()
+        await until(lambda: len(centre.seqs) == 300)
+        await up.kill()
+        box.close()
+        centre.receipt(1, 100)
+        await asyncio.gather(*centre.tasks)
+        centre.seqs.clear()
+        box = Box(tmp_path / "s")
+        up = await Up(broker.url, box, **signed).connected()
+        await until(lambda: box.outbox.depth == 200)
+        await until(lambda: set(centre.seqs) >= set(range(101, 301)))
+        centre.receipt(101, 300)
+        await until(lambda: box.outbox.depth == 0)
+        await up.stop()
+        box.close()
 
 
 @pytest.mark.peer
-def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: Box) -> None:
+async def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: Box) -> None:
     """A forged receipt for everything takes nothing that was not sent: neither what is made later, nor what waits while
     the agent starts; what is wrong is counted and logged."""
 
-    async def main() -> None:
+    with capture_logs() as logs:
         async with region(broker.url) as centre:
             box.put(300)
             centre.log_id = box.outbox.log_id
@@ -186,9 +174,6 @@ def test_a_receipt_is_believed_as_far_as_alerts_were_sent(broker: Broker, box: B
             await until(lambda: box.outbox.depth == 200)
             assert box.counters.totals["receipts_refused"] == 1
             await up.stop()
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     (refused,) = [entry for entry in logs if entry["event"] == "receipt_invalid"]
     assert refused["reason"].startswith(f"it names alerts up to seq {1 << 62}, not all of which were acknowledged")
 
@@ -222,13 +207,13 @@ def test_a_forged_receipt_for_a_refused_batch_is_not_believed(tmp_path: Path, bo
 
 
 @pytest.mark.peer
-def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> None:
+async def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> None:
     """With ``receipt_keys`` a receipt without signature, by another key, for another agent, changed after signing or
     replayed takes nothing off the outbox; the region's do, by each of its landings' keys."""
     one, two, forger = (Ed25519PrivateKey.generate() for _ in range(3))
     keys = tuple(key_text(key.public_key()) for key in (one, two))
 
-    async def main() -> None:
+    with capture_logs() as logs:
         async with region(broker.url) as centre:
             box.put(400)
             up = await Up(broker.url, box, receipt_keys=keys).connected()
@@ -259,9 +244,6 @@ def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> Non
             await until(lambda: box.outbox.depth == 200)
             assert [seq for seq, _ in box.outbox.pending()] == [*range(151, 201), *range(251, 401)]
             await up.stop()
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     reasons = [e["reason"] for e in logs if e["event"] == "receipt_invalid"]
     assert len([reason for reason in reasons if "not signed" in reason]) == 2
     assert len([reason for reason in reasons if "none of uplink.receipt_keys" in reason]) == 3
@@ -269,38 +251,34 @@ def test_only_the_regions_receipts_are_believed(broker: Broker, box: Box) -> Non
 
 
 @pytest.mark.peer
-def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_path: Path, box: Box) -> None:
+async def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_path: Path, box: Box) -> None:
     """A broker killed with all it had acknowledged loses no alert: all are sent again and receipted in the end."""
     broker = Broker(tmp_path / "broker")
 
     def outages() -> int:
         return len([e for e in logs if e["event"] == "broker_away" and e["client_id"] == "vedette-f1-a1"])
 
-    async def main() -> list[int]:
-        box.put(200)
-        up = Up(broker.url, box, resend_after=1.0)
-        await until(lambda: outages() == 1)
-        broker.start()
-        async with region(broker.url) as centre:
-            await until(lambda: len(centre.seqs) == 200)
-        # The region is away with a session; the broker acknowledges for it, and dies.
-        box.put(300)
-        await until(lambda: box.counters.totals["alerts_sent"] >= 500)
-        broker.kill()
-        box.put(100)
-        await until(lambda: outages() == 2)
-        broker.start()
-        await up.connected()
-        async with region(broker.url) as centre:
-            centre.landing = True
-            await until(lambda: box.outbox.depth == 0, 15)
-            seqs = centre.seqs
-        await up.stop()
-        return seqs
-
     try:
         with capture_logs() as logs:
-            seqs = asyncio.run(main())
+            box.put(200)
+            up = Up(broker.url, box, resend_after=1.0)
+            await until(lambda: outages() == 1)
+            broker.start()
+            async with region(broker.url) as centre:
+                await until(lambda: len(centre.seqs) == 200)
+            # The region is away with a session; the broker acknowledges for it, and dies.
+            box.put(300)
+            await until(lambda: box.counters.totals["alerts_sent"] >= 500)
+            broker.kill()
+            box.put(100)
+            await until(lambda: outages() == 2)
+            broker.start()
+            await up.connected()
+            async with region(broker.url) as centre:
+                centre.landing = True
+                await until(lambda: box.outbox.depth == 0, 15)
+                seqs = centre.seqs
+            await up.stop()
     finally:
         broker.kill()
     assert set(seqs) == set(range(1, 601))
@@ -309,95 +287,79 @@ def test_broker_away_at_start_and_killed_between_puback_and_landing(tmp_path: Pa
 
 
 @pytest.mark.peer
-def test_without_a_subscriber_alerts_wait(broker: Broker, box: Box) -> None:
+async def test_without_a_subscriber_alerts_wait(broker: Broker, box: Box) -> None:
     """While no landing has ever subscribed, the uplink says so once, keeps trying, and delivers when one comes."""
-
-    async def main() -> None:
-        box.put(700)
-        with capture_logs() as logs:
-            up = await Up(broker.url, box).connected()
-            await until(lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 4)
-            failed = [e for e in logs if e["event"] == "uplink_failed"]
-            assert len(failed) == 1
-            assert "region land" in failed[0]["reason"]
-            async with region(broker.url) as centre:
-                centre.landing = True
-                await until(lambda: box.outbox.depth == 0)
-                assert set(centre.seqs) == set(range(1, 701))
-                await up.stop()
-
-    asyncio.run(main())
+    box.put(700)
+    with capture_logs() as logs:
+        up = await Up(broker.url, box).connected()
+        await until(lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 4)
+        failed = [e for e in logs if e["event"] == "uplink_failed"]
+        assert len(failed) == 1
+        assert "region land" in failed[0]["reason"]
+        async with region(broker.url) as centre:
+            centre.landing = True
+            await until(lambda: box.outbox.depth == 0)
+            assert set(centre.seqs) == set(range(1, 701))
+            await up.stop()
 
 
 @pytest.mark.peer
-def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
+async def test_heartbeat_and_last_will(broker: Broker, box: Box) -> None:
     """The status topic holds a heartbeat at connect and every interval; after a crash it holds the last will."""
-
-    async def main() -> None:
-        async with region(broker.url) as centre:
-            up = await Up(broker.url, box, heartbeat=0.1).connected()
-            await until(lambda: len(centre.status) >= 3)
-            assert centre.status[0]["state"] == "running"
-            await up.kill()
-            await until(lambda: centre.status[-1]["state"] == "lost")
-            assert centre.status[-1] == {"agent_id": "a1", "fleet": "f1", "site": "s1", "state": "lost"}
-            up = await Up(broker.url, box, heartbeat=60).connected()
-            await until(lambda: centre.status[-1]["state"] == "running")
-            count = len(centre.status)
-            await up.stop()
-            await until(lambda: len(centre.status) == count + 1)
-            assert centre.status[-1]["state"] == "running"
-
-    asyncio.run(main())
+    async with region(broker.url) as centre:
+        up = await Up(broker.url, box, heartbeat=0.1).connected()
+        await until(lambda: len(centre.status) >= 3)
+        assert centre.status[0]["state"] == "running"
+        await up.kill()
+        await until(lambda: centre.status[-1]["state"] == "lost")
+        assert centre.status[-1] == {"agent_id": "a1", "fleet": "f1", "site": "s1", "state": "lost"}
+        up = await Up(broker.url, box, heartbeat=60).connected()
+        await until(lambda: centre.status[-1]["state"] == "running")
+        count = len(centre.status)
+        await up.stop()
+        await until(lambda: len(centre.status) == count + 1)
+        assert centre.status[-1]["state"] == "running"
 
 
 @pytest.mark.peer
-def test_further_subscriptions(broker: Broker, box: Box) -> None:
+async def test_further_subscriptions(broker: Broker, box: Box) -> None:
     """Further subscriptions share the connection, get retained messages, and can be added and withdrawn."""
+    got: list[tuple[str, bytes]] = []
 
-    async def main() -> None:
-        got: list[tuple[str, bytes]] = []
+    def take(message: Message) -> None:
+        got.append((message.topic, message.payload))
 
-        def take(message: Message) -> None:
-            got.append((message.topic, message.payload))
-
-        async with region(broker.url) as centre:
-            await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m", retain=True)
-            await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"blob", retain=True)
-            up = Up(broker.url, box)
-            up.uplink.subscribe("vedette/v1/f1/bundles/stable/manifest", take)
-            await up.connected()
-            await until(lambda: len(got) == 1)
-            up.uplink.subscribe("vedette/v1/f1/bundles/stable/blobs/aa", take)
-            await until(lambda: len(got) == 2)
-            up.uplink.unsubscribe("vedette/v1/f1/bundles/stable/blobs/aa")
-            await until(lambda: "Received UNSUBSCRIBE from vedette-f1-a1" in broker.log())
-            await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"")
-            await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m2")
-            await until(lambda: len(got) == 3)
-            await up.stop()
-        assert [payload for _, payload in got] == [b"m", b"blob", b"m2"]
-
-    asyncio.run(main())
+    async with region(broker.url) as centre:
+        await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m", retain=True)
+        await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"blob", retain=True)
+        up = Up(broker.url, box)
+        up.uplink.subscribe("vedette/v1/f1/bundles/stable/manifest", take)
+        await up.connected()
+        await until(lambda: len(got) == 1)
+        up.uplink.subscribe("vedette/v1/f1/bundles/stable/blobs/aa", take)
+        await until(lambda: len(got) == 2)
+        up.uplink.unsubscribe("vedette/v1/f1/bundles/stable/blobs/aa")
+        await until(lambda: "Received UNSUBSCRIBE from vedette-f1-a1" in broker.log())
+        await centre.client.publish("vedette/v1/f1/bundles/stable/blobs/aa", b"")
+        await centre.client.publish("vedette/v1/f1/bundles/stable/manifest", b"m2")
+        await until(lambda: len(got) == 3)
+        await up.stop()
+    assert [payload for _, payload in got] == [b"m", b"blob", b"m2"]
 
 
 @pytest.mark.peer
-def test_batches_refused_together_are_one_failure(broker: Broker, box: Box) -> None:
+async def test_batches_refused_together_are_one_failure(broker: Broker, box: Box) -> None:
     """Twenty batches that are on their way when the broker begins to refuse are followed by the first wait, not by one
     for each, the last of which would be hours."""
-
-    async def main() -> None:
-        made = uplink.MqttUplink(box.source(type="mqtt", broker=MqttSettings(url=broker.url)), backoff=(0.01, 1e6))
-        task = asyncio.create_task(made.run())
-        await until(lambda: "Received PUBLISH from vedette-f1-a1" in broker.log())  # a heartbeat
-        assert broker.process is not None
-        broker.process.send_signal(signal.SIGSTOP)
-        box.put(20 * uplink.BATCH_ALERTS)
-        for _ in range(100):
-            await asyncio.sleep(0)
-        broker.process.send_signal(signal.SIGCONT)  # nobody subscribes to alerts
-        await until(lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 1 + 20 + 3)
-        await made.stop(1)
-        await task
-
-    asyncio.run(main())
+    made = uplink.MqttUplink(box.source(type="mqtt", broker=MqttSettings(url=broker.url)), backoff=(0.01, 1e6))
+    task = asyncio.create_task(made.run())
+    await until(lambda: "Received PUBLISH from vedette-f1-a1" in broker.log())  # a heartbeat
+    assert broker.process is not None
+    broker.process.send_signal(signal.SIGSTOP)
+    box.put(20 * uplink.BATCH_ALERTS)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    broker.process.send_signal(signal.SIGCONT)  # nobody subscribes to alerts
+    await until(lambda: broker.log().count("Received PUBLISH from vedette-f1-a1") >= 1 + 20 + 3)
+    await made.stop(1)
+    await task

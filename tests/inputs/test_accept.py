@@ -153,62 +153,54 @@ def test_a_flood_costs_no_memory() -> None:
         process.stdin.close()
 
 
-def test_all_connections_together_are_bounded() -> None:
+async def test_all_connections_together_are_bounded() -> None:
     """Beyond ``max_connections`` nobody gets in, whoever it is; the file descriptors stay bounded, too."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, max_connections=30, max_connections_per_peer=10) as (
-            listener,
-            port,
-        ):
-            files = len(os.listdir("/proc/self/fd"))
-            peers = [connect(port, f"127.0.0.{2 + i // 10}") for i in range(60)]
-            await until(lambda: listener.gate.open == 30 and counters.totals["connections_evicted"] == 30)
-            assert len(os.listdir("/proc/self/fd")) - files <= 60 + 30 + accept.EVICTED
-            for peer in peers:
-                with contextlib.suppress(ConnectionError):  # half of them have given way to the others
-                    peer.sendall(b"<13>here\n")
-            await until(lambda: len(bin.events) == 30)
-            more = [connect(port, "127.0.0.9") for _ in range(5)]
-            await until(lambda: counters.totals["connections_refused"] == 5)
-            assert listener.gate.open == 30
-            for peer in (*peers, *more):
-                peer.close()
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, max_connections=30, max_connections_per_peer=10) as (
+        listener,
+        port,
+    ):
+        files = len(os.listdir("/proc/self/fd"))
+        peers = [connect(port, f"127.0.0.{2 + i // 10}") for i in range(60)]
+        await until(lambda: listener.gate.open == 30 and counters.totals["connections_evicted"] == 30)
+        assert len(os.listdir("/proc/self/fd")) - files <= 60 + 30 + accept.EVICTED
+        for peer in peers:
+            with contextlib.suppress(ConnectionError):  # half of them have given way to the others
+                peer.sendall(b"<13>here\n")
+        await until(lambda: len(bin.events) == 30)
+        more = [connect(port, "127.0.0.9") for _ in range(5)]
+        await until(lambda: counters.totals["connections_refused"] == 5)
+        assert listener.gate.open == 30
+        for peer in (*peers, *more):
+            peer.close()
 
 
-def test_who_gives_way() -> None:
+async def test_who_gives_way() -> None:
     """With no room left the peer with the most silent connections loses its oldest; one that has sent something stays,
     and so does a single silent one of another peer. A peer that is full displaces its own."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, max_connections=8, max_connections_per_peer=6) as (
-            listener,
-            port,
-        ):
-            single = connect(port, "127.0.0.2")
-            many = [connect(port, "127.0.0.3") for _ in range(6)]
-            many[0].sendall(b"<13>known\n")
-            many[1].sendall(b"<13>half a mess")
-            await until(lambda: len(bin.events) == 1 and listener.gate.open == 7)
-            own = connect(port, "127.0.0.3")
-            await until(lambda: counters.totals["connections_evicted"] == 1)
-            assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, *[False] * 5]
-            others = [connect(port, f"127.0.0.{4 + i}") for i in range(3)]
-            await until(lambda: counters.totals["connections_evicted"] == 3)
-            assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, True, True, *[False] * 3]
-            for peer in others:
-                peer.sendall(b"<13>other\n")
-            await until(lambda: bin.events.count(b"<13>other") == 3)
-            assert b"<13>half a mess" in bin.events  # what came of it
-            assert not counters.totals["connections_refused"]
-            for peer in (single, *many, own, *others):
-                peer.close()
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, max_connections=8, max_connections_per_peer=6) as (
+        listener,
+        port,
+    ):
+        single = connect(port, "127.0.0.2")
+        many = [connect(port, "127.0.0.3") for _ in range(6)]
+        many[0].sendall(b"<13>known\n")
+        many[1].sendall(b"<13>half a mess")
+        await until(lambda: len(bin.events) == 1 and listener.gate.open == 7)
+        own = connect(port, "127.0.0.3")
+        await until(lambda: counters.totals["connections_evicted"] == 1)
+        assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, *[False] * 5]
+        others = [connect(port, f"127.0.0.{4 + i}") for i in range(3)]
+        await until(lambda: counters.totals["connections_evicted"] == 3)
+        assert [closed(peer) for peer in (single, *many, own)] == [False, False, True, True, True, *[False] * 3]
+        for peer in others:
+            peer.sendall(b"<13>other\n")
+        await until(lambda: bin.events.count(b"<13>other") == 3)
+        assert b"<13>half a mess" in bin.events  # what came of it
+        assert not counters.totals["connections_refused"]
+        for peer in (single, *many, own, *others):
+            peer.close()
 
 
 def closed(peer: socket.socket) -> bool:
@@ -222,86 +214,78 @@ def closed(peer: socket.socket) -> bool:
         return True
 
 
-def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
+async def test_who_has_sent_two_bytes_keeps_nobody_out() -> None:
     """Where all places are taken by connections that sent something once and idle since, a newcomer gets the place of
     the one idle longest of the peer that has the most; a single idle sender, and those who send, keep theirs."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, idle=1.0, max_connections=12, max_connections_per_peer=5) as (
-            _,
-            port,
-        ):
-            honest = connect(port, "127.0.0.2")
-            honest.sendall(b"<13>rare\n")
-            busy = connect(port, "127.0.0.3")
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, idle=1.0, max_connections=12, max_connections_per_peer=5) as (
+        _,
+        port,
+    ):
+        honest = connect(port, "127.0.0.2")
+        honest.sendall(b"<13>rare\n")
+        busy = connect(port, "127.0.0.3")
+        busy.sendall(b"<13>busy\n")
+        hostile = [connect(port, f"127.0.0.{4 + i // 5}") for i in range(10)]
+        for peer in hostile:
+            peer.sendall(b"x\n")
+        await until(lambda: len(bin.events) == 12)
+        newcomer = connect(port, "127.0.0.9")
+        await until(lambda: counters.totals["connections_refused"] == 1)  # nobody is idle yet
+        while not counters.totals["connections_evicted"]:
             busy.sendall(b"<13>busy\n")
-            hostile = [connect(port, f"127.0.0.{4 + i // 5}") for i in range(10)]
-            for peer in hostile:
-                peer.sendall(b"x\n")
-            await until(lambda: len(bin.events) == 12)
+            newcomer.close()
             newcomer = connect(port, "127.0.0.9")
-            await until(lambda: counters.totals["connections_refused"] == 1)  # nobody is idle yet
-            while not counters.totals["connections_evicted"]:
-                busy.sendall(b"<13>busy\n")
-                newcomer.close()
-                newcomer = connect(port, "127.0.0.9")
-                await asyncio.sleep(0.1)
-            newcomer.sendall(b"<13>let in\n")
-            await until(lambda: b"<13>let in" in bin.events)
-            second = connect(port, "127.0.0.5")  # its peer has all that it may have: its own gives way
-            second.sendall(b"<13>second\n")
-            await until(lambda: b"<13>second" in bin.events)
-            busy.sendall(b"<13>still\n")
-            honest.sendall(b"<13>rare\n")
-            await until(lambda: bin.events.count(b"<13>rare") == 2 and b"<13>still" in bin.events)
-            assert not any(map(closed, (honest, busy)))
-            assert [closed(peer) for peer in hostile] == [True, *[False] * 4, True, *[False] * 4]
-            assert counters.totals["connections_evicted"] == 2
-            for peer in (honest, busy, *hostile, newcomer, second):
-                peer.close()
-
-    asyncio.run(scenario())
+            await asyncio.sleep(0.1)
+        newcomer.sendall(b"<13>let in\n")
+        await until(lambda: b"<13>let in" in bin.events)
+        second = connect(port, "127.0.0.5")  # its peer has all that it may have: its own gives way
+        second.sendall(b"<13>second\n")
+        await until(lambda: b"<13>second" in bin.events)
+        busy.sendall(b"<13>still\n")
+        honest.sendall(b"<13>rare\n")
+        await until(lambda: bin.events.count(b"<13>rare") == 2 and b"<13>still" in bin.events)
+        assert not any(map(closed, (honest, busy)))
+        assert [closed(peer) for peer in hostile] == [True, *[False] * 4, True, *[False] * 4]
+        assert counters.totals["connections_evicted"] == 2
+        for peer in (honest, busy, *hostile, newcomer, second):
+            peer.close()
 
 
-def test_no_descriptor_for_a_connection() -> None:
+async def test_no_descriptor_for_a_connection() -> None:
     """A silent connection gives way when there is no descriptor, too; without one, those who connect wait until there
     is. Both are logged, once."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        async with listening(bin, counters) as (listener, port):
-            peers = [socket.socket() for _ in range(3)]
-            silent = connect(port)
-            await until(lambda: listener.gate.open == 1)
-            taken: list[int] = []
-            with capture_logs() as logs:
-                try:
-                    highest = max(map(int, os.listdir("/proc/self/fd")))
-                    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
-                    with contextlib.suppress(OSError):
-                        while True:
-                            taken.append(os.open(os.devnull, os.O_RDONLY))
-                    peers[0].connect(("127.0.0.1", port))
-                    peers[0].sendall(b"<13>one\n")
-                    await until(lambda: bin.events == [b"<13>one"])
-                    assert counters.totals["connections_evicted"] == 1
-                    for peer in peers[1:]:
-                        peer.connect(("127.0.0.1", port))
-                        peer.sendall(b"<13>more\n")
-                    await asyncio.sleep(0.5)
-                    assert listener.gate.open == 1
-                finally:
-                    for descriptor in taken:
-                        os.close(descriptor)
-                    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-                await until(lambda: len(bin.events) == 3, 10)
-            assert [entry["event"] for entry in logs] == [Log.CONNECTION_EVICTED, Log.CONNECTION_REFUSED]
-            for peer in (*peers, silent):
-                peer.close()
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with listening(bin, counters) as (listener, port):
+        peers = [socket.socket() for _ in range(3)]
+        silent = connect(port)
+        await until(lambda: listener.gate.open == 1)
+        taken: list[int] = []
+        with capture_logs() as logs:
+            try:
+                highest = max(map(int, os.listdir("/proc/self/fd")))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+                with contextlib.suppress(OSError):
+                    while True:
+                        taken.append(os.open(os.devnull, os.O_RDONLY))
+                peers[0].connect(("127.0.0.1", port))
+                peers[0].sendall(b"<13>one\n")
+                await until(lambda: bin.events == [b"<13>one"])
+                assert counters.totals["connections_evicted"] == 1
+                for peer in peers[1:]:
+                    peer.connect(("127.0.0.1", port))
+                    peer.sendall(b"<13>more\n")
+                await asyncio.sleep(0.5)
+                assert listener.gate.open == 1
+            finally:
+                for descriptor in taken:
+                    os.close(descriptor)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            await until(lambda: len(bin.events) == 3, 10)
+        assert [entry["event"] for entry in logs] == [Log.CONNECTION_EVICTED, Log.CONNECTION_REFUSED]
+        for peer in (*peers, silent):
+            peer.close()
 
 
 @pytest.mark.parametrize(
@@ -314,60 +298,52 @@ def test_no_descriptor_for_a_connection() -> None:
     ],
     ids=["a line", "counted", "a count", "a line without end"],
 )
-def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> None:
+async def test_a_message_that_does_not_end(sends: bytes, kept: list[bytes]) -> None:
     """A connection that begins a message and does not end it is closed in time, told and counted, and what came is an
     event; trickling does not help it. One that is silent between messages, or slow but sure, stays."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, message_timeout=0.6) as (listener, port):
-            silent, sure, stuck = connect(port), connect(port), connect(port)
-            silent.sendall(b"<13>whole\n")
-            await until(lambda: bin.events == [b"<13>whole"])
-            with capture_logs() as logs:
-                await asyncio.to_thread(stuck.sendall, sends)
-                deadline = time.monotonic() + 3
-                while counters.totals["connections_stalled"] == 0:
-                    assert time.monotonic() < deadline
-                    sure.sendall(b"<13>sure\n<13>and the next\n<13>be")
-                    await asyncio.sleep(0.1)
-                    sure.sendall(b"gun\n")
-                    if sends.endswith(b"x"):
-                        with contextlib.suppress(ConnectionError):
-                            stuck.sendall(b"x")
-            await until(lambda: listener.gate.open == 2)
-            silent.sendall(b"<13>still here\n")
-            await until(lambda: b"<13>still here" in bin.events)
-            for peer in (silent, sure, stuck):
-                peer.close()
-        told = [entry["peer"] for entry in logs if entry["event"] == Log.CONNECTION_STALLED]
-        assert told == ["127.0.0.2"]
-        assert counters.totals["connections_stalled"] == 1
-        rest = [event for event in bin.events if event not in (b"<13>whole", b"<13>still here")]
-        assert [event for event in rest if event not in (b"<13>sure", b"<13>and the next", b"<13>begun")] == kept
-
-    asyncio.run(scenario())
-
-
-def test_no_one_is_stalled_while_nothing_is_read() -> None:
-    """A message that waits because the raw log takes nothing is not its sender's fault."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, message_timeout=0.2) as (_, port):
-            with connect(port) as peer:
-                peer.sendall(b"<13>one\n")
-                await until(lambda: bin.events == [b"<13>one"])
-                bin.close()
-                peer.sendall(b"<13>tw")
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, message_timeout=0.6) as (listener, port):
+        silent, sure, stuck = connect(port), connect(port), connect(port)
+        silent.sendall(b"<13>whole\n")
+        await until(lambda: bin.events == [b"<13>whole"])
+        with capture_logs() as logs:
+            await asyncio.to_thread(stuck.sendall, sends)
+            deadline = time.monotonic() + 3
+            while counters.totals["connections_stalled"] == 0:
+                assert time.monotonic() < deadline
+                sure.sendall(b"<13>sure\n<13>and the next\n<13>be")
                 await asyncio.sleep(0.1)
-                peer.sendall(b"o\n")
-                await asyncio.sleep(0.8)
-                bin.reopen()
-                await until(lambda: bin.events == [b"<13>one", b"<13>two"])
-        assert not counters.totals["connections_stalled"]
+                sure.sendall(b"gun\n")
+                if sends.endswith(b"x"):
+                    with contextlib.suppress(ConnectionError):
+                        stuck.sendall(b"x")
+        await until(lambda: listener.gate.open == 2)
+        silent.sendall(b"<13>still here\n")
+        await until(lambda: b"<13>still here" in bin.events)
+        for peer in (silent, sure, stuck):
+            peer.close()
+    told = [entry["peer"] for entry in logs if entry["event"] == Log.CONNECTION_STALLED]
+    assert told == ["127.0.0.2"]
+    assert counters.totals["connections_stalled"] == 1
+    rest = [event for event in bin.events if event not in (b"<13>whole", b"<13>still here")]
+    assert [event for event in rest if event not in (b"<13>sure", b"<13>and the next", b"<13>begun")] == kept
 
-    asyncio.run(scenario())
+
+async def test_no_one_is_stalled_while_nothing_is_read() -> None:
+    """A message that waits because the raw log takes nothing is not its sender's fault."""
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, message_timeout=0.2) as (_, port):
+        with connect(port) as peer:
+            peer.sendall(b"<13>one\n")
+            await until(lambda: bin.events == [b"<13>one"])
+            bin.close()
+            peer.sendall(b"<13>tw")
+            await asyncio.sleep(0.1)
+            peer.sendall(b"o\n")
+            await asyncio.sleep(0.8)
+            bin.reopen()
+            await until(lambda: bin.events == [b"<13>one", b"<13>two"])
+    assert not counters.totals["connections_stalled"]
 
 
 VANISH = """

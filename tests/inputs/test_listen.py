@@ -40,302 +40,246 @@ async def command(*arguments: str | Path) -> None:
     assert await process.wait() == 0
 
 
-def test_many_lines() -> None:
+async def test_many_lines() -> None:
     """100,000 lines over one connection are all stored, in order, in large chunks, and counted."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        lines = [b"<13>Nov 20 10:00:00 host app[7]: message number %d" % i for i in range(100_000)]
-        async with listening(bin, counters) as (_, port):
-            await send(port, b"\n".join(lines) + b"\n")
-            await until(lambda: counters.received["in"] == len(lines))
-        assert bin.events == lines
-        assert max(len(chunk.data) for chunk in bin.chunks) <= 2 * CHUNK_BYTES
-        assert {(chunk.input, chunk.codec, chunk.origins) for chunk in bin.chunks} == {("in", "syslog", ("127.0.0.1",))}
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    lines = [b"<13>Nov 20 10:00:00 host app[7]: message number %d" % i for i in range(100_000)]
+    async with listening(bin, counters) as (_, port):
+        await send(port, b"\n".join(lines) + b"\n")
+        await until(lambda: counters.received["in"] == len(lines))
+    assert bin.events == lines
+    assert max(len(chunk.data) for chunk in bin.chunks) <= 2 * CHUNK_BYTES
+    assert {(chunk.input, chunk.codec, chunk.origins) for chunk in bin.chunks} == {("in", "syslog", ("127.0.0.1",))}
 
 
-def test_reset_connection() -> None:
+async def test_reset_connection() -> None:
     """What arrived before a connection was reset is stored."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters) as (_, port):
-            with socket.create_connection(("127.0.0.1", port)) as peer:
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                peer.sendall(b"<13>one\n<13>tw")
-                await until(lambda: bin.events == [b"<13>one"])
-            await until(lambda: bin.events == [b"<13>one", b"<13>tw"])
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (_, port):
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.sendall(b"<13>one\n<13>tw")
+            await until(lambda: bin.events == [b"<13>one"])
+        await until(lambda: bin.events == [b"<13>one", b"<13>tw"])
 
 
-def test_many_quiet_connections_share_chunks() -> None:
+async def test_many_quiet_connections_share_chunks() -> None:
     """Single lines of many connections arrive in few chunks, each with its own peer, in order per peer."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters) as (listener, port):
-            peers = [
-                socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.0.{i}", 0)) for i in range(2, 42)
-            ]
-            await until(lambda: listener.gate.open == 40)
-            for turn in range(2):
-                for i, peer in enumerate(peers):
-                    peer.sendall(b"<13>%d.%d\n" % (i, turn))
-                await until(lambda wanted=40 * (turn + 1): len(bin.events) == wanted)
-            for peer in peers:
-                peer.close()
-        assert len(bin.chunks) < 40
-        assert bin.by_origin == {f"127.0.0.{i + 2}": [b"<13>%d.0" % i, b"<13>%d.1" % i] for i in range(40)}
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (listener, port):
+        peers = [
+            socket.create_connection(("127.0.0.1", port), source_address=(f"127.0.0.{i}", 0)) for i in range(2, 42)
+        ]
+        await until(lambda: listener.gate.open == 40)
+        for turn in range(2):
+            for i, peer in enumerate(peers):
+                peer.sendall(b"<13>%d.%d\n" % (i, turn))
+            await until(lambda wanted=40 * (turn + 1): len(bin.events) == wanted)
+        for peer in peers:
+            peer.close()
+    assert len(bin.chunks) < 40
+    assert bin.by_origin == {f"127.0.0.{i + 2}": [b"<13>%d.0" % i, b"<13>%d.1" % i] for i in range(40)}
 
 
-def test_malformed_count() -> None:
+async def test_malformed_count() -> None:
     """A malformed octet count closes its connection, is said and counted; other connections go on."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters) as (_, port):
-            with capture_logs() as logs:
-                reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.write(b"6 <13>ab12x <13>lost")
-                await closed(reader)
-                writer.close()
-            await send(port, b"<13>next\n")
-            await until(lambda: bin.events == [b"<13>ab", b"<13>next"])
-            assert counters.dropped == {("in", Dropped.FRAMING): 1}
-        (line,) = [entry for entry in logs if entry["event"] == Log.FRAMING_ERROR]
-        assert (line["input"], line["peer"]) == ("in", "127.0.0.1")
-        assert "b'12x <13>lost'" in line["reason"]
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (_, port):
+        with capture_logs() as logs:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"6 <13>ab12x <13>lost")
+            await closed(reader)
+            writer.close()
+        await send(port, b"<13>next\n")
+        await until(lambda: bin.events == [b"<13>ab", b"<13>next"])
+        assert counters.dropped == {("in", Dropped.FRAMING): 1}
+    (line,) = [entry for entry in logs if entry["event"] == Log.FRAMING_ERROR]
+    assert (line["input"], line["peer"]) == ("in", "127.0.0.1")
+    assert "b'12x <13>lost'" in line["reason"]
 
 
-def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What connections hold is bounded together: beyond HELD_BYTES the longest unfinished message is cut, flagged,
     counted and said with its peer; the others become whole, and the cut connection's next message too."""
     monkeypatch.setattr(listen, "HELD_BYTES", 1 << 20)
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters) as (listener, port):
-            peers = [socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) for _ in range(19)]
-            peers.append(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)))
-            with capture_logs() as logs:
-                for peer in peers[:-1]:
-                    peer.sendall(b"<13>" + b"x" * 49_996)
-                await until(lambda: listener.held == 19 * 50_000)
-                peers[-1].sendall(b"<13>" + b"y" * 69_996)
-                await until(lambda: listener.held == 20 * 51_000)
-                assert not bin.events
-                peers[-1].sendall(b"y" * 30_000)
-                await until(lambda: len(bin.events) == 1)
-            assert listener.held == 19 * 50_000
-            peers[-1].sendall(b"y" * 3_000_000 + b"\n<13>whole\n")
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (listener, port):
+        peers = [socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) for _ in range(19)]
+        peers.append(socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)))
+        with capture_logs() as logs:
             for peer in peers[:-1]:
-                peer.sendall(b"\n")
-            await until(lambda: len(bin.events) == 21)
-            assert listener.held == 0
-            for peer in peers:
-                peer.close()
-        cut, whole = bin.by_origin["127.0.0.3"]
-        assert (100_000 - 30_000 < len(cut) <= 100_000, whole) == (True, b"<13>whole")
-        assert set(bin.by_origin["127.0.0.2"]) == {b"<13>" + b"x" * 49_996}
-        assert counters.cut["in"] == 1
-        (line,) = [entry for entry in logs if entry["event"] == Log.EVENT_CUT]
-        assert line["peer"] == "127.0.0.3"
-        assert str(1 << 20) in line["reason"]
+                peer.sendall(b"<13>" + b"x" * 49_996)
+            await until(lambda: listener.held == 19 * 50_000)
+            peers[-1].sendall(b"<13>" + b"y" * 69_996)
+            await until(lambda: listener.held == 20 * 51_000)
+            assert not bin.events
+            peers[-1].sendall(b"y" * 30_000)
+            await until(lambda: len(bin.events) == 1)
+        assert listener.held == 19 * 50_000
+        peers[-1].sendall(b"y" * 3_000_000 + b"\n<13>whole\n")
+        for peer in peers[:-1]:
+            peer.sendall(b"\n")
+        await until(lambda: len(bin.events) == 21)
+        assert listener.held == 0
+        for peer in peers:
+            peer.close()
+    cut, whole = bin.by_origin["127.0.0.3"]
+    assert (100_000 - 30_000 < len(cut) <= 100_000, whole) == (True, b"<13>whole")
+    assert set(bin.by_origin["127.0.0.2"]) == {b"<13>" + b"x" * 49_996}
+    assert counters.cut["in"] == 1
+    (line,) = [entry for entry in logs if entry["event"] == Log.EVENT_CUT]
+    assert line["peer"] == "127.0.0.3"
+    assert str(1 << 20) in line["reason"]
 
-    asyncio.run(scenario())
 
-
-def test_port_in_use() -> None:
+async def test_port_in_use() -> None:
     """Where one of its ports is in use the listener does not start, and leaves none of the others bound."""
-
-    async def scenario() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free, socket.socket(type=socket.SOCK_DGRAM) as other:
-            other.bind(("127.0.0.1", 0))
-            tcp, udp = (f"127.0.0.1:{sock.getsockname()[1]}" for sock in (free, other))
-            free.close()
-            with pytest.raises(OSError, match=f"input 'edge': cannot listen on udp {udp}: .*another program"):
-                await SyslogListener(SyslogInput("edge", udp=udp, tcp=tcp), Bin(), Counters()).start()
-            socket.create_server(("127.0.0.1", int(tcp.partition(":")[2]))).close()
-
-    asyncio.run(scenario())
+    with socket.create_server(("127.0.0.1", 0)) as free, socket.socket(type=socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        tcp, udp = (f"127.0.0.1:{sock.getsockname()[1]}" for sock in (free, other))
+        free.close()
+        with pytest.raises(OSError, match=f"input 'edge': cannot listen on udp {udp}: .*another program"):
+            await SyslogListener(SyslogInput("edge", udp=udp, tcp=tcp), Bin(), Counters()).start()
+        socket.create_server(("127.0.0.1", int(tcp.partition(":")[2]))).close()
 
 
-def test_back_pressure() -> None:
+async def test_back_pressure() -> None:
     """While the raw log takes nothing TCP is not read and datagrams are dropped and counted; then it goes on."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), bin, counters)
-        await listener.start()
-        ports = {kind: port for kind, _, port in listener.addresses}
-        _, writer = await asyncio.open_connection("127.0.0.1", ports["tcp"])
-        writer.write(b"<13>first\n")
-        await until(lambda: len(bin.events) == 1)
-        bin.close()
-        writer.write(b"<13>waits\n" * 1_000_000)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for _ in range(10):
-                sender.sendto(b"<13>dropped", ("127.0.0.1", ports["udp"]))
-        await until(lambda: counters.dropped["in", Dropped.DISK_FULL] == 10)
-        await asyncio.sleep(0.1)
-        assert len(bin.events) <= 1 + CHUNK_BYTES // 10 + 1  # one read was under way
-        bin.reopen()
-        await until(lambda: len(bin.events) == 1_000_001, 20)
-        writer.close()
-        await listener.stop()
-        account(counters, bin, "in")
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), bin, counters)
+    await listener.start()
+    ports = {kind: port for kind, _, port in listener.addresses}
+    _, writer = await asyncio.open_connection("127.0.0.1", ports["tcp"])
+    writer.write(b"<13>first\n")
+    await until(lambda: len(bin.events) == 1)
+    bin.close()
+    writer.write(b"<13>waits\n" * 1_000_000)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(10):
+            sender.sendto(b"<13>dropped", ("127.0.0.1", ports["udp"]))
+    await until(lambda: counters.dropped["in", Dropped.DISK_FULL] == 10)
+    await asyncio.sleep(0.1)
+    assert len(bin.events) <= 1 + CHUNK_BYTES // 10 + 1  # one read was under way
+    bin.reopen()
+    await until(lambda: len(bin.events) == 1_000_001, 20)
+    writer.close()
+    await listener.stop()
+    account(counters, bin, "in")
 
 
-def test_a_steady_sender_does_not_keep_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_steady_sender_does_not_keep_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that sends a line every few milliseconds is never quiet: ``stop`` ends all the same."""
     monkeypatch.setattr(listen, "DRAIN_LONGEST", 0.2)
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters) as (listener, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
 
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters) as (listener, port):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        async def steady() -> None:
+            while True:
+                writer.write(b"line\n")
+                await asyncio.sleep(0.005)
 
-            async def steady() -> None:
-                while True:
-                    writer.write(b"line\n")
-                    await asyncio.sleep(0.005)
-
-            sender = asyncio.create_task(steady())
-            await until(lambda: bin.events)
-            try:
-                await asyncio.wait_for(listener.stop(), 3)
-            finally:
-                sender.cancel()
-                writer.close()
-
-    asyncio.run(scenario())
+        sender = asyncio.create_task(steady())
+        await until(lambda: bin.events)
+        try:
+            await asyncio.wait_for(listener.stop(), 3)
+        finally:
+            sender.cancel()
+            writer.close()
 
 
-def test_stop_hands_over() -> None:
+async def test_stop_hands_over() -> None:
     """What has reached the sockets before ``stop`` is stored, unfinished lines too; afterwards ports are free."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), bin, counters)
-        await listener.start()
-        ports = {kind: port for kind, _, port in listener.addresses}
-        peer = socket.create_connection(("127.0.0.1", ports["tcp"]))
-        await until(lambda: listener.gate.open == 1)
-        lines = [b"<13>line %d" % i for i in range(20_000)]
-        peer.sendall(b"\n".join(lines))
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for _ in range(100):
-                sender.sendto(b"<13>udp\n", ("127.0.0.1", ports["udp"]))
-        await listener.stop()
-        await listener.stop()
-        await listener.run()
-        peer.close()
-        assert sorted(bin.events) == sorted(lines + [b"<13>udp"] * 100)
-        account(counters, bin, "in")
-        socket.create_server(("127.0.0.1", ports["tcp"])).close()
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    listener = SyslogListener(SyslogInput("in", udp=LOCAL, tcp=LOCAL), bin, counters)
+    await listener.start()
+    ports = {kind: port for kind, _, port in listener.addresses}
+    peer = socket.create_connection(("127.0.0.1", ports["tcp"]))
+    await until(lambda: listener.gate.open == 1)
+    lines = [b"<13>line %d" % i for i in range(20_000)]
+    peer.sendall(b"\n".join(lines))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(100):
+            sender.sendto(b"<13>udp\n", ("127.0.0.1", ports["udp"]))
+    await listener.stop()
+    await listener.stop()
+    await listener.run()
+    peer.close()
+    assert sorted(bin.events) == sorted(lines + [b"<13>udp"] * 100)
+    account(counters, bin, "in")
+    socket.create_server(("127.0.0.1", ports["tcp"])).close()
 
 
-def test_unwritable_log() -> None:
+async def test_unwritable_log() -> None:
     """When the raw log cannot be written ``run`` raises, connections close, and ``stop`` still works."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        listener = SyslogListener(SyslogInput("in", tcp=LOCAL), bin, counters)
-        await listener.start()
-        bin.broken = True
-        reader, writer = await asyncio.open_connection("127.0.0.1", listener.addresses[0][2])
-        writer.write(b"<13>a\n")
-        with pytest.raises(OSError, match="disk gone"):
-            await asyncio.wait_for(listener.run(), 5)
-        await closed(reader)
-        writer.close()
-        await listener.stop()
-        assert counters.received["in"] == 0
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    listener = SyslogListener(SyslogInput("in", tcp=LOCAL), bin, counters)
+    await listener.start()
+    bin.broken = True
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.addresses[0][2])
+    writer.write(b"<13>a\n")
+    with pytest.raises(OSError, match="disk gone"):
+        await asyncio.wait_for(listener.run(), 5)
+    await closed(reader)
+    writer.close()
+    await listener.stop()
+    assert counters.received["in"] == 0
 
 
-def test_datagrams() -> None:
+async def test_datagrams() -> None:
     """A datagram is one event with its peer, without one trailing newline; an empty one is one newline."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, udp=LOCAL) as (_, port):
-            with (
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two,
-            ):
-                two.bind(("127.0.0.9", 0))
-                for data in (b"<13>a\nb\n", b"", b"\xff\x00"):
-                    one.sendto(data, ("127.0.0.1", port))
-                two.sendto(b"x" * 60_000, ("127.0.0.1", port))
-            await until(lambda: len(bin.events) == 4)
-        assert bin.by_origin == {"127.0.0.1": [b"<13>a\nb", b"\n", b"\xff\x00"], "127.0.0.9": [b"x" * 60_000]}
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, udp=LOCAL) as (_, port):
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two,
+        ):
+            two.bind(("127.0.0.9", 0))
+            for data in (b"<13>a\nb\n", b"", b"\xff\x00"):
+                one.sendto(data, ("127.0.0.1", port))
+            two.sendto(b"x" * 60_000, ("127.0.0.1", port))
+        await until(lambda: len(bin.events) == 4)
+    assert bin.by_origin == {"127.0.0.1": [b"<13>a\nb", b"\n", b"\xff\x00"], "127.0.0.9": [b"x" * 60_000]}
 
 
-def test_kernel_drops() -> None:
+async def test_kernel_drops() -> None:
     """Datagrams that overflow the socket's buffer are counted: sent = stored + dropped in the kernel."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        settings = SyslogInput("in", udp=LOCAL, receive_buffer=4096)
-        listener = SyslogListener(settings, bin, counters)
-        await listener.start()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for _ in range(500):  # the event loop does not run meanwhile
-                sender.sendto(b"<13>" + b"x" * 500, ("127.0.0.1", listener.addresses[0][2]))
-        await listener.stop()
-        assert counters.dropped["in", Dropped.KERNEL] > 0
-        assert counters.received["in"] == 500
-        account(counters, bin, "in")
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    settings = SyslogInput("in", udp=LOCAL, receive_buffer=4096)
+    listener = SyslogListener(settings, bin, counters)
+    await listener.start()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(500):  # the event loop does not run meanwhile
+            sender.sendto(b"<13>" + b"x" * 500, ("127.0.0.1", listener.addresses[0][2]))
+    await listener.stop()
+    assert counters.dropped["in", Dropped.KERNEL] > 0
+    assert counters.received["in"] == 500
+    account(counters, bin, "in")
 
 
-def test_both_address_families() -> None:
+async def test_both_address_families() -> None:
     """``[::]`` takes IPv4 peers too, under their IPv4 address."""
     if not socket.has_dualstack_ipv6():
         pytest.skip("this host has no IPv6")
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tcp="[::]:0") as (_, port):
-            await send(port, b"<13>a\n")
-            await until(lambda: len(bin.events) == 1)
-        assert list(bin.by_origin) == ["127.0.0.1"]
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, tcp="[::]:0") as (_, port):
+        await send(port, b"<13>a\n")
+        await until(lambda: len(bin.events) == 1)
+    assert list(bin.by_origin) == ["127.0.0.1"]
 
 
 @pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("logger"), reason="needs logger")
 @pytest.mark.parametrize("options", [["--udp"], ["--tcp"], ["--tcp", "--octet-count"]], ids=" ".join)
-def test_logger(options: list[str]) -> None:
+async def test_logger(options: list[str]) -> None:
     """The real ``logger`` over UDP, and over TCP with both framings: one event with its text."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        kind = {"udp": LOCAL} if "--udp" in options else {"tcp": LOCAL}
-        async with listening(bin, counters, **kind) as (_, port):
-            await command("logger", "--server", "127.0.0.1", "--port", str(port), *options, "-t", "demo", "hello there")
-            await until(lambda: len(bin.events) == 1)
-        assert bin.events[0].startswith(b"<13>1 ")
-        assert bin.events[0].endswith(b"hello there")
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    kind = {"udp": LOCAL} if "--udp" in options else {"tcp": LOCAL}
+    async with listening(bin, counters, **kind) as (_, port):
+        await command("logger", "--server", "127.0.0.1", "--port", str(port), *options, "-t", "demo", "hello there")
+        await until(lambda: len(bin.events) == 1)
+    assert bin.events[0].startswith(b"<13>1 ")
+    assert bin.events[0].endswith(b"hello there")
 
 
 @pytest.mark.peer
@@ -345,19 +289,15 @@ def test_logger(options: list[str]) -> None:
     [("tcp", ""), ("tcp", 'TCP_Framing="octet-counted"'), ("udp", "")],
     ids=["newline", "octet-counted", "udp"],
 )
-def test_rsyslog(tmp_path: Path, transport: str, options: str) -> None:
+async def test_rsyslog(tmp_path: Path, transport: str, options: str) -> None:
     """A real rsyslogd forwarding over each transport and framing: every message once, in order."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, **{transport: LOCAL}) as (_, port):
-            action = f'action(type="omfwd" target="127.0.0.1" port="{port}" protocol="{transport}" {options})'
-            lines = tmp_path / "lines"
-            lines.write_text("".join(f"message {i} of 200\n" for i in range(200)))
-            with rsyslogd(tmp_path, action) as sock:
-                await command("logger", "-u", sock, "-t", "demo", "-f", lines)
-                await until(lambda: len(bin.events) >= 200, 10)
-        assert [event.partition(b"demo: ")[2] for event in bin.events] == [b"message %d of 200" % i for i in range(200)]
-        assert all(event.startswith(b"<13>") for event in bin.events)
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, **{transport: LOCAL}) as (_, port):
+        action = f'action(type="omfwd" target="127.0.0.1" port="{port}" protocol="{transport}" {options})'
+        lines = tmp_path / "lines"
+        lines.write_text("".join(f"message {i} of 200\n" for i in range(200)))
+        with rsyslogd(tmp_path, action) as sock:
+            await command("logger", "-u", sock, "-t", "demo", "-f", lines)
+            await until(lambda: len(bin.events) >= 200, 10)
+    assert [event.partition(b"demo: ")[2] for event in bin.events] == [b"message %d of 200" % i for i in range(200)]
+    assert all(event.startswith(b"<13>") for event in bin.events)

@@ -102,21 +102,16 @@ def holds(counters: Counters) -> bool:
     return bool(counts["received"] == counts["stored"] + sum(counts["dropped"].values()))
 
 
-def test_messages_become_events(broker: Broker) -> None:
+async def test_messages_become_events(broker: Broker) -> None:
     """Every message is one event, newlines and NULs included, with its topic as origin and its packet identifier."""
     payloads = [b'{"temp": 1}', b"two\nlines", b"", b"\x00\xff", *(b"%d" % i for i in range(2000))]
-
-    async def main() -> Log:
-        log = Log(Counters())
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            await asyncio.gather(*(pub.publish(f"plant/p{i % 5}", p) for i, p in enumerate(payloads)))
-            await pub.publish("plant/q0", b"qos 0", qos=0)
-        await until(lambda: len(log.events()) == len(payloads) + 1)
-        await opened.stop()
-        return log
-
-    log = asyncio.run(main())
+    log = Log(Counters())
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        await asyncio.gather(*(pub.publish(f"plant/p{i % 5}", p) for i, p in enumerate(payloads)))
+        await pub.publish("plant/q0", b"qos 0", qos=0)
+    await until(lambda: len(log.events()) == len(payloads) + 1)
+    await opened.stop()
     expected = [(f"plant/p{i % 5}", p or b"\n", Flag(0)) for i, p in enumerate(payloads)]
     assert log.events() == [*expected, ("plant/q0", b"qos 0", Flag(0))]
     ids = [i for _, c in log.frames for i in c.message_ids or ()]
@@ -128,112 +123,93 @@ def test_messages_become_events(broker: Broker) -> None:
     assert log.counters.bytes_in["plant"] == sum(len(p or b"\n") for p in payloads) + 5
 
 
-def test_acknowledged_only_when_on_disk(broker: Broker) -> None:
+async def test_acknowledged_only_when_on_disk(broker: Broker) -> None:
     """Messages that are written but not synced come again after a crash, and are then known by the log's tail."""
-
-    async def main() -> None:
-        log = Log(Counters())
-        log.synced.clear()
+    log = Log(Counters())
+    log.synced.clear()
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        for i in range(20):
+            await pub.publish("plant/x", b"same" if i % 2 else b"%d" % i)
+        await until(lambda: len(log.events()) == 20)
+        await opened.kill()
+        assert "Received PUBACK from vedette-a1-plant" not in broker.log()
+        log.synced.set()
         opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            for i in range(20):
-                await pub.publish("plant/x", b"same" if i % 2 else b"%d" % i)
-            await until(lambda: len(log.events()) == 20)
-            await opened.kill()
-            assert "Received PUBACK from vedette-a1-plant" not in broker.log()
-            log.synced.set()
-            opened = await Input(broker, log).connected()
-            await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 20)
-            await pub.publish("plant/x", b"same")
-            await until(lambda: len(log.events()) == 21)
-            await opened.stop()
-        assert log.payloads()[:20] == [b"same" if i % 2 else b"%d" % i for i in range(20)]
-        assert log.counters.snapshot()["inputs"]["plant"]["dropped"] == {"duplicate": 20}
-        assert log.counters.received["plant"] == 41
-        assert holds(log.counters)
-
-    asyncio.run(main())
-
-
-def test_a_redelivery_the_log_does_not_hold_is_stored_and_marked(broker: Broker) -> None:
-    """When the log's tail was cut, redelivered messages are stored again with Flag.DUP: none is lost."""
-
-    async def main() -> Log:
-        log = Log(Counters())
-        log.synced.clear()
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            for i in range(6):
-                await pub.publish("plant/x", b"%d" % i)
-                await asyncio.sleep(0.02)  # a chunk each
-            await until(lambda: len(log.events()) == 6)
-            await opened.kill()
-        kept = Log(Counters())
-        kept.store(log.frames[0].chunk)
-        kept.store(log.frames[1].chunk)
-        opened = await Input(broker, kept).connected()
-        await until(lambda: len(kept.events()) == 6)
+        await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 20)
+        await pub.publish("plant/x", b"same")
+        await until(lambda: len(log.events()) == 21)
         await opened.stop()
-        return kept
+    assert log.payloads()[:20] == [b"same" if i % 2 else b"%d" % i for i in range(20)]
+    assert log.counters.snapshot()["inputs"]["plant"]["dropped"] == {"duplicate": 20}
+    assert log.counters.received["plant"] == 41
+    assert holds(log.counters)
 
-    kept = asyncio.run(main())
+
+async def test_a_redelivery_the_log_does_not_hold_is_stored_and_marked(broker: Broker) -> None:
+    """When the log's tail was cut, redelivered messages are stored again with Flag.DUP: none is lost."""
+    log = Log(Counters())
+    log.synced.clear()
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        for i in range(6):
+            await pub.publish("plant/x", b"%d" % i)
+            await asyncio.sleep(0.02)  # a chunk each
+        await until(lambda: len(log.events()) == 6)
+        await opened.kill()
+    kept = Log(Counters())
+    kept.store(log.frames[0].chunk)
+    kept.store(log.frames[1].chunk)
+    opened = await Input(broker, kept).connected()
+    await until(lambda: len(kept.events()) == 6)
+    await opened.stop()
     assert kept.payloads() == [b"%d" % i for i in range(6)]
     assert [flags for _, _, flags in kept.events()] == [Flag(0)] * 2 + [Flag.DUP] * 4
     assert kept.counters.dropped["plant", "duplicate"] == 2
 
 
-def test_nothing_is_lost_while_the_agent_is_away(broker: Broker) -> None:
+async def test_nothing_is_lost_while_the_agent_is_away(broker: Broker) -> None:
     """What is published while the agent is down, or stopped in order, is in the session when it comes back."""
-
-    async def main() -> Log:
-        log = Log(Counters())
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            await pub.publish("plant/x", b"0")
-            await until(lambda: len(log.events()) == 1)
-            await opened.stop()
-            for i in range(1, 1500):
-                await pub.publish("plant/x", b"%d" % i)
-            opened = await Input(broker, log, receive_maximum=50).connected()
-            await until(lambda: len(log.events()) == 1500)
-            await opened.stop()
-        return log
-
-    log = asyncio.run(main())
+    log = Log(Counters())
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        await pub.publish("plant/x", b"0")
+        await until(lambda: len(log.events()) == 1)
+        await opened.stop()
+        for i in range(1, 1500):
+            await pub.publish("plant/x", b"%d" % i)
+        opened = await Input(broker, log, receive_maximum=50).connected()
+        await until(lambda: len(log.events()) == 1500)
+        await opened.stop()
     assert log.payloads() == [b"%d" % i for i in range(1500)]
     assert not log.counters.dropped
 
 
-def test_duplicates_after_a_reconnect_are_not_stored_twice(broker: Broker) -> None:
+async def test_duplicates_after_a_reconnect_are_not_stored_twice(broker: Broker) -> None:
     """A connection lost between store and acknowledgement gives each message once in the log."""
-
-    async def main() -> Log:
-        log = Log(Counters())
-        log.synced.clear()
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            for i in range(100):
-                await pub.publish("plant/x", b"%d" % i)
-            await until(lambda: len(log.events()) == 100)
-            for _ in range(2):
-                opened.input.client.reconnect()
-                await opened.connected()
-            await until(lambda: log.counters.dropped["plant", "duplicate"] == 200)
-            log.synced.set()
-            await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 100)
-        await opened.stop()
-        return log
-
-    log = asyncio.run(main())
+    log = Log(Counters())
+    log.synced.clear()
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        for i in range(100):
+            await pub.publish("plant/x", b"%d" % i)
+        await until(lambda: len(log.events()) == 100)
+        for _ in range(2):
+            opened.input.client.reconnect()
+            await opened.connected()
+        await until(lambda: log.counters.dropped["plant", "duplicate"] == 200)
+        log.synced.set()
+        await until(lambda: broker.log().count("Received PUBACK from vedette-a1-plant") == 100)
+    await opened.stop()
     assert log.payloads() == [b"%d" % i for i in range(100)]
     assert holds(log.counters)
 
 
-def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
+async def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
     """The input waits for its broker, and goes on with a broker that lost its sessions."""
     broker = Broker(tmp_path / "broker")
 
-    async def main() -> Log:
+    try:
         log = Log(Counters())
         opened = Input(broker, log)
         await until(lambda: opened.input.client.outage)
@@ -249,54 +225,40 @@ def test_broker_away_at_start_and_killed_later(tmp_path: Path) -> None:
             await pub.publish("plant/x", b"one")  # the same packet identifier, topic and payload: a new message
             await until(lambda: len(log.events()) == 2)
         await opened.stop()
-        return log
-
-    try:
-        log = asyncio.run(main())
     finally:
         broker.kill()
     assert log.payloads() == [b"one", b"one"]
 
 
-def test_without_room_messages_stay_with_the_broker(broker: Broker) -> None:
+async def test_without_room_messages_stay_with_the_broker(broker: Broker) -> None:
     """While the disk budget is reached QoS 1 waits at the broker, QoS 0 is counted as dropped; then all come."""
-
-    async def main() -> Log:
-        log = Log(Counters())
-        opened = await Input(broker, log).connected()
-        log.room.clear()
-        async with publisher(broker) as pub:
-            for i in range(30):
-                await pub.publish("plant/x", b"%d" % i)
-            await pub.publish("plant/y", b"fleeting", qos=0)
-            await until(lambda: log.counters.dropped["plant", "disk_full"] == 1)
-            assert not log.frames
-            log.room.set()
-            await until(lambda: len(log.events()) == 30)
-        await opened.stop()
-        return log
-
-    log = asyncio.run(main())
+    log = Log(Counters())
+    opened = await Input(broker, log).connected()
+    log.room.clear()
+    async with publisher(broker) as pub:
+        for i in range(30):
+            await pub.publish("plant/x", b"%d" % i)
+        await pub.publish("plant/y", b"fleeting", qos=0)
+        await until(lambda: log.counters.dropped["plant", "disk_full"] == 1)
+        assert not log.frames
+        log.room.set()
+        await until(lambda: len(log.events()) == 30)
+    await opened.stop()
     assert log.payloads() == [b"%d" % i for i in range(30)]
     assert log.counters.received["plant"] == 31
     assert holds(log.counters)
 
 
-def test_long_payloads_are_cut(broker: Broker) -> None:
+async def test_long_payloads_are_cut(broker: Broker) -> None:
     """A payload above MAX_EVENT is cut, flagged and counted; its neighbours are whole."""
-
-    async def main() -> Log:
-        log = Log(Counters())
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            await pub.publish("plant/x", b"before")
-            await pub.publish("plant/x", bytes(3 * MAX_EVENT))
-            await pub.publish("plant/x", b"after")
-        await until(lambda: len(log.events()) == 3)
-        await opened.stop()
-        return log
-
-    log = asyncio.run(main())
+    log = Log(Counters())
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        await pub.publish("plant/x", b"before")
+        await pub.publish("plant/x", bytes(3 * MAX_EVENT))
+        await pub.publish("plant/x", b"after")
+    await until(lambda: len(log.events()) == 3)
+    await opened.stop()
     assert [(len(p), f) for _, p, f in log.events()] == [(6, Flag(0)), (MAX_EVENT, Flag.CUT), (5, Flag(0))]
     assert log.counters.cut["plant"] == 1
 
@@ -320,23 +282,19 @@ def test_retained_messages_come_once_per_session(broker: Broker) -> None:
     assert asyncio.run(main()).payloads() == [b"on", b"next"]
 
 
-def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> None:
+async def test_a_log_that_cannot_be_written_ends_the_input(broker: Broker) -> None:
     """``run`` raises the raw log's OSError, and the message is not acknowledged: a restarted agent gets it."""
-
-    async def main() -> None:
-        log = Log(Counters())
-        log.broken = True
-        opened = await Input(broker, log).connected()
-        async with publisher(broker) as pub:
-            await pub.publish("plant/x", b"kept")
-        with pytest.raises(OSError, match="Input/output error"):
-            await asyncio.wait_for(opened.task, 5)
-        fresh = Log(Counters())
-        opened = await Input(broker, fresh).connected()
-        await until(lambda: fresh.payloads() == [b"kept"])
-        await opened.stop()
-
-    asyncio.run(main())
+    log = Log(Counters())
+    log.broken = True
+    opened = await Input(broker, log).connected()
+    async with publisher(broker) as pub:
+        await pub.publish("plant/x", b"kept")
+    with pytest.raises(OSError, match="Input/output error"):
+        await asyncio.wait_for(opened.task, 5)
+    fresh = Log(Counters())
+    opened = await Input(broker, fresh).connected()
+    await until(lambda: fresh.payloads() == [b"kept"])
+    await opened.stop()
 
 
 def subscription(log: Log, **options: object) -> MqttSubscription:
@@ -359,106 +317,86 @@ def receive(made: MqttSubscription, messages: list[Message]) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_batch_is_stored_once(restarted: bool, tmp_path: Path) -> None:
+async def test_a_batch_is_stored_once(restarted: bool, tmp_path: Path) -> None:
     """The events of a batch lie side by side with their message's topic and identifier; come again, also after a
     restart, the batch is known as a whole and counted by its events."""
     payloads = [b'{"n":1}\n{"n":2}\n', b'[{"n":3}, {"n":4}]', b'{"n":5}', b'{"n":6}\nbroken']
     messages = [Message(f"plant/{i}", payload, 1, False, False, i + 1) for i, payload in enumerate(payloads)]
-
-    async def main() -> None:
-        with closing(RawLog.open(tmp_path, RawLogSettings(), Counters())) as raw:
-            log = Log(Counters())
-            made = subscription(log)
-            receive(made, messages)
-            events = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":4}', b'{"n":5}', b'{"n":6}\nbroken']
-            assert log.payloads() == events
-            (chunk,) = [chunk for _, chunk in log.frames]
-            assert list(chunk.message_ids or ()) == [1, 1, 2, 2, 3, 4]
-            assert [chunk.origin(start) for start, _ in chunk.spans()] == [f"plant/{i}" for i in (0, 0, 1, 1, 2, 3)]
-            assert log.counters.totals["decode_failed"] == 1
-            if restarted:
-                raw.append(chunk)
-                raw.sync()
-                again = MqttSubscription(
-                    made.settings, log, log.counters, agent_id="a1", recent=read.recent_messages(tmp_path, "plant")
-                )
-                again.session(True)
-                made = again
-            receive(made, [message._replace(dup=True) for message in messages])
-            assert log.payloads() == events
-            assert log.counters.dropped["plant", "duplicate"] == 6
-            assert holds(log.counters)
-
-    asyncio.run(main())
+    with closing(RawLog.open(tmp_path, RawLogSettings(), Counters())) as raw:
+        log = Log(Counters())
+        made = subscription(log)
+        receive(made, messages)
+        events = [b'{"n":1}', b'{"n":2}', b'{"n":3}', b'{"n":4}', b'{"n":5}', b'{"n":6}\nbroken']
+        assert log.payloads() == events
+        (chunk,) = [chunk for _, chunk in log.frames]
+        assert list(chunk.message_ids or ()) == [1, 1, 2, 2, 3, 4]
+        assert [chunk.origin(start) for start, _ in chunk.spans()] == [f"plant/{i}" for i in (0, 0, 1, 1, 2, 3)]
+        assert log.counters.totals["decode_failed"] == 1
+        if restarted:
+            raw.append(chunk)
+            raw.sync()
+            again = MqttSubscription(
+                made.settings, log, log.counters, agent_id="a1", recent=read.recent_messages(tmp_path, "plant")
+            )
+            again.session(True)
+            made = again
+        receive(made, [message._replace(dup=True) for message in messages])
+        assert log.payloads() == events
+        assert log.counters.dropped["plant", "duplicate"] == 6
+        assert holds(log.counters)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_identifiers_begin_anew(restarted: bool) -> None:
+async def test_identifiers_begin_anew(restarted: bool) -> None:
     """A redelivery that the log does not hold is stored although a message of the round before, with the same
     identifier, topic and payload, is known; what is in the log is told apart however long ago the round began."""
-
-    async def main() -> None:
-        log = Log(Counters())
+    log = Log(Counters())
+    made = subscription(log)
+    receive(made, numbered(1, 70_000))
+    if restarted:
         made = subscription(log)
-        receive(made, numbered(1, 70_000))
-        if restarted:
-            made = subscription(log)
-        made.session(True)
-        receive(made, numbered(69_981, 20, dup=True))  # stored, not acknowledged
-        assert len(log.events()) == 70_000
-        receive(made, numbered(70_001, 80, dup=True))  # under way when the connection ended
-        assert len(log.events()) == 70_080
-        assert log.counters.dropped["plant", "duplicate"] == 20
-        assert all(flag == Flag.DUP for _, _, flag in log.events()[70_000:])
-
-    asyncio.run(main())
+    made.session(True)
+    receive(made, numbered(69_981, 20, dup=True))  # stored, not acknowledged
+    assert len(log.events()) == 70_000
+    receive(made, numbered(70_001, 80, dup=True))  # under way when the connection ended
+    assert len(log.events()) == 70_080
+    assert log.counters.dropped["plant", "duplicate"] == 20
+    assert all(flag == Flag.DUP for _, _, flag in log.events()[70_000:])
 
 
 @pytest.mark.parametrize(("number", "known"), [(70_000 - 32_766, 1), (70_000 - 32_767, 0)])
-def test_half_a_round_is_looked_at(number: int, known: int) -> None:
+async def test_half_a_round_is_looked_at(number: int, known: int) -> None:
     """Of the stored messages the last 32,767 are known when they come again, whatever ``receive_maximum`` says."""
-
-    async def main() -> None:
-        log = Log(Counters())
-        made = subscription(log, receive_maximum=10)
-        receive(made, numbered(1, 70_000))
-        receive(made, numbered(number, 1, dup=True))
-        assert log.counters.dropped["plant", "duplicate"] == known
-
-    asyncio.run(main())
+    log = Log(Counters())
+    made = subscription(log, receive_maximum=10)
+    receive(made, numbered(1, 70_000))
+    receive(made, numbered(number, 1, dup=True))
+    assert log.counters.dropped["plant", "duplicate"] == known
 
 
-def test_a_session_of_before_is_no_duplicate() -> None:
+async def test_a_session_of_before_is_no_duplicate() -> None:
     """Identifiers that begin anew are another session's, also when the agent learns of it from the log only."""
-
-    async def main() -> None:
-        log = Log(Counters())
-        made = subscription(log)
-        receive(made, numbered(1, 30))
-        made.session(False)
-        receive(made, numbered(1, 10))
-        made = subscription(log)  # the broker has this session
-        made.session(True)
-        receive(made, numbered(6, 5, dup=True))
-        assert log.counters.dropped["plant", "duplicate"] == 5
-        receive(made, numbered(11, 5, dup=True))
-        assert len(log.events()) == 45
-
-    asyncio.run(main())
+    log = Log(Counters())
+    made = subscription(log)
+    receive(made, numbered(1, 30))
+    made.session(False)
+    receive(made, numbered(1, 10))
+    made = subscription(log)  # the broker has this session
+    made.session(True)
+    receive(made, numbered(6, 5, dup=True))
+    assert log.counters.dropped["plant", "duplicate"] == 5
+    receive(made, numbered(11, 5, dup=True))
+    assert len(log.events()) == 45
 
 
-def test_order_is_kept_when_there_is_room_again() -> None:
+async def test_order_is_kept_when_there_is_room_again() -> None:
     """What comes after a message that was left with the broker is left there too, until both come again: only so the
     stored messages that can come again are the last ones."""
-
-    async def main() -> None:
-        log = Log(Counters())
-        made = subscription(log)
-        log.room.clear()
-        receive(made, numbered(1, 2))
-        log.room.set()
-        receive(made, numbered(3, 2))
-        receive(made, [Message("plant/input", b"fleeting", 0, False, False, 0, 1)])
-        assert log.payloads() == [b"fleeting"]
-
-    asyncio.run(main())
+    log = Log(Counters())
+    made = subscription(log)
+    log.room.clear()
+    receive(made, numbered(1, 2))
+    log.room.set()
+    receive(made, numbered(3, 2))
+    receive(made, [Message("plant/input", b"fleeting", 0, False, False, 0, 1)])
+    assert log.payloads() == [b"fleeting"]

@@ -73,158 +73,130 @@ def by_path(bin: Bin) -> dict[str, FilePosition]:
     return {chunk.file.path: chunk.file for chunk in bin.chunks if chunk.file}
 
 
-def test_lines_as_they_come(tmp_path: Path) -> None:
+async def test_lines_as_they_come(tmp_path: Path) -> None:
     """Lines there at the start and lines appended are events; an unfinished one waits; positions are exact."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "one\ntwo\nthr")
-        async with tailing(bin, path):
-            await until(lambda: bin.events == [b"one", b"two"])
-            assert bin.chunks[-1].file == FilePosition(
-                str(path), path.stat().st_ino, files.fingerprint(b"one\ntwo\n", 8), 8
-            )
-            append(path, "ee\n\xff\0\r\n".encode("latin-1"))
-            await until(lambda: bin.events[2:] == [b"three", b"\xff\0\r"])
-        assert (bin.chunks[-1].input, bin.chunks[-1].codec) == ("f", "text")
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "one\ntwo\nthr")
+    async with tailing(bin, path):
+        await until(lambda: bin.events == [b"one", b"two"])
+        assert bin.chunks[-1].file == FilePosition(
+            str(path), path.stat().st_ino, files.fingerprint(b"one\ntwo\n", 8), 8
+        )
+        append(path, "ee\n\xff\0\r\n".encode("latin-1"))
+        await until(lambda: bin.events[2:] == [b"three", b"\xff\0\r"])
+    assert (bin.chunks[-1].input, bin.chunks[-1].codec) == ("f", "text")
 
 
-def test_large_file(tmp_path: Path) -> None:
+async def test_large_file(tmp_path: Path) -> None:
     """A large file is handed over in large chunks; started again from any committed position it is whole."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        lines = [b"line %d of a large file" % i for i in range(100_000)]
-        append(path, b"\n".join(lines) + b"\n")
-        async with tailing(bin, path):
-            await until(lambda: len(bin.events) == len(lines))
-        assert bin.events == lines
-        assert len(bin.chunks) < 20
-        for cut in (1, 5, len(bin.chunks) - 1):
-            again = Bin()
-            again.chunks = bin.chunks[:cut]
-            async with tailing(again, path, positions=by_path(again)):
-                await until(lambda again=again: len(again.events) >= len(lines))
-            assert again.events == lines
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    lines = [b"line %d of a large file" % i for i in range(100_000)]
+    append(path, b"\n".join(lines) + b"\n")
+    async with tailing(bin, path):
+        await until(lambda: len(bin.events) == len(lines))
+    assert bin.events == lines
+    assert len(bin.chunks) < 20
+    for cut in (1, 5, len(bin.chunks) - 1):
+        again = Bin()
+        again.chunks = bin.chunks[:cut]
+        async with tailing(again, path, positions=by_path(again)):
+            await until(lambda again=again: len(again.events) >= len(lines))
+        assert again.events == lines
 
 
-def test_rotation_by_rename(tmp_path: Path) -> None:
+async def test_rotation_by_rename(tmp_path: Path) -> None:
     """The old file's late lines and unfinished last line come too, and the new file from its start."""
-
-    async def scenario() -> None:
-        bin, path, old = Bin(), tmp_path / "a.log", tmp_path / "a.log.1"
-        append(path, "one\n")
-        async with tailing(bin, path):
-            await until(lambda: bin.events == [b"one"])
-            path.rename(old)
-            append(old, "late\n")
-            append(path, "new\n")
-            await until(lambda: bin.events == [b"one", b"late", b"new"])
-            append(old, "later\nend")
-            await until(lambda: bin.events[3:] == [b"later", b"end"])
-        assert {chunk.file.path for chunk in bin.chunks[-2:] if chunk.file} == {str(old)}
-        async with tailing(bin, path, positions=by_path(bin)):
-            await asyncio.sleep(LINGER + 5 * POLL)
-        assert len(bin.events) == 5
-
-    asyncio.run(scenario())
-
-
-def test_rotation_while_stopped(tmp_path: Path) -> None:
-    """A file rotated while the agent was down is found by its inode, read to its end, and before the new one."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "one\n")
-        async with tailing(bin, path):
-            await until(lambda: bin.events == [b"one"])
-        append(path, "two\nend")
-        path.rename(tmp_path / "a.log.2")
+    bin, path, old = Bin(), tmp_path / "a.log", tmp_path / "a.log.1"
+    append(path, "one\n")
+    async with tailing(bin, path):
+        await until(lambda: bin.events == [b"one"])
+        path.rename(old)
+        append(old, "late\n")
         append(path, "new\n")
-        async with tailing(bin, path, positions=by_path(bin)):
-            await until(lambda: len(bin.events) == 4)
-        assert bin.events == [b"one", b"two", b"new", b"end"]
+        await until(lambda: bin.events == [b"one", b"late", b"new"])
+        append(old, "later\nend")
+        await until(lambda: bin.events[3:] == [b"later", b"end"])
+    assert {chunk.file.path for chunk in bin.chunks[-2:] if chunk.file} == {str(old)}
+    async with tailing(bin, path, positions=by_path(bin)):
+        await asyncio.sleep(LINGER + 5 * POLL)
+    assert len(bin.events) == 5
 
-    asyncio.run(scenario())
+
+async def test_rotation_while_stopped(tmp_path: Path) -> None:
+    """A file rotated while the agent was down is found by its inode, read to its end, and before the new one."""
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "one\n")
+    async with tailing(bin, path):
+        await until(lambda: bin.events == [b"one"])
+    append(path, "two\nend")
+    path.rename(tmp_path / "a.log.2")
+    append(path, "new\n")
+    async with tailing(bin, path, positions=by_path(bin)):
+        await until(lambda: len(bin.events) == 4)
+    assert bin.events == [b"one", b"two", b"new", b"end"]
 
 
-def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rotation_between_the_first_look_and_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that leaves its path as the tail starts is found again, and read before the one that took its place."""
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "one\n")
+    async with tailing(bin, path):
+        await until(lambda: bin.events == [b"one"])
+    append(path, "two\n")
 
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "one\n")
-        async with tailing(bin, path):
-            await until(lambda: bin.events == [b"one"])
-        append(path, "two\n")
-
-        def look(paths: tuple[str, ...]) -> files.Look:
-            found = files.look(paths)
-            if not (tmp_path / "a.log.1").exists():
-                path.rename(tmp_path / "a.log.1")
-                append(path, "new\n")
-            return found
-
-        monkeypatch.setattr(tail, "look", look)
-        async with tailing(bin, path):
-            await until(lambda: len(bin.events) == 3)
-        assert bin.events == [b"one", b"two", b"new"]
-
-    asyncio.run(scenario())
-
-
-def test_rotated_file_still_matches(tmp_path: Path) -> None:
-    """A rotated file that the glob still finds is not read again, neither at once nor after a restart."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "one\n")
-        async with tailing(bin, tmp_path / "*.log"):
-            await until(lambda: bin.events == [b"one"])
-            path.rename(tmp_path / "a.1.log")
+    def look(paths: tuple[str, ...]) -> files.Look:
+        found = files.look(paths)
+        if not (tmp_path / "a.log.1").exists():
+            path.rename(tmp_path / "a.log.1")
             append(path, "new\n")
-            await until(lambda: bin.events == [b"one", b"new"])
-            await asyncio.sleep(LINGER + 5 * POLL)
-        async with tailing(bin, tmp_path / "*.log"):
-            await asyncio.sleep(LINGER + 5 * POLL)
-            append(tmp_path / "a.1.log", "late\n")
-            await until(lambda: bin.events == [b"one", b"new", b"late"])
+        return found
 
-    asyncio.run(scenario())
+    monkeypatch.setattr(tail, "look", look)
+    async with tailing(bin, path):
+        await until(lambda: len(bin.events) == 3)
+    assert bin.events == [b"one", b"two", b"new"]
+
+
+async def test_rotated_file_still_matches(tmp_path: Path) -> None:
+    """A rotated file that the glob still finds is not read again, neither at once nor after a restart."""
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "one\n")
+    async with tailing(bin, tmp_path / "*.log"):
+        await until(lambda: bin.events == [b"one"])
+        path.rename(tmp_path / "a.1.log")
+        append(path, "new\n")
+        await until(lambda: bin.events == [b"one", b"new"])
+        await asyncio.sleep(LINGER + 5 * POLL)
+    async with tailing(bin, tmp_path / "*.log"):
+        await asyncio.sleep(LINGER + 5 * POLL)
+        append(tmp_path / "a.1.log", "late\n")
+        await until(lambda: bin.events == [b"one", b"new", b"late"])
 
 
 @pytest.mark.parametrize("after", ["x\n", "completely new and longer than it was\n"], ids=["shorter", "longer"])
 @pytest.mark.parametrize("running", [True, False])
-def test_truncation(tmp_path: Path, after: str, running: bool) -> None:
+async def test_truncation(tmp_path: Path, after: str, running: bool) -> None:
     """A truncated file is read from its start, even when it is longer again; its unfinished line is an event."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "the first line\nunfinis")
-        if running:
-            async with tailing(bin, path):
-                await until(lambda: len(bin.events) == 1)
-                with capture_logs() as logs:
-                    path.write_text(after)
-                    await until(lambda: len(bin.events) == 3)
-            assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
-            assert Log.FILE_TRUNCATED in [entry["event"] for entry in logs]
-        else:
-            async with tailing(bin, path):
-                await until(lambda: len(bin.events) == 1)
-            path.write_text(after)
-            async with tailing(bin, path, positions=by_path(bin)):
-                await until(lambda: len(bin.events) == 2)
-            assert bin.events == [b"the first line", after.strip().encode()]
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "the first line\nunfinis")
+    if running:
+        async with tailing(bin, path):
+            await until(lambda: len(bin.events) == 1)
+            with capture_logs() as logs:
+                path.write_text(after)
+                await until(lambda: len(bin.events) == 3)
+        assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
+        assert Log.FILE_TRUNCATED in [entry["event"] for entry in logs]
+    else:
+        async with tailing(bin, path):
+            await until(lambda: len(bin.events) == 1)
+        path.write_text(after)
+        async with tailing(bin, path, positions=by_path(bin)):
+            await until(lambda: len(bin.events) == 2)
+        assert bin.events == [b"the first line", after.strip().encode()]
 
 
-def test_truncation_within_a_turn(tmp_path: Path) -> None:
+async def test_truncation_within_a_turn(tmp_path: Path) -> None:
     """A file that is truncated and written anew, longer, between two reads of one turn gives no line out of both."""
     path, after = tmp_path / "a.log", "completely new and longer than it was\n"
 
@@ -233,46 +205,35 @@ def test_truncation_within_a_turn(tmp_path: Path) -> None:
             if len(self.chunks) == 1 and path.read_text() != after:
                 path.write_text(after)
 
-    async def scenario() -> None:
-        bin = Late()
-        append(path, "the first line\nunfinis")
-        async with tailing(bin, path):
-            await until(lambda: after.strip().encode() in bin.events)
-        assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
-
-    asyncio.run(scenario())
+    bin = Late()
+    append(path, "the first line\nunfinis")
+    async with tailing(bin, path):
+        await until(lambda: after.strip().encode() in bin.events)
+    assert bin.events == [b"the first line", b"unfinis", after.strip().encode()]
 
 
-def test_other_file_with_the_same_inode(tmp_path: Path) -> None:
+async def test_other_file_with_the_same_inode(tmp_path: Path) -> None:
     """A saved position is not used for another file that got its inode."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "first line of another file\nsecond\n")
-        wrong = FilePosition(str(tmp_path / "old.log"), path.stat().st_ino, files.fingerprint(b"x" * 10, 10), 10)
-        async with tailing(bin, path, positions={"old.log": wrong}):
-            await until(lambda: len(bin.events) == 2)
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "first line of another file\nsecond\n")
+    wrong = FilePosition(str(tmp_path / "old.log"), path.stat().st_ino, files.fingerprint(b"x" * 10, 10), 10)
+    async with tailing(bin, path, positions={"old.log": wrong}):
+        await until(lambda: len(bin.events) == 2)
 
 
-def test_positions_of_other_inputs(tmp_path: Path) -> None:
+async def test_positions_of_other_inputs(tmp_path: Path) -> None:
     """Positions of another input's files are not taken up, in the same folder neither."""
-
-    async def scenario() -> None:
-        bin, mine, other = Bin(), tmp_path / "a.log", tmp_path / "b.txt"
-        append(mine, "one\n")
-        append(other, "other\n")
-        async with tailing(bin, mine, other):
-            await until(lambda: len(bin.events) == 2)
-        append(mine, "two\n")
-        append(other, "more\n")
-        async with tailing(bin, tmp_path / "*.log"):
-            await until(lambda: len(bin.events) == 3)
-            await asyncio.sleep(LINGER + 5 * POLL)
-        assert sorted(bin.events) == [b"one", b"other", b"two"]
-
-    asyncio.run(scenario())
+    bin, mine, other = Bin(), tmp_path / "a.log", tmp_path / "b.txt"
+    append(mine, "one\n")
+    append(other, "other\n")
+    async with tailing(bin, mine, other):
+        await until(lambda: len(bin.events) == 2)
+    append(mine, "two\n")
+    append(other, "more\n")
+    async with tailing(bin, tmp_path / "*.log"):
+        await until(lambda: len(bin.events) == 3)
+        await asyncio.sleep(LINGER + 5 * POLL)
+    assert sorted(bin.events) == [b"one", b"other", b"two"]
 
 
 @pytest.mark.parametrize(
@@ -295,99 +256,79 @@ def test_belongs(path: str, pattern: str, is_one: bool) -> None:
     assert files.belongs(path, [pattern]) is is_one
 
 
-def test_from_end(tmp_path: Path) -> None:
+async def test_from_end(tmp_path: Path) -> None:
     """With ``from_start = false`` old lines are left out, later lines and later files are not."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "old\n" * 1000)
-        async with tailing(bin, tmp_path / "*.log", from_start=False):
-            await asyncio.sleep(5 * POLL)
-            append(path, "new\n")
-            append(tmp_path / "b.log", "other\n")
-            await until(lambda: len(bin.events) == 2)
-        assert sorted(bin.events) == [b"new", b"other"]
-        append(path, "more\n")
-        async with tailing(bin, tmp_path / "*.log", positions=by_path(bin), from_start=False):
-            await until(lambda: bin.events[2:] == [b"more"])
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "old\n" * 1000)
+    async with tailing(bin, tmp_path / "*.log", from_start=False):
+        await asyncio.sleep(5 * POLL)
+        append(path, "new\n")
+        append(tmp_path / "b.log", "other\n")
+        await until(lambda: len(bin.events) == 2)
+    assert sorted(bin.events) == [b"new", b"other"]
+    append(path, "more\n")
+    async with tailing(bin, tmp_path / "*.log", positions=by_path(bin), from_start=False):
+        await until(lambda: bin.events[2:] == [b"more"])
 
 
-def test_ten_megabyte_line(tmp_path: Path) -> None:
+async def test_ten_megabyte_line(tmp_path: Path) -> None:
     """A line of 10 MB is one event of MAX_EVENT bytes, flagged and counted; the next line is whole."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, b"x" * 10_000_000 + b"\nnext\n")
-        async with tailing(bin, path) as counters:
-            await until(lambda: len(bin.events) == 2)
-            assert counters.cut["f"] == 1
-        assert [len(event) for event in bin.events] == [MAX_EVENT, 4]
-        assert bin.chunks[0].flags(0) == Flag.CUT
-        assert bin.chunks[-1].file is not None
-        assert bin.chunks[-1].file.position == 10_000_006
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, b"x" * 10_000_000 + b"\nnext\n")
+    async with tailing(bin, path) as counters:
+        await until(lambda: len(bin.events) == 2)
+        assert counters.cut["f"] == 1
+    assert [len(event) for event in bin.events] == [MAX_EVENT, 4]
+    assert bin.chunks[0].flags(0) == Flag.CUT
+    assert bin.chunks[-1].file is not None
+    assert bin.chunks[-1].file.position == 10_000_006
 
 
-def test_unreadable_paths(tmp_path: Path) -> None:
+async def test_unreadable_paths(tmp_path: Path) -> None:
     """What cannot be read is said once with its path, the rest goes on, and it is read once it can be."""
-
-    async def scenario() -> None:
-        bin = Bin()
-        good, missing, fifo, packed = (tmp_path / name for name in ("good.log", "missing.txt", "fifo.log", "a.log.gz"))
-        append(good, "good\n")
-        append(packed, "packed\n")
-        os.mkfifo(fifo)
-        (tmp_path / "loop.txt").symlink_to("loop.txt")
-        with capture_logs() as logs:
-            async with tailing(bin, tmp_path / "*.log*", missing, tmp_path / "loop.txt", tmp_path / "none*"):
-                await until(lambda: bin.events == [b"good"])
-                await asyncio.sleep(5 * POLL)
-                append(missing, "here\n")
-                await until(lambda: bin.events == [b"good", b"here"])
-        said = {entry["path"]: entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE}
-        assert len(said) == len([entry for entry in logs if entry["event"] == Log.FILE_UNREADABLE])
-        assert {Path(path).name for path in said} == {"missing.txt", "fifo.log", "a.log.gz", "loop.txt", "none*"}
-        assert "No such file" in said[str(missing)]
-
-    asyncio.run(scenario())
+    bin = Bin()
+    good, missing, fifo, packed = (tmp_path / name for name in ("good.log", "missing.txt", "fifo.log", "a.log.gz"))
+    append(good, "good\n")
+    append(packed, "packed\n")
+    os.mkfifo(fifo)
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
+    with capture_logs() as logs:
+        async with tailing(bin, tmp_path / "*.log*", missing, tmp_path / "loop.txt", tmp_path / "none*"):
+            await until(lambda: bin.events == [b"good"])
+            await asyncio.sleep(5 * POLL)
+            append(missing, "here\n")
+            await until(lambda: bin.events == [b"good", b"here"])
+    said = {entry["path"]: entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE}
+    assert len(said) == len([entry for entry in logs if entry["event"] == Log.FILE_UNREADABLE])
+    assert {Path(path).name for path in said} == {"missing.txt", "fifo.log", "a.log.gz", "loop.txt", "none*"}
+    assert "No such file" in said[str(missing)]
 
 
-def test_back_pressure(tmp_path: Path) -> None:
+async def test_back_pressure(tmp_path: Path) -> None:
     """While the raw log takes nothing, nothing is read; a stop then ends at once."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        async with tailing(bin, path):
-            bin.close()
-            append(path, "one\n")
-            await asyncio.sleep(5 * POLL)
-            assert not bin.events
-            bin.reopen()
-            await until(lambda: bin.events == [b"one"])
-            bin.close()
-            append(path, "two\n")
-            await asyncio.sleep(5 * POLL)
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    async with tailing(bin, path):
+        bin.close()
+        append(path, "one\n")
+        await asyncio.sleep(5 * POLL)
+        assert not bin.events
+        bin.reopen()
+        await until(lambda: bin.events == [b"one"])
+        bin.close()
+        append(path, "two\n")
+        await asyncio.sleep(5 * POLL)
 
 
-def test_unwritable_log(tmp_path: Path) -> None:
+async def test_unwritable_log(tmp_path: Path) -> None:
     """When the raw log cannot be written ``run`` raises, and nothing counts as received."""
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        bin.broken = True
-        append(tmp_path / "a.log", "one\n")
-        followed = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
-        with pytest.raises(OSError, match="disk gone"):
-            await asyncio.wait_for(followed.run(), 5)
-        await followed.stop()
-        assert counters.received["f"] == 0
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    bin.broken = True
+    append(tmp_path / "a.log", "one\n")
+    followed = FileTail(FileInput("f", paths=(str(tmp_path / "a.log"),)), bin, counters, {})
+    with pytest.raises(OSError, match="disk gone"):
+        await asyncio.wait_for(followed.run(), 5)
+    await followed.stop()
+    assert counters.received["f"] == 0
 
 
 @contextmanager
@@ -418,37 +359,33 @@ def no_descriptor() -> Iterator[Callable[[str], None]]:
 
 
 @pytest.mark.parametrize("pattern", ["a.log", "*.log"])
-def test_no_descriptor_is_no_rotation(tmp_path: Path, pattern: str) -> None:
+async def test_no_descriptor_is_no_rotation(tmp_path: Path, pattern: str) -> None:
     """While no folder can be read and nothing opened, no file is taken to have gone: those that are open are read, and
     what was renamed or came meanwhile is found, and read to its end, when there are descriptors again."""
-
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        append(path, "one\n")
-        with capture_logs() as logs:
-            async with tailing(bin, tmp_path / pattern, linger=0.2):
-                await until(lambda: bin.events == [b"one"])
-                with no_descriptor() as do:
-                    do(f"echo two >> {path}")
-                    await until(lambda: bin.events[1:] == [b"two"])
-                    await asyncio.sleep(0.5)  # longer than ``linger``: several looks that show nothing
-                    assert not [entry for entry in logs if entry["event"] == Log.FILE_ROTATED]
-                    for turn in range(3):  # the second comes and goes without ever having been opened
-                        do(f"echo three {turn} >> {path}; mv {path} {path}.{turn}")
-                        await asyncio.sleep(3 * POLL)
-                    do(f"echo four >> {path}")
-                    await asyncio.sleep(0.5)
-                await until(lambda: len(bin.events) == 6)
-        assert sorted(bin.events) == [b"four", b"one", *(b"three %d" % turn for turn in range(3)), b"two"]
-        rotated = [entry["now"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
-        assert None not in rotated
-        unreadable = [entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE]
-        assert any("Too many open files" in reason for reason in unreadable)
-
-    asyncio.run(scenario())
+    bin, path = Bin(), tmp_path / "a.log"
+    append(path, "one\n")
+    with capture_logs() as logs:
+        async with tailing(bin, tmp_path / pattern, linger=0.2):
+            await until(lambda: bin.events == [b"one"])
+            with no_descriptor() as do:
+                do(f"echo two >> {path}")
+                await until(lambda: bin.events[1:] == [b"two"])
+                await asyncio.sleep(0.5)  # longer than ``linger``: several looks that show nothing
+                assert not [entry for entry in logs if entry["event"] == Log.FILE_ROTATED]
+                for turn in range(3):  # the second comes and goes without ever having been opened
+                    do(f"echo three {turn} >> {path}; mv {path} {path}.{turn}")
+                    await asyncio.sleep(3 * POLL)
+                do(f"echo four >> {path}")
+                await asyncio.sleep(0.5)
+            await until(lambda: len(bin.events) == 6)
+    assert sorted(bin.events) == [b"four", b"one", *(b"three %d" % turn for turn in range(3)), b"two"]
+    rotated = [entry["now"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
+    assert None not in rotated
+    unreadable = [entry["reason"] for entry in logs if entry["event"] == Log.FILE_UNREADABLE]
+    assert any("Too many open files" in reason for reason in unreadable)
 
 
-def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> None:
     """Where a file cannot even be looked at, it has not gone; files elsewhere are not touched by that."""
     real = files.os.stat
 
@@ -457,28 +394,25 @@ def test_a_folder_that_cannot_be_read_is_no_rotation(tmp_path: Path) -> None:
             raise OSError(errno.EIO, "the disk fails")
         return real(path, **options)  # type: ignore[arg-type]
 
-    async def scenario() -> None:
-        bin = Bin()
-        append(tmp_path / "a.log", "one\n")
-        append(tmp_path / "b.log", "one\n")
-        with capture_logs() as logs:
-            async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1):
-                await until(lambda: len(bin.events) == 2)
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(files.os, "stat", failing)
-                    await asyncio.sleep(0.4)
-                    (tmp_path / "b.log").rename(tmp_path / "b.log.1")
-                    append(tmp_path / "b.log", "two\n")
-                    await until(lambda: len(bin.events) == 3)
-                append(tmp_path / "a.log", "two\n")
-                await until(lambda: len(bin.events) == 4)
-        rotated = [entry["path"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
-        assert rotated == [str(tmp_path / "b.log")]
-
-    asyncio.run(scenario())
+    bin = Bin()
+    append(tmp_path / "a.log", "one\n")
+    append(tmp_path / "b.log", "one\n")
+    with capture_logs() as logs:
+        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1):
+            await until(lambda: len(bin.events) == 2)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(files.os, "stat", failing)
+                await asyncio.sleep(0.4)
+                (tmp_path / "b.log").rename(tmp_path / "b.log.1")
+                append(tmp_path / "b.log", "two\n")
+                await until(lambda: len(bin.events) == 3)
+            append(tmp_path / "a.log", "two\n")
+            await until(lambda: len(bin.events) == 4)
+    rotated = [entry["path"] for entry in logs if entry["event"] == Log.FILE_ROTATED]
+    assert rotated == [str(tmp_path / "b.log")]
 
 
-def test_a_rotated_file_that_cannot_be_opened_waits(tmp_path: Path) -> None:
+async def test_a_rotated_file_that_cannot_be_opened_waits(tmp_path: Path) -> None:
     """What was written to it before it was rotated is read once there is a descriptor, however late."""
     real, spent = tail.open_same, True
 
@@ -487,128 +421,112 @@ def test_a_rotated_file_that_cannot_be_opened_waits(tmp_path: Path) -> None:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return real(path, key)
 
-    async def scenario() -> None:
-        nonlocal spent
-        bin = Bin()
-        append(tmp_path / "a.log", "one\n")
-        with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
-            patch.setattr(tail, "open_same", opened)
-            async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1, open_files=1):
-                await until(lambda: len(bin.events) == 1)
-                append(tmp_path / "b.log", "one\n")  # takes the descriptor
-                await until(lambda: len(bin.events) == 2)
-                append(tmp_path / "a.log.1", "")
-                os.replace(tmp_path / "a.log", tmp_path / "a.log.1")
-                append(tmp_path / "a.log.1", "two\n")
-                append(tmp_path / "a.log", "three\n")
-                await until(lambda: any(entry["event"] == Log.FILE_UNREADABLE for entry in logs))
-                await asyncio.sleep(0.5)  # longer than ``linger``
-                spent = False
-                await until(lambda: len(bin.events) == 4)
-        assert sorted(bin.events) == [b"one", b"one", b"three", b"two"]
-
-    asyncio.run(scenario())
+    bin = Bin()
+    append(tmp_path / "a.log", "one\n")
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as logs:
+        patch.setattr(tail, "open_same", opened)
+        async with tailing(bin, tmp_path / "a.log", tmp_path / "b.log", linger=0.1, open_files=1):
+            await until(lambda: len(bin.events) == 1)
+            append(tmp_path / "b.log", "one\n")  # takes the descriptor
+            await until(lambda: len(bin.events) == 2)
+            append(tmp_path / "a.log.1", "")
+            os.replace(tmp_path / "a.log", tmp_path / "a.log.1")
+            append(tmp_path / "a.log.1", "two\n")
+            append(tmp_path / "a.log", "three\n")
+            await until(lambda: any(entry["event"] == Log.FILE_UNREADABLE for entry in logs))
+            await asyncio.sleep(0.5)  # longer than ``linger``
+            spent = False
+            await until(lambda: len(bin.events) == 4)
+    assert sorted(bin.events) == [b"one", b"one", b"three", b"two"]
 
 
-def test_more_files_than_are_held_open(tmp_path: Path) -> None:
+async def test_more_files_than_are_held_open(tmp_path: Path) -> None:
     """Files beyond the bound are closed and opened again when they grow, without losing their place."""
-
-    async def scenario() -> None:
-        bin, paths = Bin(), [tmp_path / f"{i}.log" for i in range(10)]
+    bin, paths = Bin(), [tmp_path / f"{i}.log" for i in range(10)]
+    for path in paths:
+        append(path, "one\n")
+    async with tailing(bin, tmp_path / "*.log", open_files=3):
+        await until(lambda: len(bin.events) == 10)
+        assert 0 < len(held(tmp_path)) <= 4
         for path in paths:
-            append(path, "one\n")
-        async with tailing(bin, tmp_path / "*.log", open_files=3):
-            await until(lambda: len(bin.events) == 10)
-            assert 0 < len(held(tmp_path)) <= 4
-            for path in paths:
-                append(path, "two\n")
-            await until(lambda: len(bin.events) == 20)
-        assert sorted(bin.events) == [b"one"] * 10 + [b"two"] * 10
-        assert not held(tmp_path)
-
-    asyncio.run(scenario())
+            append(path, "two\n")
+        await until(lambda: len(bin.events) == 20)
+    assert sorted(bin.events) == [b"one"] * 10 + [b"two"] * 10
+    assert not held(tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_everything_at_random(tmp_path: Path, seed: int) -> None:
+async def test_everything_at_random(tmp_path: Path, seed: int) -> None:
     """Appends, rotations of a file once seen, and restarts with rotations meanwhile: every line once."""
     dice = random.Random(seed)
+    bin, path = Bin(), tmp_path / "a.log"
+    written: list[bytes] = []
+    rotations = 0
 
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "a.log"
-        written: list[bytes] = []
-        rotations = 0
+    def write(lines: int) -> None:
+        for _ in range(lines):
+            written.append(b"line %d" % len(written))
+            append(path, written[-1] + b"\n")
 
-        def write(lines: int) -> None:
-            for _ in range(lines):
-                written.append(b"line %d" % len(written))
-                append(path, written[-1] + b"\n")
+    def rotate() -> None:
+        nonlocal rotations
+        rotations += 1
+        time.sleep(0.01)  # files of one path are told apart by their time, which has a kernel tick's resolution
+        path.rename(tmp_path / f"a.log.{rotations}")
 
-        def rotate() -> None:
-            nonlocal rotations
-            rotations += 1
-            time.sleep(0.01)  # files of one path are told apart by their time, which has a kernel tick's resolution
-            path.rename(tmp_path / f"a.log.{rotations}")
-
-        write(1)
-        for _ in range(6):
-            async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
-                for _ in range(dice.randrange(1, 12)):
-                    action = dice.random()
-                    if action < 0.3 and path.exists():
-                        first = path.read_bytes().split(b"\n")[0]
-                        await until(lambda first=first: first in bin.events)
-                        write(dice.randrange(5))
-                        rotate()
-                    elif action < 0.4:
-                        await asyncio.sleep(dice.choice([0, POLL, 3 * POLL]))
-                    else:
-                        write(dice.randrange(1, 50))
-                if path.exists():
+    write(1)
+    for _ in range(6):
+        async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
+            for _ in range(dice.randrange(1, 12)):
+                action = dice.random()
+                if action < 0.3 and path.exists():
                     first = path.read_bytes().split(b"\n")[0]
                     await until(lambda first=first: first in bin.events)
-            for _ in range(dice.randrange(3)):
-                write(dice.randrange(1, 5))
-                rotate()
-        write(1)
-        async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
-            await until(lambda: len(bin.events) >= len(written))
-        assert sorted(bin.events) == sorted(written)
-
-    asyncio.run(scenario())
+                    write(dice.randrange(5))
+                    rotate()
+                elif action < 0.4:
+                    await asyncio.sleep(dice.choice([0, POLL, 3 * POLL]))
+                else:
+                    write(dice.randrange(1, 50))
+            if path.exists():
+                first = path.read_bytes().split(b"\n")[0]
+                await until(lambda first=first: first in bin.events)
+        for _ in range(dice.randrange(3)):
+            write(dice.randrange(1, 5))
+            rotate()
+    write(1)
+    async with tailing(bin, path, positions=by_path(bin) if seed % 2 else None):
+        await until(lambda: len(bin.events) >= len(written))
+    assert sorted(bin.events) == sorted(written)
 
 
 @pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("rsyslogd"), reason="needs rsyslogd")
-def test_rsyslog_writes(tmp_path: Path) -> None:
+async def test_rsyslog_writes(tmp_path: Path) -> None:
     """What a real rsyslogd writes while its file is renamed and it is told to reopen: every message once."""
+    bin, path = Bin(), tmp_path / "out.log"
+    action = f'action(type="omfile" file="{path}" flushInterval="1" asyncWriting="off")'
+    with rsyslogd(tmp_path, action) as sock:
+        # rsyslogd writes to the renamed file until it has seen its signal, however late that is, loses one that
+        # comes while it works on the one before, and begins the new file with the next message.
+        def reopened() -> bool:
+            if not path.exists():
+                os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
+                with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                    sender.sendto(b"<13>next", str(sock))
+            return path.exists()
 
-    async def scenario() -> None:
-        bin, path = Bin(), tmp_path / "out.log"
-        action = f'action(type="omfile" file="{path}" flushInterval="1" asyncWriting="off")'
-        with rsyslogd(tmp_path, action) as sock:
-            # rsyslogd writes to the renamed file until it has seen its signal, however late that is, loses one that
-            # comes while it works on the one before, and begins the new file with the next message.
-            def reopened() -> bool:
-                if not path.exists():
-                    os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
-                    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                        sender.sendto(b"<13>next", str(sock))
-                return path.exists()
+        def numbers() -> list[int]:
+            return [int(event.rpartition(b"message ")[2]) for event in bin.events if b"message " in event]
 
-            def numbers() -> list[int]:
-                return [int(event.rpartition(b"message ")[2]) for event in bin.events if b"message " in event]
-
-            async with tailing(bin, path, linger=10):
-                for part in range(3):
-                    lines = tmp_path / "lines"
-                    lines.write_text("".join(f"message {part * 100 + i}\n" for i in range(100)))
-                    process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-f", str(lines))
-                    assert await process.wait() == 0
-                    await until(lambda part=part: len(numbers()) >= 50 * (part + 1) and reopened(), 30)
-                    path.rename(tmp_path / f"out.log.{part}")
-                    os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
-                await until(lambda: len(numbers()) >= 300, 30)
-            assert sorted(numbers()) == list(range(300))
-
-    asyncio.run(scenario())
+        async with tailing(bin, path, linger=10):
+            for part in range(3):
+                lines = tmp_path / "lines"
+                lines.write_text("".join(f"message {part * 100 + i}\n" for i in range(100)))
+                process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-f", str(lines))
+                assert await process.wait() == 0
+                await until(lambda part=part: len(numbers()) >= 50 * (part + 1) and reopened(), 30)
+                path.rename(tmp_path / f"out.log.{part}")
+                os.kill(int((tmp_path / "rsyslog.pid").read_text()), signal.SIGHUP)
+            await until(lambda: len(numbers()) >= 300, 30)
+        assert sorted(numbers()) == list(range(300))

@@ -54,81 +54,65 @@ async def send(port: int, data: bytes, context: ssl.SSLContext, source: str = "1
             await writer.wait_closed()
 
 
-def test_lines_and_counted_messages(tmp_path: Path) -> None:
+async def test_lines_and_counted_messages(tmp_path: Path) -> None:
     """Octet-counted messages and lines over TLS are stored as over TCP, in order, also when they are many."""
     authority = Authority(tmp_path)
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        texts = [b"<13>1 message\n%d" % i for i in range(20_000)]
-        async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
-            await send(port, b"".join(b"%d %b" % (len(text), text) for text in texts), client(authority))
-            await until(lambda: len(bin.events) == len(texts))
-            await send(port, b"<13>a\n<13>unfinished", client(authority))
-            await until(lambda: len(bin.events) == len(texts) + 2)
-        assert bin.events == [*texts, b"<13>a", b"<13>unfinished"]
-        assert {chunk.origins for chunk in bin.chunks} == {("127.0.0.1",)}
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    texts = [b"<13>1 message\n%d" % i for i in range(20_000)]
+    async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
+        await send(port, b"".join(b"%d %b" % (len(text), text) for text in texts), client(authority))
+        await until(lambda: len(bin.events) == len(texts))
+        await send(port, b"<13>a\n<13>unfinished", client(authority))
+        await until(lambda: len(bin.events) == len(texts) + 2)
+    assert bin.events == [*texts, b"<13>a", b"<13>unfinished"]
+    assert {chunk.origins for chunk in bin.chunks} == {("127.0.0.1",)}
 
 
-def test_stop_hands_over(tmp_path: Path) -> None:
+async def test_stop_hands_over(tmp_path: Path) -> None:
     """What a TLS peer has sent before ``stop`` is stored, and ``stop`` does not wait for the peer's goodbye."""
     authority = Authority(tmp_path)
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        lines = [b"<13>line %d" % i for i in range(20_000)]
-        async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
-            raw = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
-            peer = await asyncio.to_thread(client(authority).wrap_socket, raw, server_hostname="127.0.0.1")
-            await asyncio.to_thread(peer.sendall, b"\n".join(lines))
-            began = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - began < 2
-        peer.close()
-        assert bin.events == lines
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    lines = [b"<13>line %d" % i for i in range(20_000)]
+    async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
+        raw = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
+        peer = await asyncio.to_thread(client(authority).wrap_socket, raw, server_hostname="127.0.0.1")
+        await asyncio.to_thread(peer.sendall, b"\n".join(lines))
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 2
+    peer.close()
+    assert bin.events == lines
 
 
 @pytest.mark.parametrize("ticks", range(8))
-def test_stop_while_a_peer_says_goodbye(tmp_path: Path, ticks: int) -> None:
+async def test_stop_while_a_peer_says_goodbye(tmp_path: Path, ticks: int) -> None:
     """A peer that closes in the very moment of ``stop``, so many turns of the loop before: what it sent is stored, and
     ``stop`` ends well."""
     authority = Authority(tmp_path)
-
-    async def scenario() -> None:
-        bin = Bin()
-        async with listening(bin, Counters(), tls=tls(*authority.issue("agent"))) as (listener, port):
-            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
-            writer.write(b"<13>last words")
-            await until(lambda: listener.held)
-            writer.close()
-            for _ in range(ticks):
-                await asyncio.sleep(0)
-        assert bin.events == [b"<13>last words"]
-        with suppress(OSError):
-            await writer.wait_closed()
-
-    asyncio.run(scenario())
+    bin = Bin()
+    async with listening(bin, Counters(), tls=tls(*authority.issue("agent"))) as (listener, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
+        writer.write(b"<13>last words")
+        await until(lambda: listener.held)
+        writer.close()
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+    assert bin.events == [b"<13>last words"]
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
-def test_stop_within_an_octet_count(tmp_path: Path) -> None:
+async def test_stop_within_an_octet_count(tmp_path: Path) -> None:
     """A stream that ``stop`` ends within an octet count, so that it is malformed: what was whole is stored."""
     authority = Authority(tmp_path)
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (listener, port):
-            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
-            writer.write(b"5 <13>a12")
-            await until(lambda: listener.held)
-        assert bin.events == [b"<13>a"]
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (listener, port):
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client(authority))
+        writer.write(b"5 <13>a12")
+        await until(lambda: listener.held)
+    assert bin.events == [b"<13>a"]
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -139,62 +123,54 @@ def test_stop_within_an_octet_count(tmp_path: Path) -> None:
         ("stranger", "unable to get local issuer certificate"),
     ],
 )
-def test_senders_without_a_good_certificate(tmp_path: Path, sender: str, says: str) -> None:
+async def test_senders_without_a_good_certificate(tmp_path: Path, sender: str, says: str) -> None:
     """With ``client_ca`` a sender without a certificate, with an expired one or another authority's is refused: told
     once with peer and reason, counted, nothing of it stored; a good one gets through meanwhile and afterwards."""
     authority, other = Authority(tmp_path), Authority(tmp_path / "other", "another authority")
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tls=tls(*authority.issue("agent"), authority.ca)) as (_, port):
-            context = client(authority, *(["bad"] if sender == "expired" else []), expired=True)
-            if sender == "stranger":
-                context.load_cert_chain(*other.issue("stranger"))
-            with capture_logs() as logs:
-                for _ in range(3):
-                    with suppress(ssl.SSLError, ConnectionError):  # or it is cut off without a word
-                        await send(port, b"<13>no\n", context)
-                await until(lambda: counters.totals["handshakes_failed"] == 3)
-            await send(port, b"<13>yes\n", client(authority, "web-1"))
-            await until(lambda: bin.events == [b"<13>yes"])
-        (line,) = [entry for entry in logs if entry["event"] == Log.TLS_REFUSED]
-        assert line["peer"] == "127.0.0.1"
-        assert says in line["reason"]
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, tls=tls(*authority.issue("agent"), authority.ca)) as (_, port):
+        context = client(authority, *(["bad"] if sender == "expired" else []), expired=True)
+        if sender == "stranger":
+            context.load_cert_chain(*other.issue("stranger"))
+        with capture_logs() as logs:
+            for _ in range(3):
+                with suppress(ssl.SSLError, ConnectionError):  # or it is cut off without a word
+                    await send(port, b"<13>no\n", context)
+            await until(lambda: counters.totals["handshakes_failed"] == 3)
+        await send(port, b"<13>yes\n", client(authority, "web-1"))
+        await until(lambda: bin.events == [b"<13>yes"])
+    (line,) = [entry for entry in logs if entry["event"] == Log.TLS_REFUSED]
+    assert line["peer"] == "127.0.0.1"
+    assert says in line["reason"]
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_tls_1_1_and_no_tls_at_all(tmp_path: Path) -> None:
+async def test_tls_1_1_and_no_tls_at_all(tmp_path: Path) -> None:
     """TLS 1.1 and plain TCP on the TLS port are refused with the reason; a silent peer loses its place in time."""
     authority = Authority(tmp_path)
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (listener, port):
-            old = client(authority)
-            old.set_ciphers("ALL:@SECLEVEL=0")
-            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-            with capture_logs() as logs:
-                with pytest.raises((ssl.SSLError, ConnectionError)):
-                    await send(port, b"<13>no\n", old)
-                await until(lambda: counters.totals["handshakes_failed"] == 1)
-                with socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) as plain:
-                    plain.sendall(b"<13>Nov 20 10:00:00 host app: not TLS\n")
-                    await until(lambda: counters.totals["handshakes_failed"] == 2)
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(accept, "HANDSHAKE_SECONDS", 0.3)
-                    with socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)):
-                        await until(lambda: listener.gate.open == 1)
-                        await until(lambda: listener.gate.open == 0)
-            await send(port, b"<13>yes\n", client(authority))
-            await until(lambda: bin.events == [b"<13>yes"])
-        reasons = [entry["reason"] for entry in logs if entry["event"] == Log.TLS_REFUSED]
-        assert "unsupported protocol" in reasons[0]
-        assert any(part in reasons[1] for part in ("wrong version number", "http request", "record layer"))
-        assert "longer than 0.3 seconds" in reasons[2]
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (listener, port):
+        old = client(authority)
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with capture_logs() as logs:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await send(port, b"<13>no\n", old)
+            await until(lambda: counters.totals["handshakes_failed"] == 1)
+            with socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0)) as plain:
+                plain.sendall(b"<13>Nov 20 10:00:00 host app: not TLS\n")
+                await until(lambda: counters.totals["handshakes_failed"] == 2)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(accept, "HANDSHAKE_SECONDS", 0.3)
+                with socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.3", 0)):
+                    await until(lambda: listener.gate.open == 1)
+                    await until(lambda: listener.gate.open == 0)
+        await send(port, b"<13>yes\n", client(authority))
+        await until(lambda: bin.events == [b"<13>yes"])
+    reasons = [entry["reason"] for entry in logs if entry["event"] == Log.TLS_REFUSED]
+    assert "unsupported protocol" in reasons[0]
+    assert any(part in reasons[1] for part in ("wrong version number", "http request", "record layer"))
+    assert "longer than 0.3 seconds" in reasons[2]
 
 
 def test_keys_that_others_can_reach(tmp_path: Path) -> None:
@@ -219,7 +195,7 @@ def test_keys_that_others_can_reach(tmp_path: Path) -> None:
         asyncio.run(start(foreign))
 
 
-def test_a_renewed_certificate(tmp_path: Path) -> None:
+async def test_a_renewed_certificate(tmp_path: Path) -> None:
     """A certificate renewed on disk is shown at the next connection; one that went bad leaves the last good one."""
     authority = Authority(tmp_path)
 
@@ -232,86 +208,73 @@ def test_a_renewed_certificate(tmp_path: Path) -> None:
             assert found is not None
             return int(str(found["serialNumber"]), 16)
 
-    async def scenario() -> None:
-        cert, key = authority.issue("agent")
-        async with listening(Bin(), Counters(), tls=tls(cert, key)) as (_, port):
-            first = await asyncio.to_thread(shown, port)
-            assert await asyncio.to_thread(shown, port) == first
-            authority.issue("agent")
-            second = await asyncio.to_thread(shown, port)
-            key.chmod(0o644)
-            os.utime(key, (1, 1))
-            with capture_logs() as logs:
-                assert [await asyncio.to_thread(shown, port) for _ in range(2)] == [second, second]
-        assert first != second
-        assert [entry["event"] for entry in logs] == [Log.CERTIFICATE_UNUSABLE]
-
-    asyncio.run(scenario())
+    cert, key = authority.issue("agent")
+    async with listening(Bin(), Counters(), tls=tls(cert, key)) as (_, port):
+        first = await asyncio.to_thread(shown, port)
+        assert await asyncio.to_thread(shown, port) == first
+        authority.issue("agent")
+        second = await asyncio.to_thread(shown, port)
+        key.chmod(0o644)
+        os.utime(key, (1, 1))
+        with capture_logs() as logs:
+            assert [await asyncio.to_thread(shown, port) for _ in range(2)] == [second, second]
+    assert first != second
+    assert [entry["event"] for entry in logs] == [Log.CERTIFICATE_UNUSABLE]
 
 
 @pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
-def test_openssl_s_client(tmp_path: Path) -> None:
+async def test_openssl_s_client(tmp_path: Path) -> None:
     """``openssl s_client`` delivers by TLS 1.2 and 1.3, and is turned away with 1.1."""
     authority = Authority(tmp_path)
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
-            for i, version in enumerate(("-tls1_2", "-tls1_3", "-tls1_1")):
-                command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", str(authority.ca)]
-                command += ["-verify_return_error", "-quiet", "-no_ign_eof", version]
-                command += ["-cipher", "ALL:@SECLEVEL=0"] if version == "-tls1_1" else []
-                process = await asyncio.create_subprocess_exec(
-                    *command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-                )
-                _, said = await process.communicate(b"<13>over %s\n" % version.encode())
-                assert (process.returncode == 0) == (i < 2), said
-            await until(lambda: len(bin.events) == 2)
-        assert bin.events == [b"<13>over -tls1_2", b"<13>over -tls1_3"]
-        assert counters.totals["handshakes_failed"] == 1
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    async with listening(bin, counters, tls=tls(*authority.issue("agent"))) as (_, port):
+        for i, version in enumerate(("-tls1_2", "-tls1_3", "-tls1_1")):
+            command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-CAfile", str(authority.ca)]
+            command += ["-verify_return_error", "-quiet", "-no_ign_eof", version]
+            command += ["-cipher", "ALL:@SECLEVEL=0"] if version == "-tls1_1" else []
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
+            _, said = await process.communicate(b"<13>over %s\n" % version.encode())
+            assert (process.returncode == 0) == (i < 2), said
+        await until(lambda: len(bin.events) == 2)
+    assert bin.events == [b"<13>over -tls1_2", b"<13>over -tls1_3"]
+    assert counters.totals["handshakes_failed"] == 1
 
 
 @pytest.mark.peer
 @pytest.mark.skipif(not shutil.which("rsyslogd") or not OSSL, reason="needs rsyslogd with rsyslog-openssl")
 @pytest.mark.parametrize("named", [True, False], ids=["client certificate", "none"])
-def test_rsyslog(tmp_path: Path, named: bool) -> None:
+async def test_rsyslog(tmp_path: Path, named: bool) -> None:
     """A real rsyslogd forwards over TLS, octet-counted, and checks our name: every message once, in order. Without the
     certificate that the agent asks for it gets nothing through, and that is told."""
     authority = Authority(tmp_path)
     cert, key = authority.issue("rsyslog")
-
-    async def scenario() -> None:
-        bin, counters = Bin(), Counters()
-        agent = authority.issue("agent", host="agent.example")
-        async with listening(bin, counters, tls=tls(*agent, authority.ca)) as (_, port):
-            own = f'StreamDriver.CertFile="{cert}" StreamDriver.KeyFile="{key}"' if named else ""
-            action = (
-                f'action(type="omfwd" target="127.0.0.1" port="{port}" protocol="tcp" TCP_Framing="octet-counted"'
-                f' StreamDriver="ossl" StreamDriverMode="1" StreamDriverAuthMode="x509/name"'
-                f' StreamDriverPermittedPeers="agent.example" StreamDriver.CAFile="{authority.ca}" {own}'
-                ' action.resumeInterval="1")'
-            )
-            lines = tmp_path / "lines"
-            lines.write_text("".join(f"message {i} of 200\n" for i in range(200)))
-            with capture_logs() as logs, rsyslogd(tmp_path, action) as sock:
-                process = await asyncio.create_subprocess_exec(
-                    "logger", "-u", str(sock), "-t", "demo", "-f", str(lines)
-                )
-                assert await process.wait() == 0
-                if named:
-                    await until(lambda: len(bin.events) >= 200, 15)
-                else:
-                    await until(lambda: counters.totals["handshakes_failed"] >= 1, 15)
-        told = [entry for entry in logs if entry["event"] == Log.TLS_REFUSED]
-        texts = [event.partition(b"demo: ")[2] for event in bin.events]
-        if named:
-            assert texts == [b"message %d of 200" % i for i in range(200)]
-            assert not told
-        else:
-            assert not texts
-            assert "did not return a certificate" in told[0]["reason"]
-
-    asyncio.run(scenario())
+    bin, counters = Bin(), Counters()
+    agent = authority.issue("agent", host="agent.example")
+    async with listening(bin, counters, tls=tls(*agent, authority.ca)) as (_, port):
+        own = f'StreamDriver.CertFile="{cert}" StreamDriver.KeyFile="{key}"' if named else ""
+        action = (
+            f'action(type="omfwd" target="127.0.0.1" port="{port}" protocol="tcp" TCP_Framing="octet-counted"'
+            f' StreamDriver="ossl" StreamDriverMode="1" StreamDriverAuthMode="x509/name"'
+            f' StreamDriverPermittedPeers="agent.example" StreamDriver.CAFile="{authority.ca}" {own}'
+            ' action.resumeInterval="1")'
+        )
+        lines = tmp_path / "lines"
+        lines.write_text("".join(f"message {i} of 200\n" for i in range(200)))
+        with capture_logs() as logs, rsyslogd(tmp_path, action) as sock:
+            process = await asyncio.create_subprocess_exec("logger", "-u", str(sock), "-t", "demo", "-f", str(lines))
+            assert await process.wait() == 0
+            if named:
+                await until(lambda: len(bin.events) >= 200, 15)
+            else:
+                await until(lambda: counters.totals["handshakes_failed"] >= 1, 15)
+    told = [entry for entry in logs if entry["event"] == Log.TLS_REFUSED]
+    texts = [event.partition(b"demo: ")[2] for event in bin.events]
+    if named:
+        assert texts == [b"message %d of 200" % i for i in range(200)]
+        assert not told
+    else:
+        assert not texts
+        assert "did not return a certificate" in told[0]["reason"]

@@ -30,22 +30,17 @@ def acknowledged(broker: Broker) -> int:
     return broker.log().count("Received PUBACK from r ")
 
 
-def test_published_messages_arrive_in_order(broker: Broker) -> None:
+async def test_published_messages_arrive_in_order(broker: Broker) -> None:
     """Everything published with QoS 1 arrives once, in order, with topic and bytes unchanged."""
-
-    async def main() -> list[Message]:
-        got: list[Message] = []
-        async with (
-            connected(broker.url, "reader", subscriptions=["t/#"], on_message=got.append) as reader,
-            connected(broker.url, "writer") as writer,
-        ):
-            await asyncio.gather(*(writer.publish(f"t/{i % 3}", b"\x00\xff%d" % i) for i in range(500)))
-            await until(lambda: len(got) == 500)
-            for message in got:
-                reader.ack(message)
-        return got
-
-    got = asyncio.run(main())
+    got: list[Message] = []
+    async with (
+        connected(broker.url, "reader", subscriptions=["t/#"], on_message=got.append) as reader,
+        connected(broker.url, "writer") as writer,
+    ):
+        await asyncio.gather(*(writer.publish(f"t/{i % 3}", b"\x00\xff%d" % i) for i in range(500)))
+        await until(lambda: len(got) == 500)
+        for message in got:
+            reader.ack(message)
     assert [(m.topic, m.payload) for m in got] == [(f"t/{i % 3}", b"\x00\xff%d" % i) for i in range(500)]
     assert all(m.qos == 1 and not m.dup and not m.retain for m in got)
 
@@ -89,121 +84,102 @@ def test_what_is_not_acknowledged_comes_again(broker: Broker) -> None:
     assert sessions == [False, True, True]
 
 
-def test_receive_maximum_holds_the_broker_back(broker: Broker) -> None:
+async def test_receive_maximum_holds_the_broker_back(broker: Broker) -> None:
     """No more than ``receive_maximum`` unacknowledged messages are under way; an ack brings the next one."""
-
-    async def main() -> None:
-        got: list[Message] = []
-        async with (
-            connected(
-                broker.url, "r", subscriptions=["t"], on_message=got.append, session=Session(receive_maximum=5)
-            ) as reader,
-            connected(broker.url, "w") as writer,
-        ):
-            for i in range(12):
-                await writer.publish("t", b"%d" % i)
-            await until(lambda: len(got) == 5)
-            assert sent(broker) == 5
-            for n in range(12):
-                await until(lambda n=n: len(got) > n)  # type: ignore[misc]
-                reader.ack(got[n])
-            assert [m.payload for m in got] == [b"%d" % i for i in range(12)]
-
-    asyncio.run(main())
+    got: list[Message] = []
+    async with (
+        connected(
+            broker.url, "r", subscriptions=["t"], on_message=got.append, session=Session(receive_maximum=5)
+        ) as reader,
+        connected(broker.url, "w") as writer,
+    ):
+        for i in range(12):
+            await writer.publish("t", b"%d" % i)
+        await until(lambda: len(got) == 5)
+        assert sent(broker) == 5
+        for n in range(12):
+            await until(lambda n=n: len(got) > n)  # type: ignore[misc]
+            reader.ack(got[n])
+        assert [m.payload for m in got] == [b"%d" % i for i in range(12)]
 
 
-def test_broker_away_at_start_and_later(tmp_path: Path) -> None:
+async def test_broker_away_at_start_and_later(tmp_path: Path) -> None:
     """A client started before its broker connects when it comes, survives a kill, and says each outage once."""
     broker = Broker(tmp_path / "broker")
 
-    async def main() -> None:
-        got: list[Message] = []
-        made = MqttClient(
-            MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=got.append, backoff=(0.02, 0.05)
-        )
-        async with made.running():
-            await until(lambda: made.attempts > 3)
-            assert not made.connected.is_set()
-            with pytest.raises(ConnectionError, match="not connected"):
-                await made.publish("t", b"lost")
-            broker.start()
-            await until(made.connected.is_set)
-            broker.kill()
-            before = made.attempts
-            await until(lambda: made.attempts > before + 3)
-            broker.start()
-            await until(made.connected.is_set)
-            await made.publish("t", b"back")
-            await until(lambda: [m.payload for m in got] == [b"back"])
-
     try:
         with capture_logs() as logs:
-            asyncio.run(main())
+            got: list[Message] = []
+            made = MqttClient(
+                MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=got.append, backoff=(0.02, 0.05)
+            )
+            async with made.running():
+                await until(lambda: made.attempts > 3)
+                assert not made.connected.is_set()
+                with pytest.raises(ConnectionError, match="not connected"):
+                    await made.publish("t", b"lost")
+                broker.start()
+                await until(made.connected.is_set)
+                broker.kill()
+                before = made.attempts
+                await until(lambda: made.attempts > before + 3)
+                broker.start()
+                await until(made.connected.is_set)
+                await made.publish("t", b"back")
+                await until(lambda: [m.payload for m in got] == [b"back"])
     finally:
         broker.kill()
     assert [entry["event"] for entry in logs] == ["broker_away", "broker_connected"] * 2
     assert all(entry["reason"] and entry["broker"] == broker.url for entry in logs[::2])
 
 
-def test_publish_fails_when_the_connection_ends(broker: Broker) -> None:
+async def test_publish_fails_when_the_connection_ends(broker: Broker) -> None:
     """A publication without PUBACK raises ConnectionError when the broker dies; it never hangs."""
-
-    async def main() -> None:
-        async with connected(broker.url, "w") as made:
-            assert broker.process is not None
-            broker.process.send_signal(19)  # SIGSTOP: it takes bytes and answers nothing
-            waiting = [asyncio.create_task(made.publish("t", b"x")) for _ in range(50)]
-            await asyncio.sleep(0)
-            assert not any(w.done() for w in waiting)
-            broker.kill()
-            results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
-            assert all(isinstance(r, ConnectionError) for r in results)
-
-    asyncio.run(main())
+    async with connected(broker.url, "w") as made:
+        assert broker.process is not None
+        broker.process.send_signal(19)  # SIGSTOP: it takes bytes and answers nothing
+        waiting = [asyncio.create_task(made.publish("t", b"x")) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert not any(w.done() for w in waiting)
+        broker.kill()
+        results = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+        assert all(isinstance(r, ConnectionError) for r in results)
 
 
-def test_will_is_sent_on_death_and_not_on_close(broker: Broker) -> None:
+async def test_will_is_sent_on_death_and_not_on_close(broker: Broker) -> None:
     """A client that vanishes leaves its retained last will; one that closes does not."""
-
-    async def main() -> None:
-        got: list[Message] = []
-        async with connected(broker.url, "watch", subscriptions=["w/#"], on_message=got.append) as watch:
-            async with connected(broker.url, "leaves", session=Session(will=("w/leaves", b"lost"))):
-                pass
-            gone = MqttClient(MqttSettings(url=broker.url), "gone", session=Session(will=("w/gone", b"lost")))
-            task = asyncio.create_task(gone.run())
-            await until(gone.connected.is_set)
-            task.cancel()
-            await until(lambda: got)
-            assert [(m.topic, m.payload) for m in got] == [("w/gone", b"lost")]
-            watch.ack(got[0])
-
-    asyncio.run(main())
+    got: list[Message] = []
+    async with connected(broker.url, "watch", subscriptions=["w/#"], on_message=got.append) as watch:
+        async with connected(broker.url, "leaves", session=Session(will=("w/leaves", b"lost"))):
+            pass
+        gone = MqttClient(MqttSettings(url=broker.url), "gone", session=Session(will=("w/gone", b"lost")))
+        task = asyncio.create_task(gone.run())
+        await until(gone.connected.is_set)
+        task.cancel()
+        await until(lambda: got)
+        assert [(m.topic, m.payload) for m in got] == [("w/gone", b"lost")]
+        watch.ack(got[0])
 
 
-def test_subscriptions_come_and_go(broker: Broker) -> None:
+async def test_subscriptions_come_and_go(broker: Broker) -> None:
     """``subscribe`` brings retained messages at once, and again after a reconnect; ``unsubscribe`` ends it."""
-
-    async def main() -> None:
-        got: list[Message] = []
-        async with (
-            connected(broker.url, "w") as writer,
-            connected(broker.url, "r", on_message=got.append, session=Session(expiry=60)) as reader,
-        ):
-            await writer.publish("m/manifest", b"v1", retain=True)
-            reader.subscribe("m/manifest")
-            await until(lambda: len(got) == 1)
-            assert got[0].retain
-            reader.ack(got[0])
-            await until(lambda: acknowledged(broker) == 1)
-            reader.reconnect()
-            await until(lambda: len(got) == 2)
-            reader.unsubscribe("m/manifest")
-            await until(lambda: "Received UNSUBSCRIBE from r" in broker.log())
-            await writer.publish("m/manifest", b"v2")
-            assert sent(broker) == 2
-
-    asyncio.run(main())
+    got: list[Message] = []
+    async with (
+        connected(broker.url, "w") as writer,
+        connected(broker.url, "r", on_message=got.append, session=Session(expiry=60)) as reader,
+    ):
+        await writer.publish("m/manifest", b"v1", retain=True)
+        reader.subscribe("m/manifest")
+        await until(lambda: len(got) == 1)
+        assert got[0].retain
+        reader.ack(got[0])
+        await until(lambda: acknowledged(broker) == 1)
+        reader.reconnect()
+        await until(lambda: len(got) == 2)
+        reader.unsubscribe("m/manifest")
+        await until(lambda: "Received UNSUBSCRIBE from r" in broker.log())
+        await writer.publish("m/manifest", b"v2")
+        assert sent(broker) == 2
 
 
 def test_refusals_say_why(tmp_path: Path) -> None:
@@ -242,82 +218,68 @@ def test_refusals_say_why(tmp_path: Path) -> None:
         assert "authori" in logs[0]["reason"].lower()
 
 
-def test_missing_credentials_are_an_outage_with_a_reason(broker: Broker, tmp_path: Path) -> None:
+async def test_missing_credentials_are_an_outage_with_a_reason(broker: Broker, tmp_path: Path) -> None:
     """A password file that is not there yet is told with its path, and used when it comes."""
     secret = tmp_path / "later"
 
-    async def main() -> None:
+    with capture_logs() as logs:
         settings = MqttSettings(url=broker.url, username="x", password_file=secret)
         made = MqttClient(settings, "b", backoff=(0.02, 0.05))
         async with made.running():
             await until(lambda: made.attempts > 3)
             secret.write_text("word")
             await until(made.connected.is_set)
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     assert [entry["event"] for entry in logs] == ["broker_away", "broker_connected"]
     assert str(secret) in logs[0]["reason"]
 
 
-def test_an_exception_of_on_message_ends_run(broker: Broker) -> None:
+async def test_an_exception_of_on_message_ends_run(broker: Broker) -> None:
     """A raw log that cannot be written is not hidden: ``run`` raises what ``on_message`` raised."""
 
     def unwritable(_: Message) -> None:
         raise OSError(28, "No space left on device")
 
-    async def main() -> None:
-        made = MqttClient(MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=unwritable)
-        task = asyncio.create_task(made.run())
-        await asyncio.wait_for(made.connected.wait(), 5)
-        await made.publish("t", b"x", qos=0)
-        with pytest.raises(OSError, match="No space left"):
-            await asyncio.wait_for(task, 5)
-
-    asyncio.run(main())
+    made = MqttClient(MqttSettings(url=broker.url), "r", subscriptions=["t"], on_message=unwritable)
+    task = asyncio.create_task(made.run())
+    await asyncio.wait_for(made.connected.wait(), 5)
+    await made.publish("t", b"x", qos=0)
+    with pytest.raises(OSError, match="No space left"):
+        await asyncio.wait_for(task, 5)
 
 
-def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
+async def test_a_large_message_and_many_small_ones(broker: Broker) -> None:
     """A message of 10 MiB, where ``max_packet`` lets it, and a burst of QoS 0 messages both arrive whole."""
-
-    async def main() -> None:
-        got: list[Message] = []
-        big = bytes(range(256)) * (40 << 10)
-        async with (
-            connected(
-                broker.url, "r", subscriptions=["t"], on_message=got.append, session=Session(max_packet=REGION_PACKET)
-            ),
-            connected(broker.url, "w") as writer,
-        ):
-            await writer.publish("t", big)
-            for i in range(1000):
-                await writer.publish("t", b"%d" % i, qos=0)
-            await until(lambda: len(got) == 1001)
-        assert got[0].payload == big
-        assert [m.payload for m in got[1:]] == [b"%d" % i for i in range(1000)]
-
-    asyncio.run(main())
+    got: list[Message] = []
+    big = bytes(range(256)) * (40 << 10)
+    async with (
+        connected(
+            broker.url, "r", subscriptions=["t"], on_message=got.append, session=Session(max_packet=REGION_PACKET)
+        ),
+        connected(broker.url, "w") as writer,
+    ):
+        await writer.publish("t", big)
+        for i in range(1000):
+            await writer.publish("t", b"%d" % i, qos=0)
+        await until(lambda: len(got) == 1001)
+    assert got[0].payload == big
+    assert [m.payload for m in got[1:]] == [b"%d" % i for i in range(1000)]
 
 
-def test_a_message_above_the_packet_bound(broker: Broker) -> None:
+async def test_a_message_above_the_packet_bound(broker: Broker) -> None:
     """The broker discards a message above ``max_packet`` without a word to either side; both stay connected, and
     the next one comes. One that just fits comes, too."""
-
-    async def main() -> None:
-        got: list[Message] = []
-        async with (
-            connected(broker.url, "r", subscriptions=["t"], on_message=got.append) as reader,
-            connected(broker.url, "w") as writer,
-        ):
-            await writer.publish("t", bytes(MAX_PACKET))
-            await writer.publish("t", bytes(MAX_PACKET - 100))
-            await writer.publish("t", b"next")
-            await until(lambda: len(got) == 2)
-            assert (reader.outage, writer.outage) == ("", "")
-        assert [len(m.payload) for m in got] == [MAX_PACKET - 100, 4]
-        assert "Dropping too large outgoing PUBLISH for r " in broker.log()
-
-    asyncio.run(main())
+    got: list[Message] = []
+    async with (
+        connected(broker.url, "r", subscriptions=["t"], on_message=got.append) as reader,
+        connected(broker.url, "w") as writer,
+    ):
+        await writer.publish("t", bytes(MAX_PACKET))
+        await writer.publish("t", bytes(MAX_PACKET - 100))
+        await writer.publish("t", b"next")
+        await until(lambda: len(got) == 2)
+        assert (reader.outage, writer.outage) == ("", "")
+    assert [len(m.payload) for m in got] == [MAX_PACKET - 100, 4]
+    assert "Dropping too large outgoing PUBLISH for r " in broker.log()
 
 
 def test_a_bad_address_is_refused() -> None:
@@ -326,7 +288,7 @@ def test_a_bad_address_is_refused() -> None:
         MqttClient(MqttSettings(url="http://x"), "a")
 
 
-def test_the_sample_configuration(tmp_path: Path) -> None:
+async def test_the_sample_configuration(tmp_path: Path) -> None:
     """packaging/mosquitto.conf with its access list: an agent reaches the landing, and only under its own name."""
     packaging = Path(__file__).parents[2] / "packaging"
     authority = Authority(tmp_path)
@@ -350,7 +312,7 @@ def test_the_sample_configuration(tmp_path: Path) -> None:
         cert, key = authority.issue(name)
         return MqttSettings(url=broker.url, ca_file=authority.ca, cert_file=cert, key_file=key)
 
-    async def main() -> None:
+    try:
         landed: list[Message] = []
         got: list[Message] = []
         share = ["$share/landing/vedette/v1/+/+/alerts"]
@@ -371,8 +333,5 @@ def test_the_sample_configuration(tmp_path: Path) -> None:
                     await agent.publish(f"vedette/v1/{topic}", b"not mine")
                 await asyncio.sleep(0.05)
             assert len(landed) == 1
-
-    try:
-        asyncio.run(main())
     finally:
         broker.kill()

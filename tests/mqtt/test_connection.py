@@ -14,7 +14,7 @@ from vedette.mqtt.settings import MqttSettings
 HALF = 16 << 20
 
 
-def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> None:
+async def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> None:
     """What has come of a packet of many megabytes when the broker goes is not kept, though nothing is collected."""
     connections = 0
 
@@ -29,7 +29,9 @@ def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> None:
         await writer.drain()
         writer.close()
 
-    async def main() -> None:
+    gc.disable()
+    tracemalloc.start()
+    try:
         async with await asyncio.start_server(broker, "127.0.0.1", 0) as server:
             url = f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             session = Session(max_packet=REGION_PACKET)
@@ -37,11 +39,6 @@ def test_a_connection_that_ends_lets_go_of_its_half_received_packet() -> None:
             async with client.running():
                 await until(lambda: connections >= 5, 30)
                 assert "connection lost" in client.outage
-
-    gc.disable()
-    tracemalloc.start()
-    try:
-        asyncio.run(main())
         kept, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import subprocess
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -330,13 +331,14 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> Iterator[Site]:
     made = Site(tmp_path)
     made.enroll("a1", "a2")
     made.enroll("b1", fleet="f2")
     made.enroll("land-1", role="landing")
     made.enroll("op", role="operator")
-    return made
+    yield made
+    made.broker.kill()
 
 
 async def denied(client: MqttClient, topic: str) -> None:
@@ -348,92 +350,79 @@ async def denied(client: MqttClient, topic: str) -> None:
 
 
 @pytest.mark.peer
-def test_an_agent_only_as_itself(site: Site) -> None:
+async def test_an_agent_only_as_itself(site: Site) -> None:
     """A member publishes under its own id and fleet and nowhere else, and gets what is its own and nothing else,
     whatever it subscribes to and under whatever client id it comes; the one it tries to be is not disturbed."""
     site.broker.start()
 
-    async def scenario() -> None:
-        mine: list[Message] = []
-        stolen: list[Message] = []
-        seen: list[Message] = []
-        wide = ["#", "vedette/#", "vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/commands", "vedette/v1/+/+/#",
-                "$share/x/vedette/v1/+/+/alerts", "$SYS/#", "vedette/v1/f2/bundles/#"]  # fmt: skip
-        async with (
-            site.client("op", subscriptions=["vedette/v1/+/+/status", "vedette/v1/+/+/replies"], on_message=seen.append)
-            as op,
-            site.client("land-1") as land,
-            site.client("a1", "vedette-f1-a1", on_message=mine.append,
-                        subscriptions=["vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/commands"]) as a1,
-            site.client("a2", "vedette-f1-a1", on_message=stolen.append, subscriptions=wide) as a2,  # the same id
-            site.client("b1", subscriptions=wide, on_message=stolen.append) as b1,
+    mine: list[Message] = []
+    stolen: list[Message] = []
+    seen: list[Message] = []
+    watched = ["vedette/v1/+/+/status", "vedette/v1/+/+/replies"]
+    wide = ["#", "vedette/#", "vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/commands", "vedette/v1/+/+/#",
+            "$share/x/vedette/v1/+/+/alerts", "$SYS/#", "vedette/v1/f2/bundles/#"]  # fmt: skip
+    async with (
+        site.client("op", subscriptions=watched, on_message=seen.append)
+        as op,
+        site.client("land-1") as land,
+        site.client("a1", "vedette-f1-a1", on_message=mine.append,
+                    subscriptions=["vedette/v1/f1/a1/receipts", "vedette/v1/f1/a1/commands"]) as a1,
+        site.client("a2", "vedette-f1-a1", on_message=stolen.append, subscriptions=wide) as a2,  # the same id
+        site.client("b1", subscriptions=wide, on_message=stolen.append) as b1,
+    ):  # fmt: skip
+        await a1.publish("vedette/v1/f1/a1/alerts", b"alert")
+        await a1.publish("vedette/v1/f1/a1/status", b"status", retain=True)
+        await a1.publish("vedette/v1/f1/a1/replies", b"reply")
+        await land.publish("vedette/v1/f1/a1/receipts", b"receipt")
+        await op.publish("vedette/v1/f1/a1/commands", b"command")
+        await op.publish("vedette/v1/f2/bundles/stable/manifest", b"of f2", retain=True)
+        await until(lambda: len(mine) == 2 and len(seen) == 2)
+        assert {message.payload for message in mine} == {b"receipt", b"command"}
+        await until(lambda: stolen)
+        for topic in (
+            "f1/a1/alerts", "f1/a1/status", "f1/a1/replies", "f1/a1/receipts", "f1/a2/receipts", "f2/a2/alerts",
+            "f1/a2/commands", "f1/bundles/stable/manifest", "f1/a2", "f1/a2/alerts/x",
         ):  # fmt: skip
-            await a1.publish("vedette/v1/f1/a1/alerts", b"alert")
-            await a1.publish("vedette/v1/f1/a1/status", b"status", retain=True)
-            await a1.publish("vedette/v1/f1/a1/replies", b"reply")
-            await land.publish("vedette/v1/f1/a1/receipts", b"receipt")
-            await op.publish("vedette/v1/f1/a1/commands", b"command")
-            await op.publish("vedette/v1/f2/bundles/stable/manifest", b"of f2", retain=True)
-            await until(lambda: len(mine) == 2 and len(seen) == 2)
-            assert {message.payload for message in mine} == {b"receipt", b"command"}
-            await until(lambda: stolen)
-            for topic in (
-                "f1/a1/alerts", "f1/a1/status", "f1/a1/replies", "f1/a1/receipts", "f1/a2/receipts", "f2/a2/alerts",
-                "f1/a2/commands", "f1/bundles/stable/manifest", "f1/a2", "f1/a2/alerts/x",
-            ):  # fmt: skip
-                await denied(a2, f"vedette/v1/{topic}")
-            await denied(a2, "other")
-            await denied(a2, "plant/retain")
-            await denied(b1, "vedette/v1/f1/b1/alerts")
-            await denied(land, "vedette/v1/f1/bundles/stable/manifest")
-            await denied(op, "vedette/v1/f1/a1/receipts")
-            await asyncio.sleep(0.2)
-            assert {(message.topic, message.payload) for message in stolen} == {
-                ("vedette/v1/f2/bundles/stable/manifest", b"of f2")  # to b1, whose fleet it is
-            }
-            assert (a1.connected.is_set(), a1.attempts) == (True, 1)
-
-    try:
-        with capture_logs():
-            asyncio.run(scenario())
-    finally:
-        site.broker.kill()
+            await denied(a2, f"vedette/v1/{topic}")
+        await denied(a2, "other")
+        await denied(a2, "plant/retain")
+        await denied(b1, "vedette/v1/f1/b1/alerts")
+        await denied(land, "vedette/v1/f1/bundles/stable/manifest")
+        await denied(op, "vedette/v1/f1/a1/receipts")
+        await asyncio.sleep(0.2)
+        assert {(message.topic, message.payload) for message in stolen} == {
+            ("vedette/v1/f2/bundles/stable/manifest", b"of f2")  # to b1, whose fleet it is
+        }
+        assert (a1.connected.is_set(), a1.attempts) == (True, 1)
 
 
 @pytest.mark.peer
-def test_revoked(site: Site) -> None:
+async def test_revoked(site: Site) -> None:
     """A revoked member loses its rights when the broker reloads, though it stays connected, and may not connect any
     more when the broker has the list; enrolled anew it may."""
     site.broker.start()
 
-    async def scenario() -> None:
-        async with site.client("a1") as a1:
-            await a1.publish("vedette/v1/f1/a1/alerts", b"x")
-            with site.region() as region:  # type: ignore[attr-defined]
-                region.revoke("a1")
-                region.revoke("a1")
-            assert site.broker.process is not None
-            site.broker.process.send_signal(signal.SIGHUP)
-            await until(lambda: "Reloading config" in site.broker.log())
-            await denied(a1, "vedette/v1/f1/a1/alerts")
+    async with site.client("a1") as a1:
+        await a1.publish("vedette/v1/f1/a1/alerts", b"x")
+        with site.region() as region:  # type: ignore[attr-defined]
+            region.revoke("a1")
+            region.revoke("a1")
+        assert site.broker.process is not None
+        site.broker.process.send_signal(signal.SIGHUP)
+        await until(lambda: "Reloading config" in site.broker.log())
+        await denied(a1, "vedette/v1/f1/a1/alerts")
+    site.broker.restart()
+    stranger = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
+    async with stranger.running():
+        await until(lambda: stranger.outage)
+        assert not stranger.connected.is_set()
+        assert "certificate revoked" in stranger.outage or "accept our certificate?" in stranger.outage
+        async with site.client("a2") as a2:
+            await a2.publish("vedette/v1/f1/a2/alerts", b"x")
+        site.enroll("a1")
         site.broker.restart()
-        stranger = MqttClient(site.settings("a1"), "a1", backoff=QUICK)
-        async with stranger.running():
-            await until(lambda: stranger.outage)
-            assert not stranger.connected.is_set()
-            assert "certificate revoked" in stranger.outage or "accept our certificate?" in stranger.outage
-            async with site.client("a2") as a2:
-                await a2.publish("vedette/v1/f1/a2/alerts", b"x")
-            site.enroll("a1")
-            site.broker.restart()
-            await until(stranger.connected.is_set)  # the renewed files are taken up
-            await stranger.publish("vedette/v1/f1/a1/alerts", b"x")
-
-    try:
-        with capture_logs():
-            asyncio.run(scenario())
-    finally:
-        site.broker.kill()
+        await until(stranger.connected.is_set)  # the renewed files are taken up
+        await stranger.publish("vedette/v1/f1/a1/alerts", b"x")
 
 
 @pytest.mark.peer
@@ -459,37 +448,30 @@ def test_an_agents_key_makes_no_broker(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.peer
-def test_landings_of_the_random_group(site: Site, tmp_path: Path) -> None:
+async def test_landings_of_the_random_group(site: Site, tmp_path: Path) -> None:
     """A landing with the folder's group lands and receipts while a member sits in the default group and takes nothing
     away from it."""
     site.broker.start()
 
-    async def scenario() -> None:
-        landing = Landing(
-            LandingSettings(site.settings("land-1"), tmp_path / "landing", "land-1", site.group, max_seconds=0.05)
-        )
-        task = asyncio.create_task(landing.run())
-        await asyncio.wait_for(landing.client.connected.wait(), 10)
-        receipts: list[Message] = []
-        greedy = ["$share/landing/vedette/v1/+/+/alerts"]
-        async with (
-            site.client("a2", subscriptions=greedy),
-            site.client("a1", subscriptions=["vedette/v1/f1/a1/receipts"], on_message=receipts.append) as a1,
-        ):
-            for seq in range(1, 21):
-                await a1.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(seq))]))
-            await until(lambda: landing.landed["alerts"] == 20)
-            await until(lambda: receipts)
-        await landing.stop()
-        await task
-        landed = {seq for m in receipts for a, b in unpack_receipt(m.payload)[1] for seq in range(a, b + 1)}
-        assert landed <= set(range(1, 21))
-
-    try:
-        with capture_logs():
-            asyncio.run(scenario())
-    finally:
-        site.broker.kill()
+    landing = Landing(
+        LandingSettings(site.settings("land-1"), tmp_path / "landing", "land-1", site.group, max_seconds=0.05)
+    )
+    task = asyncio.create_task(landing.run())
+    await asyncio.wait_for(landing.client.connected.wait(), 10)
+    receipts: list[Message] = []
+    greedy = ["$share/landing/vedette/v1/+/+/alerts"]
+    async with (
+        site.client("a2", subscriptions=greedy),
+        site.client("a1", subscriptions=["vedette/v1/f1/a1/receipts"], on_message=receipts.append) as a1,
+    ):
+        for seq in range(1, 21):
+            await a1.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(seq))]))
+        await until(lambda: landing.landed["alerts"] == 20)
+        await until(lambda: receipts)
+    await landing.stop()
+    await task
+    landed = {seq for m in receipts for a, b in unpack_receipt(m.payload)[1] for seq in range(a, b + 1)}
+    assert landed <= set(range(1, 21))
 
 
 def test_openssl_accepts_the_chain(tmp_path: Path) -> None:

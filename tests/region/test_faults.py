@@ -25,7 +25,7 @@ from vedette.region.land import Landing, LandingSettings
 pytestmark = pytest.mark.peer
 
 
-def test_a_broker_that_never_acknowledges(
+async def test_a_broker_that_never_acknowledges(
     broker: Broker, box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that takes messages, answers pings and acknowledges nothing is left and tried anew, and is told; once it
@@ -33,7 +33,7 @@ def test_a_broker_that_never_acknowledges(
     monkeypatch.setattr(mqtt, "ACK_SECONDS", 0.4)
     folder = tmp_path / "landing"
 
-    async def main() -> None:
+    with capture_logs() as logs:
         async with proxied(broker.port) as proxy:
             service = await Land(broker, folder).connected()
             up = await Up(proxy.url, box, max_inflight=2).connected()
@@ -46,9 +46,6 @@ def test_a_broker_that_never_acknowledges(
             await until(lambda: box.outbox.depth == 0, 20)
             await up.stop()
             await service.stop()
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     ids = {row["alert_id"] for row in read(folder, "alerts")}
     assert ids == {f"{seq:032x}" for seq in range(1, 3001)}
     assert box.counters.totals["alerts_receipted"] == 3000
@@ -56,7 +53,7 @@ def test_a_broker_that_never_acknowledges(
     assert any("acknowledged nothing for 0.4 s" in reason for reason in away)
 
 
-def test_a_network_that_goes_silent_or_cuts(
+async def test_a_network_that_goes_silent_or_cuts(
     broker: Broker, box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Connections that are taken and lead nowhere, and connections that are cut again and again: the agent goes on
@@ -64,40 +61,33 @@ def test_a_network_that_goes_silent_or_cuts(
     monkeypatch.setattr(mqtt, "ACK_SECONDS", 0.3)
     monkeypatch.setattr(mqtt, "CONNECT_SECONDS", 0.5)
     folder = tmp_path / "landing"
-
-    async def main() -> None:
-        async with proxied(broker.port) as proxy:
-            service = await Land(broker, folder).connected()
-            up = await Up(proxy.url, box).connected()
-            for mode in ("silent", "reset", "silent"):
-                before = proxy.connections
-                proxy.mode = mode  # type: ignore[assignment]
-                if mode == "reset":
-                    proxy.cut()
-                box.put(400)
-                await until(lambda before=before: proxy.connections > before + 1)  # type: ignore[misc]
-            proxy.mode = "pass"
-            proxy.cut()
-            await until(lambda: box.outbox.depth == 0, 20)
-            await up.stop()
-            await service.stop()
-
-    asyncio.run(main())
+    async with proxied(broker.port) as proxy:
+        service = await Land(broker, folder).connected()
+        up = await Up(proxy.url, box).connected()
+        for mode in ("silent", "reset", "silent"):
+            before = proxy.connections
+            proxy.mode = mode  # type: ignore[assignment]
+            if mode == "reset":
+                proxy.cut()
+            box.put(400)
+            await until(lambda before=before: proxy.connections > before + 1)  # type: ignore[misc]
+        proxy.mode = "pass"
+        proxy.cut()
+        await until(lambda: box.outbox.depth == 0, 20)
+        await up.stop()
+        await service.stop()
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 1201))
 
 
-def test_names_that_do_not_resolve(box: Box) -> None:
+async def test_names_that_do_not_resolve(box: Box) -> None:
     """A broker's name that DNS does not know is an outage with that reason; alerts stay in the outbox."""
 
-    async def main() -> None:
+    with capture_logs() as logs:
         up = Up("mqtt://broker.invalid:1883", box)
         box.put(10)
         await until(lambda: up.uplink.client.attempts >= 3, 20)
         assert not up.task.done()
         await up.stop()
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     (away,) = [entry for entry in logs if entry["event"] == "broker_away"]
     assert "broker.invalid" in away["broker"]
     assert "not known" in away["reason"] or "resolution" in away["reason"]
@@ -180,7 +170,7 @@ def test_durable_before_it_is_told(tmp_path: Path) -> None:
     assert steps[:at].count(str(tmp_path / "landing" / "alerts")) == 1  # the new dt= folder's name
 
 
-def test_no_acknowledgement_before_the_folder_is_synced(
+async def test_no_acknowledgement_before_the_folder_is_synced(
     broker: Broker, box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the sync of the folder hangs nothing is acknowledged and no receipt leaves; when it fails, the batch is
@@ -196,7 +186,7 @@ def test_no_acknowledgement_before_the_folder_is_synced(
 
     monkeypatch.setattr(landing_folder, "sync_path", sync)
 
-    async def main() -> None:
+    with capture_logs() as logs:
         service = await Land(broker, folder).connected()
         up = await Up(broker.url, box).connected()
         box.put(300)
@@ -207,8 +197,5 @@ def test_no_acknowledgement_before_the_folder_is_synced(
         await until(lambda: box.outbox.depth == 0)
         await up.stop()
         await service.stop()
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 301))
     assert [entry["event"] for entry in logs].count("landing_failed") >= 1

@@ -77,20 +77,16 @@ async def agent(broker: Broker, name: str = "a1") -> AsyncIterator[tuple[MqttCli
         yield client, receipts
 
 
-def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path: Path) -> None:
+async def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path: Path) -> None:
     """Every alert of an agent is on disk once, with its topic, and then leaves the agent's outbox."""
     folder = tmp_path / "landing"
-
-    async def main() -> None:
-        service = await Land(broker, folder).connected()
-        up = await Up(broker.url, box).connected()
-        box.put(2500)
-        await until(lambda: box.outbox.depth == 0)
-        await up.stop()
-        await service.stop()
-        assert service.service.landed["alerts"] == 2500
-
-    asyncio.run(main())
+    service = await Land(broker, folder).connected()
+    up = await Up(broker.url, box).connected()
+    box.put(2500)
+    await until(lambda: box.outbox.depth == 0)
+    await up.stop()
+    await service.stop()
+    assert service.service.landed["alerts"] == 2500
     rows = read(folder, "alerts")
     assert sorted(row["seq"] for row in rows) == list(range(1, 2501))
     assert rows[0]["ingest"] == {"collector_id": "vedette-landing", "topic": "vedette/v1/f1/a1/alerts"}
@@ -99,7 +95,7 @@ def test_alerts_land_and_are_receipted(broker: Broker, box: Box, tmp_path: Path)
     assert not (folder / "bad").exists()
 
 
-def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None:
+async def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None:
     """Each bad payload is a row of ``bad`` with its bytes and reason; good neighbours land; all is receipted."""
     folder = tmp_path / "landing"
     good, spoofed, stray = encode(alert(1)), encode(alert(2, agent_id="other")), encode(alert(3, fleet="f2"))
@@ -115,7 +111,7 @@ def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None
         ("vedette/v1/f1/a1/status", json.dumps({"agent_id": "a1", "state": "lost"}).encode()),
     ]
 
-    async def main() -> list[tuple[str, Any]]:
+    with capture_logs() as logs:
         service = await Land(broker, folder).connected()
         async with agent(broker) as (client, receipts):
             for topic, payload in sent:
@@ -129,10 +125,6 @@ def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None
         await until(lambda: service.service.landed["status"] == 1)
         assert sum(service.service.landed.values()) == 1
         await service.stop()
-        return receipts
-
-    with capture_logs() as logs:
-        receipts = asyncio.run(main())
     assert [row["seq"] for row in read(folder, "alerts")] == [1]
     assert [row["state"] for row in read(folder, "status")] == ["lost", "lost"]
     bad = read(folder, "bad")
@@ -146,12 +138,12 @@ def test_what_cannot_be_read_goes_to_bad(broker: Broker, tmp_path: Path) -> None
     assert sum(entry["rows"] for entry in logs if entry["event"] == "payload_undecodable") == 9
 
 
-def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tmp_path: Path) -> None:
+async def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tmp_path: Path) -> None:
     """A read-only landing directory is said once with its path; nothing is acknowledged; it lands when writable."""
     folder = tmp_path / "landing"
     block(folder)
 
-    async def main() -> None:
+    with capture_logs() as logs:
         service = await Land(broker, folder).connected()
         up = await Up(broker.url, box).connected()
         box.put(800)
@@ -163,40 +155,33 @@ def test_a_landing_directory_that_cannot_be_written(broker: Broker, box: Box, tm
         await until(lambda: box.outbox.depth == 0)
         await up.stop()
         await service.stop()
-
-    with capture_logs() as logs:
-        asyncio.run(main())
     failed = [entry for entry in logs if entry["event"] == "landing_failed"]
     assert [entry["folder"] for entry in failed] == [str(folder)]
     assert sorted(row["seq"] for row in read(folder, "alerts")) == list(range(1, 801))
 
 
-def test_memory_is_bounded_while_the_directory_fails(
+async def test_memory_is_bounded_while_the_directory_fails(
     broker: Broker, box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond HELD_BYTES messages stay with the broker and are fetched when the folder works again."""
     folder = tmp_path / "landing"
     block(folder)
     monkeypatch.setattr("vedette.region.land.HELD_BYTES", 300_000)
-
-    async def main() -> None:
-        service = await Land(broker, folder).connected()
-        up = await Up(broker.url, box).connected()
-        for _ in range(10):
-            box.put(500)
-        await until(lambda: box.counters.totals["alerts_sent"] == 5000)
-        await until(lambda: service.attempts > 5)
-        assert service.service._held < 600_000
-        unblock(folder)
-        await until(lambda: box.outbox.depth == 0)
-        await up.stop()
-        await service.stop()
-
-    asyncio.run(main())
+    service = await Land(broker, folder).connected()
+    up = await Up(broker.url, box).connected()
+    for _ in range(10):
+        box.put(500)
+    await until(lambda: box.counters.totals["alerts_sent"] == 5000)
+    await until(lambda: service.attempts > 5)
+    assert service.service._held < 600_000
+    unblock(folder)
+    await until(lambda: box.outbox.depth == 0)
+    await up.stop()
+    await service.stop()
     assert {row["seq"] for row in read(folder, "alerts")} == set(range(1, 5001))
 
 
-def test_a_large_message_is_cut_down_beside_the_event_loop(
+async def test_a_large_message_is_cut_down_beside_the_event_loop(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the digest of an agent's oversized message is taken, another agent's messages are taken in."""
@@ -210,41 +195,33 @@ def test_a_large_message_is_cut_down_beside_the_event_loop(
         return row
 
     monkeypatch.setattr("vedette.region.land.dead_letter", slow)
-
-    async def main() -> None:
-        service = await Land(broker, folder).connected()
-        async with agent(broker) as (client, receipts), agent(broker, "a2") as (other, _):
-            await other.publish("vedette/v1/f1/a2/alerts", bytes(2 << 20))
-            await until(entered.is_set)
-            before = delivered(broker)
-            await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))]))
-            await until(lambda: delivered(broker) > before)
-            assert not given_up.is_set()
-            release.set()
-            await until(lambda: receipts == [("log", [(1, 1)])])
-        await service.stop()
-
-    asyncio.run(main())
+    service = await Land(broker, folder).connected()
+    async with agent(broker) as (client, receipts), agent(broker, "a2") as (other, _):
+        await other.publish("vedette/v1/f1/a2/alerts", bytes(2 << 20))
+        await until(entered.is_set)
+        before = delivered(broker)
+        await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))]))
+        await until(lambda: delivered(broker) > before)
+        assert not given_up.is_set()
+        release.set()
+        await until(lambda: receipts == [("log", [(1, 1)])])
+    await service.stop()
     assert [len(row["payload"]) for row in read(folder, "bad")] == [MAX_DEAD_LETTER]
 
 
-def test_land_ends_in_order(broker: Broker, tmp_path: Path) -> None:
+async def test_land_ends_in_order(broker: Broker, tmp_path: Path) -> None:
     """``land`` writes what it holds when told to stop, though its batch was not due yet."""
     folder = tmp_path / "landing"
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        settings = LandingSettings(MqttSettings(url=broker.url), folder, max_seconds=60)
-        task = asyncio.create_task(land(settings, stop))
-        async with agent(broker) as (client, receipts):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(5):
-                    while not await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))])):
-                        await asyncio.sleep(0.02)
-            await until(lambda: delivered(broker))
-            stop.set()
-            await asyncio.wait_for(task, 10)
-            await until(lambda: receipts)
-
-    asyncio.run(main())
+    stop = asyncio.Event()
+    settings = LandingSettings(MqttSettings(url=broker.url), folder, max_seconds=60)
+    task = asyncio.create_task(land(settings, stop))
+    async with agent(broker) as (client, receipts):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                while not await client.publish("vedette/v1/f1/a1/alerts", pack_batch("log", [encode(alert(1))])):
+                    await asyncio.sleep(0.02)
+        await until(lambda: delivered(broker))
+        stop.set()
+        await asyncio.wait_for(task, 10)
+        await until(lambda: receipts)
     assert [row["seq"] for row in read(folder, "alerts")] == [1]

@@ -48,38 +48,34 @@ async def agent(broker: Broker, name: str) -> AsyncIterator[dict[str, bytes]]:
         yield have
 
 
-def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> None:
+async def test_publish_and_replace(broker: Broker, author: Author, tmp_path: Path) -> None:
     """Agents present and later get blob and manifest; a newer bundle replaces both and clears the old blob."""
     first, second = author.bundle(1), author.bundle(2)
     settings = MqttSettings(url=broker.url)
     landing = tmp_path / "landing"
-
-    async def main() -> None:
-        async with agent(broker, "early") as have:
-            done = await publish(settings, first, fleet="f1", trusted=[author.public], landing=landing)
-            await until(lambda: len(have) == 2)
-            assert have[f"blobs/{done.sha256}"] == first
-            manifest = json.loads(have["manifest"])
-            assert manifest == {
-                "version": 1,
-                "sha256": done.sha256,
-                "size": len(first),
-                "created": "2030-03-17T17:46:40Z",
-                "expires": "2030-04-16T17:46:40Z",
-                "replaced": None,
-            }
-            assert verify(have[f"blobs/{manifest['sha256']}"], [author.public], "0.1.0").version == 1
-            again = await publish(settings, first, fleet="f1")
-            assert again == done
-            newer = await publish(settings, second, fleet="f1", landing=landing)
-            assert newer.replaced == done.sha256
-            await until(lambda: have[f"blobs/{done.sha256}"] == b"")
-        async with agent(broker, "late") as have:
-            await until(lambda: len(have) == 2)
-            assert set(have) == {"manifest", f"blobs/{newer.sha256}"}
-            assert json.loads(have["manifest"])["version"] == 2
-
-    asyncio.run(main())
+    async with agent(broker, "early") as have:
+        done = await publish(settings, first, fleet="f1", trusted=[author.public], landing=landing)
+        await until(lambda: len(have) == 2)
+        assert have[f"blobs/{done.sha256}"] == first
+        manifest = json.loads(have["manifest"])
+        assert manifest == {
+            "version": 1,
+            "sha256": done.sha256,
+            "size": len(first),
+            "created": "2030-03-17T17:46:40Z",
+            "expires": "2030-04-16T17:46:40Z",
+            "replaced": None,
+        }
+        assert verify(have[f"blobs/{manifest['sha256']}"], [author.public], "0.1.0").version == 1
+        again = await publish(settings, first, fleet="f1")
+        assert again == done
+        newer = await publish(settings, second, fleet="f1", landing=landing)
+        assert newer.replaced == done.sha256
+        await until(lambda: have[f"blobs/{done.sha256}"] == b"")
+    async with agent(broker, "late") as have:
+        await until(lambda: len(have) == 2)
+        assert set(have) == {"manifest", f"blobs/{newer.sha256}"}
+        assert json.loads(have["manifest"])["version"] == 2
     assert sorted(path.name for path in (landing / "rules").iterdir()) == ["1.json", "2.json"]
     document = json.loads((landing / "rules" / "1.json").read_text())
     assert document["rules"] == [{"id": "r1", "title": "a rule", "level": "high"}]
@@ -124,51 +120,45 @@ def test_killed_between_two_steps(
         assert (version, blobs - {blob}) == (again, set())
 
 
-def test_refusals(broker: Broker, author: Author, tmp_path: Path) -> None:
+async def test_refusals(broker: Broker, author: Author, tmp_path: Path) -> None:
     """Unsigned, foreign, expired, older and same-version-but-other bundles are refused, and nothing is published."""
     settings = MqttSettings(url=broker.url)
     stranger = Author(tmp_path / "stranger.pem")
-
-    async def main() -> None:
-        await publish(settings, author.bundle(5), fleet="f1")
-        with pytest.raises(BundleRefused, match="not signed"):
-            await publish(settings, author.build(6), fleet="f1")
-        with pytest.raises(BundleRefused, match="trusted_keys"):
-            await publish(settings, author.bundle(6), fleet="f1", trusted=[stranger.public])
-        with pytest.raises(BundleRefused, match="expired"):
-            await publish(settings, author.bundle(6), fleet="f1", clock=lambda: CREATED * 2)
-        with pytest.raises(BundleRefused, match="zip"):
-            await publish(settings, b"rubbish", fleet="f1")
-        with pytest.raises(ValueError, match="holds version 5, this bundle is 4"):
-            await publish(settings, author.bundle(4), fleet="f1")
-        with pytest.raises(ValueError, match="another bundle of version 5"):
-            await publish(settings, author.bundle(5, plan=b"changed"), fleet="f1")
-        with pytest.raises(ValueError, match="signed for fleet f1, channel stable, not for fleet f2"):
-            await publish(settings, author.bundle(6), fleet="f2")
-        with pytest.raises(BundleRefused, match="not for fleet f1, channel test"):
-            await publish(settings, author.bundle(6), channel="test")
-        with pytest.raises(BundleRefused, match="not signed for a fleet"):
-            await publish(settings, author.bundle(6, fleet="", channel=""))
-        async with agent(broker, "late") as have:
-            await until(lambda: len(have) == 2)
-            assert json.loads(have["manifest"])["version"] == 5
-
-    asyncio.run(main())
+    await publish(settings, author.bundle(5), fleet="f1")
+    with pytest.raises(BundleRefused, match="not signed"):
+        await publish(settings, author.build(6), fleet="f1")
+    with pytest.raises(BundleRefused, match="trusted_keys"):
+        await publish(settings, author.bundle(6), fleet="f1", trusted=[stranger.public])
+    with pytest.raises(BundleRefused, match="expired"):
+        await publish(settings, author.bundle(6), fleet="f1", clock=lambda: CREATED * 2)
+    with pytest.raises(BundleRefused, match="zip"):
+        await publish(settings, b"rubbish", fleet="f1")
+    with pytest.raises(ValueError, match="holds version 5, this bundle is 4"):
+        await publish(settings, author.bundle(4), fleet="f1")
+    with pytest.raises(ValueError, match="another bundle of version 5"):
+        await publish(settings, author.bundle(5, plan=b"changed"), fleet="f1")
+    with pytest.raises(ValueError, match="signed for fleet f1, channel stable, not for fleet f2"):
+        await publish(settings, author.bundle(6), fleet="f2")
+    with pytest.raises(BundleRefused, match="not for fleet f1, channel test"):
+        await publish(settings, author.bundle(6), channel="test")
+    with pytest.raises(BundleRefused, match="not signed for a fleet"):
+        await publish(settings, author.bundle(6, fleet="", channel=""))
+    async with agent(broker, "late") as have:
+        await until(lambda: len(have) == 2)
+        assert json.loads(have["manifest"])["version"] == 5
 
 
-def test_failures_say_where(broker: Broker, author: Author, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failures_say_where(
+    broker: Broker, author: Author, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A broker that is away and a landing that cannot be written raise with the address or path; nothing changes."""
     block(tmp_path / "landing")
-
-    async def main() -> None:
-        with pytest.raises(OSError, match="landing"):
-            await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1", landing=tmp_path / "landing")
-        async with agent(broker, "late") as have:
-            await asyncio.sleep(0.1)
-            assert not have
-        broker.kill()
-        monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
-        with pytest.raises(ConnectionError, match=broker.url + ".*refused"):
-            await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1")
-
-    asyncio.run(main())
+    with pytest.raises(OSError, match="landing"):
+        await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1", landing=tmp_path / "landing")
+    async with agent(broker, "late") as have:
+        await asyncio.sleep(0.1)
+        assert not have
+    broker.kill()
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.5)
+    with pytest.raises(ConnectionError, match=broker.url + ".*refused"):
+        await publish(MqttSettings(url=broker.url), author.bundle(1), fleet="f1")
