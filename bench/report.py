@@ -111,9 +111,8 @@ def targets(scenarios: Results) -> list[dict[str, Any]]:
         if measured is not None and measured != measured:  # too small a trial to say
             measured = None
         met = None if measured is None else (operator.ge if target.least else operator.le)(measured, target.target)
-        rows.append({**target._asdict(), "find": None, "measured": measured, "met": met})
-    for row in rows:
-        del row["find"]
+        named = {"measure": target.measure, "target": target.target, "least": target.least, "unit": target.unit}
+        rows.append({**named, "measured": measured, "met": met})
     return rows
 
 
@@ -121,13 +120,9 @@ def number(value: float | None) -> str:
     """For people: three digits behind the point for what is small, none for what is large."""
     if value is None:
         return "not measured"
-    return (
-        f"{value:,.0f}"
-        if abs(value) >= 1000
-        else f"{value:,.3g}"
-        if abs(value) < 10
-        else f"{value:,.1f}".removesuffix(".0")
-    )
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:,.3g}" if abs(value) < 10 else f"{value:,.1f}".removesuffix(".0")
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -217,19 +217,8 @@ def _jobs(known: Mapping[str, Any]) -> str:
     for size in SIZES_WANTED:
         if find(known, size, 0.0) is None:
             notes.append(f"{size:,} alerts: not run. {_estimate(known, size)}  ")
-    names = (
-        "alerts",
-        "job",
-        "rows read",
-        "seconds",
-        "rows/s",
-        "CPU-s",
-        "rows/CPU-s",
-        "JVM MB",
-        "Python MB",
-        "data files",
-    )
-    return "\n".join([markdown(names, rows), *notes, ""])
+    names = "alerts, job, rows read, seconds, rows/s, CPU-s, rows/CPU-s, JVM MB, Python MB, data files"
+    return "\n".join([markdown(names.split(", "), rows), *notes, ""])
 
 
 def _missing(run: Mapping[str, Any]) -> str:

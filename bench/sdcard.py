@@ -16,7 +16,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,27 +110,20 @@ def compaction(folder: Path, count: int = 40_000) -> tuple[float, float]:
 
 def table(rows: Sequence[dict[str, Any]], ratios: tuple[float, float]) -> str:
     """Markdown."""
-    out = ["| `raw_log.fsync` | " + " | ".join(f"{rate} events/s" for rate in RATES) + " |", "|---" * 5 + "|"]
-    found = {row["cell"]: row for row in rows}
-    for policy in POLICIES:
-        cells = []
-        for rate in RATES:
-            row = found.get(Cell(policy, rate))
-            if row is None:
-                cells.append("–")
-            elif not row["sent"]:
-                cells.append(f"{row['written'] / row['seconds'] * 3600 / 1024:,.0f} KiB an hour")
-            else:
-                each = row["written"] / row["sent"]
-                cells.append(
-                    f"{each / 1024:,.1f} KiB ({row['written'] / row['seconds'] * 86400 / 2**20:,.0f} MiB a day)"
-                )
-        out.append(f"| `{policy}` | " + " | ".join(cells) + " |")
-    out += [
-        "",
-        f"Events : segment, frames of one event each: {ratios[0]:.2f} : 1 as written, {ratios[1]:.1f} : 1 compacted.",
-    ]
-    return "\n".join(out)
+    found = {row["cell"]: _shown(row) for row in rows}
+    cells = report.markdown(
+        ("`raw_log.fsync`", *(f"{rate} events/s" for rate in RATES)),
+        ((f"`{policy}`", *(found[Cell(policy, rate)] for rate in RATES)) for policy in POLICIES),
+    )
+    ratio = f"{ratios[0]:.2f} : 1 sealed, {ratios[1]:.1f} : 1 compacted"
+    return f"{cells}\nBytes of events to bytes of a segment of one-event frames: {ratio}.\n"
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    a_second = row["written"] / row["seconds"]
+    if not row["sent"]:
+        return f"{a_second * 3600 / 1024:,.0f} KiB an hour"
+    return f"{row['written'] / row['sent'] / 1024:,.1f} KiB ({a_second * 86400 / 2**20:,.0f} MiB a day)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,6 +30,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from statistics import StatisticsError, linear_regression
 from typing import Any, NamedTuple
 
 from bench import traffic
@@ -126,12 +127,10 @@ class Figures:
 
 def slope(samples: Sequence[tuple[float, float]]) -> float:
     """The rise per second of the straight line through (second, value): least squares."""
-    n = len(samples)
-    if n < 2:
+    try:
+        return linear_regression(*zip(*samples, strict=True)).slope
+    except (StatisticsError, TypeError):  # all at one second, or none
         return 0.0
-    mean_x, mean_y = (sum(one[i] for one in samples) / n for i in (0, 1))
-    spread = sum((x - mean_x) ** 2 for x, _ in samples)
-    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
 
 
 def verdict(figures: Figures) -> list[str]:
