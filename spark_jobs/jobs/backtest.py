@@ -72,18 +72,6 @@ class Rules(NamedTuple):
     product: str
 
 
-def _kept_and_summed_up(found: DataFrame, spark: SparkSession, output: str | None, top: int) -> str:
-    if output is None:
-        found = found.persist()
-    else:
-        found.write.mode("errorifexists").parquet(output)
-        found = spark.read.schema(MATCHES).parquet(storage.literal(output))
-    try:
-        return _summary(found, top)
-    finally:
-        found.unpersist()
-
-
 def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path], lookups: Sequence[Path],
           route: bool, product: str) -> Rules:  # fmt: skip
     """The rules of the command line, compiled. Raises OSError, ValueError."""
@@ -291,4 +279,8 @@ def backtest(
     if bundles and not keys:
         raise click.UsageError("a bundle needs --trusted-key")
     asked = built(rules, keys, pipelines, lookups, route, product)
-    return _kept_and_summed_up(matches(job.spark, logs, asked), job.spark, output, top)
+    found = matches(job.spark, logs, asked)
+    if output is None:
+        return _summary(found.persist(), top)
+    found.write.mode("errorifexists").parquet(output)
+    return _summary(job.spark.read.schema(MATCHES).parquet(storage.literal(output)), top)

@@ -35,13 +35,13 @@ ROWS_PER_BATCH = 200_000
 """Of Kafka messages in one micro-batch."""
 TOPICS = "vedette"
 
-_LANDED = (
+LANDED = (
     ("alerts", LANDED_ALERT, ALERTS),
     ("status", LANDED_STATUS, HEARTBEATS),
     ("seqs", LANDED_SEQS, SEQS),
     ("bad", LANDED_BAD, DEAD_LETTERS),
 )
-"""Name of a stream, columns of its landed rows, and the table that gets these."""
+"""Name of a stream (and of its folder in the landing), columns of its landed rows, and the table that gets these."""
 
 
 @spark_job()
@@ -91,12 +91,12 @@ def kafka_sources(
     """The source of each stream by its name."""
     return {
         name: KafkaSource(brokers, f"{topics}.{name}", schema, rows_per_batch, options or {})
-        for name, schema, _ in _LANDED
+        for name, schema, _ in LANDED
     }
 
 
 def landing_sources(root: str, bytes_per_batch: int = BYTES_PER_BATCH) -> dict[str, Source]:
-    return {name: LandingSource(f"{root}/{name}", schema, bytes_per_batch) for name, schema, _ in _LANDED}
+    return {name: LandingSource(f"{root}/{name}", schema, bytes_per_batch) for name, schema, _ in LANDED}
 
 
 def take_over(
@@ -130,7 +130,7 @@ def take_over(
         "seqs": batch.seqs,
         "bad": batch.dead_letters,
     }
-    streams = [Stream(name, given[name], takes[name], table) for name, _, table in _LANDED if name in given]
+    streams = [Stream(name, given[name], takes[name], table) for name, _, table in LANDED if name in given]
     with storage.one_writer(spark, tables.root, "ingest"):
         run_all(spark, tables, streams, checkpoints or f"{tables.root}/_checkpoints", every=every, stop=stop)
     return streams

@@ -35,6 +35,7 @@ from spark_jobs.common.plain import many
 from spark_jobs.intake import frames
 from spark_jobs.intake.counts import COUNTS
 from spark_jobs.intake.sources import KafkaSource, LandingSource
+from spark_jobs.jobs.ingest import LANDED
 from spark_jobs.jobs.job import COUNT, DAY, FOLDER, Job, Value, pair, spark_job
 from spark_jobs.tables import storage
 from spark_jobs.tables.schema import ALERTS, RULES, TABLES, WIN_5M
@@ -50,8 +51,6 @@ MAX_REWRITE = 5_000_000
 """Alerts of a day that are rewritten at once: they pass through the driver in the ``delta`` backend."""
 
 VACUUM_HOURS = 168
-
-LANDED = ("alerts", "status", "seqs", "bad")
 
 
 def _kept(text: str) -> tuple[str, int]:
@@ -133,7 +132,7 @@ def interrupted(spark: SparkSession, checkpoints: str) -> list[str]:
     def newest(folder: str) -> int:
         return max((int(name) for name in storage.names(spark, folder) if name.isdecimal()), default=-1)
 
-    names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name in LANDED]
+    names = [kind + name for kind in (LandingSource.kind, KafkaSource.kind) for name, *_ in LANDED]
     folders = {name: f"{checkpoints}/{name}" for name in names}
     return [name for name, folder in folders.items() if newest(f"{folder}/offsets") > newest(f"{folder}/commits")]
 
@@ -201,8 +200,7 @@ def known_whole(spark: SparkSession, tables: Tables, day: str, gone: tuple[int, 
     that have outlived some of their alerts cannot be made anew: they stay."""
     one = date.fromisoformat(day)
     left = sums_by_day(counted_from(spark, tables, one, one)).get(day, (0, 0))
-    sums = [F.coalesce(F.sum(name), F.lit(0)) for name in ("alerts", "matches")]
-    counts = tables.frame(spark, WIN_5M, day, day).agg(*sums).collect()[0]
+    counts = said_by_day(spark, tables, day, day).get(day, (0, 0))
     whole = all(said <= there + copies for said, there, copies in zip(counts, left, gone, strict=True))
     if not whole:
         log.warning("counts of %s are kept with copies in them: some of their alerts have expired", day)
@@ -218,22 +216,19 @@ def counted_from(spark: SparkSession, tables: Tables, first: date, last: date) -
     return alerts.where((F.col("counted_at") >= F.lit(start)) & (F.col("counted_at") < F.lit(end)))
 
 
-def counted_on(spark: SparkSession, tables: Tables, first: date, last: date) -> DataFrame:
-    """``frames.counted`` of ``counted_from``, with ``date``."""
-    those = counted_from(spark, tables, first, last)
-    return frames.counted(those).withColumn("date", F.date_format("counted_at", "yyyy-MM-dd"))
+def said_by_day(spark: SparkSession, tables: Tables, since: str, until: str) -> dict[str, tuple[int, int]]:
+    """Alerts and matches by day, as ``WIN_5M`` has counted them."""
+    rows = tables.frame(spark, WIN_5M, since, until).groupBy("date")
+    found = rows.agg(F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches"))
+    return {row.date: (row.alerts, row.matches) for row in found.collect()}
 
 
 def unequal(spark: SparkSession, tables: Tables, wanted: Period) -> list[str]:
-    """Days of which ``WIN_5M`` says something else than ``ALERTS``."""
-    sums = [F.sum("alerts").alias("alerts"), F.sum("matches").alias("matches")]
-    alerts = counted_on(spark, tables, wanted.first, wanted.last).groupBy("date").agg(*sums)
-    counts = tables.frame(spark, WIN_5M, wanted.since, wanted.until).groupBy("date").agg(*sums)
-    both = counts.alias("c").join(alerts.alias("a"), "date", "full_outer")
-    same = F.col("c.alerts").eqNullSafe(F.col("a.alerts")) & F.col("c.matches").eqNullSafe(F.col("a.matches"))
-    # A day of which there are no alerts any more has outlived them: its counts stay.
-    differ = both.where(~same & F.col("a.alerts").isNotNull())
-    return sorted(row.date for row in differ.select("date").collect())
+    """Days of which ``WIN_5M`` says something else than ``ALERTS``. A day of which there are no alerts any more has
+    outlived them: its counts stay."""
+    said = said_by_day(spark, tables, wanted.since, wanted.until)
+    counted = sums_by_day(counted_from(spark, tables, wanted.first, wanted.last))
+    return [day for day, sums in counted.items() if said.get(day) != sums]
 
 
 def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> bool:
@@ -243,7 +238,7 @@ def rebuild(spark: SparkSession, tables: Tables, day: str, max_rewrite: int) -> 
     if (number := counted_from(spark, tables, one, one).count()) > max_rewrite:
         log.error("counts of %s differ from its %d alerts, too many to count again; see --max-rewrite", day, number)
         return False
-    rows = counted_on(spark, tables, one, one).drop("date").persist()
+    rows = frames.counted(counted_from(spark, tables, one, one)).persist()
     rules = tables.frame(spark, RULES).persist()
     try:
         for table in COUNTS:
@@ -286,7 +281,7 @@ def clean(spark: SparkSession, landing: str, checkpoints: str, until: date) -> i
     Files are deleted by name, those that ingest has: one that is copied in meanwhile stays, and its folder with it.
     """
     deleted = 0
-    for name in LANDED:
+    for name, *_ in LANDED:
         folder = f"{landing}/{name}"
         days = [one for one in storage.names(spark, folder, folders=True) if one.startswith("dt=")]
         days = [one for one in days if one[3:] < until.isoformat() and _is_day(one[3:])]

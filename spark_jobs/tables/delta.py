@@ -68,23 +68,17 @@ class DeltaTables(Tables):
 
         return self._once(table, txn, merge)
 
-    def replace(
-        self, table: Table, rows: Rows, partitions: Collection[str] | None = None, txn: Txn | None = None
-    ) -> bool:
-        def write(there: DeltaTable | None) -> None:
-            data = _arrow(table, rows)
-            if partitions is None:
-                return self._write(table, data, "overwrite", txn)
-            strangers = set(pc.unique(data[table.partition]).to_pylist()) - set(partitions)
-            if strangers:
-                raise ValueError(
-                    f"{table.name}: rows of {', '.join(sorted(strangers))} are outside the partitions to replace"
-                )
-            if there is None:
-                return self._write(table, data, "append", txn)
-            return self._write(table, data, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")
+    def replace(self, table: Table, rows: Rows, partitions: Collection[str]) -> None:
+        data = _arrow(table, rows)
+        self.check_partitions(table, pc.unique(data[table.partition]).to_pylist(), partitions)
 
-        return self._once(table, txn, write)
+        def write(there: DeltaTable | None) -> None:
+            if there is None:
+                self._write(table, data, "append", None)
+            else:
+                self._write(table, data, "overwrite", None, f"{table.partition} IN ({texts(partitions)})")
+
+        self._once(table, None, write)
 
     def version(self, table: Table, app: str) -> int | None:
         there = self._open(table)

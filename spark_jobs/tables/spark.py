@@ -60,18 +60,12 @@ class SparkDeltaTables(Tables):
             frame.unpersist()
         return True
 
-    def replace(
-        self, table: Table, rows: Rows, partitions: Collection[str] | None = None, txn: Txn | None = None
-    ) -> bool:
-        if partitions is None:
-            return self._write(table, rows, "overwrite", txn)
+    def replace(self, table: Table, rows: Rows, partitions: Collection[str]) -> None:
         frame = as_frame(self._spark, table, rows)
-        strangers = frame.where(~F.col(str(table.partition)).isin(*partitions)).select(str(table.partition))
-        if found := strangers.distinct().limit(5).collect():
-            raise ValueError(
-                f"{table.name}: rows of {', '.join(row[0] for row in found)} are outside the partitions to replace"
-            )
-        return self._write(table, frame, "overwrite", txn, f"{table.partition} IN ({texts(partitions)})")
+        self.check_partitions(
+            table, [row[0] for row in frame.select(str(table.partition)).distinct().collect()], partitions
+        )
+        self._write(table, frame, "overwrite", None, f"{table.partition} IN ({texts(partitions)})")
 
     def version(self, table: Table, app: str) -> int | None:
         if not self._exists(table):

@@ -94,13 +94,16 @@ class Tables(ABC):
         """Add ``rows`` whose key is new and merge the others into theirs; False when ``txn`` had been done."""
 
     @abstractmethod
-    def replace(
-        self, table: Table, rows: Rows, partitions: Collection[str] | None = None, txn: Txn | None = None
-    ) -> bool:
-        """Make ``rows`` all there is in ``partitions`` (None: in the table); False when ``txn`` had been done.
+    def replace(self, table: Table, rows: Rows, partitions: Collection[str]) -> None:
+        """Make ``rows`` all there is in ``partitions``.
 
         Raises ValueError when a row lies in another partition.
         """
+
+    @staticmethod
+    def check_partitions(table: Table, there: Collection[str], partitions: Collection[str]) -> None:
+        if strangers := sorted(set(there) - set(partitions))[:5]:
+            raise ValueError(f"{table.name}: rows of {', '.join(strangers)} are outside the partitions to replace")
 
     @abstractmethod
     def version(self, table: Table, app: str) -> int | None:

@@ -116,7 +116,6 @@ def test_a_write_is_done_once_by_its_name(tables: Tables) -> None:
     assert not tables.upsert(WIN_5M, rows(window(1)), Txn("q", 0))
     assert tables.upsert(WIN_5M, rows(window(1)), Txn("q", 3))
     assert not tables.append(WIN_5M, rows(window(1, site="x")), Txn("q", 2))
-    assert not tables.replace(WIN_5M, rows(), ["2026-11-20"], Txn("q", 3))
     assert tables.upsert(WIN_5M, rows(window(1)), Txn("other", 0))
     assert (tables.version(WIN_5M, "q"), tables.version(WIN_5M, "other")) == (3, 0)
     assert found(tables, WIN_5M, "matches") == [(3,)]
@@ -138,8 +137,6 @@ def test_partitions_are_read_replaced_and_dropped(tables: Tables, spark: SparkSe
         tables.replace(WIN_5M, rows(window(7, date=days[0])), [days[1]])
     tables.drop(WIN_5M, [days[1]])
     assert tables.partitions(WIN_5M) == [days[0], days[2]]
-    tables.replace(WIN_5M, rows(window(9)))
-    assert found(tables, WIN_5M, "matches") == [(9,)]
 
 
 def test_upkeep_changes_no_row(tables: Tables) -> None:
