@@ -23,8 +23,7 @@ HEAD = "title: t\nlogsource: {product: linux}\ndetection:\n"
 
 
 def compiled(text: str) -> RuleSet:
-    rules = build.read(text, "rule.yml")
-    return rules
+    return build.read(text, "rule.yml")
 
 
 def one(detection: str, condition: str = "s") -> tuple[Rule, list[Predicate]]:
@@ -478,9 +477,7 @@ VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.one_of(st.text(max_size=5), st.integers(), st.sampled_from(["f", "f|re", "|all", "s"])), inner
-        ),
+        st.dictionaries(NAMES, inner),
     ),
     max_leaves=6,
 )

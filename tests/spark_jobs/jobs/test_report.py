@@ -107,17 +107,17 @@ def browser() -> Iterator[Browser]:
         yield one
 
 
+def show(browser: Browser, folder: Path, html: str, **window: Any) -> None:
+    (folder / "report.html").write_text(html, "utf-8")
+    browser.open(folder / "report.html", **window)
+
+
 @pytest.mark.spark
 def test_the_figures_of_a_day(found: Report) -> None:
     """Sums, hours, rules, hosts, entities, most severe alerts, agents with gaps, dead letters: as counted by hand."""
     counts = found.counts
-    assert (counts.now.alerts, counts.now.matches, counts.now.rules, counts.now.sites, counts.now.hosts) == (
-        6,
-        106,
-        2,
-        2,
-        3,
-    )
+    now = counts.now
+    assert (now.alerts, now.matches, now.rules, now.sites, now.hosts) == (6, 106, 2, 2, 3)
     assert (counts.before.alerts, counts.before.sites) == (2, 1)
     assert {one.hour.hour for one in counts.hours} == {12}
     assert {one.level: (one.alerts, one.matches) for one in counts.levels} == {"critical": (1, 1), "high": (5, 105)}
@@ -315,9 +315,7 @@ def test_nothing_that_a_terminal_or_a_browser_obeys(found: Report) -> None:
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
 def test_the_page_in_a_browser(browser: Browser, found: Report, tmp_path: Path, width: int, dark: bool) -> None:
     """No word in the console, no request, nothing wider than the window; chart drawn, hostile text shown, not run."""
-    file = tmp_path / "report.html"
-    file.write_text(page.html(found), "utf-8")
-    browser.open(file, width=width, height=844, dark=dark)
+    show(browser, tmp_path, page.html(found), width=width, height=844, dark=dark)
     assert browser.errors() == []
     assert browser.asked() == []
     assert browser.run("document.documentElement.scrollWidth") <= width
@@ -337,9 +335,7 @@ def test_the_page_in_a_browser(browser: Browser, found: Report, tmp_path: Path, 
 @needs_browser
 def test_what_the_page_does(browser: Browser, found: Report, tmp_path: Path) -> None:
     """A touched cell tells its numbers, a link opens its campaign, a filter hides, a heading sorts."""
-    file = tmp_path / "report.html"
-    file.write_text(page.html(found), "utf-8")
-    browser.open(file)
+    show(browser, tmp_path, page.html(found))
     browser.run("document.querySelector('.heat td[title]').click()")
     assert re.search(r": \d+ alerts, \d+ matches$", browser.run("document.getElementById('told').textContent"))
     assert browser.run("document.getElementById('campaign-1').open") is False
@@ -383,9 +379,7 @@ CONTRAST = """(() => {
 @pytest.mark.parametrize("dark", [False, True])
 def test_every_text_can_be_read(browser: Browser, found: Report, tmp_path: Path, dark: bool) -> None:
     """No text has too little contrast, light or dark, parts that are folded away included."""
-    file = tmp_path / "report.html"
-    file.write_text(page.html(found), "utf-8")
-    browser.open(file, dark=dark)
+    show(browser, tmp_path, page.html(found), dark=dark)
     assert browser.run(CONTRAST) == {}
 
 
@@ -394,9 +388,7 @@ def test_every_text_can_be_read(browser: Browser, found: Report, tmp_path: Path,
 def test_the_page_by_keyboard_and_to_a_screen_reader(browser: Browser, found: Report, tmp_path: Path) -> None:
     """Headers name their columns, what scrolls has a name and takes the focus, a heading sorts by Enter and says so,
     and the heat map is one stop of Tab in which the arrows go on."""
-    file = tmp_path / "report.html"
-    file.write_text(page.html(found), "utf-8")
-    browser.open(file)
+    show(browser, tmp_path, page.html(found))
     heads = "[...document.querySelectorAll('.sort th, .heat th, .small th')]"
     assert browser.run(f"{heads}.filter((one) => !one.scope).length") == 0
     hidden = "[...document.querySelectorAll('table.sort')].filter((one) => !one.closest('[role=region]'))"
@@ -427,10 +419,8 @@ def test_the_page_by_keyboard_and_to_a_screen_reader(browser: Browser, found: Re
 @needs_browser
 def test_the_policy_stops_what_is_not_the_page_s_own(browser: Browser, found: Report, tmp_path: Path) -> None:
     """A script, a style and an image that are put into the page do nothing; the browser says why."""
-    file = tmp_path / "report.html"
     added = "<script>window.owned = 1</script><p id='styled' style='color: red'>x</p><img src='http://127.0.0.1:9/x'>"
-    file.write_text(page.html(found).replace("<footer>", f"{added}<footer>"), "utf-8")
-    browser.open(file)
+    show(browser, tmp_path, page.html(found).replace("<footer>", f"{added}<footer>"))
     assert browser.run("window.owned") is None
     assert browser.run("getComputedStyle(document.getElementById('styled')).color") != "rgb(255, 0, 0)"
     assert len([one for one in browser.errors() if "Content Security Policy" in one]) >= 3
@@ -441,9 +431,7 @@ def test_without_tables_there_are_sentences(browser: Browser, tmp_path: Path) ->
     """Where no job has written anything, every section says so; no error, in text and in the browser."""
     empty = made(open_tables(str(tmp_path / "tables")), days=7)
     assert "No alerts." in text.text(empty)
-    file = tmp_path / "report.html"
-    file.write_text(page.html(empty), "utf-8")
-    browser.open(file)
+    show(browser, tmp_path, page.html(empty))
     assert browser.errors() == []
     said = browser.run("[...document.querySelectorAll('section[id] .none')].map((one) => one.closest('section').id)")
     assert set(said) == {anchor for anchor, _ in page.SECTIONS}
