@@ -25,6 +25,11 @@ def short(text: str, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[-most // 4 :]}"
 
 
+def cut(text: str, most: int) -> str:
+    """The first ``most`` characters of ``text``; a longer one ends in an ellipsis."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def many(n: int, one: str, more: str = "") -> str:
     """``n`` and its noun, in the plural where it should be."""
     return f"{n:,} {one if n == 1 else more or one + 's'}"

@@ -56,6 +56,7 @@ class Counts:
     before: Line
     """Of as many days right before."""
     levels: tuple[Line, ...]
+    """The most severe first."""
     hours: tuple[Line, ...]
     heat: tuple[Line, ...]
     """The busiest sites, and the rules with most alerts weighed by level."""
@@ -98,7 +99,7 @@ def counts(reader: Reader, period: Period) -> Counts:
     return Counts(
         now=now,
         before=before,
-        levels=lines(reader, _LEVELS),
+        levels=tuple(sorted(lines(reader, _LEVELS), key=lambda one: (*LEVELS, OTHER).index(one.level))),
         hours=lines(reader, _HOURS),
         heat=lines(reader, _HEAT),
         sites=_sites(reader, period),
@@ -146,7 +147,7 @@ def _sums(reader: Reader, windows: str, hosts: str) -> Line:
 # The level is the agent's text: made-up ones, as many as one likes, are one.
 _LEVEL = f"CASE WHEN level IN ({texts(LEVELS)}) THEN level ELSE '{OTHER}' END AS level"
 
-_LEVELS = f"SELECT {_LEVEL}, {total('alerts')}, {total('matches')} FROM win GROUP BY 1 ORDER BY 1"
+_LEVELS = f"SELECT {_LEVEL}, {total('alerts')}, {total('matches')} FROM win GROUP BY 1"
 
 _HOURS = f"""SELECT date_trunc('hour', window_start) AS hour, {_LEVEL}, {total("alerts")} FROM win
 GROUP BY 1, 2 ORDER BY 1, 2"""

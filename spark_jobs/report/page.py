@@ -25,7 +25,7 @@ from markupsafe import Markup
 
 from spark_jobs.common.attack import caption
 from spark_jobs.common.period import Period
-from spark_jobs.common.plain import plain, short
+from spark_jobs.common.plain import cut, plain, short
 from spark_jobs.report import headline
 from spark_jobs.report.accounts import troubles
 from spark_jobs.report.chart import chart
@@ -75,7 +75,6 @@ def html(report: Report) -> str:
             sentence=headline.sentence(report.counts),
             cards=headline.cards(report),
             first=headline.look_first(report),
-            levels=sorted(report.counts.levels, key=lambda one: _place(one.level)),
             heat=heat(report.counts),
             chart=chart(report.counts.sites.items),
             matrix=list(matrix.tactics.items()) if any(matrix.tactics.values()) else [],
@@ -152,7 +151,7 @@ def _environment() -> Environment:
         "n": _number,
         "share": lambda value: "" if value is None else f"{value:.0%}",
         "clock": _clock,
-        "cut": lambda text, length: text if len(text) <= length else text[: length - 1] + "…",
+        "cut": cut,
         "short": short,
         "caption": caption,
         "level_class": lambda name: name if name in LEVELS else "other",
@@ -185,10 +184,6 @@ def _clock(time: datetime | None) -> str:
 def _title(rule_id: str, known: Mapping[str, Line]) -> str:
     rule = known.get(rule_id)
     return rule.rule_title if rule and rule.rule_title else rule_id
-
-
-def _place(level: str) -> int:
-    return LEVELS.index(level) if level in LEVELS else len(LEVELS)
 
 
 @cache

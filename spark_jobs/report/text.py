@@ -5,13 +5,15 @@ Every cell goes through ``plain`` and keeps to its line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeAlias
 
-from spark_jobs.common.plain import plain
+from spark_jobs.common.plain import cut, plain
 from spark_jobs.report import headline
+from spark_jobs.report.figures import Line
 from spark_jobs.report.headline import Report
-from spark_jobs.tables.ask import LEVELS
 
 TOP = 10
 MAX_CELL = 60
@@ -56,67 +58,63 @@ def _pointer(number: int, one: headline.Pointer) -> str:
 
 def sections(report: Report) -> list[Section]:
     """The lists of the text."""
-    counts, agents = report.counts, report.accounts.agents
-    levels = sorted(counts.levels, key=lambda one: LEVELS.index(one.level) if one.level in LEVELS else len(LEVELS))
-    sums = tuple((one.level, one.alerts, one.matches) for one in levels)
+    counts, accounts = report.counts, report.accounts
     found = [
-        Section("Levels", ("level", "alerts", "matches"), sums),
+        Section("Levels", ("level", "alerts", "matches"), _rows(counts.levels, "level alerts matches")),
         Section(
             "Rules",
             ("rule", "level", "alerts", "matches", "sites", "hosts", "rule_id"),
-            tuple(
-                (one.rule_title, one.level, one.alerts, one.matches, one.sites, one.hosts, one.rule_id)
-                for one in counts.rules.items[:TOP]
-            ),
+            _rows(counts.rules.items, "rule_title level alerts matches sites hosts rule_id"),
             _beyond(counts.rules.of),
         ),
         Section(
             "Hosts",
             ("host", "site", "fleet", "alerts", "matches", "rules"),
-            tuple(
-                (one.host, one.site, one.fleet, one.alerts, one.matches, one.rules) for one in counts.hosts.items[:TOP]
-            ),
+            _rows(counts.hosts.items, "host site fleet alerts matches rules"),
             _beyond(counts.hosts.of),
         ),
         Section(
             "Entities",
             ("kind", "value", "alerts", "rules", "sites"),
-            tuple((one.kind, one.value, one.alerts, one.rules, one.sites) for one in counts.entities.items[:TOP]),
+            _rows(counts.entities.items, "kind value alerts rules sites"),
             _beyond(counts.entities.of),
         ),
         Section(
             "Most severe alerts",
             ("time", "level", "rule", "site", "host", "event"),
-            tuple(
-                (f"{one.counted_at:%H:%M:%S}", one.level, one.rule_title, one.site, one.host, one.raw)
-                for one in counts.severest[:TOP]
-            ),
+            _rows(counts.severest, "counted_at level rule_title site host raw", "%H:%M:%S"),
             "the newest of each rule first; event cut",
         ),
         Section(
             "Agents",
             ("agent", "state", "heard", "version", "received", "evaluated", "dropped", "lost", "landed", "missing"),
-            tuple(
-                (one.agent_id, one.state, f"{one.last_seen:%Y-%m-%d %H:%M:%S}" if one.last_seen else None, one.version,
-                 one.received, one.judged, one.dropped, one.lost, one.landed, one.missing)
-                for one in agents.items[:TOP]
+            _rows(
+                accounts.agents.items,
+                "agent_id state last_seen version received judged dropped lost landed missing",
+                "%Y-%m-%d %H:%M:%S",
             ),
             "those in trouble first; missing: gaps among the numbers of what landed",
         ),
-    ]  # fmt: skip
-    if report.accounts.letters.items:
-        rows = tuple((one.kind, one.reason, one.letters, one.rows) for one in report.accounts.letters.items[:TOP])
+    ]
+    if accounts.letters.items:
+        rows = _rows(accounts.letters.items, "kind reason letters rows")
         found.append(Section("Could not be read", ("what", "reason", "letters", "rows"), rows))
     if counts.other_days:
         found.append(Section("Days with alerts", ("day", "alerts"), counts.other_days))
     return found
 
 
+def _rows(items: Sequence[Line], names: str, clock: str = "") -> tuple[tuple[Cell, ...], ...]:
+    """The values of ``names`` of the first items, times as ``clock`` has them."""
+    values = (tuple(getattr(one, name) for name in names.split()) for one in items[:TOP])
+    return tuple(tuple(f"{v:{clock}}" if isinstance(v, datetime) else v for v in row) for row in values)
+
+
 def lines(section: Section) -> list[str]:
     """A section's table, a row a line, numbers to the right."""
     if not section.rows:
         return ["  none"]
-    cells = [[_cut(_shown(cell)) for cell in row] for row in section.rows]
+    cells = [[cut(_shown(cell), MAX_CELL) for cell in row] for row in section.rows]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(section.columns)]
     right = [all(row[i] is None or isinstance(row[i], int) for row in section.rows) for i in range(len(widths))]
     return [
@@ -129,10 +127,6 @@ def _shown(cell: Cell) -> str:
     if cell is None or cell == "":
         return "-"
     return f"{cell:,}" if isinstance(cell, int) else plain(cell)
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= MAX_CELL else value[: MAX_CELL - 1] + "…"
 
 
 def _beyond(number: int) -> str:
