@@ -2,12 +2,17 @@
 
 Cold: an empty data directory, so the bundle is verified, installed and tried; the files' pages are in the kernel's
 cache all the same. Warm: the same agent started again. Its modules are compiled beforehand, as an installation's are.
+
+``python -m bench.footprint RULES``: one row for a folder of rules, as JSON.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from compileall import compile_dir
 from pathlib import Path
 from typing import Any
@@ -30,17 +35,17 @@ def _bytes(folder: Path) -> int:
 def run(bench: Bench) -> dict[str, Any]:
     compile_dir(Path(vedette.__file__).parent, quiet=1)
     counts = (10, 3000) if not bench.quick else (10, 300)
-    bundles = [bench.bundle(bench.rules(count, 0.01)) for count in counts]
+    bundles = {str(count): bench.bundle(bench.rules(count, 0.01)) for count in counts}
     with undisturbed(bench.undisturbed) as alone:
-        rows = _rows(bench, counts, bundles)
+        rows = [{**row, "rules": int(row["rules"])} for row in _rows(bench, bundles)]
     return {"rows": rows, "undisturbed": alone}
 
 
-def _rows(bench: Bench, counts: Sequence[int], bundles: Sequence[Bundle]) -> list[dict[str, Any]]:
+def _rows(bench: Bench, bundles: Mapping[str, Bundle]) -> list[dict[str, Any]]:
     rows = []
-    for count, bundle in zip(counts, bundles, strict=True):
-        folder, inputs = bench.fresh(f"footprint{count}"), syslog_input(free_port())
-        row: dict[str, Any] = {"rules": count, "bundle_bytes": bundle.file.stat().st_size}
+    for name, bundle in bundles.items():
+        folder, inputs = bench.fresh("footprint"), syslog_input(free_port())
+        row: dict[str, Any] = {"rules": name, "bundle_bytes": bundle.file.stat().st_size}
         warm: list[tuple[float, float]] = []
         for start in range(1 + bench.runs):
             agent = bench.agent(folder, inputs, bundle.settings)
@@ -61,6 +66,18 @@ def _rows(bench: Bench, counts: Sequence[int], bundles: Sequence[Bundle]) -> lis
         seconds, cpu = sorted(warm)[len(warm) // 2]
         row |= {"warm_start_seconds": round(seconds, 2), "warm_start_cpu": round(cpu, 2)}
         row["disk_bytes"] = _bytes(folder / "data")
-        bench.say(f"  {count} rules: {row['idle_rss_mb']} MB idle, warm start {row['warm_start_seconds']} s")
+        bench.say(f"  {name} rules: {row['idle_rss_mb']} MB idle, warm start {row['warm_start_seconds']} s")
         rows.append(row)
     return rows
+
+
+def main(rules: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), runs=5)
+        compile_dir(Path(vedette.__file__).parent, quiet=1)
+        (row,) = _rows(bench, {rules: bench.bundle(Path(rules))})
+    print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

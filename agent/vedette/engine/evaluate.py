@@ -60,6 +60,8 @@ def _read(get: Callable[[], Any]) -> Any:
         raise Unreadable from error
 
 
+GROUP = "group-"
+"""Begins the names of the groups' databases; each is loaded when the first value is searched for."""
 REFUSED = "refused"
 """Name among a plan's databases of the msgpack list of predicates that Hyperscan does not take."""
 
@@ -101,7 +103,7 @@ class Evaluator:
         self._scanners: dict[str, Scanner] = {}
         self._watch = Watch()
         self._place: dict[int, tuple[int, int]] = {}
-        given = databases or {}
+        given = self._given = databases or {}
         if REFUSED in given:
             self.refused = frozenset[int](msgpack.unpackb(given[REFUSED]))
         else:
@@ -114,6 +116,9 @@ class Evaluator:
         for number, p in enumerate(plan.predicates):
             if p.op not in FIELD_OPS:
                 by_field.setdefault((p.field, number if number in self.refused else -1), []).append(number)
+        for name, data in given.items():
+            if name.startswith(GROUP):
+                Scanner.look(data)
         self.groups: list[Group] = []
         self.members = list(by_field.values())
         """By group the numbers of its predicates, by bit."""
@@ -132,7 +137,7 @@ class Evaluator:
 
     def _loader(self, group: int, given: Mapping[str, bytes]) -> Callable[[str, list[Pattern]], Scanner]:
         def load(kind: str, patterns: list[Pattern]) -> Scanner:
-            name = f"group-{group}-{kind}"
+            name = f"{GROUP}{group}-{kind}"
             data = given.get(name)
             self._scanners[name] = Scanner.load(data) if data is not None else Scanner.compile(patterns)
             return self._scanners[name]
@@ -141,10 +146,16 @@ class Evaluator:
 
     def database(self, group: int, kind: str) -> bytes:
         """The compiled ``folded`` or ``raw`` searches of a group that has some (``Group.scanned``)."""
-        return self._scanners[f"group-{group}-{kind}"].dump()
+        name = f"{GROUP}{group}-{kind}"
+        if name in self._given:
+            return self._given[name]
+        self.groups[group].load()
+        return self._scanners[name].dump()
 
     def databases(self) -> dict[str, bytes]:
-        """The compiled groups, by name, for a bundle or a cache."""
+        """The compiled groups, by name, for a bundle or a cache; what is not loaded yet is loaded first."""
+        for group in self.groups:
+            group.load()
         scanners = {name: scanner.dump() for name, scanner in self._scanners.items()}
         return {REFUSED: msgpack.packb(sorted(self.refused)), **scanners}
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import regex
 
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.fallback import Undecided, Watch
-from vedette.plan.database import Pattern, Scanner
+from vedette.plan.database import Handler, Pattern, Scanner
 from vedette.plan.ir import ANY, STAR, Op, Predicate, fold, leaves, text
 from vedette.plan.operators import OPERATORS, Test
 from vedette.plan.patterns import PAD, End, counts, fallback, search
@@ -123,7 +124,13 @@ class Group:
                 else:
                     self._others.append((bit, _plain_test(p, self._watch)))
             return None
-        return _Scan(searches, load(kind, [search(p).pattern for _, p in searches]), self._watch)
+        return _Scan(searches, partial(load, kind), self._watch)
+
+    def load(self) -> None:
+        """Load what else the first value would; raises ValueError when that fails."""
+        for scan in (self._folded, self._raw):
+            if scan is not None:
+                scan.load()
 
     @property
     def costly(self) -> bool:
@@ -226,31 +233,43 @@ WARM = 256
 
 
 class _Scan:
-    """Searches over the same text, in one pass."""
+    """Searches over the same text, in one pass; nothing is loaded before the first."""
 
-    __slots__ = ("_scan", "_searches", "hits", "runs")
+    __slots__ = ("_load", "_scan", "_searches", "_tests", "_watch", "hits", "runs")
 
-    def __init__(self, searches: list[tuple[int, Predicate]], scanner: Scanner, watch: Watch) -> None:
-        self._scan = scanner.scan
+    def __init__(
+        self, searches: list[tuple[int, Predicate]], load: Callable[[list[Pattern]], Scanner], watch: Watch
+    ) -> None:
+        self._load, self._searches, self._watch = load, searches, watch
         self.runs = self.hits = 0
-        self._searches: list[tuple[int, End, Test | None]] = []
-        for bit, p in searches:
+        self._scan: Callable[[bytes, Handler], None] | None = None
+        self._tests: list[tuple[int, End, Test | None]] = []
+
+    def load(self) -> Callable[[bytes, Handler], None]:
+        """Raises ValueError when a search cannot be made, or its database not be loaded."""
+        if self._scan is not None:
+            return self._scan
+        searches, tests = [search(p) for _, p in self._searches], []
+        for (bit, p), one in zip(self._searches, searches, strict=True):
             try:
-                plain = _plain_test(p, watch)
+                plain = _plain_test(p, self._watch)
             except ValueError:  # the second engine cannot read it
                 plain = None
-            self._searches.append((bit, search(p).end, plain))
+            tests.append((bit, one.end, plain))
+        self._tests, self._scan = tests, self._load([one.pattern for one in searches]).scan
+        return self._scan
 
     def bits(self, value: str) -> tuple[int, int]:
         """The searches that hold for ``value``; those that are undecided."""
+        scan = self._scan or self.load()
         found: list[tuple[int, int]] = []
         data = value.encode("utf-8", "replace")
-        self._scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
+        scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
         self.runs += 1
         self.hits += len(found)
         bits = undecided = 0
         for i, to in found:
-            bit, end, plain = self._searches[i]
+            bit, end, plain = self._tests[i]
             if counts(end, to, data):
                 bits |= bit
             elif end is End.PERHAPS or end is End.WITHIN:  # of several hits the library may give one in the pad

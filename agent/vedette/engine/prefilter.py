@@ -34,7 +34,7 @@ from vedette.decode.fields import guards as guards_of
 from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
 from vedette.model.event import Chunk, LogSource
-from vedette.plan.database import CASELESS, MODULE, ONCE, Pattern, Scanner, literal
+from vedette.plan.database import CASELESS, LITERALS, MODULE, ONCE, Pattern, Scanner, literal
 from vedette.plan.ir import tests
 from vedette.plan.literals import (
     BARE_NUMBER,
@@ -315,18 +315,19 @@ def tolerant(item: bytes) -> bytes:
 
     What is put before the first character need not be found, nor a backslash be doubled at either end.
     """
-    parts = [_TOLERANT.get(char) or literal(char) for char in (item[i : i + 1] for i in range(len(item)))]
+    parts = [_TOLERANT[byte] for byte in item]
     parts[0] = rb"(?:\"|&quot;)" if item[:1] == b'"' else literal(item[:1])
     if item.endswith(b"\\"):
         parts[-1] = literal(item[-1:])
     return b"".join(parts)
 
 
-_TOLERANT = {
-    b"\\": rb"\\{1,2}",
-    b'"': rb"(?:\\?\"|&quot;)",
-    **{char: rb"\\?" + literal(char) for char in (b"/", b"]", b"|", b"=")},
+_DOUBLED = {
+    ord("\\"): rb"\\{1,2}",
+    ord('"'): rb"(?:\\?\"|&quot;)",
+    **{byte: rb"\\?" + LITERALS[byte] for byte in b"/]|="},
 }
+_TOLERANT = [_DOUBLED.get(byte, found) for byte, found in enumerate(LITERALS)]
 
 
 class _Sample:

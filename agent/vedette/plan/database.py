@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -94,6 +93,12 @@ class Scanner:
         db.scratch = hyperscan.Scratch(db)
         return cls(db)
 
+    @staticmethod
+    def look(data: bytes) -> None:
+        """Raises ValueError when ``data`` is by its head no whole database of this library; ``load`` looks at all."""
+        if data[: len(_HEAD)] != _HEAD or int.from_bytes(data[8:12], "little") > len(data):
+            raise ValueError("Hyperscan database cannot be loaded: its head is that of no database of this library")
+
     def scan_until(self, data: bytes, handler: Handler) -> None:
         """``scan`` with a handler that may end it."""
         with contextlib.suppress(hyperscan.ScanTerminated):
@@ -121,14 +126,10 @@ SCHEME = 2
 ENGINE_FILE: str = importlib.import_module("hyperscan._hs_ext").__file__ or ""
 """The extension module, which exports the library's own functions to the native kernel."""
 
-
-def _library() -> str:
-    """The version in the header of every serialized database (four bytes: patch, minor and major last), and ours."""
-    _, patch, minor, major = Scanner.compile([Pattern(b"vedette")]).dump()[4:8]
-    return f"vectorscan {major}.{minor}.{patch}, patterns {SCHEME}"
-
-
-LIBRARY = _library()
+_HEAD = Scanner.compile([Pattern(b"vedette")]).dump()[:8]
+"""Of every serialized database: four bytes of magic, then the version's (patch, minor and major last); its length
+follows."""
+LIBRARY = f"vectorscan {_HEAD[7]}.{_HEAD[6]}.{_HEAD[5]}, patterns {SCHEME}"
 """What serialized databases are bound to."""
 
 
@@ -157,4 +158,8 @@ _MUST_MATCH = (
 
 def literal(data: bytes) -> bytes:
     """An expression that matches exactly ``data``."""
-    return re.sub(rb"[^A-Za-z0-9\x80-\xff]", lambda m: b"\\x%02x" % m[0][0], data)
+    return b"".join([LITERALS[byte] for byte in data])
+
+
+LITERALS = tuple(bytes([byte]) if byte > 127 or chr(byte).isalnum() else b"\\x%02x" % byte for byte in range(256))
+"""``literal`` of each byte."""

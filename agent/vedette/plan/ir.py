@@ -180,13 +180,14 @@ def load(data: Any, depth: int = 0) -> Expr:
         return Leaf(data)
     if depth > MAX_DEPTH:
         raise ValueError(f"not an expression: nested deeper than {MAX_DEPTH}")
-    match data:
-        case ["not", arg]:
-            return Not(load(arg, depth + 1))
-        case ["and", *args] if args:
-            return And(tuple(load(arg, depth + 1) for arg in args))
-        case ["or", *args] if args:
-            return Or(tuple(load(arg, depth + 1) for arg in args))
+    if type(data) is list and len(data) > 1:
+        kind, args = data[0], tuple([Leaf(x) if type(x) is int else load(x, depth + 1) for x in data[1:]])
+        if kind == "or":
+            return Or(args)
+        if kind == "and":
+            return And(args)
+        if kind == "not" and len(args) == 1:
+            return Not(args[0])
     raise ValueError(f"not an expression: {data!r:.80}")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from vedette.plan.ir import Op, Predicate
 
@@ -135,8 +135,11 @@ class Tally:
         self._repeats -= max(0, weight(str(p.value)) - len(str(p.value))) if p.op is Op.REGEX else 0
 
 
-def check(predicates: Iterable[Predicate]) -> None:
+def check(predicates: Collection[Predicate]) -> None:
     """Raises ValueError when the predicates of a plan are beyond a bound."""
+    fields = Counter([p.field for p in predicates])
+    few = len(predicates) <= MAX_PREDICATES and (not fields or fields.most_common(1)[0][1] <= MAX_OF_FIELD)
     tally = Tally()
     for p in predicates:
-        tally.add(p)
+        if not few or type(p.value) is not str or p.op is Op.REGEX or len(p.value) > MAX_TEXT:  # of 30,000 a few
+            tally.add(p)

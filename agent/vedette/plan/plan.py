@@ -201,11 +201,16 @@ def _rule(row: list[Any]) -> Rule:
     )
 
 
+_OPS = {op.value: op for op in Op}
+
+
 def _predicate(row: list[Any]) -> Predicate:
     name, op, value, cased, option = row
-    predicate = Predicate(name, Op(op), tuple(value) if isinstance(value, list) else value, cased, option)
-    _all(str, [name, option])
-    _all(bool, [cased])
+    if type(value) is list:
+        value = tuple(value)
+    if type(name) is not str or type(option) is not str or type(cased) is not bool or op not in _OPS:
+        raise ValueError(f"{row!r:.80} is no predicate")
+    predicate = Predicate(name, _OPS[op], value, cased, option)
     operators.check(predicate)
     return predicate
 

@@ -47,7 +47,7 @@ def dry_run(data: bytes) -> None:
 def main() -> int:
     """The subprocess: the bundle on standard input; the verdict is the last line of standard error."""
     try:
-        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1)))
+        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1))).databases()  # also what is loaded at its first use
     except MemoryError:
         sys.stderr.write(f"its dry run needs more than {DRY_RUN_BYTES} bytes of memory\n")
         return 2
