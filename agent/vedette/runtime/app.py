@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -40,7 +41,7 @@ from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
 from vedette.runtime import status
 from vedette.runtime.account import CHECK_SECONDS, Auditor
-from vedette.runtime.active import ActiveRules, freeze, newest_lines
+from vedette.runtime.active import ActiveRules, newest_lines
 from vedette.runtime.arrivals import Arrivals
 from vedette.runtime.context import RunContext
 from vedette.runtime.control import Control
@@ -165,7 +166,7 @@ class Agent:
         control = Control(
             config.agent.control_socket, {"status": self._status_command, "rollback": self.active.rollback}
         )
-        freeze()
+        gc.freeze()  # as ``active.freeze``; a start leaves nothing worth the 40 ms of a collection
         allocator.trim()
         try:
             async with asyncio.TaskGroup() as self._group:

@@ -136,7 +136,7 @@ class Rules:
                 return Loaded(engine, "the last rules that could be built", None)
         loaded = await asyncio.to_thread(self.bundles.load, validate)
         current = Installed(loaded[0].version, loaded[0].digest) if loaded else None
-        loaded = await asyncio.to_thread(self._offer, current) or loaded
+        loaded = await asyncio.to_thread(self._offer, current, loaded[0].sha256 if loaded else "") or loaded
         if loaded is None:
             return Loaded(Engine(Plan((), (), ())), "no rules yet: waiting for a bundle", None)
         bundle, engine = loaded
@@ -152,13 +152,16 @@ class Rules:
         self._inputs = _kinds(inputs)
         await asyncio.to_thread(running.prepare, self._inputs)
 
-    def _offer(self, current: Installed | None) -> tuple[Bundle, Engine] | None:
+    def _offer(self, current: Installed | None, sha256: str = "") -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file``, unless it is the ``current`` bundle, an older one (an agent that a newer one was
-        pushed to keeps that) or one that was rolled back."""
+        pushed to keeps that) or one that was rolled back. ``sha256``: of the bundle's file that is loaded, if one
+        is."""
         if self._file is None:
             return None
         try:
             data = read_bundle(self._file)
+            if sha256 and hashlib.sha256(data).hexdigest() == sha256:
+                return None  # verifying the same bytes again would take 0.1 s for 3,000 rules
             found = self.bundles.verified(data)
             if found.version <= self.bundles.withdrawn() or (
                 current is not None and (found.version < current.version or found.digest.startswith(current.digest))

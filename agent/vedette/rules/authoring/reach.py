@@ -51,8 +51,13 @@ def _lacks(plan: Plan, expr: Expr, codec: str) -> str | None:
         case And(args):
             return next((field for arg in args if (field := _lacks(plan, arg, codec)) is not None), None)
         case Or(args):
-            found = [_lacks(plan, arg, codec) for arg in args]
-            return found[0] if all(field is not None for field in found) else None
+            lacking = None
+            for arg in args:
+                field = _lacks(plan, arg, codec)
+                if field is None:
+                    return None
+                lacking = lacking or field
+            return lacking
         case Not():
             return None
 
