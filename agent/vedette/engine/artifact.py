@@ -39,7 +39,9 @@ class Artifact(NamedTuple):
         """Raises ValueError when the plan or its databases cannot be used."""
         with _uncollected():
             plan = Plan.from_bytes(self.plan).fitted()
-            return Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
+            engine = Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
+            engine.evaluator.compile()
+            return engine
 
     def to_bytes(self) -> bytes:
         packed = msgpack.packb({"library": self.library, "plan": self.plan, "databases": dict(self.databases)})

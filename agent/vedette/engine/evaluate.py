@@ -152,6 +152,13 @@ class Evaluator:
         self.groups[group].load()
         return self._scanners[name].dump()
 
+    def compile(self) -> None:
+        """Compile at once the groups whose databases were not given, which else happens at their first value."""
+        for i, group in enumerate(self.groups):
+            kinds = [kind for kind, scanned in zip(("folded", "raw"), group.scanned, strict=True) if scanned]
+            if any(f"{GROUP}{i}-{kind}" not in self._given for kind in kinds):
+                group.load()
+
     def databases(self) -> dict[str, bytes]:
         """The compiled groups, by name, for a bundle or a cache; what is not loaded yet is loaded first."""
         for group in self.groups:

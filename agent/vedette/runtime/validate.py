@@ -23,9 +23,13 @@ DRY_RUN_BYTES = 1 << 30
 """Address space of the dry run; thousands of rules take about 300 MiB of it."""
 
 
-def validate(bundle: Bundle) -> Engine:
-    """Compile a verified bundle and run its self-test; raises ValueError when it does not work."""
+def validate(bundle: Bundle, *, whole: bool = False) -> Engine:
+    """Compile a verified bundle and run its self-test; raises ValueError when it does not work.
+
+    ``whole``: with what is else loaded or compiled when the first event needs it."""
     engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
+    if whole:
+        engine.databases()
     failures = check(engine, map(from_row, bundle.tests))
     if failures:
         raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
@@ -47,7 +51,7 @@ def dry_run(data: bytes) -> None:
 def main() -> int:
     """The subprocess: the bundle on standard input; the verdict is the last line of standard error."""
     try:
-        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1))).databases()  # also what is loaded at its first use
+        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1)), whole=True)
     except MemoryError:
         sys.stderr.write(f"its dry run needs more than {DRY_RUN_BYTES} bytes of memory\n")
         return 2
