@@ -18,5 +18,5 @@ mod _kernel {
     #[pymodule_export]
     use crate::api::Events;
     #[pymodule_export]
-    use crate::lines::Lines;
+    use crate::lines::{Lines, holds};
 }

@@ -41,7 +41,7 @@ from zlib import crc32
 import msgpack
 import zstandard
 
-from vedette.model.event import Chunk, FilePosition
+from vedette.model.event import Chunk, FilePosition, lines
 
 MAX_RAW = 16 << 20
 """Bytes of events in one frame; also the most events in one."""
@@ -395,7 +395,7 @@ class Coder:
     @staticmethod
     def chunk_of(header: FrameHeader, meta: Meta, data: bytes) -> Chunk:
         """The chunk of a frame, by its events' bytes; raises ValueError when these are not as many as it states."""
-        if meta.lengths is None and data.count(b"\n") != header.events:
+        if meta.lengths is None and lines(data) != header.events:
             raise ValueError("a frame's lines are not as many as it states")
         chunk = Chunk(
             input=meta.input,
