@@ -10,7 +10,7 @@ const BEFORE: &[u8] = b":,[ \t\n\r\x0b\x0c\0\xbf";
 const LONG: usize = 16;
 
 /// Bytes that are looked at together.
-const BLOCK: usize = 64;
+const BLOCK: usize = 16;
 
 /// Call `each` with where such a number ends in `data`, at least once for each that lies within one event.
 pub fn ends(data: &[u8], mut each: impl FnMut(usize)) {
@@ -23,19 +23,23 @@ pub fn ends(data: &[u8], mut each: impl FnMut(usize)) {
 
 /// `[:,\[\s\x00\xbf]-?[0-9]+(?:\.[0-9]+)?e[-+0-9]`, of either case.
 fn exponents(data: &[u8], each: &mut impl FnMut(usize)) {
-    for (block, digits) in data.chunks(BLOCK).enumerate() {
-        let at = block * BLOCK;
-        let behind = &data[at + 1..(at + BLOCK + 1).min(data.len())];
-        // Written without a branch, so that it is compiled to vectors.
-        let any = digits.iter().zip(behind).fold(false, |any, (&digit, &e)| any | is_exponent(digit, e));
-        if any {
-            for (i, (&digit, &e)) in digits.iter().zip(behind).enumerate() {
-                if is_exponent(digit, e) && has_number(data, at + i + 1) {
-                    each(at + i + 3);
-                }
+    let behind = data.get(1..).unwrap_or_default();
+    let mut look = |from: usize, digits: &[u8], es: &[u8]| {
+        for (i, (&digit, &e)) in digits.iter().zip(es).enumerate() {
+            if is_exponent(digit, e) && has_number(data, from + i + 1) {
+                each(from + i + 3);
             }
         }
+    };
+    let (blocks, rest) = behind.as_chunks::<BLOCK>();
+    for (number, (digits, es)) in data.as_chunks::<BLOCK>().0.iter().zip(blocks).enumerate() {
+        // Written without a branch, so that it is compiled to vectors.
+        if digits.iter().zip(es).fold(false, |any, (&digit, &e)| any | is_exponent(digit, e)) {
+            look(number * BLOCK, digits, es);
+        }
     }
+    let left = behind.len() - rest.len();
+    look(left, &data[left..], rest);
 }
 
 #[allow(clippy::needless_bitwise_bool)]
@@ -48,9 +52,9 @@ fn has_number(data: &[u8], at: usize) -> bool {
     if !matches!(data.get(at + 1), Some(b'0'..=b'9' | b'-' | b'+')) {
         return false;
     }
-    let integer = digits_before(data, at);
+    let integer = digits_before(data, at, u8::is_ascii_digit);
     let whole = match data[..integer] {
-        [.., before, b'.'] if before.is_ascii_digit() => Some(digits_before(data, integer - 1)),
+        [.., before, b'.'] if before.is_ascii_digit() => Some(digits_before(data, integer - 1, u8::is_ascii_digit)),
         _ => None,
     };
     [Some(integer), whole].into_iter().flatten().any(|start| {
@@ -60,27 +64,34 @@ fn has_number(data: &[u8], at: usize) -> bool {
 }
 
 /// Where the digits begin that end at `at`.
-fn digits_before(data: &[u8], at: usize) -> usize {
-    data[..at].iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |found| found + 1)
+fn digits_before(data: &[u8], at: usize, is_digit: impl Fn(&u8) -> bool) -> usize {
+    data[..at].iter().rposition(|byte| !is_digit(byte)).map_or(0, |found| found + 1)
 }
 
-/// `[0-9.]{16}`: every sixteenth byte shows whether one is near.
+/// `[0-9.]{16}`: a run of so many fills eight aligned bytes.
 fn long(data: &[u8], each: &mut impl FnMut(usize)) {
     let of_number = |&byte: &u8| byte.is_ascii_digit() || byte == b'.';
-    let mut at = LONG - 1;
-    while let Some(byte) = data.get(at) {
-        if of_number(byte) {
-            let from = data[at + 1 - LONG..at].iter().rposition(|byte| !of_number(byte));
-            let start = from.map_or(at + 1 - LONG, |found| at + 2 - LONG + found);
+    let mut seen = 0;
+    for (number, eight) in data.as_chunks::<8>().0.iter().enumerate() {
+        let at = number * 8;
+        if may_be_digits(u64::from_ne_bytes(*eight)) && at >= seen && eight.iter().all(of_number) {
+            let start = digits_before(data, at, of_number);
             let end = data[at..].iter().position(|byte| !of_number(byte)).map_or(data.len(), |found| at + found);
-            (start + LONG..end).step_by(LONG).for_each(&mut *each);
             if end - start >= LONG {
+                (start + LONG..end).step_by(LONG).for_each(&mut *each);
                 each(end);
             }
-            at = end;
+            seen = end;
         }
-        at += LONG;
     }
+}
+
+/// False when one of the eight bytes is outside `.` (0x2e) to `9` (0x39).
+fn may_be_digits(bytes: u64) -> bool {
+    const EACH: u64 = u64::MAX / 0xff;
+    let above = bytes.wrapping_add(EACH * (0x7f - 0x39));
+    let below = bytes.wrapping_add(EACH * (0x80 - 0x2e));
+    (bytes | above | !below) & (EACH * 0x80) == 0
 }
 
 /// Whether `event` begins as a number with an exponent: `-?[0-9][0-9.]*[eE][-+]?[0-9]`.

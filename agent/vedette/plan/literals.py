@@ -175,7 +175,10 @@ def _unescape(match: re.Match[bytes]) -> bytes:
 
 def is_numeric(literal: bytes) -> bool:
     """True when ``literal`` could be part of a number as Python prints it."""
-    return re.fullmatch(rb"[-+]?[0-9]*\.?[0-9]*(e[-+]?[0-9]*)?|-?inf|nan", literal) is not None
+    return _NUMERIC.fullmatch(literal) is not None
+
+
+_NUMERIC = re.compile(rb"[-+]?[0-9]*\.?[0-9]*(e[-+]?[0-9]*)?|-?inf|nan")
 
 
 def pieces(text: str) -> list[bytes]:
