@@ -540,6 +540,14 @@ def test_codec_of_one_format() -> None:
     assert possible_source("zeek", LogSource()).products == {"zeek"}
 
 
+def test_the_journal_by_mqtt_is_of_its_programs() -> None:
+    """A rule of a program's log source meets the journal's JSON also where that comes by MQTT."""
+    source = read('{"SYSLOG_IDENTIFIER": "sudo", "MESSAGE": "x"}', "mqtt").source
+    assert "sudo" in source.services
+    possible = possible_source("mqtt", LogSource())
+    assert all(have <= may for have, may in zip(source, possible, strict=True))
+
+
 _JSON = [
     {"Event": {"System": {"EventID": 1, "Provider": {"@Name": "x"}}, "EventData": {"Data": [{"@Name": "a"}, 1, None]}}},
     {"winlog": {"event_data": {"x": [1]}, "event_id": 4688, "channel": "Security"}},

@@ -54,6 +54,6 @@ def possible_source(codec: str, logsource: LogSource) -> Source:
     if kinds & {Kind.SYSLOG, Kind.JSON}:
         found += [row.sources for row in FORMATS.values() if only in (None, row.name)]
         found += [row.sources for row in SHAPES.values() if only in (None, row.name)]
-        if only is None:
-            found += [row.source for row in PROGRAMS.values()]
+    if only is None and kinds & {Kind.SYSLOG, Kind.JSON, Kind.MQTT}:  # the journal as JSON comes by MQTT, too
+        found += [row.source for row in PROGRAMS.values()]
     return union(*found)
