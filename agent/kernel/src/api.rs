@@ -173,8 +173,14 @@ impl Events {
         let make = || {
             let library = Library::open(module)?;
             let mut scratch = Scratch::new(library);
+            let predicates = predicates.into_iter().map(about).collect::<Result<Vec<_>, _>>()?;
+            let compared = predicates.iter().filter_map(|predicate| match predicate {
+                About::Compare(_, one, other) => Some([*one, *other]),
+                _ => None,
+            });
             let plan = Plan {
-                predicates: predicates.into_iter().map(about).collect::<Result<_, _>>()?,
+                compared: compared.flatten().collect(),
+                predicates,
                 groups: groups
                     .into_iter()
                     .map(|parts| parts.build(&library, &mut scratch))

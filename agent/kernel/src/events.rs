@@ -41,6 +41,8 @@ pub struct Plan {
     pub folding: HashMap<char, char>,
     /// By predicate, a guess how rare it is: lower is rarer.
     pub guesses: Vec<f64>,
+    /// Groups whose texts are compared with those of others: they are needed in every event.
+    pub compared: HashSet<GroupNumber>,
 }
 
 impl Shape for Plan {
@@ -335,7 +337,8 @@ impl State {
         let leaves = &self.event.leaves;
         let same = |group: &GroupNumber| {
             let own = layout.leaves(*group);
-            !own.is_empty() && own.iter().all(|&leaf| leaves[leaf as usize].decides)
+            let decides = !own.is_empty() && own.iter().all(|&leaf| leaves[leaf as usize].decides);
+            decides && !plan.compared.contains(group)
         };
         let settled: Vec<GroupNumber> = (0..plan.groups.len() as GroupNumber).filter(same).collect();
         self.work.test(plan, &layout, line, leaves, &settled);

@@ -16,6 +16,9 @@ pub const MAX_LEAVES: usize = 4096;
 /// Bytes of a deciding value beyond which an event is not read.
 pub const MAX_DECIDING: usize = 256;
 
+/// Times that the bytes of an event are looked through for objects in arrays, on average; with more it is not read.
+const MAX_SKIPPED: usize = 4;
+
 /// What a value is, as far as the structure of its event goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -118,7 +121,7 @@ impl Event {
         if data.len() > MAX_EVENT || least < b' ' || simdutf8::basic::from_utf8(data).is_err() {
             return None;
         }
-        let mut reader = Reader { data, at: 0, event: self, names, outlined };
+        let mut reader = Reader { data, at: 0, event: self, names, outlined, skipped: 0 };
         if reader.peek()? != b'{' {
             return None;
         }
@@ -133,6 +136,8 @@ struct Reader<'a> {
     event: &'a mut Event,
     names: &'a Names,
     outlined: bool,
+    /// Bytes of arrays that were looked through for an object; those in an array are looked through again.
+    skipped: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -200,8 +205,14 @@ impl<'a> Reader<'a> {
 
     fn list(&mut self, name: &[u8], depth: u32) -> Option<()> {
         let start = self.at;
-        if !skip_list(self.data, &mut self.at, depth)? {
-            let kind = if self.at == start + 2 { Kind::EmptyList } else { Kind::List };
+        let holds_object = skip_list(self.data, &mut self.at, depth)?;
+        self.skipped += self.at - start;
+        if self.skipped > MAX_SKIPPED * self.data.len() {
+            return None;
+        }
+        if !holds_object {
+            let inside = &self.data[start + 1..self.at - 1];
+            let kind = if inside.iter().all(|&byte| byte == b' ') { Kind::EmptyList } else { Kind::List };
             let leaf = Leaf { start: start as u32, end: self.at as u32, kind, escaped: false, decides: false };
             return self.leaf(leaf, name);
         }
@@ -336,6 +347,10 @@ fn number(data: &[u8], at: &mut usize) -> Option<Kind> {
         if digits(at) == 0 {
             return None;
         }
+    }
+    // What no float holds is a text (`decode/values.py`).
+    if kind == Kind::Number && !std::str::from_utf8(&data[start..*at]).ok()?.parse::<f64>().ok()?.is_finite() {
+        return None;
     }
     Some(kind)
 }

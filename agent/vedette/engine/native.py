@@ -71,6 +71,9 @@ class Native:
             for name in (p.field, str(p.value)) if p.op in FIELD_OPS else ():
                 self._compared.setdefault(name, []).append(number)
         groups += [_EMPTY] * (count - len(groups))
+        searches = [i for i in fields.get(KEYWORDS, ()) if evaluator.refused.isdisjoint(evaluator.members[i])]
+        self._left = [n for i in fields.get(KEYWORDS, ()) if i not in searches for n in evaluator.members[i]]
+        """Keyword searches that the kernel does not do."""
         assert kernel.LOADED is not None
         self._kernel: Any = kernel.LOADED.Events(
             ENGINE_FILE,
@@ -78,7 +81,7 @@ class Native:
             [self._about(number, p) for number, p in enumerate(plan.predicates)],
             [_guess(p) for p in plan.predicates],
             groups,
-            fields[KEYWORDS][0] if KEYWORDS in fields and len(fields[KEYWORDS]) == 1 else None,
+            searches[0] if searches else None,
             [dump(rule.expr) for rule in plan.rules],
         )
 
@@ -149,11 +152,13 @@ class Native:
             rules = rules & self._fitting(record.source)
             sources: list[list[int]] = [[] for _ in range(self._groups)]
             holds: list[int] = []
-            unknown: list[int] = []
+            unknown = self._left.copy()
             for field in self._asked(rules):
+                if _depends_on_origin(field):
+                    unknown += self._all_of(field)
+                    continue
                 value = record.get(field)
                 own, fixed, new = _parts(value)
-                new = new or _depends_on_origin(field)
                 if new or fixed:
                     unknown += self._compared.get(field, ())
                 for group in self._fields[field]:
@@ -168,6 +173,12 @@ class Native:
             return None
         inspected = [(leaf, values.names[leaf].encode()) for leaf in sorted(values.inspected)]
         return sources, holds, unknown, sorted(rules), inspected, len(values.names)
+
+    def _all_of(self, field: str) -> list[int]:
+        """Every predicate that depends on ``field``."""
+        members = self._evaluator.members
+        tested = (i for group in self._fields[field] if group < len(members) for i in members[group])
+        return [*tested, *self._compared.get(field, ())]
 
     def _asked(self, rules: frozenset[int]) -> list[str]:
         """The fields of ``rules``, but for keyword searches."""

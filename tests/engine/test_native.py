@@ -1,0 +1,160 @@
+"""The native kernel on JSON events: with it, without it and by ``tests/reference.py`` the same matches, always.
+
+A structure is learned from one of its events and applied to the others, so each test asks about many events of a
+structure, several times. ``VEDETTE_DEEP=N`` draws N examples of each claim.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests import reference
+from tests.engine import drawn
+from tests.engine.structures import ORIGINS, Draw, spoiled
+from tests.engine.test_property import PARTS, chunks, found, readable, rule
+from vedette.decode.decoder import record
+from vedette.engine import kernel
+from vedette.engine.cache import Cache
+from vedette.engine.match import Context, Engine
+from vedette.model.event import LogSource
+from vedette.plan import plan as plans
+from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Predicate
+
+pytestmark = pytest.mark.skipif(kernel.LOADED is None, reason=f"the native kernel is {kernel.why_not}")
+
+_ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
+EXAMPLES = 20_000 if _ASKED == 1 else _ASKED or 250
+ROUNDS = 4
+"""Times that events are asked about: a structure is learned when it comes again, and names that decide one by one."""
+
+
+def counts(engine: Engine) -> tuple[int, int, int, int, int]:
+    """``Native.counts`` of an engine."""
+    assert engine._native is not None
+    return engine._native.counts()
+
+
+def example(seed: int, *, route: bool) -> int:
+    """One example: the same matches three ways; gives how many events the kernel decided."""
+    draw = Draw(seed)
+    random = draw.random
+    codec = random.choice(("json", "json", "auto", "windows", "zeek", "mqtt"))
+    structures = [draw.structure() for _ in range(random.choice((1, 1, 2)))]
+    origin = random.choice((lambda: "", lambda: "", lambda: random.choice(ORIGINS)))
+    events = [
+        drawn.Drawn(codec, spoiled(draw, random.choice(structures).event()) or b"{}", origin())
+        for _ in range(random.randint(8, 20))
+    ]
+    ends = random.random() < 0.4
+    names = [name for structure in structures for name in structure.names] or ["a"]
+    own = LogSource(*(random.choice(["", "", *part]) for part in PARTS)) if random.random() < 0.2 else LogSource()
+    predicates = list(dict.fromkeys(draw.predicate(names) for _ in range(random.randint(1, 12))))
+    predicates = [p for p in predicates if p.op is not Op.REGEX or readable(p)] or [Predicate("a", Op.EXISTS)]
+    rules = []
+    for i in range(random.randint(1, 8)):
+        source = record(random.choice(events).raw, codec, logsource=own).source
+        near = (
+            LogSource(*(random.choice(["", *sorted(part)]) for part in source))
+            if random.random() < 0.8
+            else LogSource()
+        )
+        rules.append(replace(rule(i, draw.expr(len(predicates))), logsource=near))
+    plan = plans.build(rules, predicates)
+    context = Context(None, own)
+    expected = {
+        (number, i)
+        for number, event in enumerate(events)
+        for i in reference.matches(
+            plan, record(event.raw, event.codec, origin=event.origin, logsource=own), route=route
+        )
+    }
+    on = Engine(plan, route=route, cache=Cache(0))
+    off = Engine(plan, on.databases(), route=route, kernel=False)
+    where = f"example({seed}, route={route}): {[e.raw for e in events]}, {predicates}, {[r.expr for r in rules]}"
+    assert found(off, chunks(events, ends), context) == expected, where
+    order = list(range(len(events)))
+    for _ in range(ROUNDS):
+        random.shuffle(order)
+        matches = found(on, chunks([events[n] for n in order], ends), context)
+        assert {(order[number], i) for number, i in matches} == expected, where
+    events_read, rest, *_, panics = counts(on)
+    assert panics == 0, where
+    return events_read - rest
+
+
+@pytest.mark.parametrize("route", [True, False])
+def test_random_structures(route: bool) -> None:
+    """Events of random structures under random rules, of any log source: the kernel leaves out no match."""
+    decided = sum(example(seed, route=route) for seed in range(EXAMPLES))
+    assert decided > 10 * EXAMPLES  # of some 14 events, four times
+
+
+def agree(
+    events: list[str], expr: Expr, *predicates: Predicate, codec: str = "json", origins: tuple[str, ...] = ("",)
+) -> None:
+    """One rule over events of one structure, of which the first is the one that is learned from."""
+    plan = plans.build([rule(0, expr)], list(predicates))
+    made = [drawn.Drawn(codec, text.encode(), origins[0]) for text in events[:1]] * 2
+    made += [drawn.Drawn(codec, text.encode(), origin) for text in events for origin in origins]
+    expected = {
+        n
+        for n, event in enumerate(made)
+        if reference.matches(plan, record(event.raw, event.codec, origin=event.origin))
+    }
+    assert expected  # else nothing is to be left out wrongly
+    on = Engine(plan, route=False, cache=Cache(0))
+    for _ in range(ROUNDS):
+        for lesson in made[:2], made:
+            matches = {n for n, _ in found(on, chunks(lesson, ends_wanted=False))}
+            assert matches == {n for n in expected if n < len(lesson)}
+
+
+def test_keyword_searches_beside_one_that_python_does() -> None:
+    """A pattern that Hyperscan does not take is a group of its own, beside the other keyword searches."""
+    words, ahead = Predicate(KEYWORDS, Op.CONTAINS, "cmd"), Predicate(KEYWORDS, Op.REGEX, "a(?=b)", True)
+    for wanted in (Leaf(0), Leaf(1), And((Leaf(0), Leaf(1)))):
+        agree(['{"a":"x"}', '{"a":"cmd ab"}'], wanted, words, ahead)
+
+
+@pytest.mark.parametrize(("codec", "name"), [("json", "peer"), ("mqtt", "topic_level_2"), ("mqtt", "topic_level_3")])
+def test_where_an_event_came_from_is_no_part_of_its_structure(codec: str, name: str) -> None:
+    """Whether there is an origin differs between events of one structure."""
+    for wanted in (Leaf(0), Not(Leaf(1)), Leaf(1), Not(Leaf(0))):
+        agree(
+            ['{"a":"x"}', '{"a":"y"}'],
+            wanted,
+            Predicate(name, Op.EXISTS),
+            Predicate(name, Op.NULL),
+            codec=codec,
+            origins=("", "a/b/c", "a"),
+        )
+
+
+def test_fields_that_decide_are_compared() -> None:
+    """A value that is part of the structure is still compared with one that is not, and with another such."""
+    events = ['{"EventID":1,"Channel":"1","a":"x"}', '{"EventID":1,"Channel":"1","a":"1"}']
+    for own, other in (("EventID", "a"), ("a", "EventID"), ("EventID", "Channel")):
+        agree(events, Leaf(0), Predicate(own, Op.FIELD_EXACT, other))
+
+
+def test_an_array_with_nothing_but_space_in_it_is_empty() -> None:
+    """Decoders ask whether a list holds anything: that is part of the structure."""
+    empty = '{"Image":"/usr/bin/x","CommandLine":"x","Provider_Name":[ ]}'  # of Linux, but for a provider
+    events = [empty, empty.replace("[ ]", '["x"]')]
+    source = LogSource("windows", "", "")
+    plan = plans.build([replace(rule(0, Leaf(0)), logsource=source)], [Predicate("Image", Op.EXISTS)])
+    off = Engine(plan, kernel=False)
+    on = Engine(plan, cache=Cache(0))
+    for text in (events[0], events[0], events[0], events[1]):
+        batch = chunks([drawn.Drawn("json", text.encode(), "")], ends_wanted=False)
+        assert found(on, batch) == found(off, batch)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e999", "1" + "0" * 400])
+def test_a_number_beyond_a_float_is_a_text(number: str) -> None:
+    """It is not of the same structure as a number: decoders take it for a text."""
+    zeek = '{{"ts":1,"uid":"C","id.orig_h":"x","trans_depth":1,"uri":{}}}'
+    agree([zeek.format("1e20"), zeek.format(number)], Leaf(0), Predicate("cs-uri-stem", Op.EXISTS))
