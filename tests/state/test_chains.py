@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,35 +17,8 @@ from vedette.state.chains import Links, Longest, longest_chain
 from vedette.state.windows import Window, meta
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=40), st.integers(0, 39),
-    st.sampled_from([[(0, 1, 2)], [(0, 1), (2,)], [(0, 2)]]),
-)  # fmt: skip
-@settings(max_examples=200, deadline=None)
-def test_links(found: list[tuple[int, int, bool]], dropped: int, tracks: list[tuple[int, ...]]) -> None:
-    """A chain is found exactly where there is one, in any order of arrival, with some gone from the front."""
-    c = made(Kind.TEMPORAL_ORDERED, bounds=(), clauses=tuple(map(Clause, tracks)))
-    window, links, offset, time = Window(), Links(tracks), 0, 0
-    window.links = links
-    for number, (at, slot, same) in enumerate(found):
-        if not same:
-            offset, time = offset + 1, at
-        at = window.insert(time, offset, meta(slot, 1), None, None)
-        if number == dropped:
-            window.drop(at)
-            at = 0
-        stop = window.ends(at) + 1
-        start = window.first(window.time(at) - 10)
-        holds = any(decide.completed(c, clause, window, start, stop) is not None for clause in c.clauses)
-        assert (links.measure(window, start, stop) > 0) == holds
-
-
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=30), st.integers(0, 30))
-@settings(max_examples=200, deadline=None)
-def test_the_longest_chain(found: list[tuple[int, int, bool]], dropped: int) -> None:
-    """The number of links is that of the naive evaluator, in any order of arrival, with some gone from the front."""
-    c, window, links = made(Kind.TEMPORAL_ORDERED), Window(), Longest(3)
-    window.links = links
+def arrivals(window: Window, found: list[tuple[int, int, bool]], dropped: int) -> Iterator[tuple[int, int]]:
+    """Put them in, all before one of them out; after each, where what lies within 10 before it begins and ends."""
     offset = time = 0
     for number, (at, slot, same) in enumerate(found):
         if not same:
@@ -54,6 +29,31 @@ def test_the_longest_chain(found: list[tuple[int, int, bool]], dropped: int) -> 
             at = 0
         stop = window.ends(at) + 1
         start = window.first(window.time(at) - 10)
+        yield start, stop
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=40), st.integers(0, 39),
+    st.sampled_from([[(0, 1, 2)], [(0, 1), (2,)], [(0, 2)]]),
+)  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_links(found: list[tuple[int, int, bool]], dropped: int, tracks: list[tuple[int, ...]]) -> None:
+    """A chain is found exactly where there is one, in any order of arrival, with some gone from the front."""
+    c = made(Kind.TEMPORAL_ORDERED, bounds=(), clauses=tuple(map(Clause, tracks)))
+    window, links = Window(), Links(tracks)
+    window.links = links
+    for start, stop in arrivals(window, found, dropped):
+        holds = any(decide.completed(c, clause, window, start, stop) is not None for clause in c.clauses)
+        assert (links.measure(window, start, stop) > 0) == holds
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.booleans()), max_size=30), st.integers(0, 30))
+@settings(max_examples=200, deadline=None)
+def test_the_longest_chain(found: list[tuple[int, int, bool]], dropped: int) -> None:
+    """The number of links is that of the naive evaluator, in any order of arrival, with some gone from the front."""
+    c, window, links = made(Kind.TEMPORAL_ORDERED), Window(), Longest(3)
+    window.links = links
+    for start, stop in arrivals(window, found, dropped):
         hits = [Hit(window.time(i), window.offset(i), window.slot(i)) for i in range(start, stop)]
         assert links.measure(window, start, stop) == naive.measure(c, hits)
 
