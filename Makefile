@@ -20,7 +20,7 @@ help:
 	@echo "make test-crash  the crash tests in their long form, 200 kills each, and Delta by Spark in full (hours)"
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
-	@echo "make fuzz        every reader of foreign bytes under atheris, for SECONDS=600 in all"
+	@echo "make fuzz        every reader of foreign bytes under atheris and libFuzzer, for SECONDS=600 in all"
 	@echo "make lock        the newest versions that pyproject.toml allows, into requirements.lock and packaging/edge.lock"
 	@echo "make docs        the pages of docs/ that restate code: commands.md, metrics.md"
 	@echo "make clean       remove what the other targets made"
@@ -91,7 +91,8 @@ SECONDS ?= 600
 # atheris has no wheel for every Python: without it the target says so and is passed over.
 fuzz: environment
 	@$(BIN)/python -c "import atheris" 2>/dev/null || $(BIN)/pip install -q --only-binary :all: "atheris>=3.0" || true
-	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+	@sh tools/kernel.sh fuzz $$(($(SECONDS) / 10))
+	@$(BIN)/python -m tests.fuzz --seconds $$(($(SECONDS) * 9 / 10))
 
 bench: setup
 	$(BIN)/python -m bench.harness

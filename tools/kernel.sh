@@ -2,7 +2,8 @@
 # The native kernel, agent/kernel: sh tools/kernel.sh build VENV PIP... builds it into the source tree, by PIP, when it has
 # changed; with root rights Rust is installed first. `lint PYTHON` and `test PYTHON` check the crate; where there is Rust,
 # a kernel that is not built fails the test. `cross` installs what the zips need for theirs. Without Rust each says so and
-# succeeds: the agent evaluates in Python then. `current` succeeds where the library is of these sources.
+# succeeds: the agent evaluates in Python then. `current` succeeds where the library is of these sources;
+# `fuzz SECONDS` runs the targets of agent/kernel/fuzz.
 set -eu
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 crate=agent/kernel library=agent/vedette/_kernel.abi3.so
@@ -120,7 +121,10 @@ has() {
 
 lint() {
     if ! rust; then echo "native kernel: not checked ($why)"; return; fi
-    if has fmt rustfmt-web rustfmt; then (set -x; cargo fmt --check --manifest-path $crate/Cargo.toml); fi
+    if has fmt rustfmt-web rustfmt; then
+        (set -x; cargo fmt --check --manifest-path $crate/Cargo.toml)
+        (set -x; cargo fmt --check --manifest-path $crate/fuzz/Cargo.toml)
+    fi
     if has clippy rust-web-clippy clippy; then
         (set -x; cargo clippy -q --locked --all-targets --manifest-path $crate/Cargo.toml -- -D warnings)
     fi
@@ -141,6 +145,33 @@ tests() {
     (set -x; cargo test -q --locked --manifest-path $crate/Cargo.toml)
 }
 
+# libFuzzer on what reads foreign bytes, for $1 seconds: by the stable compiler, so without the address sanitizer.
+fuzz() {
+    if ! rust; then echo "native kernel: not fuzzed ($why)"; return; fi
+    if ! command -v c++ >/dev/null; then
+        echo "native kernel: not fuzzed (c++ is missing: sudo apt-get install -y g++)"
+        return
+    fi
+    target=$(rustc -vV | sed -n 's/^host: //p') folder=$PWD/build/fuzz
+    coverage="-Ccodegen-units=1 -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4"
+    for counts in inline-8bit-counters pc-table trace-compares; do
+        coverage="$coverage -Cllvm-args=-sanitizer-coverage-$counts"
+    done
+    # With a --target what cargo runs while it builds is not counted.
+    RUSTFLAGS="--cfg fuzzing $coverage" cargo build -q --release --locked --manifest-path $crate/fuzz/Cargo.toml \
+        --target "$target" --target-dir "$folder/target"
+    for source in "$crate"/fuzz/src/*.rs; do
+        name=$(basename "$source" .rs) && corpus=$folder/kernel-$name-corpus
+        mkdir -p "$corpus"
+        if ! "$folder/target/$target/release/$name" -max_total_time="$1" -max_len=16384 -rss_limit_mb=1024 -timeout=10 \
+            -artifact_prefix="$folder/kernel-$name-" "$corpus" "$crate/fuzz/seeds/$name" >"$folder/kernel-$name.log" 2>&1; then
+            tail -n 40 "$folder/kernel-$name.log" >&2
+            return 1
+        fi
+        echo "kernel-$name ok  $(sed -n 's/^Done \([0-9]*\) runs.*/\1/p' "$folder/kernel-$name.log") inputs in $1 s"
+    done
+}
+
 command="$1"
 shift
 if [ "$command" = lint ] || [ "$command" = test ]; then
@@ -151,6 +182,7 @@ case "$command" in
 build) build "$@" ;;
 cross) cross ;;
 current) current ;;
+fuzz) fuzz "$1" ;;
 lint) lint ;;
 test) tests "$PYO3_PYTHON" ;;
 esac
