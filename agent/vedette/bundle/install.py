@@ -27,7 +27,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +40,7 @@ from vedette.bundle.seal import MAX_BUNDLE, BundleRefused, public_key
 from vedette.bundle.trust import Bundle, Installed, addressed, admit, verify
 from vedette.model.counters import Log
 from vedette.system.durable import sync_path, write_whole
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -81,7 +81,7 @@ class BundleDir:
         channel: str,
         careful: Callable[[bytes], None] = lambda data: None,
         agent_version: str = __version__,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], int] = utc_now,
     ) -> None:
         self.folder = folder
         self.fleet, self.channel = fleet, channel

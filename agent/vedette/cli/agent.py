@@ -7,14 +7,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from vedette.bundle.manifest import rfc3339
 from vedette.cli.console import config_option, data_folder, data_option, fail, json_line, rule_plan, safe
 from vedette.config.read import load
 from vedette.model.times import seconds, written_time
+from vedette.system.wallclock import utc_now
 
 
 @click.command()
@@ -118,9 +119,8 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
     """UTC microseconds from RFC 3339 or a duration back from now."""
     if value is None:
         return None
-    now = time.time_ns() // 1000
     with suppress(ValueError):
-        return now - round(seconds(value) * 1_000_000)
+        return utc_now() - round(seconds(value) * 1_000_000)
     moment = written_time(value)
     if moment is None:
         raise click.BadParameter("expects RFC 3339, or a duration back from now such as 2h")
@@ -171,7 +171,7 @@ def logs_search(
                    "received_at": hit.received_at, "raw": text}  # fmt: skip
             click.echo(json_line(row))
         else:
-            click.echo(f"{_stamp(hit.received_at)} {hit.input} {safe(text)}")
+            click.echo(f"{rfc3339(hit.received_at)} {hit.input} {safe(text)}")
     if found == limit:
         click.echo(f"vedette: stopped after {limit} events; there may be more: --limit, --since", err=True)
     sys.exit(0 if found else 1)
@@ -202,10 +202,6 @@ def logs_show(config: Path, data_dir: Path | None, place: str) -> None:
         click.echo(f"vedette: {safe(str(error))}", err=True)
         sys.exit(1)
     click.echo(safe(raw.decode("utf-8", "replace")))
-
-
-def _stamp(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @click.command()
@@ -260,5 +256,5 @@ def _alert_line(data: bytes, receipted: bool) -> None:
             text = f"{', '.join([f'count {alert.count}', *metrics, *group])}: {alert.raw}"
         case _:
             text = alert.raw
-    line = f"{_stamp(alert.event_time)} {alert.level:<13} {alert.kind:<11} {where} {alert.rule_title}: {text}"
+    line = f"{rfc3339(alert.event_time)} {alert.level:<13} {alert.kind:<11} {where} {alert.rule_title}: {text}"
     click.echo(f"{'sent' if receipted else 'here'} {safe(line)[:400]}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import fail, pipeline_options, safe
+from vedette.cli.console import fail, pipeline_options, safe, whom
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.system.folders import read_regular
@@ -143,7 +143,6 @@ def sign(path: Path, key: Path, fleet: str, channel: str, output: Path | None) -
     if channel and not fleet:
         raise ValueError("--channel goes with --fleet")
     private = signer.load_key(key)
-    data = signer.sign(read_bundle(path), private, fleet, channel or (fleet and "stable"))
-    (output or path).write_bytes(data)
-    whom = f"for fleet {fleet}, channel {channel or 'stable'}" if fleet else "for no fleet: only as a file on the host"
-    click.echo(f"{output or path}: signed by {signer.public_text(private)}, {whom}")
+    channel = channel or (fleet and "stable")
+    (output or path).write_bytes(signer.sign(read_bundle(path), private, fleet, channel))
+    click.echo(f"{output or path}: signed by {signer.public_text(private)}, {whom(fleet, channel)}")

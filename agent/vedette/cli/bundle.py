@@ -11,12 +11,11 @@ import click
 import orjson
 
 from vedette import __version__
-from vedette.cli.console import WithRegion, config_option, fail, json_line, safe
+from vedette.cli.console import WithRegion, config_option, fail, json_line, safe, whom
 from vedette.config.read import load
 
 if TYPE_CHECKING:
     from vedette.bundle.install import BundleDir
-    from vedette.bundle.trust import Bundle
     from vedette.config.settings import Config
 
 
@@ -60,19 +59,12 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
         raise SystemExit(1) from None
     rules, related = len(engine.plan.rules), len(engine.plan.correlations)
     click.echo(
-        f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass; {_whom(found)}"
+        f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass;"
+        f" {whom(found.fleet, found.channel)}"
     )
     if found.expired(time.time_ns() // 1000):
         click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not install it any more", err=True)
         raise SystemExit(1)
-
-
-def _whom(bundle: Bundle) -> str:
-    return (
-        f"for fleet {bundle.fleet}, channel {bundle.channel}"
-        if bundle.fleet
-        else "for no fleet: only as a file on the host"
-    )
 
 
 @bundle.command("show")
@@ -106,7 +98,7 @@ def bundle_show(path: Path, as_json: bool) -> None:
         f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
         f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
         f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
-        f"{_whom(found)}\n"
+        f"{whom(found.fleet, found.channel)}\n"
         f"{single} rules, {related} correlations, {refused} refused, {len(found.tests)} self-tests"
     )
     for rule, kind in zip(rules, kinds, strict=True):

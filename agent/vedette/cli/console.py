@@ -34,6 +34,11 @@ def fail(message: object) -> NoReturn:
     sys.exit(2)
 
 
+def whom(fleet: str, channel: str) -> str:
+    """For whom a bundle is signed."""
+    return f"for fleet {fleet}, channel {channel}" if fleet else "for no fleet: only as a file on the host"
+
+
 def data_folder(config: Path, given: Path | None) -> Path:
     """The agent's data folder: the one given, else the configuration's."""
     return given if given is not None else load(config).agent.data_dir

@@ -22,7 +22,6 @@ import errno
 import os
 import secrets
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -55,6 +54,7 @@ from vedette.rawlog.segment_set import Kept, SegmentSet
 from vedette.rawlog.verify import Verifier
 from vedette.system.durable import sync_path
 from vedette.system.folders import locked
+from vedette.system.wallclock import utc_now
 
 log = structlog.get_logger()
 
@@ -66,10 +66,6 @@ UNSYNCED_BYTES = 16 << 20
 """Of frames kept in memory until they are synced; what is beyond would be read back after a failed sync."""
 GAP_BYTES = 1 << 20
 """Copied of one damaged place."""
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
 
 
 class RawLog(Replay):
@@ -118,7 +114,7 @@ class RawLog(Replay):
         *,
         committed: Cursor | None = None,
         certain: bool = True,
-        clock: Callable[[], int] = _now,
+        clock: Callable[[], int] = utc_now,
         describe: Callable[[], bytes] = bytes,
     ) -> RawLog:
         """The log in ``folder``, recovered, or a new one; see ``recover.py``. ``recovery`` is what was done.
