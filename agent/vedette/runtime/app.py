@@ -26,6 +26,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,8 +308,8 @@ class Agent:
         _log_warnings(new)
         merged = merge(self.context.config, new)
         await self._adopt(merged)
-        self._reloads.needs_restart = merged.later
-        self._reloads.count += 1
+        self._reloads.needs_restart = list(merged.later)
+        self._reloads.reloads += 1
         if merged.later:
             log.warning(Log.CONFIG_NEEDS_RESTART, settings=list(merged.later), action="restart the agent for these")
         log.info(Log.RELOADED, changed=list(merged.live))
@@ -316,7 +317,7 @@ class Agent:
     async def _adopt(self, merged: Merged) -> None:
         """Put the live part of a new configuration in force."""
         old, new, active = self.context.config, merged.config, self.active
-        self.context.adopt(new)
+        self.context.config = new
         configure_logging(new.log)
         if (new.rules, new.bundles) != (old.rules, old.bundles):
             try:
@@ -342,7 +343,7 @@ class Agent:
 
     def _keep(self, reason: str, **settings: Any) -> None:
         """A part of a new configuration does not work: these settings of the old one stay in force."""
-        self.context.keep(**settings)
+        self.context.config = replace(self.context.config, **settings)
         self._reloads.error = reason
         log.error(Log.CONFIG_REFUSED, mistakes=[reason], action="these settings stay as they were")
 

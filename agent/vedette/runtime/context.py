@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 from vedette.config.settings import Config
@@ -30,7 +29,9 @@ class RunContext:
         restart: RestartPoint, reported: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """``restart``: the one that ``raw_log`` asks. ``reported``: the counters that were reported last."""
-        self.config, self.raw_log, self.store, self.counters, self.clock = config, raw_log, store, counters, clock
+        self.config = config
+        """May be replaced by another; of the evaluation with the next ``Evaluator.switch``."""
+        self.raw_log, self.store, self.counters, self.clock = raw_log, store, counters, clock
         self.restart = restart
         self.started_at = clock()
         self.rebuilt = store.rebuilt
@@ -43,15 +44,6 @@ class RunContext:
         self.failures = Failures(counters, self.dead_letters, raw_log.log_id, store.get(QUARANTINED))
         self.input_contexts: dict[str, Context] = {}
         """What each input's settings say of its events; those of a closed input stay: its events may still wait."""
-
-    def adopt(self, config: Config) -> None:
-        """Other settings from now on; those of the evaluation with the next ``Pipeline.switch``."""
-        self.config = config
-        self.dead_letters.max_bytes = config.rules.quarantine_bytes
-
-    def keep(self, **settings: Any) -> None:
-        """Go back to these settings of the running configuration."""
-        self.adopt(replace(self.config, **settings))
 
     def close(self) -> None:
         """Wait for the writer and close the raw log."""

@@ -61,11 +61,10 @@ def merge(running: Config, new: Config) -> Merged:
 
 @dataclasses.dataclass(slots=True)
 class Reloads:
+    """What reloads came to, as the status has it."""
+
     error: str | None = None
     """Why the configuration was refused that was found at the last SIGHUP; None after a success."""
-    needs_restart: tuple[str, ...] = ()
-    count: int = 0
-    """Reloads that were taken."""
-
-    def status(self) -> dict[str, Any]:
-        return {"error": self.error, "needs_restart": list(self.needs_restart), "reloads": self.count}
+    needs_restart: list[str] = dataclasses.field(default_factory=list)
+    reloads: int = 0
+    """That were taken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import orjson
@@ -77,7 +78,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
         },
         "budgets": budgets(pipeline, account, state, cache),
         "uplink": uplink,
-        "config": reloads.status(),
+        "config": asdict(reloads),
         "clock": {"steps": context.clock.steps, "ahead_seconds": context.clock.ahead},
     }
 
