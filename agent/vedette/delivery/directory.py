@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from vedette.delivery.envelope import dead_letter, decode_row, landed, status_row
-from vedette.delivery.landing import LandingFolder
+from vedette.delivery.landing import LandingFolder, Unwritable
 from vedette.delivery.queue import Source
 from vedette.delivery.receipts import ranges
 from vedette.model.counters import Log
@@ -69,7 +69,7 @@ class DirectoryUplink:
                         pass
                     self._backoff.reset()
                     wait = 0.0
-                except _Unwritable as error:
+                except Unwritable as error:
                     if not self._backoff.failing:
                         action = "alerts stay in the outbox; make the folder writable"
                         log.error(Log.UPLINK_FAILED, folder=str(self.folder), reason=str(error), action=action)
@@ -111,7 +111,7 @@ class DirectoryUplink:
         return True
 
     def _write(self, folder: LandingFolder, pending: list[tuple[int, bytes]], now: int) -> None:
-        """Write what is not in the landing yet; raises _Unwritable."""
+        """Write what is not in the landing yet; raises Unwritable."""
         alerts: dict[int, dict[str, Any]] = {}
         bad: dict[int, dict[str, Any]] = {}
         for seq, data in pending:
@@ -121,33 +121,17 @@ class DirectoryUplink:
                 alerts[seq] = landed(decode_row(data), received_at=now, collector_id=self._collector, topic="")
             except ValueError as error:
                 bad[seq] = dead_letter(data, topic="", reason=str(error), received_at=now)
-        _write_table(folder, "bad", list(bad.values()), now)
+        if bad:
+            folder.write("bad", list(bad.values()), now)
         self._written.update(bad)
         for seq, row in bad.items():
             log.error(Log.PAYLOAD_UNDECODABLE, seq=seq, reason=row["reason"], action="kept in the table bad")
-        _write_table(folder, "alerts", list(alerts.values()), now)
+        if alerts:
+            folder.write("alerts", list(alerts.values()), now)
         self._written.update(alerts)
 
     async def _beat(self, folder: LandingFolder) -> None:
-        now = self._clock()
-        row = status_row(
-            self._status(),
-            fleet=self._agent.fleet,
-            agent_id=self._agent.id,
-            received_at=now,
-            collector_id=self._collector,
-            topic="",
-        )
-        await asyncio.to_thread(_write_table, folder, "status", [row], now)
-
-
-class _Unwritable(OSError):
-    """The landing folder (not the store) failed."""
-
-
-def _write_table(folder: LandingFolder, table: str, rows: list[dict[str, Any]], now: int) -> None:
-    if rows:
-        try:
-            folder.write(table, rows, now)
-        except OSError as error:
-            raise _Unwritable(str(error)) from error
+        now, agent = self._clock(), self._agent
+        about: dict[str, Any] = {"received_at": now, "collector_id": self._collector, "topic": ""}
+        row = status_row(self._status(), fleet=agent.fleet, agent_id=agent.id, **about)
+        await asyncio.to_thread(folder.write, "status", [row], now)

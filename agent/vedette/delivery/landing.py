@@ -46,6 +46,10 @@ def partition(now: int) -> str:
     return datetime.fromtimestamp(now // 1_000_000, UTC).strftime("dt=%Y-%m-%d/hh=%H")
 
 
+class Unwritable(OSError):
+    """The landing failed, and nothing else on this host."""
+
+
 class LandingFolder:
     """One writer into a landing; several, each with its own name, may share the folder."""
 
@@ -62,27 +66,27 @@ class LandingFolder:
     def write(self, table: str, rows: Sequence[Mapping[str, Any]], now: int) -> Path:
         """Write ``rows`` as one file of ``table`` with ``received_at`` = ``now``; on disk when it returns.
 
-        Raises OSError when the folder cannot be written (nothing has then appeared), ValueError when a row does not
+        Raises Unwritable when the folder cannot be written (nothing has then appeared), ValueError when a row does not
         fit the table.
         """
         data = write(TABLES[table], [{**row, "received_at": now} for row in rows])
         name = ulid(now)
         target = self.folder / table / partition(now)
-        _make(target)
-        _make(self._temporary)
         temporary = self._temporary / (self._prefix + name)
         path = target / f"{name}.parquet"
         try:
+            _make(target)
+            _make(self._temporary)
             with open(temporary, "xb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(path)
-        except BaseException:
+            sync_path(target)
+        except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
-            raise
-        sync_path(target)
+            raise Unwritable(error.errno, error.strerror, error.filename) from error
         return path
 
 
