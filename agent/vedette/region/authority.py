@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
@@ -40,12 +41,12 @@ def key_pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
+@dataclass(frozen=True, slots=True)
 class Authority:
     """Signs with ``key`` under the certificate ``certificate``."""
 
-    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> None:
-        self.key = key
-        self.certificate = certificate
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
 
     @classmethod
     def create(cls, name: str, now: datetime) -> Authority:
@@ -87,16 +88,14 @@ class Authority:
             raise ValueError(f"the authority ended at {self.certificate.not_valid_after_utc:%Y-%m-%d}: make a new one")
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         builder = (
             _started(subject, self.certificate.subject, public, now, ends)
             .add_extension(x509.BasicConstraints(False, None), critical=True)
             .add_extension(x509.KeyUsage(True, False, False, False, False, False, False, False, False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
-                critical=False,
-            )
+            .add_extension(issuer, critical=False)
         )
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName(list(map(_host, hosts))), critical=False)

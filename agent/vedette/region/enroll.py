@@ -40,7 +40,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -86,15 +85,15 @@ class Enrolled:
     renewed: bool
 
 
+@dataclass(slots=True)
 class Region:
     """The folder, open and locked: ``with Region.open(folder) as region``."""
 
-    def __init__(self, folder: Path, authority: Authority, broker: str, group: str, members: dict[str, Member]) -> None:
-        self.folder = folder
-        self.authority = authority
-        self.broker = broker
-        self.group = group
-        self.members = members
+    folder: Path
+    authority: Authority
+    broker: str
+    group: str
+    members: dict[str, Member]
 
     @classmethod
     @contextmanager
@@ -112,8 +111,7 @@ class Region:
             except BlockingIOError as error:
                 raise BlockingIOError(f"{folder}: another `vedette member` command is at work here") from error
             authority = _authority(folder, now or datetime.now(UTC))
-            known = _members(folder / "members.json")
-            yield cls(folder, authority, known["broker"], known["group"], known["members"])
+            yield cls(folder, authority, *_members(folder / "members.json"))
         finally:
             os.close(descriptor)
 
@@ -145,7 +143,8 @@ class Region:
         whole = _serial(cert, key) == member.serial
         anew = renew or due or not whole or not member.active or (role == "broker" and list(hosts) != member.hosts)
         member.role, member.fleet, member.hosts, member.active = role, fleet, list(hosts), True
-        _make(folder)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_path(folder.parent)
         if anew:
             private = new_key()
             certificate = self.authority.issue(name, private.public_key(), now, days, hosts)
@@ -283,21 +282,18 @@ def _authority(folder: Path, now: datetime) -> Authority:
         raise ValueError(f"{key} and {cert} are no authority's key and certificate: {error}") from error
 
 
-def _members(path: Path) -> dict[str, Any]:
-    """What ``members.json`` holds; a new group's name and nobody when there is none. Raises ValueError."""
+def _members(path: Path) -> tuple[str, str, dict[str, Member]]:
+    """The broker's address, the landings' group and the members of ``members.json``; no broker, a new group's name and
+    nobody when there is none. Raises ValueError."""
     if not path.exists():
-        return {"broker": "", "group": f"landing-{secrets.token_hex(8)}", "members": {}}
+        return "", f"landing-{secrets.token_hex(8)}", {}
     try:
         known = json.loads(path.read_bytes())
         members = [Member(**row) for row in known["members"]]
         for member in members:
             member.revoked = [(str(int(serial)), int(since)) for serial, since in member.revoked]
             member.former = [(str(int(serial)), int(ends)) for serial, ends in member.former]
-        return {
-            "broker": str(known["broker"]),
-            "group": str(known["group"]),
-            "members": {member.name: member for member in members},
-        }
+        return str(known["broker"]), str(known["group"]), {member.name: member for member in members}
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} cannot be read ({error}): restore it, certificates and access need it") from error
 
@@ -310,8 +306,3 @@ def _serial(cert: Path, key: Path) -> str:
     except (OSError, ValueError, TypeError):
         return ""
     return str(certificate.serial_number) if private.public_key() == certificate.public_key() else ""
-
-
-def _make(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    sync_path(folder.parent)
