@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from unittest import mock
@@ -381,3 +383,31 @@ def test_program_and_message_are_those_of_the_header(line: bytes, end: bytes, re
             if codec == "syslog":
                 told.usual = syslog.usual(line + end)
             assert told.get(name) == whole.get(name)
+
+
+_FULL = """
+import ctypes, mmap, random
+from vedette.engine import cache
+mprotect = ctypes.CDLL(None).mprotect
+mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+PAGE, real = mmap.PAGESIZE, mmap.mmap
+
+def guarded(file, size):  # what lies behind the pages asked for cannot be read
+    pages = -(-size // PAGE) * PAGE
+    memory = real(file, pages + PAGE)
+    assert mprotect(ctypes.addressof(ctypes.c_char.from_buffer(memory)) + pages, PAGE, 0) == 0
+    return memory
+
+cache.mmap.mmap = guarded
+store, chance = cache.Store(PAGE), random.Random(1)
+for number in range(200_000):
+    digest = chance.randbytes(16)
+    if store.get(digest) is None and not number % 8:
+        store.put(digest, number % 5, 1 << 20)
+"""
+
+
+def test_nothing_behind_the_memory_is_read() -> None:
+    """A look-up in the last set stays within what is mapped: one byte more is a segmentation fault."""
+    done = subprocess.run([sys.executable, "-c", _FULL], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

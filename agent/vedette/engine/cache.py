@@ -62,7 +62,8 @@ class Store:
     def __init__(self, max_bytes: int) -> None:
         self._sets = max(1, max_bytes // SET)
         self.bytes = self._sets * SET
-        self._memory = mmap.mmap(-1, self.bytes)
+        # Python 3.11's find reads the byte behind the last, which is mapped by chance only.
+        self._memory = mmap.mmap(-1, self.bytes + SLOT)
         self._find = self._memory.find
         self._number = memoryview(self._memory).cast("H")
         self._answers: list[Any] = [None]
@@ -107,7 +108,7 @@ class Store:
 
     def entries(self) -> int:
         """Slots in use; reads all memory."""
-        return sum(map(bool, self._number[KEY // 2 :: SLOT // 2]))
+        return sum(map(bool, self._number[KEY // 2 : self.bytes // 2 : SLOT // 2]))
 
 
 class Part:
