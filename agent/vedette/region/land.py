@@ -149,8 +149,8 @@ class Landing:
         self._clock = clock or WallClock()  # what Spark takes for the time of receipt does not run backwards
         self._waiting: dict[tuple[str, str], deque[_Received]] = {}
         """By fleet and agent, in whose turn it is."""
-        self._held = self._parts = self._messages = 0
-        """Bytes in memory; of them waiting: parts, messages."""
+        self.held = self._parts = self._messages = 0
+        """Bytes of messages in memory; of them waiting: parts, messages."""
         self._oversized = 0
         """Bytes of oversized messages in memory."""
         self._bytes = 0
@@ -202,7 +202,7 @@ class Landing:
         await self.client.close()
 
     def _received(self, message: Message) -> None:
-        if self._stopping or self._held > HELD_BYTES:
+        if self._stopping or self.held > HELD_BYTES:
             self._left_behind = True  # not acknowledged: the broker keeps it
             return
         if self._dead_letters and time.monotonic() - self._since > DEAD_LETTERS_SECONDS:
@@ -218,7 +218,7 @@ class Landing:
         if one.refused:
             self._count_dead_letter((one.fleet, one.agent_id), message.topic)
         self._waiting.setdefault((one.fleet, one.agent_id), deque()).append(one)
-        self._held += one.size
+        self.held += one.size
         self._count(one, 1)
         self._idle.clear()
         self._came.set()
@@ -318,7 +318,7 @@ class Landing:
                 if i % 500 == 499:
                     await asyncio.sleep(0)
             self._owe(batch)
-            self._held -= size
+            self.held -= size
             if not self._waiting:
                 self._idle.set()
             if self._left_behind and not self._stopping:
