@@ -635,10 +635,9 @@ impl Work {
 
 /// The value of a whole number.
 fn number_of(line: &[u8], leaf: Leaf) -> Option<i64> {
-    let text = std::str::from_utf8(&line[leaf.start as usize..leaf.end as usize]).ok()?;
-    match leaf.kind {
-        Kind::Int => text.parse().ok(),
-        Kind::Decimal => text.strip_suffix(".0")?.parse().ok(),
-        _ => None,
+    if !matches!(leaf.kind, Kind::Int | Kind::Decimal) {
+        return None;
     }
+    let text = std::str::from_utf8(&line[leaf.start as usize..leaf.end as usize]).ok()?;
+    if leaf.kind == Kind::Int { text } else { text.strip_suffix(".0")? }.parse().ok()
 }
