@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::events::{About, Answer, Learned, Lesson, Plan, State};
@@ -11,7 +12,7 @@ use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
 use crate::rules::{Node, Rules};
 
-type Searches = (Vec<u8>, Vec<(u32, u8)>);
+type Searches = (PyBackedBytes, Vec<(u32, u8)>);
 
 /// One group, as `engine/native.py` describes it.
 #[derive(FromPyObject)]
@@ -238,6 +239,15 @@ impl Events {
             Learned::Refused => Some(false),
             Learned::Again => None,
         }
+    }
+
+    /// Pattern and end of every hit of a group's searches in a text with its pad.
+    fn hits(&self, group: usize, cased: bool, data: &[u8]) -> PyResult<Vec<(u32, u32)>> {
+        let scan =
+            self.plan.groups.get(group).and_then(|group| if cased { &group.raw } else { &group.folded }.as_ref());
+        let scan = scan.ok_or_else(|| PyValueError::new_err("no such searches"))?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.hits(&scan.database, data).ok_or_else(|| PyValueError::new_err("Hyperscan refused a text"))
     }
 
     /// Events read, those of them not decided here, layouts learned, layouts refused, panics.

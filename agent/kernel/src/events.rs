@@ -11,7 +11,7 @@ use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashSet};
 
 use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
-use crate::hs::Scratch;
+use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
 use crate::layout::{GroupNumber, Layout, Shape};
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
@@ -324,6 +324,11 @@ impl State {
         *self.variants.entry(self.hasher.hash_one(&self.event.outline)).or_default() += 1;
         self.known.insert(self.event.signature.as_slice().into(), known);
         learned
+    }
+
+    /// The hits of one of the plan's databases.
+    pub fn hits(&mut self, database: &Database, data: &[u8]) -> Option<Vec<Hit>> {
+        self.work.scratch.scan(database, data, usize::MAX).then(|| self.work.scratch.hits.clone())
     }
 
     fn forget(&mut self) {

@@ -267,7 +267,7 @@ fn special(data: &[u8], mut at: usize) -> Option<usize> {
     let zeros = |word: u64| word.wrapping_sub(LOW) & !word & HIGH;
     while let Some(eight) = data.get(at..)?.first_chunk::<8>() {
         let word = u64::from_le_bytes(*eight);
-        let found = zeros(word ^ (LOW * b'"' as u64)) | zeros(word ^ (LOW * b'\\' as u64));
+        let found = zeros(word ^ (LOW * u64::from(b'"'))) | zeros(word ^ (LOW * u64::from(b'\\')));
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }

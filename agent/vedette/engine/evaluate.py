@@ -19,6 +19,7 @@ from __future__ import annotations
 import marshal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -26,8 +27,8 @@ import msgpack
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.cache import Cache, Hash, Part
 from vedette.engine.fallback import TIMEOUT, Watch
-from vedette.engine.group import SEARCHES, Group, compare_fields
-from vedette.plan.database import Pattern, Scanner, refused
+from vedette.engine.group import SEARCHES, Find, Group, Hit, compare_fields
+from vedette.plan.database import Scanner, refused
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
 from vedette.plan.operators import OPERATORS
 from vedette.plan.patterns import search
@@ -77,6 +78,10 @@ Program = Callable[[Callable[[int], int], Callable[[int], bool]], object]
 """A rule: called with ``bits of group`` and ``truth of field comparison``."""
 
 
+Hits = Callable[[int, bool, bytes], list[Hit]]
+"""Of a group, of the text as it is or folded: ``Find``."""
+
+
 @dataclass(slots=True)
 class Among:
     """A set of rules, prepared to be asked about many events."""
@@ -100,7 +105,8 @@ class Evaluator:
         self._plan = plan
         self._prepared_ever = 0
         self.remember(cache or Cache(0))
-        self._scanners: dict[str, Scanner] = {}
+        self._compiled: dict[str, bytes] = {}
+        self._hits: Hits | None = None
         self._watch = Watch()
         self._place: dict[int, tuple[int, int]] = {}
         given = self._given = databases or {}
@@ -124,7 +130,7 @@ class Evaluator:
         """By group the numbers of its predicates, by bit."""
         for i, ((name, _), numbers) in enumerate(by_field.items()):
             members = [plan.predicates[number] for number in numbers]
-            self.groups.append(Group(name, members, not_scanned, self._loader(i, given), self._watch))
+            self.groups.append(Group(name, members, not_scanned, partial(self._finder, i), self._watch))
             self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
         self._not_scanned = not_scanned
         self._programs: list[Program | None] = [None] * len(plan.rules)
@@ -135,36 +141,39 @@ class Evaluator:
         self._values = cache.part("values", VALUES_FLOOR)
         self._parts: dict[int, tuple[Part, Callable[[], Hash]]] = {}
 
-    def _loader(self, group: int, given: Mapping[str, bytes]) -> Callable[[str, list[Pattern]], Scanner]:
-        def load(kind: str, patterns: list[Pattern]) -> Scanner:
-            name = f"{GROUP}{group}-{kind}"
-            data = given.get(name)
-            self._scanners[name] = Scanner.load(data) if data is not None else Scanner.compile(patterns)
-            return self._scanners[name]
+    def search_by(self, hits: Hits) -> None:
+        """Search in another's copy of the databases, and let go of those that were given."""
+        self._hits, self._given = hits, {}
 
-        return load
+    def _finder(self, group: int, cased: bool) -> Find:
+        return partial(self._hits, group, cased) if self._hits else Scanner.load(self.database(group, cased)).hits
 
-    def database(self, group: int, kind: str) -> bytes:
-        """The compiled ``folded`` or ``raw`` searches of a group that has some (``Group.scanned``)."""
-        name = f"{GROUP}{group}-{kind}"
+    def database(self, group: int, cased: bool) -> bytes:
+        """The compiled searches of the text as it is (``cased``), or folded, of a group that has some."""
+        name = f"{GROUP}{group}-{'raw' if cased else 'folded'}"
         if name in self._given:
             return self._given[name]
-        self.groups[group].load()
-        return self._scanners[name].dump()
+        if name not in self._compiled:
+            self._compiled[name] = Scanner.compile(self.groups[group].patterns(cased)).dump()
+        return self._compiled[name]
 
     def compile(self) -> None:
         """Compile at once the groups whose databases were not given, which else happens at their first value."""
-        for i, group in enumerate(self.groups):
-            kinds = [kind for kind, scanned in zip(("folded", "raw"), group.scanned, strict=True) if scanned]
-            if any(f"{GROUP}{i}-{kind}" not in self._given for kind in kinds):
-                group.load()
+        for i, group in enumerate(self.groups) if self._hits is None else ():
+            for cased in (False, True):
+                if group.scanned[cased]:
+                    self.database(i, cased)
 
-    def databases(self) -> dict[str, bytes]:
-        """The compiled groups, by name, for a bundle or a cache; what is not loaded yet is loaded first."""
+    def load(self) -> None:
+        """Load at once what else the first values would; raises ValueError when that fails."""
         for group in self.groups:
             group.load()
-        scanners = {name: scanner.dump() for name, scanner in self._scanners.items()}
-        return {REFUSED: msgpack.packb(sorted(self.refused)), **scanners}
+
+    def databases(self) -> dict[str, bytes]:
+        """The compiled groups, by name, for a bundle or a cache; without those that were given and let go."""
+        self.compile()
+        given = {name: data for name, data in self._given.items() if name.startswith(GROUP)}
+        return {REFUSED: msgpack.packb(sorted(self.refused)), **given, **self._compiled}
 
     @property
     def fallback(self) -> list[Predicate]:

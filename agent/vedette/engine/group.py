@@ -18,7 +18,7 @@ import regex
 
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.fallback import Undecided, Watch
-from vedette.plan.database import Handler, Pattern, Scanner
+from vedette.plan.database import Pattern
 from vedette.plan.ir import ANY, STAR, Op, Predicate, fold, leaves, text
 from vedette.plan.operators import OPERATORS, Test
 from vedette.plan.patterns import PAD, End, counts, fallback, search
@@ -33,6 +33,10 @@ PATTERNS = frozenset({Op.GLOB, Op.REGEX})
 SEARCHES = PATTERNS | {Op.PREFIX, Op.SUFFIX, Op.CONTAINS}
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Hit = tuple[int, int]
+"""A pattern's number, and where it ends."""
+Find = Callable[[bytes], list[Hit]]
+"""All hits in a text with its ``PAD``."""
 
 
 class Group:
@@ -62,12 +66,12 @@ class Group:
         name: str,
         predicates: Sequence[Predicate],
         not_scanned: Collection[Predicate],
-        load: Callable[[str, list[Pattern]], Scanner] | None,
+        load: Callable[[bool], Find] | None,
         watch: Watch,
         places: Sequence[int] | None = None,
         size: int = 0,
     ) -> None:
-        """``load(kind, patterns)`` gives the scanner of this group's ``folded`` or ``raw`` searches; None: no scans.
+        """``load(cased)`` gives what finds the searches of the text as it is, or folded; None: no scans.
 
         ``not_scanned``: the predicates whose pattern Hyperscan does not take. ``places``: of a part of a group, the
         bits of its ``predicates`` in the whole, which has ``size``.
@@ -109,11 +113,11 @@ class Group:
                 case _:
                     self._costly |= OPERATORS[p.op].dear
                     self._others.append((bit, _plain_test(p, watch)))
-        self._folded = self._searches(folded, "folded", load)
-        self._raw = self._searches(raw, "raw", load)
+        self._folded = self._searches(folded, False, load)
+        self._raw = self._searches(raw, True, load)
 
     def _searches(
-        self, searches: list[tuple[int, Predicate]], kind: str, load: Callable[[str, list[Pattern]], Scanner] | None
+        self, searches: list[tuple[int, Predicate]], cased: bool, load: Callable[[bool], Find] | None
     ) -> _Scan | None:
         """The scan of ``searches``; None when they are few and plain: then they are tests."""
         if load is None or (len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches)):
@@ -124,13 +128,18 @@ class Group:
                 else:
                     self._others.append((bit, _plain_test(p, self._watch)))
             return None
-        return _Scan(searches, partial(load, kind), self._watch)
+        return _Scan(searches, partial(load, cased), self._watch)
 
     def load(self) -> None:
         """Load what else the first value would; raises ValueError when that fails."""
         for scan in (self._folded, self._raw):
             if scan is not None:
                 scan.load()
+
+    def patterns(self, cased: bool) -> list[Pattern]:
+        """Of its searches of the text as it is, or folded."""
+        scan = self._raw if cased else self._folded
+        return [] if scan is None else scan.patterns()
 
     @property
     def costly(self) -> bool:
@@ -235,36 +244,36 @@ WARM = 256
 class _Scan:
     """Searches over the same text, in one pass; nothing is loaded before the first."""
 
-    __slots__ = ("_load", "_scan", "_searches", "_tests", "_watch", "hits", "runs")
+    __slots__ = ("_find", "_load", "_searches", "_tests", "_watch", "hits", "runs")
 
-    def __init__(
-        self, searches: list[tuple[int, Predicate]], load: Callable[[list[Pattern]], Scanner], watch: Watch
-    ) -> None:
+    def __init__(self, searches: list[tuple[int, Predicate]], load: Callable[[], Find], watch: Watch) -> None:
         self._load, self._searches, self._watch = load, searches, watch
         self.runs = self.hits = 0
-        self._scan: Callable[[bytes, Handler], None] | None = None
+        self._find: Find | None = None
         self._tests: list[tuple[int, End, Test | None]] = []
 
-    def load(self) -> Callable[[bytes, Handler], None]:
+    def patterns(self) -> list[Pattern]:
+        """Raises ValueError when a search cannot be made."""
+        return [search(p).pattern for _, p in self._searches]
+
+    def load(self) -> Find:
         """Raises ValueError when a search cannot be made, or its database not be loaded."""
-        if self._scan is not None:
-            return self._scan
-        searches, tests = [search(p) for _, p in self._searches], []
-        for (bit, p), one in zip(self._searches, searches, strict=True):
+        if self._find is not None:
+            return self._find
+        tests = []
+        for bit, p in self._searches:
             try:
                 plain = _plain_test(p, self._watch)
             except ValueError:  # the second engine cannot read it
                 plain = None
-            tests.append((bit, one.end, plain))
-        self._tests, self._scan = tests, self._load([one.pattern for one in searches]).scan
-        return self._scan
+            tests.append((bit, search(p).end, plain))
+        self._tests, self._find = tests, self._load()
+        return self._find
 
     def bits(self, value: str) -> tuple[int, int]:
         """The searches that hold for ``value``; those that are undecided."""
-        scan = self._scan or self.load()
-        found: list[tuple[int, int]] = []
         data = value.encode("utf-8", "replace")
-        scan(data + PAD, lambda i, _from, to, _flags, _context: found.append((i, to)))
+        found = (self._find or self.load())(data + PAD)
         self.runs += 1
         self.hits += len(found)
         bits = undecided = 0

@@ -84,6 +84,7 @@ class Native:
             searches[0] if searches else None,
             [dump(rule.expr) for rule in plan.rules],
         )
+        evaluator.search_by(self._kernel.hits)  # one copy of the databases
 
     def _about(self, number: int, p: Predicate) -> tuple[int, int, int]:
         """What a predicate depends on: kind, group, other group."""
@@ -357,7 +358,7 @@ def _described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
     for cased, kind in ((False, "folded"), (True, "raw")):
         if scanned[cased]:
             ends = [(i, _end(plan.predicates[i])) for i in scanned[cased]]
-            made[kind] = evaluator.database(number, kind), ends
+            made[kind] = evaluator.database(number, cased), ends
     made["joined"] = joined and not made["networks"] and not made["orders"]
     return made
 
@@ -366,7 +367,9 @@ _ANYWHERE = 4
 
 
 def _end(p: Predicate) -> int:
-    return _ANYWHERE if p.op is Op.CONTAINS and "\n" not in str(p.value) else _ENDS[search(p).end]
+    if p.op in (Op.CONTAINS, Op.PREFIX):
+        return _ENDS[End.WITHIN] if "\n" in str(p.value) else _ANYWHERE
+    return _ENDS[End.AT_END if p.op is Op.SUFFIX else search(p).end]
 
 
 def _encodes(value: object) -> bool:

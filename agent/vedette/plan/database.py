@@ -104,6 +104,12 @@ class Scanner:
         with contextlib.suppress(hyperscan.ScanTerminated):
             self.scan(data, handler)
 
+    def hits(self, data: bytes) -> list[tuple[int, int]]:
+        """Number and end of every match."""
+        found: list[tuple[int, int]] = []
+        self.scan(data, lambda number, _from, to, _flags, _context: found.append((number, to)))
+        return found
+
     def dump(self) -> bytes:
         return bytes(hyperscan.dumpb(self._db))
 

@@ -29,7 +29,7 @@ def validate(bundle: Bundle, *, whole: bool = False) -> Engine:
     ``whole``: with what is else loaded or compiled when the first event needs it."""
     engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
     if whole:
-        engine.databases()
+        engine.evaluator.load()
     failures = check(engine, map(from_row, bundle.tests))
     if failures:
         raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
