@@ -29,7 +29,7 @@ REST = 3600
 """Seconds of it."""
 _KEPT = 16
 """Bundles that are listed, the newest ones."""
-_LINE = re.compile(r"^([0-9a-f]{64}) (\d{1,6})(?: (\d{1,12}))?$", re.MULTILINE)
+_LINE = re.compile(r"^([0-9a-f]{64}) (\d{1,6}) (\d{1,12})$", re.MULTILINE)
 
 
 class Attempts:
@@ -67,7 +67,7 @@ class Attempts:
         """Deaths and seconds by SHA-256."""
         with suppress(OSError, ValueError):
             found = _LINE.findall(self._path.read_text("ascii"))
-            return {sha256: (int(deaths), int(last or 0)) for sha256, deaths, last in found}
+            return {sha256: (int(deaths), int(last)) for sha256, deaths, last in found}
         return {}
 
     def _write(self, known: dict[str, tuple[int, int]]) -> None:

@@ -45,16 +45,13 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
     """
     from vedette.bundle.install import read_bundle
     from vedette.bundle.manifest import rfc3339
-    from vedette.bundle.seal import BundleRefused
     from vedette.bundle.trust import verify as verify_bundle
     from vedette.runtime.validate import validate
 
     try:
         found = verify_bundle(read_bundle(path), keys, __version__)
         engine = validate(found)
-    except OSError as error:
-        fail(error)
-    except (BundleRefused, ValueError) as error:
+    except ValueError as error:
         click.echo(safe(f"{path}: refused: {error}"), err=True)
         raise SystemExit(1) from None
     rules, related = len(engine.plan.rules), len(engine.plan.correlations)

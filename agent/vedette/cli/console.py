@@ -172,7 +172,7 @@ def _unwritable() -> OSError | None:
 def rule_set(
     paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()
 ) -> tuple[RuleSet, Plan]:
-    """Rule files as they were read, and their plan; ends with a message when it cannot be built."""
+    """Rule files as they were read, and their plan. Raises OSError and ValueError when it cannot be built."""
     from vedette.rules import build
 
     found = build.load(paths, pipelines, lookups)
