@@ -371,6 +371,14 @@ class Engine:
             self._inputs[codec, logsource] = known
         return known
 
+    def kernel(self) -> dict[str, int]:
+        """What the native kernel did with JSON events, and its panics with any; empty without one."""
+        if self._native is None:
+            return {}
+        account = self._native.account()
+        scans = (self.prefilter, *self._narrow.values())
+        return {**account, "panics": account["panics"] + sum(scan.panics for scan in scans)}
+
     def _view_number(self, codec: str, logsource: LogSource) -> int | None:
         """The native kernel's number for such an input; None: it is not asked."""
         if self._native is None or READ.isdisjoint(CODECS[codec].kinds):

@@ -29,7 +29,7 @@ from vedette.engine.bounded import Bounded
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.prefilter import Candidate, ones
 from vedette.model.event import Chunk, LogSource, Source
-from vedette.plan.database import ENGINE_FILE
+from vedette.plan.database import MODULE
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, Op, Predicate, dump, folding
 from vedette.plan.patterns import End, search
 from vedette.plan.plan import Plan
@@ -76,7 +76,7 @@ class Native:
         """Keyword searches that the kernel does not do."""
         assert kernel.LOADED is not None
         self._kernel: Any = kernel.LOADED.Events(
-            ENGINE_FILE,
+            MODULE,
             [(chr(code), char) for code, char in folding().items()],
             [self._about(number, p) for number, p in enumerate(plan.predicates)],
             [_guess(p) for p in plan.predicates],
@@ -99,10 +99,10 @@ class Native:
         self._views.append((codec, logsource, rules))
         return len(self._views) - 1
 
-    def counts(self) -> tuple[int, int, int, int, int]:
-        """Events read, those of them not decided, structures learned, structures refused, panics."""
-        counts: tuple[int, int, int, int, int] = self._kernel.counts()
-        return counts
+    def account(self) -> dict[str, int]:
+        """For the status."""
+        names = ("events", "undecided", "learned", "refused", "panics")
+        return dict(zip(names, self._kernel.counts(), strict=True))
 
     def candidates(
         self, chunk: Chunk, view: int, others: Callable[[Chunk], Iterator[Candidate]]

@@ -162,6 +162,11 @@ class Prefilter:
     def databases(self) -> dict[str, bytes]:
         return self._databases
 
+    @property
+    def panics(self) -> int:
+        """Of the kernel; each made every event of a chunk a candidate of every rule."""
+        return self._scan.panics if isinstance(self._scan, _Native) else 0
+
     def forget(self) -> None:
         """Give back the memory of what is remembered."""
         self.sets.clear()
@@ -201,6 +206,10 @@ class _Native:
         self._lines = Lines(MODULE, database, size, says, sorted(escapes), self._packed(single))
         self._within: dict[int, tuple[int, frozenset[int]]] = {}
         self._sets = sets
+
+    @property
+    def panics(self) -> int:
+        return self._lines.panics
 
     def _packed(self, rules: int) -> bytes:
         return rules.to_bytes(self._bytes, "little")

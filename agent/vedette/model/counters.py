@@ -98,6 +98,7 @@ class Log(StrEnum):
     QUARANTINE_RELEASED = "quarantine_released"
     EVALUATION_FAILED = "evaluation_failed"
     CACHE_WRONG = "cache_wrong"
+    KERNEL_PANICKED = "kernel_panicked"
     EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"
     BUNDLE_REFUSED = "bundle_refused"

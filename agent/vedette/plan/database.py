@@ -8,7 +8,6 @@ or from the agent's own cache, nowhere else.
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -128,9 +127,6 @@ def refused(patterns: Sequence[Pattern]) -> set[int]:
 SCHEME = 2
 """How searches are written as patterns; raised with that, so that databases built before are compiled anew."""
 
-
-ENGINE_FILE: str = importlib.import_module("hyperscan._hs_ext").__file__ or ""
-"""The extension module, which exports the library's own functions to the native kernel."""
 
 _HEAD = Scanner.compile([Pattern(b"vedette")]).dump()[:8]
 """Of every serialized database: four bytes of magic, then the version's (patch, minor and major last); its length

@@ -59,6 +59,7 @@ class Evaluator:
         self._in_frame = False
         self._low_memory = False
         self._cache_failure = ""
+        self._panics = 0
         self._counted = 0
         """Events of the frame under way that are counted as evaluated."""
         self._give_cache(engine)
@@ -228,6 +229,14 @@ class Evaluator:
         if self._checkpointer.alerts:
             self._checkpointer.due.set()
 
+    def _look_for_panics(self) -> None:
+        panics = self.engine.kernel().get("panics", 0)
+        if panics > self._panics:
+            log.error(
+                Log.KERNEL_PANICKED, panics=panics, action="the events were evaluated without it; please report this"
+            )
+        self._panics = panics
+
     # --- time
 
     async def ticks(self) -> None:
@@ -238,6 +247,7 @@ class Evaluator:
 
     def tick(self) -> None:
         """Let time pass although nothing came. Only when all that is stored is evaluated."""
+        self._look_for_panics()
         now, until = self._clock(), time.perf_counter() + STEP_SECONDS
         if not self._progress.caught_up or self._checkpointer.full:
             return

@@ -153,6 +153,14 @@ METRICS: tuple[Metric, ...] = (
         labels=("use",),
     ),
     *_rows(
+        "kernel",
+        ("events", "kernel_events", "count", "JSON objects that the native kernel read, of this rule set"),
+        ("undecided", "kernel_undecided", "count", "Of them left to the prefilter: not readable, or not learned"),
+        ("learned", "kernel_learned", "count", "Structures of events that were learned"),
+        ("refused", "kernel_refused", "count", "Structures of events that cannot be learned"),
+        ("panics", "kernel_panics", "count", "Panics of the native kernel; what it was about was evaluated without it"),
+    ),
+    *_rows(
         "raw_log",
         ("start", "raw_log_start_offset", "offset", "Offset of the oldest byte kept"),
         ("end", "raw_log_end_offset", "offset", "Offset of the next byte"),

@@ -67,7 +67,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
         "rules": _rules(pipeline, active),
         "correlation_state": state,
         "cache": cache,
-        "kernel": {"in_use": kernel.LOADED is not None, "why_not": kernel.why_not},
+        "kernel": {"in_use": kernel.LOADED is not None, "why_not": kernel.why_not, **loaded.engine.kernel()},
         "raw_log": _raw_log(context.raw_log, context.config.raw_log.max_bytes),
         "disk": {
             "failing": context.health.status(),
