@@ -1,12 +1,12 @@
 """``python -m bench.alertpath``: what an alert costs from the match to its commit in the outbox, by part.
 
 Rules of which some match ``--alerts`` of the events of a generated syslog stream run on ``--lines`` of it; the matches
-of a chunk go through the agent's own alert builder, checkpointer and store, and are one commit. Prints one JSON object
-of microseconds of CPU an alert, medians of PASSES: ``header`` (time and host of the event), ``fields`` (all of it
-decoded), ``entities``, ``build`` (the rest of making the alert), ``encode`` (envelope, counters), ``commit`` (LMDB and
-the syncs), and ``all`` in one go, of every other chunk each. No pass finds anything that one before has remembered.
-``rows`` is a digest of the alerts without what differs from run to run: two versions
-that give the same made the same alerts.
+go through the agent's own alert builder, checkpointer and store, those of ``--chunks`` chunks in one commit (four are
+what the agent evaluates in ``MANY_SECONDS``). Prints one JSON object of microseconds of CPU an alert, medians of
+PASSES: ``header`` (time and host of the event), ``fields`` (all of it decoded), ``entities``, ``build`` (the rest of
+making the alert), ``encode`` (envelope, counters), ``commit`` (LMDB and the syncs), and ``all`` in one go; for the
+parts and for all of it every other commit each. No pass finds anything that one before has remembered. ``rows`` is a
+digest of the alerts without what differs from run to run: two versions that give the same made the same alerts.
 """
 
 from __future__ import annotations
@@ -57,17 +57,21 @@ class Measured:
         yield
         self.seconds[part] += time.process_time() - began  # type: ignore[assignment]
 
-    def matches(self, frame: Frame) -> list[list[Match]]:
+    def matches(self, frames: list[Frame]) -> list[tuple[Frame, list[Match]]]:
         """By event, with records that are decoded as far as the rules asked."""
         pipeline, context = self.life.pipeline, self.life.context.input_contexts["in"]
         engine = pipeline.evaluator.engine
-        events = engine.candidates(frame, pipeline.state.joiner, context)
-        return [found for event in events if (found := engine.matches(frame.chunk, event, context))]
+        found = []
+        for frame in frames:
+            for event in engine.candidates(frame, pipeline.state.joiner, context):
+                if matches := engine.matches(frame.chunk, event, context):
+                    found.append((frame, matches))
+        return found
 
-    async def apart(self, frame: Frame) -> None:
+    async def apart(self, frames: list[Frame]) -> None:
         """One part after the other."""
-        checkpointer, events = self.life.pipeline.checkpointer, self.matches(frame)
-        records = [found[0].record for found in events]
+        checkpointer, events = self.life.pipeline.checkpointer, self.matches(frames)
+        records = [found[0].record for _, found in events]
         with self.timed("header"):
             hosts = [(record.event_time, record.host)[1] for record in records]
         with self.timed("fields"):
@@ -76,7 +80,7 @@ class Measured:
             for of_event, host in zip(fields, hosts, strict=True):
                 entities(of_event, host)
         with self.timed("build"):
-            made = [alert for found in events for alert in self.builder.event(frame, found)]
+            made = [alert for frame, found in events for alert in self.builder.event(frame, found)]
         with self.timed("encode"):
             checkpointer.take(made)
         with self.timed("commit"):
@@ -86,19 +90,19 @@ class Measured:
             row = {name: value for name, value in envelope.to_row(alert).items() if name not in OF_A_RUN}
             self.rows.update(json.dumps(row).encode())
 
-    async def together(self, frame: Frame) -> None:
-        events, checkpointer = self.matches(frame), self.life.pipeline.checkpointer
+    async def together(self, frames: list[Frame]) -> None:
+        events, checkpointer = self.matches(frames), self.life.pipeline.checkpointer
         with self.timed("all"):
-            for found in events:
+            for frame, found in events:
                 checkpointer.take(self.builder.event(frame, found))
             self.alerts["all"] += len(checkpointer.alerts)
             await checkpointer.commit()
 
-    async def run(self, frames: list[Frame], turn: int) -> dict[str, float]:
+    async def run(self, commits: list[list[Frame]], turn: int) -> dict[str, float]:
         """Microseconds an alert, by part."""
         self.alerts, self.seconds, self.rows = Counter(), Counter(), hashlib.sha256()
-        for number, frame in enumerate(frames):
-            await (self.together(frame) if (number + turn) % 2 else self.apart(frame))
+        for number, frames in enumerate(commits):
+            await (self.together(frames) if (number + turn) % 2 else self.apart(frames))
         self.seconds["build"] -= self.seconds["entities"]  # it makes them again
         of = dict.fromkeys(self.seconds, self.alerts["apart"]) | {"all": self.alerts["all"]}
         return {name: spent / of[name] * 1e6 for name, spent in self.seconds.items()}
@@ -109,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--rules", type=int, default=300)
     parser.add_argument("--alerts", type=float, default=0.017, help="share of events that a rule matches")
+    parser.add_argument("--chunks", type=int, default=4, help="chunks whose alerts are one commit")
     given = parser.parse_args(arguments)
     data = b"".join(traffic.blocks(1, given.lines))
     sample = data.splitlines()[: rules.SAMPLE]
@@ -118,6 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         end = data.rfind(b"\n", at, at + CHUNK_BYTES) + 1
         frames.append(Frame(at, Chunk("in", "auto", NOW, data[at:end])))
         at = end
+    commits = [frames[at : at + given.chunks] for at in range(0, len(frames), given.chunks)]
     with tempfile.TemporaryDirectory() as folder:
         rules.write(Path(folder) / "rules", texts)
         plan = build.from_rules(build.load([Path(folder) / "rules"]), sample=b"\n".join(sample))
@@ -130,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for turn in range(PASSES):
             for cache in remembered:
                 cache.cache_clear()
-            passes.append(asyncio.run(one.run(frames, turn)))
+            passes.append(asyncio.run(one.run(commits, turn)))
         one.life.end()
     result = {"events": given.lines, "alerts": sum(one.alerts.values()), "chunks": len(frames)}
     result |= {name: round(statistics.median(found[name] for found in passes), 2) for name in passes[0]}

@@ -1,8 +1,8 @@
 """One transaction per batch: cursor, counters, file positions, state, and the alerts that were made.
 
 ``take`` collects alerts; ``commit`` writes all that was evaluated since the last one, never past what the raw log has
-on disk: when there are alerts at once, but not more often than every ``ALERT_SECONDS``, else after ``IDLE_SECONDS``. It
-runs in the ``writer`` thread; one at a time.
+on disk: when there are alerts at once, but not more often than every ``ALERT_SECONDS`` (``MANY_SECONDS`` while they are
+many), else after ``IDLE_SECONDS``. It runs in the ``writer`` thread; one at a time.
 
 A disk that is full or failing does not end it: an unfinished commit is retried before the next one. Damage does: the
 exception leaves ``commits``, the process ends, and the next start looks at what is on disk.
@@ -25,6 +25,8 @@ from vedette.system.diskhealth import RETRY_SECONDS, STORE
 
 ALERT_SECONDS = 0.005
 """From the start of a commit to that of the next: the first alert after a rest is committed at once."""
+MANY_ALERTS, MANY_SECONDS = 20, 0.02
+"""After a commit of so many alerts the next one comes later: a commit costs as much as making ten alerts."""
 IDLE_SECONDS = 5.0
 BATCH_ALERTS = 1000
 """Alerts after which a batch is committed without waiting."""
@@ -147,7 +149,7 @@ class Checkpointer:
                     await asyncio.sleep(pause)
             except TimeoutError:
                 pass
-            not_before = clock() + ALERT_SECONDS
+            not_before = clock() + (ALERT_SECONDS if len(self.alerts) < MANY_ALERTS else MANY_SECONDS)
             await self.commit()
 
     async def asked(self) -> None:
@@ -172,9 +174,8 @@ class Checkpointer:
             self.due.clear()
             progress, failures = self._progress, self._failures
             offset, alerts, positions, held = progress.evaluated, self.alerts, self._positions, self._ingest.held
-            counters = self._counters.snapshot(held)
-            same = offset == progress.committed and counters == self.counted
-            if same and not alerts and not self._state.joiner.changed and not failures.changed:
+            idle = offset == progress.committed and not (alerts or self._state.joiner.changed or failures.changed)
+            if idle and self._counters.snapshot(held) == self.counted:
                 return
             self.alerts, self.bytes, self._positions, self._committing = [], 0, {}, alerts
             self._counters.totals["commits"] += 1
