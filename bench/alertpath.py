@@ -34,6 +34,7 @@ from vedette.engine.match import Engine, Match
 from vedette.model.event import CHUNK_BYTES, Chunk, Frame
 from vedette.rules import build
 from vedette.runtime.active import freeze
+from vedette.runtime.evaluator import TOGETHER
 from vedette.system import allocator
 
 PASSES = 9
@@ -93,8 +94,10 @@ class Measured:
     async def together(self, frames: list[Frame]) -> None:
         events, checkpointer = self.matches(frames), self.life.pipeline.checkpointer
         with self.timed("all"):
-            for frame, found in events:
-                checkpointer.take(self.builder.event(frame, found))
+            for at in range(0, len(events), TOGETHER):
+                self.builder.decode([found for _, found in events[at : at + TOGETHER]])
+                for frame, found in events[at : at + TOGETHER]:
+                    checkpointer.take(self.builder.event(frame, found))
             self.alerts["all"] += len(checkpointer.alerts)
             await checkpointer.commit()
 

@@ -9,7 +9,7 @@ correlation that could only be decided now) reads that event, with all its audit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -39,6 +39,7 @@ SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
 PARTIAL = "partial"
 """Among an alert's ``flags``."""
+_READS: tuple[Callable[[Record], object], ...] = (lambda one: (one.event_time, one.host), Record.fields)
 _NO_CONTEXT, _NO_GROUP = Context(), dict[str, str]()
 
 
@@ -146,6 +147,18 @@ class AlertBuilder:
                 self._failed(frame, event.start, event.end, error, "correlations")
                 fired = []
             yield from self._correlations(fired, event)
+
+    def decode(self, found: Iterable[Sequence[Match]]) -> None:
+        """Read of these events' matches what the alerts of ``event`` need, one kind of work after the other. What
+        raises is left to ``event``."""
+        rules, stateful = self._engine.plan.rules, self._stateful
+        records = [matches[0].record for matches in found if rules[matches[0].rule].id not in stateful]
+        for read in _READS:
+            for one in records:
+                try:
+                    read(one)
+                except Exception:  # ``suppress`` takes three times as long
+                    continue
 
     def folds(self) -> Iterator[Alert]:
         """Alerts that suppression has folded others into, since the last call."""
