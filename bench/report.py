@@ -68,7 +68,7 @@ TARGETS = (
     Target("SigmaHQ, real Windows events, live", 16, False, "µs an event", _at("sigmahq.real.live.on")),
     Target("… `scan --route`", 8, False, "µs an event", _at("sigmahq.real.scan_routed.on")),
     Target("… `scan`, every rule asked", 12, False, "µs an event", _at("sigmahq.real.scan_unrouted.on")),
-    Target("SigmaHQ, made Windows events, `scan --route`", 16, False, "µs an event", _at("sigmahq.made.scan_routed.on")),
+    Target("SigmaHQ, made events, `scan --route`", 16, False, "µs an event", _at("sigmahq.made.scan_routed.on")),
     Target("cache, an entry of ten million", 20, False, "bytes", lambda found: _cache(found, "bytes_per_entry")),
     Target("cache, one look-up", 1000, False, "ns", lambda found: _cache(found, "hit_ns")),
     Target("ten rule sets against one", 1.2, False, "×", _at("merge.ratio")),

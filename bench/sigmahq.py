@@ -18,9 +18,8 @@ from typing import Any
 import zstandard
 
 from bench import windows
-from bench.agent import vedette
+from bench.agent import Bundle, vedette
 from bench.drive import Bench, stream_run
-from bench.rules import Bundle
 from vedette.engine.kernel import SWITCH, why_not
 from vedette.model.event import LogSource
 

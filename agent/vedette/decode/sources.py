@@ -26,6 +26,7 @@ OUTER = union(*_BY_KIND.values(), Source(services=frozenset(_BY_FACILITY.values(
 """What an event belongs to by its outermost layer alone."""
 
 
+@lru_cache(maxsize=256)
 def of_input(logsource: LogSource) -> Source:
     """What every event belongs to that comes from an input with this log source."""
     return Source(*(frozenset({part} - {""}) for part in logsource))

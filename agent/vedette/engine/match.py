@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Kind
@@ -130,8 +130,6 @@ _Scopes = Bounded[frozenset[int], _Scope]
 SCOPE_BYTES = 400
 """What a scope takes, with the state of its hash."""
 
-_UNASKED: Any = object()
-
 
 class Engine:
     """A plan, ready to evaluate chunks."""
@@ -154,19 +152,19 @@ class Engine:
         self.quarantined: frozenset[int] = frozenset()
         self._undecided_events: list[UndecidedEvent] = []
         self._at = (0, 0)
-        self.prefilter = Prefilter(plan, databases)
+        self.prefilter = Prefilter(plan, databases, native=kernel)
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
-        self._filtered = prefilter
+        self._filtered, self._kernel = prefilter, kernel
         self._native = Native(plan, self.evaluator, self._asked) if kernel and prefilter and LOADED else None
         self._native_views: dict[tuple[str, LogSource], int] = {}
         self._always = self.prefilter.always if prefilter else everything
         self._routes: Bounded[Source, frozenset[int]] = Bounded(MAX_ROUTES)
         self._inputs: dict[tuple[str, LogSource], tuple[frozenset[int], int, Prefilter]] = {}
         self._narrow: dict[frozenset[int], Prefilter] = {}
-        self._prepared: Bounded[tuple[frozenset[int], LogSource | Source], Among | None] = Bounded(PREPARED_BYTES)
-        """By candidate rules and log source of the input: all, when they fit whatever the event is, else None. By
-        candidate rules and log source of the event: those that fit it."""
+        self._prepared: Bounded[frozenset[int], Among] = Bounded(PREPARED_BYTES)
+        self._asks: dict[int, tuple[bool, bool, bool]] = {}
+        """By rule, whether it asks for an event's host, process number, origin."""
         self._scopes_ever = 0
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
 
@@ -290,16 +288,19 @@ class Engine:
         """What an answer about ``rules`` depends on; None while one of them is in quarantine."""
         if rules & self.quarantined:
             return None
-        fields = self.evaluator.fields(rules)
+        asks = [self._asks.get(rule) or self._asked_by(rule) for rule in rules]
         self._scopes_ever += 1
         scope = _Scope(
             self.cache.begin(b"e%d:" % self._scopes_ever),
             Kind.SYSLOG in CODECS[self._codec].kinds,
-            _asks(fields, _HOST),
-            _asks(fields, _PID),
-            _asks(fields, _ORIGIN),
+            *(any(asked) for asked in (zip(*asks, strict=True) if asks else ((), (), ()))),
         )
         return scopes.keep(rules, scope, SCOPE_BYTES + getsizeof(rules))
+
+    def _asked_by(self, rule: int) -> tuple[bool, bool, bool]:
+        fields = self.evaluator.fields((rule,))
+        asked = self._asks[rule] = _asks(fields, _HOST), _asks(fields, _PID), _asks(fields, _ORIGIN)
+        return asked
 
     def true(self, event: Record, rules: frozenset[int] | None = None, own: LogSource = LogSource()) -> list[int]:
         """The rules that are true for one decoded event, of ``rules`` (all when None).
@@ -314,27 +315,13 @@ class Engine:
             for rule in idle:
                 self.tally.skipped[rule] = self.tally.skipped.get(rule, 0) + 1
             rules -= idle
-        among = self._prepared.get((rules, own), _UNASKED)
-        if among is _UNASKED:
-            among = self._whatever_it_is(rules, own)
+        if self.route and not rules <= self._fitting(of_input(own)):
+            rules &= self._fitting(event.source)
+        among = self._prepared.get(rules)
         if among is None:
-            source = event.source
-            among = self._prepared.get((rules, source)) or self._among(rules, source)
+            among = self.evaluator.prepare(sorted(rules))
+            self._prepared.keep(rules, among, among.weight + getsizeof(rules))
         return self.evaluator.among(event, among, self._undecided) if among.programs else []
-
-    def _whatever_it_is(self, rules: frozenset[int], own: LogSource) -> Among | None:
-        """``rules``, prepared, if all fit every event of inputs with this log source; None if that depends on it."""
-        source = of_input(own)
-        if self.route and not all(self.plan.rules[i].logsource.fits(source) for i in rules):
-            return self._prepared.keep((rules, own), None, SCOPE_BYTES + getsizeof(rules))
-        among = self.evaluator.prepare(sorted(rules))
-        return self._prepared.keep((rules, own), among, among.weight + getsizeof(rules))
-
-    def _among(self, rules: frozenset[int], source: Source) -> Among:
-        """Those of ``rules`` that fit ``source``, prepared."""
-        among = self.evaluator.prepare(sorted(rules & self._fitting(source)))
-        self._prepared.keep((rules, source), among, among.weight + getsizeof(rules))
-        return among
 
     def shown(self, rule: int, event: Record) -> dict[str, str]:
         """The fields of ``event`` that a rule tests or its author wants shown, as texts."""
@@ -353,7 +340,7 @@ class Engine:
         for codec, logsource in inputs:
             rules = self._reaching(codec, logsource)
             if self._filtered and rules not in self._narrow and len(rules) * NARROW <= len(self.plan.rules):
-                self._narrow[rules] = Prefilter(self.plan, rules=rules)
+                self._narrow[rules] = Prefilter(self.plan, rules=rules, native=self._kernel)
         self._inputs.clear()
 
     def _reaching(self, codec: str, logsource: LogSource) -> frozenset[int]:
