@@ -7,7 +7,11 @@ structure, several times. ``VEDETTE_DEEP=N`` draws N examples of each claim.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterable
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -157,3 +161,98 @@ def test_a_number_beyond_a_float_is_a_text(number: str) -> None:
     """It is not of the same structure as a number: decoders take it for a text."""
     zeek = '{{"ts":1,"uid":"C","id.orig_h":"x","trans_depth":1,"uri":{}}}'
     agree([zeek.format("1e20"), zeek.format(number)], Leaf(0), Predicate("cs-uri-stem", Op.EXISTS))
+
+
+# --- bounds: what a hostile stream costs
+
+
+def asked(events: list[str], *, chunk: int = 500) -> tuple[Engine, tuple[int, int, int, int, int], int]:
+    """Counts after ``events``, and how often Python was asked to learn."""
+    plan = plans.build(
+        [rule(0, Leaf(0)), rule(1, Leaf(1))], [Predicate("a", Op.CONTAINS, "x"), Predicate("b.c", Op.EXISTS)]
+    )
+    engine = Engine(plan, cache=Cache(0))
+    native = engine._native
+    assert native is not None
+    lessons = []
+    lesson = native._lesson
+    with mock.patch.object(native, "_lesson", lambda *given: (lessons.append(0), lesson(*given))[1]):
+        for first in range(0, len(events), chunk):
+            made = [drawn.Drawn("json", text.encode(), "") for text in events[first : first + chunk]]
+            found(engine, chunks(made, ends_wanted=False))
+    return engine, counts(engine), len(lessons)
+
+
+BOUGHT, SAVED, TRIES = 200, 64, 8
+"""Events that pay for learning a structure; what is learned on credit; lessons for one structure, at most."""
+
+
+def pairs(events: Iterable[str]) -> list[str]:
+    """Each twice: a structure that comes only once is not learned at all."""
+    return [event for event in events for _ in range(2)]
+
+
+HOSTILE = {
+    "each another structure": [f'{{"n{i}":"x"}}' for i in range(4000)],
+    "each structure twice": pairs(f'{{"n{i}":"x"}}' for i in range(2000)),
+    "deciding values ever new": pairs(f'{{"EventID":{i},"Channel":"c{i}"}}' for i in range(2000)),
+    "another name decides each time": pairs(
+        f'{{"EventID":1,"n{i}":{{"#text":"x"}},"winlog.event_data.n{i}":"x"}}' for i in range(1500)
+    ),
+    "names that are names": pairs(
+        f'{{"Event":{{"System":{{"EventID":1}},"EventData":{{"Data":[{{"@Name":"n{i}","#text":"x"}}]}}}}}}'
+        for i in range(1500)
+    ),
+    "names that occur twice": pairs(f'{{"n{i}":1,"n{i}":2}}' for i in range(1500)),
+}
+
+
+@pytest.mark.parametrize("stream", HOSTILE)
+def test_learning_is_paid_for(stream: str) -> None:
+    """Whatever structures come, one is learned per 200 events, and some on credit in the beginning."""
+    events = HOSTILE[stream]
+    _, (read, rest, learned, refused, panics), lessons = asked(events)
+    assert read == len(events)
+    assert rest <= read
+    assert learned + refused <= SAVED + len(events) // BOUGHT
+    assert lessons <= TRIES * (learned + refused)
+    assert panics == 0
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"a":"' + "x" * (1 << 20) + '"}',
+        "{" + ",".join(f'"n{i}":1' for i in range(100_000)) + "}",
+        '{"a":[' + ",".join(f'{{"n":{i}}}' for i in range(4097)) + "]}",
+        '{"a":' + "[" * 70 + "]" * 70 + "}",
+        '{"a":' + '{"b":' * 70 + "1" + "}" * 71,
+        '{"a":' + "[" * 60 + "1," * 10_000 + "{}" + "]" * 60 + "}",
+    ],
+    ids=["1 MiB", "100,000 names", "4,097 values", "70 arrays deep", "70 objects deep", "an object deep in arrays"],
+)
+def test_what_is_too_large_is_left_to_others(event: str) -> None:
+    """Events beyond the reader's bounds go the way of text, each time, without a lesson."""
+    _, (read, rest, learned, refused, panics), lessons = asked([event] * 3, chunk=1)
+    assert (read, rest, learned, refused, panics, lessons) == (3, 3, 0, 0, 0, 0)
+
+
+MEMORY = """
+import resource
+from tests.engine.test_native import asked, counts, drawn, found, chunks
+def held(): return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+engine, *_ = asked(['{"n":1}'] * 110_000, chunk=10_000)  # which pay for many
+before = held()
+for i in range(500):
+    event = drawn.Drawn("json", f'{{"{str(i) * 20_000}":"x"}}'.encode(), "")
+    for _ in range(2):
+        found(engine, chunks([event], ends_wanted=False))
+assert counts(engine)[2] > 450, counts(engine)
+print(held() - before)
+"""
+
+
+def test_layouts_take_bounded_memory() -> None:
+    """Structures whose names alone fill the bound many times are forgotten in time."""
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=300)
+    assert int(done.stdout) < 24 << 20  # of some 27 MiB of names
