@@ -135,6 +135,9 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
         words = [self._text() for _ in range(random.randint(1, 3))]
+        self.known: list[tuple[str, str]] = []
+        """Decoded fields of the example's events: half of all predicates are made of one."""
+        self._own: str | None = None
         self.fragments = words + random.sample(drawn.WORDS + drawn.PRINTED, 2)
 
     def _text(self) -> str:
@@ -219,7 +222,10 @@ class Draw:
         """Any predicate, mostly of ``names``."""
         random = self.random
         name = random.choice(names) if random.random() < 0.85 else random.choice((*GIVEN, *drawn.FIELDS, KEYWORDS))
-        name, cased = random.choice((name, name, name, KEYWORDS)), random.random() < 0.25
+        self._own = None
+        if self.known and random.random() < 0.6:
+            name, self._own = random.choice(self.known)
+        name, cased = random.choice((name, name, name, name, KEYWORDS)), random.random() < 0.25
         match random.choice("eeeppsscccggrrnoitfxxk"):
             case "e" if name != KEYWORDS:
                 return self._plain(name, Op.EXACT, self._wanted(), cased)
@@ -263,6 +269,8 @@ class Draw:
         return Predicate(name, op, text if cased else fold(text), cased)
 
     def _wanted(self) -> str:
+        if self._own is not None:
+            return self._own
         return (
             self.text(self.random.choice(tuple(POOLS)))
             if self.random.random() < 0.7

@@ -18,20 +18,20 @@ import pytest
 from tests import reference
 from tests.engine import drawn
 from tests.engine.structures import ORIGINS, Draw, spoiled
-from tests.engine.test_property import PARTS, chunks, found, readable, rule
+from tests.engine.test_property import PARTS, chunks, found, readable, rule, scalars
 from vedette.decode.decoder import record
 from vedette.engine import kernel
 from vedette.engine.cache import Cache
 from vedette.engine.match import Context, Engine
 from vedette.model.event import LogSource
 from vedette.plan import plan as plans
-from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Predicate
+from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Predicate, text
 
 pytestmark = pytest.mark.skipif(kernel.LOADED is None, reason=f"the native kernel is {kernel.why_not}")
 
 _ASKED = int(os.environ.get("VEDETTE_DEEP", "0"))
 EXAMPLES = 20_000 if _ASKED == 1 else _ASKED or 250
-ROUNDS = 4
+ROUNDS = 6
 """Times that events are asked about: a structure is learned when it comes again, and names that decide one by one."""
 
 
@@ -54,6 +54,9 @@ def example(seed: int, *, route: bool) -> int:
     ends = random.random() < 0.4
     names = [name for structure in structures for name in structure.names] or ["a"]
     own = LogSource(*(random.choice(["", "", *part]) for part in PARTS)) if random.random() < 0.2 else LogSource()
+    for event in events[:6]:
+        fields = record(event.raw, codec, origin=event.origin).fields()
+        draw.known += [(name, str(text(leaf))) for name, value in fields.items() for leaf in scalars(value)]
     predicates = list(dict.fromkeys(draw.predicate(names) for _ in range(random.randint(1, 12))))
     predicates = [p for p in predicates if p.op is not Op.REGEX or readable(p)] or [Predicate("a", Op.EXISTS)]
     rules = []
@@ -92,7 +95,7 @@ def example(seed: int, *, route: bool) -> int:
 def test_random_structures(route: bool) -> None:
     """Events of random structures under random rules, of any log source: the kernel leaves out no match."""
     decided = sum(example(seed, route=route) for seed in range(EXAMPLES))
-    assert decided > 10 * EXAMPLES  # of some 14 events, four times
+    assert decided > 20 * EXAMPLES  # of some 14 events, six times
 
 
 def agree(
@@ -100,8 +103,8 @@ def agree(
 ) -> None:
     """One rule over events of one structure, of which the first is the one that is learned from."""
     plan = plans.build([rule(0, expr)], list(predicates))
-    made = [drawn.Drawn(codec, text.encode(), origins[0]) for text in events[:1]] * 2
-    made += [drawn.Drawn(codec, text.encode(), origin) for text in events for origin in origins]
+    made = [drawn.Drawn(codec, written.encode(), origins[0]) for written in events[:1]] * 2
+    made += [drawn.Drawn(codec, written.encode(), origin) for written in events for origin in origins]
     expected = {
         n
         for n, event in enumerate(made)
@@ -151,8 +154,8 @@ def test_an_array_with_nothing_but_space_in_it_is_empty() -> None:
     plan = plans.build([replace(rule(0, Leaf(0)), logsource=source)], [Predicate("Image", Op.EXISTS)])
     off = Engine(plan, kernel=False)
     on = Engine(plan, cache=Cache(0))
-    for text in (events[0], events[0], events[0], events[1]):
-        batch = chunks([drawn.Drawn("json", text.encode(), "")], ends_wanted=False)
+    for written in (events[0], events[0], events[0], events[1]):
+        batch = chunks([drawn.Drawn("json", written.encode(), "")], ends_wanted=False)
         assert found(on, batch) == found(off, batch)
 
 
@@ -178,7 +181,7 @@ def asked(events: list[str], *, chunk: int = 500) -> tuple[Engine, tuple[int, in
     lesson = native._lesson
     with mock.patch.object(native, "_lesson", lambda *given: (lessons.append(0), lesson(*given))[1]):
         for first in range(0, len(events), chunk):
-            made = [drawn.Drawn("json", text.encode(), "") for text in events[first : first + chunk]]
+            made = [drawn.Drawn("json", written.encode(), "") for written in events[first : first + chunk]]
             found(engine, chunks(made, ends_wanted=False))
     return engine, counts(engine), len(lessons)
 
