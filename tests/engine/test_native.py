@@ -177,7 +177,7 @@ def test_a_number_beyond_a_float_is_a_text(number: str) -> None:
 # --- bounds: what a hostile stream costs
 
 
-def asked(events: list[str], *, chunk: int = 500) -> tuple[Engine, tuple[int, int, int, int, int], int]:
+def asked(events: list[str], *, chunk: int = 500) -> tuple[Engine, tuple[int, ...], int]:
     """Counts after ``events``, and how often Python was asked to learn."""
     plan = plans.build(
         [rule(0, Leaf(0)), rule(1, Leaf(1))], [Predicate("a", Op.CONTAINS, "x"), Predicate("b.c", Op.EXISTS)]
