@@ -466,3 +466,99 @@ fn code_point(digits: &[u8]) -> Option<(char, usize)> {
 fn hex4(bytes: &[u8]) -> Option<u32> {
     bytes.get(..4)?.iter().try_fold(0, |value, &byte| Some(value << 4 | char::from(byte).to_digit(16)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8], names: &Names) -> Option<Event> {
+        let mut event = Event::default();
+        event.read(text, names, true).map(|()| event)
+    }
+
+    fn kinds(text: &str) -> Vec<Kind> {
+        read(text.as_bytes(), &Names::default()).expect(text).leaves.iter().map(|leaf| leaf.kind).collect()
+    }
+
+    #[test]
+    fn what_readers_take_differently_is_not_read() {
+        let none = Names::default();
+        let refused: [&[u8]; 20] = [
+            b"",
+            b"1",
+            b"[1]",
+            b"{",
+            b"{\"a\":1,}",
+            b"{\"a\" 1}",
+            b"{a:1}",
+            b"{\"a\":01}",
+            b"{\"a\":1.}",
+            b"{\"a\":.5}",
+            b"{\"a\":+1}",
+            b"{\"a\":NaN}",
+            b"{\"a\":\"\x01\"}",
+            b"{\"a\":\"\xff\"}",
+            b"{\"a\":\"\\ud800\"}",
+            b"{\"a\":\"\\udc00\"}",
+            b"{\"a\":\"\\x41\"}",
+            b"{\"a\":1}{",
+            b"{\"a\":[1,]}",
+            b"{\"a\":tru}",
+        ];
+        for text in refused {
+            assert!(read(text, &none).is_none(), "{}", String::from_utf8_lossy(text));
+        }
+        let deep = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        assert!(read(deep(DEPTH as usize - 1).as_bytes(), &none).is_some());
+        assert!(read(deep(DEPTH as usize + 1).as_bytes(), &none).is_none());
+        let many = format!("{{\"a\":{{{}}}}}", vec!["\"b\":1"; MAX_LEAVES + 1].join(","));
+        assert!(read(many.as_bytes(), &none).is_none());
+    }
+
+    #[test]
+    fn numbers_as_python_prints_them() {
+        let text =
+            r#"{"a":[{}, 0, -7, 18446744073709551615, 18446744073709551616, -0, 1.5, 1.50, 0.0001, 0.00001, 1e5]}"#;
+        let (int, decimal, other) = (Kind::Int, Kind::Decimal, Kind::Number);
+        assert_eq!(kinds(text), [int, int, int, other, other, decimal, other, decimal, other, other]);
+    }
+
+    #[test]
+    fn structure_is_in_the_signature_and_deciding_values_only() {
+        let mut names = Names::default();
+        names.add(b"EventID");
+        let signature = |text: &str| read(text.as_bytes(), &names).expect(text).signature;
+        let outline = |text: &str| read(text.as_bytes(), &names).expect(text).outline;
+        let own = r#"{"EventID":1,"Image":"a"}"#;
+        assert_eq!(signature(own), signature(r#"{ "EventID" : 1, "Image":"other" }"#));
+        for other in [
+            r#"{"EventID":2,"Image":"a"}"#,
+            r#"{"EventID":"1","Image":"a"}"#,
+            r#"{"EventID":1,"Image":""}"#,
+            r#"{"EventID":1,"Image":null}"#,
+            r#"{"Image":"a","EventID":1}"#,
+            r#"{"EventID":1,"Image":{"a":"a"}}"#,
+            r#"{"EventID":1,"Image":["a"]}"#,
+        ] {
+            assert_ne!(signature(own), signature(other), "{other}");
+        }
+        assert_eq!(outline(own), outline(r#"{"EventID":2,"Image":"b"}"#));
+        assert_ne!(signature(r#"{"a":[]}"#), signature(r#"{"a":[1]}"#));
+        assert_eq!(signature(r#"{"a":[ ]}"#), signature(r#"{"a":[]}"#));
+    }
+
+    #[test]
+    fn escapes_stand_for_their_characters() {
+        let mut out = Vec::new();
+        unescape(br#"a\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00"#, &mut out).unwrap();
+        assert_eq!(out, "a\"\\/\u{8}\u{c}\n\r\t\u{e9}\u{1f600}".as_bytes());
+    }
+
+    #[test]
+    fn items_of_nested_arrays() {
+        let text = br#"[1, ["a", [], [null]], true]"#;
+        let mut found = Vec::new();
+        each_item(text, 0, |leaf| found.push(leaf.kind)).unwrap();
+        assert_eq!(found, [Kind::Int, Kind::Text, Kind::Null, Kind::True]);
+    }
+}

@@ -103,3 +103,80 @@ impl Rules {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PREDICATES: u32 = 4;
+
+    /// A tree of at most `depth`, by the digits of `seed`.
+    fn grown(rules: &mut Rules, seed: &mut u64, depth: u32) -> u32 {
+        let mut digit = |of: u64| {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*seed >> 33) % of
+        };
+        let kind = if depth == 0 { 0 } else { digit(4) };
+        let node = match kind {
+            0 => Node::Leaf(digit(u64::from(PREDICATES)) as u32),
+            1 => Node::Not(grown(rules, seed, depth - 1)),
+            _ => {
+                let count = 1 + digit(3);
+                let inner = (0..count).map(|_| grown(rules, seed, depth - 1)).collect();
+                if kind == 2 { Node::And(inner) } else { Node::Or(inner) }
+            }
+        };
+        rules.nodes.push(node);
+        rules.nodes.len() as u32 - 1
+    }
+
+    /// The truth that a rule has under all ways in which predicates that are `MAYBE` may turn out.
+    fn by_cases(rules: &Rules, root: u32, values: [Truth; PREDICATES as usize]) -> Truth {
+        let mut all = 0;
+        for case in 0..1_u32 << PREDICATES {
+            let fits =
+                values.iter().enumerate().all(|(i, &value)| value & if case >> i & 1 == 1 { YES } else { NO } != 0);
+            if fits {
+                all |= rules.truth(root, &mut |predicate| if case >> predicate & 1 == 1 { YES } else { NO });
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn truth_leaves_out_nothing_that_may_come_about() {
+        let mut seed = 1;
+        for _ in 0..2_000 {
+            let mut rules = Rules::default();
+            let root = grown(&mut rules, &mut seed, 4);
+            for number in 0..81_u32 {
+                let values = [0, 1, 2, 3].map(|place| [YES, NO, MAYBE][(number / 3_u32.pow(place) % 3) as usize]);
+                let truth = rules.truth(root, &mut |predicate| values[predicate as usize]);
+                let exact = by_cases(&rules, root, values);
+                assert_eq!(truth & exact, exact, "{number}");
+                assert!(truth == exact || truth == MAYBE);
+            }
+        }
+    }
+
+    #[test]
+    fn no_rule_is_true_without_its_witness() {
+        let mut seed = 2;
+        let mut witnesses = 0;
+        for _ in 0..2_000 {
+            let mut rules = Rules::default();
+            let root = grown(&mut rules, &mut seed, 4);
+            let Some(witness) = rules.witness(root, &|_| MAYBE, &|predicate| Some(f64::from(predicate))) else {
+                continue;
+            };
+            witnesses += 1;
+            for case in 0..1_u32 << PREDICATES {
+                let holds = |predicate: u32| case >> predicate & 1 == 1;
+                if rules.truth(root, &mut |predicate| if holds(predicate) { YES } else { NO }) == YES {
+                    assert!(witness.predicates.iter().any(|&predicate| holds(predicate)));
+                }
+            }
+        }
+        assert!(witnesses > 500);
+    }
+}
