@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import subprocess
@@ -55,6 +56,33 @@ def test_all_or_nothing(kind: str) -> None:
     assert [sock.getsockname() for sock in made] == [("127.0.0.2", port), ("127.0.0.1", port)]
     for sock in made:
         sock.close()
+
+
+@pytest.mark.parametrize("first", [socket.AF_INET, socket.AF_INET6])
+def test_a_host_without_ipv6(first: socket.AddressFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a name that stands for addresses of both families that of IPv4 is bound, whichever comes first; one that has
+    none but IPv6 is refused."""
+    made = socket.socket
+
+    def without_ipv6(family: int = -1, *arguments: Any, **named: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return made(family, *arguments, **named)
+
+    async def bound(*families: int) -> list[socket.socket]:
+        async def resolved(*_: Any, **__: Any) -> list[Any]:
+            where = {socket.AF_INET: ("127.0.0.1", 0), socket.AF_INET6: ("::1", 0, 0, 0)}
+            return [(family, socket.SOCK_DGRAM, 0, "", where[family]) for family in families]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+        return await bind("edge", "udp", "localhost:0")
+
+    monkeypatch.setattr(socket, "socket", without_ipv6)
+    (sock,) = asyncio.run(bound(first, *{socket.AF_INET, socket.AF_INET6} - {first}))
+    assert sock.getsockname()[0] == "127.0.0.1"
+    sock.close()
+    with pytest.raises(OSError, match="input 'edge': cannot listen on udp localhost:0: Address family not supported"):
+        asyncio.run(bound(socket.AF_INET6))
 
 
 def test_an_address_that_no_interface_has() -> None:

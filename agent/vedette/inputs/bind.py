@@ -14,6 +14,7 @@ import asyncio
 import errno
 import os
 import socket
+from typing import Any
 
 from vedette.model.settings import split_address
 
@@ -41,24 +42,11 @@ async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socktype)
         for family, where in dict.fromkeys((family, where) for family, _, _, _, where in found):
             try:
-                if (opened := _passed(socktype, where[:2])) is not None:
-                    bound.append(opened)
-                    continue
-                sock = socket.socket(family, socktype)
-                bound.append(sock)
-                sock.setblocking(False)
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, name != "::")
-                if kind != "udp":
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                sock.bind(where)
-                if kind != "udp":
-                    sock.listen(1024)
+                bound.append(_passed(socktype, where[:2]) or _opened(family, socktype, where, v6only=name != "::"))
             except OSError as error:
                 if error.errno not in _FAMILY_MISSING:
                     raise
                 missing = error
-                bound.pop().close()
         if missing and not bound:
             raise missing
     except OSError as error:
@@ -68,6 +56,26 @@ async def bind(input: str, kind: str, address: str) -> list[socket.socket]:
         reason = error.strerror or str(error)
         raise OSError(error.errno, f"input {input!r}: cannot listen on {kind} {address}: {reason}{advice}") from error
     return bound
+
+
+def _opened(
+    family: socket.AddressFamily, kind: socket.SocketKind, address: tuple[Any, ...], *, v6only: bool
+) -> socket.socket:
+    """Raises OSError, and nothing stays open then."""
+    sock = socket.socket(family, kind)
+    try:
+        sock.setblocking(False)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, v6only)
+        if kind == socket.SOCK_STREAM:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        if kind == socket.SOCK_STREAM:
+            sock.listen(1024)
+    except OSError:
+        sock.close()
+        raise
+    return sock
 
 
 def _passed(kind: socket.SocketKind, address: tuple[object, ...]) -> socket.socket | None:
