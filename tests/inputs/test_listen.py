@@ -7,6 +7,8 @@ import contextlib
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -301,3 +303,37 @@ async def test_rsyslog(tmp_path: Path, transport: str, options: str) -> None:
             await until(lambda: len(bin.events) >= 200, 10)
     assert [event.partition(b"demo: ")[2] for event in bin.events] == [b"message %d of 200" % i for i in range(200)]
     assert all(event.startswith(b"<13>") for event in bin.events)
+
+
+WITHOUT_RECVMMSG = """
+import asyncio, ctypes, platform, struct, sys
+from tests.inputs.intake import Bin
+from vedette.inputs.listen import SyslogListener
+from vedette.inputs.syslog import SyslogInput
+from vedette.model.counters import Counters
+
+number = {"x86_64": 299, "aarch64": 243}[platform.machine()]
+steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)]  # EPERM, or allowed
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(steps), ctypes.addressof(code)))
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+if prctl(38, 1, 0, 0, 0) or prctl(22, 2, ctypes.c_void_p(ctypes.addressof(program)), 0, 0):
+    sys.exit(77)
+
+async def main():
+    await SyslogListener(SyslogInput("edge", udp="127.0.0.1:0", tcp=""), Bin(), Counters()).start()
+
+try:
+    asyncio.run(main())
+except OSError as error:
+    print(error)
+"""
+
+
+def test_a_sandbox_without_recvmmsg() -> None:
+    """Where a sandbox refuses the call, the input is not opened, and the error names it, the call and what to do."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_RECVMMSG], capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("no seccomp here")
+    assert (done.stderr, "input 'edge': udp: UDP needs recvmmsg(2)" in done.stdout) == ("", True)
+    assert "or use tcp" in done.stdout

@@ -86,7 +86,9 @@ class Burst:
         self._call.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_uint, ctypes.c_int, ctypes.c_void_p)
         self._address = ctypes.addressof(self._headers)
         if self._call(sock.fileno(), self._address, 0, socket.MSG_DONTWAIT, None) < 0:
-            raise OSError(ctypes.get_errno(), "UDP needs recvmmsg(2), which is refused here")
+            raise OSError(
+                ctypes.get_errno(), "UDP needs recvmmsg(2), which a sandbox refuses here: allow it, or use tcp"
+            )
         self._limit = SLOTS
         self._texts: dict[bytes, str] = {}
         self.full = False

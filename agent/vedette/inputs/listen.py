@@ -153,8 +153,13 @@ class SyslogListener:
                 context = self._context()
                 for sock in await self._bind("tls", tls.address):
                     self._acceptors.append(Acceptor(sock, self.gate, partial(_Connection, self, True), context))
-            for sock in await self._bind("udp", self._settings.udp):
-                datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give)
+            for sock in (bound := await self._bind("udp", self._settings.udp)):
+                try:
+                    datagrams = Datagrams(sock, self._name, self._counters, self._intake.accepting, self._give)
+                except OSError as error:
+                    for each in bound:
+                        each.close()
+                    raise OSError(error.errno, f"input {self._name!r}: udp: {error.strerror}") from error
                 self._datagrams.append(datagrams)
                 loop.add_reader(sock.fileno(), self._readable, datagrams)
         except BaseException:
