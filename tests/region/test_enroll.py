@@ -146,6 +146,11 @@ def test_the_command_of_the_release_before(tmp_path: Path) -> None:
         assert says in done.stdout
         assert "vedette member enroll|renew|revoke|zip" in done.stderr
     assert "enroll" not in old.invoke(cli, ["region", "--help"]).output
+    for host in ("one.example", "two.example"):
+        broker = ["region", "enroll", "hub", "--folder", str(tmp_path), "--role", "broker", "--host", host]
+        assert old.invoke(cli, [*broker, "--renew"]).exit_code == 0
+    with Region.open(tmp_path) as region:
+        assert region.member("hub").hosts == ["two.example"]
 
 
 def test_the_broker_is_asked_for_once(tmp_path: Path) -> None:

@@ -54,8 +54,9 @@ def member() -> None:
 @member.command("enroll")
 @enroll_options
 def member_enroll(
-    name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int
-) -> None:
+    name: str, folder: Path, fleet: str, role: str, broker: str | None, hosts: tuple[str, ...], days: int,
+    renew: bool = False,
+) -> None:  # fmt: skip
     """Make NAME a member of the region.
 
     Writes its certificate, key, access to its own topics and, for an agent, its configuration. Run again it changes
@@ -67,7 +68,7 @@ def member_enroll(
         raise ValueError(f"--broker {broker}: expects mqtts://host:port")
     with Region.open(folder) as region:
         region.broker = broker or region.broker
-        _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days))
+        _show(region, region.enroll(name, role=role, fleet=fleet, hosts=hosts, days=days, renew=renew))
 
 
 @member.command("renew")

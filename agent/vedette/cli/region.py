@@ -71,10 +71,8 @@ def old_enroll(
     """
     if revoke:
         ctx.invoke(members.member_revoke, name=name, folder=folder)
-    elif renew:
-        ctx.invoke(members.member_renew, name=name, folder=folder, days=options["days"])
     else:
-        ctx.invoke(members.member_enroll, name=name, folder=folder, **options)
+        ctx.invoke(members.member_enroll, name=name, folder=folder, renew=renew, **options)
     if release is not None and not revoke:
         ctx.invoke(members.member_zip, name=name, folder=folder, release=release, bundle=bundle, key=key)
 
