@@ -491,22 +491,35 @@ STATUS = {
 }  # fmt: skip
 
 
-def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
-    """For people each thing stays on its line; ``--json`` gives the same values, escaped."""
+def statuses(folder: Path, status: object) -> tuple[Result, Result]:
+    """What the command makes of the answer ``status``, for people and as JSON."""
 
     async def answer() -> object:
-        return STATUS
+        return status
 
     async def main() -> tuple[Result, Result]:
-        served = Control(tmp_path / "control.sock", {"status": answer})
+        served = Control(folder / "control.sock", {"status": answer})
         await served.start()
         try:
-            plain = await asyncio.to_thread(vedette, "status", "--data-dir", tmp_path)
-            return plain, await asyncio.to_thread(vedette, "status", "--data-dir", tmp_path, "--json")
+            plain = await asyncio.to_thread(vedette, "status", "--data-dir", folder)
+            return plain, await asyncio.to_thread(vedette, "status", "--data-dir", folder, "--json")
         finally:
             await served.stop()
 
-    plain, as_json = asyncio.run(main())
+    return asyncio.run(main())
+
+
+def test_status_of_another_release(tmp_path: Path) -> None:
+    """After an upgrade the agent of the release before runs until its restart: said so, without a traceback."""
+    before = {name: value for name, value in STATUS.items() if name != "correlation_state"}
+    plain, as_json = statuses(tmp_path, before)
+    assert "the running agent is of another release, without 'correlation_state'" in ended(plain, 2).stderr
+    assert json.loads(ended(as_json, 1).stdout) == before
+
+
+def test_status_writes_out_what_acts_on_a_terminal(tmp_path: Path) -> None:
+    """For people each thing stays on its line; ``--json`` gives the same values, escaped."""
+    plain, as_json = statuses(tmp_path, STATUS)
     assert ended(plain, 1).output.count(WRITTEN_OUT) == 6
     assert json.loads(ended(as_json, 1).output) == STATUS
     assert "\u202e" not in as_json.output

@@ -96,7 +96,10 @@ def status(config: Path, data_dir: Path | None, as_json: bool) -> None:
     from vedette.runtime.status import render
 
     answer = ask(data_folder(config, data_dir) / "control.sock", "status")
-    click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
+    try:
+        click.echo(json_line(answer, indent=True) if as_json else "\n".join(map(safe, render(answer))))
+    except KeyError as error:
+        fail(f"the running agent is of another release, without {error} in its status: restart it, or use --json")
     sys.exit(1 if answer["identity_broken"] or answer["rules"]["error"] else 0)
 
 
