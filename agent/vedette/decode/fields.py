@@ -72,7 +72,6 @@ _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 
 
 @lru_cache(maxsize=65536)
-@lru_cache(maxsize=4096)
 def can_give(codec: str, field: str) -> bool:
     """Whether an event of ``codec`` can have ``field``."""
     program = CODECS[codec].program
