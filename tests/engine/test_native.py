@@ -25,7 +25,7 @@ from vedette.engine.cache import Cache
 from vedette.engine.match import Context, Engine
 from vedette.model.event import LogSource
 from vedette.plan import plan as plans
-from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Predicate, text
+from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, text
 
 pytestmark = pytest.mark.skipif(kernel.LOADED is None, reason=f"the native kernel is {kernel.why_not}")
 
@@ -267,3 +267,26 @@ def test_layouts_take_bounded_memory() -> None:
     """Structures whose names alone fill the bound many times are forgotten in time."""
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=300)
     assert int(done.stdout) < 24 << 20  # of some 27 MiB of names
+
+
+@pytest.mark.parametrize("wanted", [4625, 4625.0])
+def test_keywords_search_numbers_as_texts(wanted: float) -> None:
+    """``4625.0`` is another text than ``4625``, though it is the same number."""
+    predicate = Predicate(KEYWORDS, Op.NUMBER, wanted)
+    for number in ("4625", "4625.0"):
+        agree(['{"a":1.5}', f'{{"a":{number}}}', '{"a":"4625"}'], Not(Leaf(0)), predicate)
+        agree(['{"a":1.5}', f'{{"a":{number}}}', f'{{"a":{wanted}}}'], Leaf(0), predicate)
+
+
+def test_numbers_beyond_a_float() -> None:
+    """Numbers that no float holds are compared like all others."""
+    for wanted in (10**400, -(10**400), float("inf"), float("nan")):
+        agree(['{"a":"x"}', '{"a":1}', '{"a":1e20}'], Not(Leaf(0)), Predicate("a", Op.NUMBER, wanted))
+
+
+@pytest.mark.parametrize("network", ["10.0.0.0/255.0.0.0", "10.0.0.0/0.255.255.255", "10.1.1.1", "fe80::%eth0/64"])
+def test_every_way_to_write_a_network(network: str) -> None:
+    """A network may be written with its mask, or with none; one with a scope is Python's."""
+    events = ['{"a":"x"}', '{"a":"10.1.1.1"}', '{"a":"11.1.1.1"}', '{"a":"fe80::1%eth0"}', '{"a":"fe80::1"}']
+    agree(events, Not(Leaf(0)), Predicate("a", Op.CIDR, network))
+    agree(events, Or((Leaf(0), Leaf(1))), Predicate("a", Op.CIDR, network), Predicate("a", Op.EXACT, "x"))

@@ -14,8 +14,8 @@ methods or ``str()``, not hand them to C code that reads them unseen, such as ``
 
 from __future__ import annotations
 
+import ipaddress
 import json
-import math
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
@@ -335,14 +335,15 @@ def _described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
                 made["exact_cased" if p.cased else "exact"].append((p.value, i))
             case Op.NUMBER if isinstance(p.value, int | float):
                 made["exact_cased"].append((repr(p.value), i))
-                if math.isfinite(p.value) and p.value == int(p.value):
-                    if abs(p.value) < _MAX_EXACT:
-                        made["numbers"].append((int(p.value), i))
-                    else:
-                        made["open"].append(i)
-            case Op.CIDR:
-                network, _, bits = str(p.value).partition("/")
-                made["networks"].append((network, int(bits) if bits else 128 if ":" in network else 32, i))
+                if group.field == KEYWORDS:  # all that keywords search is text
+                    pass
+                elif not abs(p.value) < _MAX_EXACT:  # nor for what is no number
+                    made["open"].append(i)
+                elif p.value == int(p.value):
+                    made["numbers"].append((int(p.value), i))
+            case Op.CIDR if "%" not in str(p.value):
+                network = ipaddress.ip_network(str(p.value))
+                made["networks"].append((str(network.network_address), network.prefixlen, i))
             case Op.LT | Op.LTE | Op.GT | Op.GTE if isinstance(p.value, int | float) and abs(p.value) <= _MAX_EXACT:
                 made["orders"].append((_ORDERS[p.op], float(p.value), i))
             case Op.PREFIX | Op.SUFFIX | Op.CONTAINS | Op.GLOB | Op.REGEX if (
