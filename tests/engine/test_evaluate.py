@@ -13,7 +13,7 @@ from tests.engine.test_property import rule
 from vedette.decode.decoder import Record, from_mapping, record
 from vedette.engine import evaluate, group
 from vedette.engine.evaluate import Evaluator
-from vedette.engine.group import SCAN_FROM, addresses, in_network
+from vedette.engine.group import SCAN_FROM, addresses, compare_fields, in_network
 from vedette.engine.match import Engine
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, MAX_DEPTH, STAR, And, Expr, Leaf, Not, Op, Or, Predicate, fold
@@ -335,3 +335,15 @@ def test_fold_and_networks_of_odd_texts() -> None:
     odd = ("", " ", "10", "10.0.0", "010.0.0.1", "\u0661\u0660.0.0.1")
     assert not any(in_network(addresses(value), network) for value in odd)
     assert fold("\ud800") == "\ud800"
+
+
+def test_very_many_texts_are_compared_at_once() -> None:
+    """Two lists of an event may hold a hundred thousand texts each."""
+    own, other = (list(map(str, range(first, first + 50_000))) for first in (100_000, 200_000))
+    event: dict[str, Any] = {"a": own, "b": [f"{text}x" for text in other]}
+    for op, fitting in ((Op.FIELD_EXACT, "100007"), (Op.FIELD_PREFIX, "1000"), (Op.FIELD_SUFFIX, "49999")):
+        p = Predicate("a", op, "b")
+        assert not compare_fields(p, from_mapping(event))
+        for more in (fitting, ""):
+            found = compare_fields(p, from_mapping({**event, "b": [*event["b"], more]}))
+            assert found == (more == fitting or op is not Op.FIELD_EXACT)

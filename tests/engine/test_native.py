@@ -290,3 +290,46 @@ def test_every_way_to_write_a_network(network: str) -> None:
     events = ['{"a":"x"}', '{"a":"10.1.1.1"}', '{"a":"11.1.1.1"}', '{"a":"fe80::1%eth0"}', '{"a":"fe80::1"}']
     agree(events, Not(Leaf(0)), Predicate("a", Op.CIDR, network))
     agree(events, Or((Leaf(0), Leaf(1))), Predicate("a", Op.CIDR, network), Predicate("a", Op.EXACT, "x"))
+
+
+def test_a_hostile_chunk_takes_little_memory() -> None:
+    """Where many rules may match in a few bytes each, what follows is left to others, to the same end."""
+    predicates = [Predicate("a", Op.EXACT, f"{i}.5") for i in range(1500)]
+    plan = plans.build([rule(i, Leaf(i)) for i in range(1500)], predicates)
+    on = Engine(plan, route=False, cache=Cache(0))
+    events = [drawn.Drawn("json", text, "") for text in (b'{"a":1e1}',) * 1000 + (b'{"a":75e-1}', b'{"a":8.5}')]
+    assert not found(on, chunks(events[:3], ends_wanted=False))
+    left = counts(on)[1]
+    for ends in (False, True):
+        assert found(on, chunks(events, ends_wanted=ends)) == {(1000, 7), (1001, 8)}
+    assert counts(on)[1] - left > 200
+
+
+def test_long_lists_compared() -> None:
+    """Fields of very many texts are compared by Python."""
+    long = ",".join(map(str, range(1000)))
+    events = [f'{{"a":[{long}],"b":["x",{long.replace(",", "0,")}]}}', f'{{"a":[{long}],"b":[-1,{long}]}}']
+    agree(['{"a":[1],"b":[2,1]}', '{"a":[1],"b":[2]}', *events], Leaf(0), Predicate("a", Op.FIELD_EXACT, "b"))
+
+
+def test_events_that_are_no_json_count_as_seen() -> None:
+    """More events are not decided than seen: never."""
+    on = Engine(plans.build([rule(0, Leaf(0))], [Predicate("a", Op.EXACT, "x")]), route=False)
+    found(on, chunks([drawn.Drawn("auto", b"Nov 20 10:00:00 h p: x", "")] * 3, ends_wanted=False))
+    assert counts(on)[:2] == (3, 3)
+
+
+def test_a_decoder_that_raises_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its event is left to evaluation, which says of which event it is; other events of the chunk go on."""
+    plan = plans.build([rule(0, Leaf(0))], [Predicate("user", Op.EXACT, "administrator")])
+    on = Engine(plan, route=False, cache=Cache(0))
+
+    def raising(*_: object) -> None:
+        raise LookupError("defect")
+
+    monkeypatch.setattr("vedette.decode.peers.endpoint", raising)
+    texts = (*(b'{"client_ip":"1","user":"y"}',) * 3, b'{"user":"administrator"}')
+    events = [drawn.Drawn("json", text, "") for text in texts]
+    for _ in range(2):
+        assert found(on, chunks(events, ends_wanted=False)) == {(3, 0)}
+    assert counts(on)[3] == 1

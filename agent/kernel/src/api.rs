@@ -1,6 +1,6 @@
 //! The class `Events` of the import: what `engine/native.py` passes, made into a plan.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -144,6 +144,20 @@ pub struct Events {
     state: Mutex<State>,
 }
 
+impl Events {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Little work, for which Python waits; but it goes on while another thread decides about a chunk.
+    fn with<R: Send>(&self, py: Python, work: impl FnOnce(&mut State) -> R + Send) -> R {
+        match self.state.try_lock() {
+            Ok(mut state) => work(&mut state),
+            Err(_) => py.detach(|| work(&mut self.lock())),
+        }
+    }
+}
+
 #[pymethods]
 impl Events {
     /// `module`: the file of the imported extension module of `hyperscan`. `folding`: pairs of characters.
@@ -212,8 +226,7 @@ impl Events {
         let answer = py.detach(|| {
             let ends = ends.map(numbers);
             let mut answer = Answer::default();
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.decide(&self.plan, data, ends.as_deref(), view, &mut answer);
+            self.lock().decide(&self.plan, data, ends.as_deref(), view, &mut answer);
             answer
         });
         (packed(py, &answer.found), packed(py, &answer.rest), answer.ask)
@@ -224,8 +237,7 @@ impl Events {
     /// `sources`: by group the numbers of values. `inspected`: values with their names. True when it is known now;
     /// None when it has to be found out again, as a further name decides.
     #[pyo3(signature = (event, view, lesson))]
-    fn learn(&self, event: &[u8], view: u16, lesson: Option<LessonParts>) -> Option<bool> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    fn learn(&self, py: Python, event: &[u8], view: u16, lesson: Option<LessonParts>) -> Option<bool> {
         let lesson = lesson.map(|(sources, holds, open, rules, inspected, leaves)| Lesson {
             sources,
             holds,
@@ -234,7 +246,7 @@ impl Events {
             inspected,
             leaves,
         });
-        match state.learn(&self.plan, event, view, lesson) {
+        match self.with(py, |state| state.learn(&self.plan, event, view, lesson)) {
             Learned::Known => Some(true),
             Learned::Refused => Some(false),
             Learned::Again => None,
@@ -242,17 +254,17 @@ impl Events {
     }
 
     /// Pattern and end of every hit of a group's searches in a text with its pad.
-    fn hits(&self, group: usize, cased: bool, data: &[u8]) -> PyResult<Vec<(u32, u32)>> {
+    fn hits(&self, py: Python, group: usize, cased: bool, data: &[u8]) -> PyResult<Vec<(u32, u32)>> {
         let scan =
             self.plan.groups.get(group).and_then(|group| if cased { &group.raw } else { &group.folded }.as_ref());
         let scan = scan.ok_or_else(|| PyValueError::new_err("no such searches"))?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.hits(&scan.database, data).ok_or_else(|| PyValueError::new_err("Hyperscan refused a text"))
+        let hits = self.with(py, |state| state.hits(&scan.database, data));
+        hits.ok_or_else(|| PyValueError::new_err("Hyperscan refused a text"))
     }
 
-    /// Events read, those of them not decided here, layouts learned, layouts refused, panics.
-    fn counts(&self) -> (u64, u64, u64, u64, u64) {
-        let counts = self.state.lock().unwrap_or_else(PoisonError::into_inner).counts;
+    /// Events seen, those of them not decided here, layouts learned, layouts refused, panics.
+    fn counts(&self, py: Python) -> (u64, u64, u64, u64, u64) {
+        let counts = self.with(py, |state| state.counts);
         (counts.events, counts.rest, counts.learned, counts.refused, counts.panics)
     }
 }

@@ -14,6 +14,7 @@ use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
 use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
 use crate::layout::{GroupNumber, Layout, Shape};
+use crate::lines::MAX_ANSWER;
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
 
 /// What a predicate depends on.
@@ -71,11 +72,13 @@ const MAX_ASKED: usize = 16;
 const MAX_MET: usize = 1 << 13;
 /// Names that decide; with more, nothing is learned.
 const MAX_NAMES: usize = 512;
+/// Pairs of texts beyond which two fields are not compared.
+const MAX_PAIRS: usize = 1 << 16;
 
 /// Counts for the status.
 #[derive(Default, Clone, Copy)]
 pub struct Counts {
-    /// Events read.
+    /// Events seen.
     pub events: u64,
     /// Of them left to others.
     pub rest: u64,
@@ -177,6 +180,8 @@ impl State {
     }
 
     /// The events of a chunk, each by itself. `ends`: where they end; None: at newlines. `view`: of which input they are.
+    ///
+    /// What follows when the answer has come to `MAX_ANSWER` is left to others: in a few bytes many rules may be open.
     pub fn decide(&mut self, plan: &Plan, data: &[u8], ends: Option<&[u32]>, view: u16, answer: &mut Answer) {
         let mut asked = Vec::new();
         let mut start = 0;
@@ -192,7 +197,9 @@ impl State {
             };
             let Some(line) = data.get(start..end) else { break };
             let from = answer.found.len();
+            self.counts.events += 1;
             let done = line.first() == Some(&b'{')
+                && from < MAX_ANSWER
                 && catch_unwind(AssertUnwindSafe(|| {
                     self.one(plan, line, view, (start as u32, end as u32), answer, &mut asked)
                 }))
@@ -222,7 +229,6 @@ impl State {
         answer: &mut Answer,
         asked: &mut Vec<u64>,
     ) -> bool {
-        self.counts.events += 1;
         self.credit = (self.credit + 1).min(SAVED);
         let line = trimmed(line);
         if self.event.read(line, &self.names, false).is_none() {
@@ -285,6 +291,13 @@ impl State {
 
     /// Take over what Python found out about an event of `ask`.
     pub fn learn(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
+        catch_unwind(AssertUnwindSafe(|| self.take_over(plan, line, view, lesson))).unwrap_or_else(|_| {
+            self.counts.panics += 1;
+            Learned::Refused
+        })
+    }
+
+    fn take_over(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
         let line = trimmed(line);
         if self.event.read(line, &self.names, true).is_none() {
             return Learned::Refused;
@@ -579,6 +592,9 @@ impl Under<'_> {
             }
         }
         let [own, others] = sides;
+        if own.len() * others.len() > MAX_PAIRS {
+            return MAYBE;
+        }
         let fits =
             |own: &Vec<u8>| others.iter().any(|other| place.map_or(own == other, |place| place.holds(own, other)));
         if own.iter().any(fits) {

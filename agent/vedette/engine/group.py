@@ -335,17 +335,22 @@ def in_network(own: Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address], net
 
 
 def compare_fields(p: Predicate, record: Record) -> bool:
-    """The truth of a ``FIELD_*`` predicate: both fields present, one pair of their texts fits."""
+    """The truth of a ``FIELD_*`` predicate: both fields present, one pair of their texts fits.
+
+    Lists may be long, so texts are looked up where they can be: what is cut off a text for one is begin or end of it.
+    """
     own, other = _texts(record.get(p.field)), _texts(record.get(str(p.value)))
     match p.op:
         case Op.FIELD_EXACT:
-            return any(a == b for a in own for b in other)
+            return not own.isdisjoint(other)
         case Op.FIELD_PREFIX:
-            return any(a.startswith(b) for a in own for b in other)
+            sizes = set(map(len, other))
+            return any(a[:size] in other for a in own for size in sizes)
         case Op.FIELD_SUFFIX:
-            return any(a.endswith(b) for a in own for b in other)
+            sizes = set(map(len, other))
+            return any(a[len(a) - size :] in other for a in own for size in sizes)
     return any(b in a for a in own for b in other)
 
 
-def _texts(value: Any) -> list[str]:
-    return [fold(t) for item in leaves(value) if (t := text(item)) is not None]
+def _texts(value: Any) -> set[str]:
+    return {fold(t) for item in leaves(value) if (t := text(item)) is not None}

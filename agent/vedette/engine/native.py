@@ -170,7 +170,7 @@ class Native:
                         true, open_ = self._fixed(group, value if value is ABSENT or value is None else fixed)
                         holds += true
                         unknown += open_
-        except (ValueError, RecursionError):
+        except Exception:  # no text that can be learned; a decoder that raises, of which evaluation tells
             return None
         inspected = [(leaf, values.names[leaf].encode()) for leaf in sorted(values.inspected)]
         return sources, holds, unknown, sorted(rules), inspected, len(values.names)
