@@ -262,7 +262,7 @@ impl Events {
         hits.ok_or_else(|| PyValueError::new_err("Hyperscan refused a text"))
     }
 
-    /// Events seen, those of them not decided here, layouts learned, layouts refused, panics.
+    /// Objects seen, those of them not decided here, layouts learned, layouts refused, panics.
     fn counts(&self, py: Python) -> (u64, u64, u64, u64, u64) {
         let counts = self.with(py, |state| state.counts);
         (counts.events, counts.rest, counts.learned, counts.refused, counts.panics)

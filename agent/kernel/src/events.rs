@@ -78,7 +78,7 @@ const MAX_PAIRS: usize = 1 << 16;
 /// Counts for the status.
 #[derive(Default, Clone, Copy)]
 pub struct Counts {
-    /// Events seen.
+    /// Events seen that begin as objects.
     pub events: u64,
     /// Of them left to others.
     pub rest: u64,
@@ -197,8 +197,9 @@ impl State {
             };
             let Some(line) = data.get(start..end) else { break };
             let from = answer.found.len();
-            self.counts.events += 1;
-            let done = line.first() == Some(&b'{')
+            let json = line.first() == Some(&b'{');
+            self.counts.events += u64::from(json);
+            let done = json
                 && from < MAX_ANSWER
                 && catch_unwind(AssertUnwindSafe(|| {
                     self.one(plan, line, view, (start as u32, end as u32), answer, &mut asked)
@@ -209,7 +210,7 @@ impl State {
                     false
                 });
             if !done {
-                self.counts.rest += 1;
+                self.counts.rest += u64::from(json);
                 match answer.rest.last_mut() {
                     Some(last) if *last == start as u32 => *last = following as u32,
                     _ => answer.rest.extend([start as u32, following as u32]),
