@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from array import array
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from tests.life import NOW, Life
 from vedette import compile_rules
 from vedette.engine.match import Context, Engine
 from vedette.model.event import Chunk, Flag, LogSource
+from vedette.runtime import evaluator
 
 GOLDEN = Path(__file__).with_name("golden_alerts.json")
 
@@ -155,18 +157,54 @@ def chunks() -> list[Chunk]:
     return [lines, mqtt, bare, late]
 
 
-def envelopes(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What these events leave in the outbox, in a log of a fixed name."""
+def begun(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> Life:
+    """With a log of a fixed name."""
     monkeypatch.setattr("secrets.token_hex", lambda size: "ab" * size)
     life = begin(Engine(compile_rules(text=RULES), route=False))
     life.context.input_contexts["mqtt"] = Context(UTC, LogSource("windows"), "gateway")
-    life.give(*chunks())
-    life.live()
-    return [data for _, data in life.outbox.pending(0, 10_000)]
+    return life
 
 
-def test_alerts_are_the_golden_ones(begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every envelope equals the one on file, byte for byte: ids, order of keys, bounds, entities, folds."""
-    found, golden = envelopes(begin, monkeypatch), json.loads(GOLDEN.read_bytes())
+def assert_golden(life: Life) -> None:
+    """What these events leave in the outbox."""
+    found, golden = [data for _, data in life.outbox.pending(0, 10_000)], json.loads(GOLDEN.read_bytes())
     assert [msgpack.unpackb(data) for data in found] == golden
     assert found == [msgpack.packb(row) for row in golden]
+
+
+@pytest.mark.parametrize(
+    ("together", "step"), [(1, 0.0), (7, 0.0), (evaluator.TOGETHER, 0.0), (evaluator.TOGETHER, evaluator.STEP_SECONDS)]
+)
+def test_alerts_are_the_golden_ones(
+    together: int, step: float, begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every envelope equals the one on file, byte for byte: ids, order of keys, bounds, entities, folds; however many
+    are made together, and wherever evaluation gives way."""
+    monkeypatch.setattr(evaluator, "TOGETHER", together)
+    monkeypatch.setattr(evaluator, "STEP_SECONDS", step)
+    life = begun(begin, monkeypatch)
+    life.give(*chunks())
+    assert_golden(life.live())
+
+
+@pytest.mark.parametrize("turns", [1, 10, 30])
+def test_a_kill_between(turns: int, begin: Callable[..., Life], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a commit at any place and a kill at a later one, the next life makes what is missing, and nothing else."""
+    monkeypatch.setattr(evaluator, "STEP_SECONDS", 0.0)
+    killed = begun(begin, monkeypatch)
+    killed.give(*chunks())
+
+    async def work() -> None:
+        task = asyncio.create_task(killed.pipeline.evaluator.run())
+        for turn in range(2 * turns):
+            await asyncio.sleep(0)
+            if turn == turns:
+                await killed.pipeline.checkpointer.commit()
+        task.cancel()
+
+    asyncio.run(work())
+    cursor, evaluated = killed.store.load().cursor, killed.context.progress.evaluated
+    assert cursor is not None
+    assert 0 < cursor.offset < evaluated
+    life = begun(begin, monkeypatch)
+    assert_golden(life.live())
