@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import socket
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.certificates import Authority
 from tests.inputs.intake import until
 from tests.mqtt.kit import connected
 from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import MAX_PACKET, REGION_PACKET, Message, Session
+from vedette.mqtt.connection import CONNECT_SECONDS, MAX_PACKET, REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 
 pytestmark = pytest.mark.peer
@@ -280,6 +281,16 @@ async def test_a_message_above_the_packet_bound(broker: Broker) -> None:
         assert (reader.outage, writer.outage) == ("", "")
     assert [len(m.payload) for m in got] == [MAX_PACKET - 100, 4]
     assert "Dropping too large outgoing PUBLISH for r " in broker.log()
+
+
+async def test_closed_while_it_connects() -> None:
+    """It does not wait for a CONNACK that may never come."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        client = MqttClient(MqttSettings(f"mqtt://127.0.0.1:{silent.getsockname()[1]}"), "c")
+        task = asyncio.create_task(client.run())
+        await asyncio.sleep(0)
+        await client.close()
+        await asyncio.wait_for(task, CONNECT_SECONDS / 2)
 
 
 def test_a_bad_address_is_refused() -> None:

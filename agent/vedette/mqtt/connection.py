@@ -248,6 +248,8 @@ class Connection:
             self._client.disconnect()
             await asyncio.wait([self.ended], timeout=CLOSE_SECONDS)
             self.drop("closed")
+        else:
+            self._end("closed")  # ``open`` does not wait for CONNACK then
 
     def _end(self, reason: str) -> None:
         self._client.forget_packet()
