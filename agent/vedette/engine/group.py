@@ -349,6 +349,9 @@ def compare_fields(p: Predicate, record: Record) -> bool:
         case Op.FIELD_SUFFIX:
             sizes = set(map(len, other))
             return any(a[len(a) - size :] in other for a in own for size in sizes)
+    sizes = set(map(len, other))
+    if sum(map(len, own)) * len(sizes) < len(own) * len(other):
+        return any(a[at : at + size] in other for a in own for size in sizes for at in range(len(a) - size + 1))
     return any(b in a for a in own for b in other)
 
 
