@@ -194,7 +194,7 @@ def asked(events: list[str], *, chunk: int = 500) -> tuple[Engine, tuple[int, ..
     return engine, counts(engine), len(lessons)
 
 
-BOUGHT, SAVED, TRIES = 200, 64, 8
+BOUGHT, SAVED, TRIES = 200, 512, 8
 """Events that pay for learning a structure; what is learned on credit; lessons for one structure, at most."""
 
 

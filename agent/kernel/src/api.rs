@@ -221,12 +221,13 @@ impl Events {
         data: &[u8],
         ends: Option<&[u8]>,
         view: u16,
+        again: bool,
     ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(u32, u32)>) {
         let numbers = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|one| u32::from_ne_bytes(*one)).collect::<Vec<_>>();
         let answer = py.detach(|| {
             let ends = ends.map(numbers);
             let mut answer = Answer::default();
-            self.lock().decide(&self.plan, data, ends.as_deref(), view, &mut answer);
+            self.lock().decide(&self.plan, data, ends.as_deref(), view, again, &mut answer);
             answer
         });
         (packed(py, &answer.found), packed(py, &answer.rest), answer.ask)

@@ -172,7 +172,7 @@ impl State {
             variants: HashMap::default(),
             met: HashSet::default(),
             hasher: RandomState::default(),
-            credit: SAVED / 8,
+            credit: SAVED,
             event: Event::default(),
             work: Work::new(plan, scratch),
             counts: Counts::default(),
@@ -182,7 +182,16 @@ impl State {
     /// The events of a chunk, each by itself. `ends`: where they end; None: at newlines. `view`: of which input they are.
     ///
     /// What follows when the answer has come to `MAX_ANSWER` is left to others: in a few bytes many rules may be open.
-    pub fn decide(&mut self, plan: &Plan, data: &[u8], ends: Option<&[u32]>, view: u16, answer: &mut Answer) {
+    /// `again`: they were left to others before, and something has been learned since.
+    pub fn decide(
+        &mut self,
+        plan: &Plan,
+        data: &[u8],
+        ends: Option<&[u32]>,
+        view: u16,
+        again: bool,
+        answer: &mut Answer,
+    ) {
         let mut asked = Vec::new();
         let mut start = 0;
         let mut next = 0;
@@ -198,7 +207,9 @@ impl State {
             let Some(line) = data.get(start..end) else { break };
             let from = answer.found.len();
             let json = line.first() == Some(&b'{');
-            self.counts.events += u64::from(json);
+            self.counts.events += u64::from(json && !again);
+            self.counts.rest -= u64::from(json && again);
+            self.credit = (self.credit + u32::from(json && !again)).min(SAVED);
             let done = json
                 && from < MAX_ANSWER
                 && catch_unwind(AssertUnwindSafe(|| {
@@ -230,7 +241,6 @@ impl State {
         answer: &mut Answer,
         asked: &mut Vec<u64>,
     ) -> bool {
-        self.credit = (self.credit + 1).min(SAVED);
         let line = trimmed(line);
         if self.event.read(line, &self.names, false).is_none() {
             return false;

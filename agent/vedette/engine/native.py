@@ -40,6 +40,9 @@ READ = frozenset({Kind.JSON, Kind.MQTT})
 SETS_BYTES = 4 << 20
 """About how much the sets of rules take that are kept to be the same objects again."""
 
+PASSES = 3
+"""Times that what is left of a chunk is tried, as long as something was learned from it."""
+
 _MAX_EXACT = 1 << 53
 """Whole numbers up to this are floats exactly."""
 
@@ -108,21 +111,33 @@ class Native:
         self, chunk: Chunk, view: int, others: Callable[[Chunk], Iterator[Candidate]]
     ) -> Iterator[Candidate]:
         """The events that rules may match, in order; ``others`` gives those of what is not decided here."""
-        found, rest, ask = self._kernel.decide(chunk.data, None if chunk.ends is None else chunk.ends.tobytes(), view)
-        numbers, ranges = memoryview(found).cast("I"), memoryview(rest).cast("I")
-        own = self._own(found, numbers)
-        for start, end in zip(ranges[::2], ranges[1::2], strict=True):
-            for hit in others(chunk if end - start == len(chunk.data) else _part(chunk, start, end)):
-                first = start + hit.start if end - start != len(chunk.data) else hit.start
-                own.append(Candidate(first, first + hit.end - hit.start, hit.rules))
-        if ranges:
-            own.sort()
-        for start, end in ask:
-            self._learn(chunk.data[start:end], view)
+        own: list[Candidate] = []
+        rest = self._decide(chunk, 0, view, own, PASSES)
+        for start, end in rest:
+            for hit in others(_part(chunk, start, end)):
+                own.append(Candidate(start + hit.start, start + hit.end, hit.rules))
+        own.sort()
         yield from own
 
-    def _own(self, found: bytes, numbers: memoryview[int]) -> list[Candidate]:
-        own, at, sets = [], 0, self._sets
+    def _decide(self, chunk: Chunk, at: int, view: int, own: list[Candidate], passes: int) -> list[tuple[int, int]]:
+        """Append the candidates of ``chunk``, which lies ``at`` a place in another; what is not decided, there."""
+        ends = None if chunk.ends is None else chunk.ends.tobytes()
+        found, rest, ask = self._kernel.decide(chunk.data, ends, view, passes < PASSES)
+        self._take(found, at, own)
+        for start, end in ask:
+            self._learn(chunk.data[start:end], view)
+        places = memoryview(rest).cast("I")
+        left = list(zip(places[::2], places[1::2], strict=True))
+        if not ask or passes == 1:
+            return [(at + start, at + end) for start, end in left]
+        return [
+            range_
+            for start, end in left
+            for range_ in self._decide(_part(chunk, start, end), at + start, view, own, passes - 1)
+        ]
+
+    def _take(self, found: bytes, offset: int, own: list[Candidate]) -> None:
+        at, sets, numbers = 0, self._sets, memoryview(found).cast("I")
         while at < len(numbers):
             start, end, count = numbers[at : at + 3]
             at += 3 + count
@@ -130,8 +145,7 @@ class Native:
             rules = sets.get(key)
             if rules is None:
                 rules = sets.keep(key, frozenset(numbers[at - count : at]), 200 + 40 * count)
-            own.append(Candidate(start, end, rules))
-        return own
+            own.append(Candidate(offset + start, offset + end, rules))
 
     # --- learning
 
@@ -209,6 +223,8 @@ def _depends_on_origin(field: str) -> bool:
 
 def _part(chunk: Chunk, start: int, end: int) -> Chunk:
     """The events of ``chunk`` between two places where events begin."""
+    if end - start == len(chunk.data):
+        return chunk
     ends = chunk.ends
     if ends is not None:
         ends = array("I", [one - start for one in ends if start < one <= end])
