@@ -250,35 +250,39 @@ class _Scan:
         self._load, self._searches, self._watch = load, searches, watch
         self.runs = self.hits = 0
         self._find: Find | None = None
-        self._tests: list[tuple[int, End, Test | None]] = []
+        self._tests: dict[int, tuple[int, End, Test | None]] = {}
+        """By number, of the searches that were hit."""
 
     def patterns(self) -> list[Pattern]:
         """Raises ValueError when a search cannot be made."""
         return [search(p).pattern for _, p in self._searches]
 
-    def load(self) -> Find:
+    def load(self) -> None:
         """Raises ValueError when a search cannot be made, or its database not be loaded."""
-        if self._find is not None:
-            return self._find
-        tests = []
-        for bit, p in self._searches:
-            try:
-                plain = _plain_test(p, self._watch)
-            except ValueError:  # the second engine cannot read it
-                plain = None
-            tests.append((bit, search(p).end, plain))
-        self._tests, self._find = tests, self._load()
-        return self._find
+        self._find = self._find or self._load()
+        for i in range(len(self._searches)):
+            self._test(i)
+
+    def _test(self, i: int) -> tuple[int, End, Test | None]:
+        bit, p = self._searches[i]
+        try:
+            plain = _plain_test(p, self._watch)
+        except ValueError:  # the second engine cannot read it
+            plain = None
+        made = self._tests[i] = bit, search(p).end, plain
+        return made
 
     def bits(self, value: str) -> tuple[int, int]:
         """The searches that hold for ``value``; those that are undecided."""
         data = value.encode("utf-8", "replace")
-        found = (self._find or self.load())(data + PAD)
+        if self._find is None:
+            self._find = self._load()
+        found = self._find(data + PAD)
         self.runs += 1
         self.hits += len(found)
         bits = undecided = 0
         for i, to in found:
-            bit, end, plain = self._tests[i]
+            bit, end, plain = self._tests.get(i) or self._test(i)
             if counts(end, to, data):
                 bits |= bit
             elif end is End.PERHAPS or end is End.WITHIN:  # of several hits the library may give one in the pad
