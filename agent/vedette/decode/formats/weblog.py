@@ -185,7 +185,7 @@ def read_nginx_json(event: Seen) -> Fields:
     """The names of nginx's variables as Sigma's."""
     fields: Fields = {}
     if isinstance(request := event.get("request"), str):
-        fields |= request_fields(request)
+        fields |= request_fields(str(request))  # by a method of its own: engine/native.py sees it
     return _with_uri({**fields, **_named(event, _NGINX)})
 
 
