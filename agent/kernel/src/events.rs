@@ -59,7 +59,7 @@ impl Shape for Plan {
     }
 }
 
-/// Layouts take at most so many bytes, about; beyond, all are learned anew.
+/// Layouts take about this many bytes at most; beyond that all are dropped and learned again.
 const MAX_WEIGHT: usize = 16 << 20;
 /// Layouts of one outline; with more, the values that decide are too many to learn.
 const MAX_VARIANTS: u32 = 128;

@@ -18,6 +18,7 @@ import ipaddress
 import json
 import re
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -227,7 +228,8 @@ def _part(chunk: Chunk, start: int, end: int) -> Chunk:
         return chunk
     ends = chunk.ends
     if ends is not None:
-        ends = array("I", [one - start for one in ends if start < one <= end])
+        inside = ends[bisect_right(ends, start) : bisect_right(ends, end)]
+        ends = array("I", [one - start for one in inside])
     return Chunk(chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], ends, chunk.origins[:1])
 
 

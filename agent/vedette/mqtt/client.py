@@ -171,7 +171,7 @@ class MqttClient:
 
     def _subscribed(self, topics: list[str], answer: asyncio.Future[list[Any]]) -> None:
         if answer.cancelled() or answer.exception() is not None:
-            return  # the connection ended; the next one subscribes anew
+            return  # the connection ended; the next one subscribes again
         for topic, reason in zip(topics, answer.result(), strict=True):
             if reason.is_failure:
                 about = {"broker": self.settings.url, "client_id": self.client_id, "topic": topic}

@@ -38,7 +38,7 @@ CLOSE_SECONDS = 2.0
 BURST_SECONDS = 0.003
 """Longest stretch of reading before the event loop gets its turn."""
 ACK_SECONDS = 120.0
-"""For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left and tried anew."""
+"""For a PUBACK: a broker that takes messages and acknowledges none, though it answers pings, is left."""
 MAX_INFLIGHT = 20
 """Published messages waiting for PUBACK, at most; the broker's Receive Maximum may lower it."""
 MAX_PACKET = 4 * MAX_EVENT
