@@ -28,7 +28,7 @@ from vedette.decode.decoder import ABSENT, Record
 from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
 from vedette.engine.evaluate import Evaluator
-from vedette.engine.prefilter import Candidate, ones
+from vedette.engine.prefilter import Candidate, ones, unpacked
 from vedette.model.event import Chunk, LogSource, Source
 from vedette.plan.database import MODULE
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, Op, Predicate, dump, folding
@@ -43,6 +43,8 @@ SETS_BYTES = 4 << 20
 
 PASSES = 3
 """Times that what is left of a chunk is tried, as long as something was learned from it."""
+
+_NONE: frozenset[int] = frozenset()
 
 _MAX_EXACT = 1 << 53
 """Whole numbers up to this are floats exactly."""
@@ -65,7 +67,7 @@ class Native:
                     count += 1
         self._fields, self._groups = fields, count
         self._views: list[tuple[str, LogSource, frozenset[int]]] = []
-        self._sets: Bounded[bytes, frozenset[int]] = Bounded(SETS_BYTES)
+        self._sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         self._fields_of: Bounded[frozenset[int], list[str]] = Bounded(SETS_BYTES)
         groups = [_described(plan, evaluator, i) for i in range(len(evaluator.groups))]
         self._texts = [group["all"] for group in groups]
@@ -124,7 +126,7 @@ class Native:
         """Append the candidates of ``chunk``, which lies ``at`` a place in another; what is not decided, there."""
         ends = None if chunk.ends is None else chunk.ends.tobytes()
         found, rest, ask = self._kernel.decide(chunk.data, ends, view, passes < PASSES)
-        self._take(found, at, own)
+        own += (Candidate(at + hit.start, at + hit.end, hit.rules) for hit in unpacked(found, self._sets, _NONE))
         for start, end in ask:
             self._learn(chunk.data[start:end], view)
         places = memoryview(rest).cast("I")
@@ -136,17 +138,6 @@ class Native:
             for start, end in left
             for range_ in self._decide(_part(chunk, start, end), at + start, view, own, passes - 1)
         ]
-
-    def _take(self, found: bytes, offset: int, own: list[Candidate]) -> None:
-        at, sets, numbers = 0, self._sets, memoryview(found).cast("I")
-        while at < len(numbers):
-            start, end, count = numbers[at : at + 3]
-            at += 3 + count
-            key = found[4 * (at - count) : 4 * at]
-            rules = sets.get(key)
-            if rules is None:
-                rules = sets.keep(key, frozenset(numbers[at - count : at]), 200 + 40 * count)
-            own.append(Candidate(offset + start, offset + end, rules))
 
     # --- learning
 

@@ -220,24 +220,32 @@ class _Native:
             known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(ones(rules))
         handle, everything = known
         found = self._lines.candidates(chunk.data, chunk.ends, handle, apart)
-        at, size, sets, every = 0, len(found), self._sets, Lines.EVERY
-        while at < size:
-            start, end, count = _ROW.unpack_from(found, at)
-            at += _ROW.size
-            if count == every:
-                yield Candidate(start, end, everything)
-                continue
-            key = found[at : at + 4 * count]
-            at += 4 * count
-            named = sets.get(key)
-            if named is None:
-                named = frozenset(memoryview(key).cast("I"))
-                sets.keep(key, named, ENTRY + getsizeof(key) + getsizeof(named))
-            yield Candidate(start, end, named)
+        return unpacked(found, self._sets, everything)
+
+
+def unpacked(
+    found: bytes, sets: Bounded[bytes | int, frozenset[int]], everything: frozenset[int]
+) -> Iterator[Candidate]:
+    """The kernel's answer: per event start, end, number of rules, rules. Equal sets are one object of ``sets``."""
+    at, size = 0, len(found)
+    while at < size:
+        start, end, count = _ROW.unpack_from(found, at)
+        at += _ROW.size
+        if count == _EVERY:
+            yield Candidate(start, end, everything)
+            continue
+        key = found[at : at + 4 * count]
+        at += 4 * count
+        named = sets.get(key)
+        if named is None:
+            named = frozenset(memoryview(key).cast("I"))
+            sets.keep(key, named, ENTRY + getsizeof(key) + getsizeof(named))
+        yield Candidate(start, end, named)
 
 
 _ROW = Struct("=III")
 """Start, end, number of rules."""
+_EVERY = 0 if Lines is None else Lines.EVERY
 
 
 class _Plain:
