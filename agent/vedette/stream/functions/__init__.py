@@ -1,0 +1,1 @@
+"""The scalar functions of SQL: one row each in ``table.py``, with its type rule and what it computes."""

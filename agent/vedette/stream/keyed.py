@@ -1,0 +1,150 @@
+"""What an operator keeps by key: accounted, bounded, and written as what has changed.
+
+A ``Table`` is a dict (``values``) whose owner names each key that it has changed or removed (``changed``); ``settle``,
+which the network calls between runs of rows, then accounts for these. The ``Budget`` is shared by all tables of a
+network: beyond it, the largest table's keys that have gone unchanged longest give way and are counted (``evicted``).
+
+Bytes of a delta: pairs of key and value, nil for a key that is gone. Keys and values are of what msgpack carries,
+tuples, and ``decimal.Decimal``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any, Generic, TypeVar
+
+import msgpack
+
+Value = TypeVar("Value")
+Key = tuple[Any, ...]
+
+KEY_BYTES = 160
+"""What an entry takes besides its key's texts and its value, about: places in three dicts, and the key's tuple."""
+_DECIMAL = 1
+
+
+def pack(value: Any) -> bytes:
+    return bytes(msgpack.packb(value, default=_default))
+
+
+def unpack(data: bytes) -> Any:
+    """The inverse of ``pack``; every array is a tuple."""
+    return msgpack.unpackb(data, use_list=False, strict_map_key=False, ext_hook=_ext)
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return msgpack.ExtType(_DECIMAL, str(value).encode())
+    raise TypeError(f"{type(value).__name__} cannot be kept in a statement's state")
+
+
+def _ext(code: int, data: bytes) -> Any:
+    if code != _DECIMAL:
+        raise ValueError(f"unknown kind of value {code} in a statement's state")
+    return Decimal(data.decode())
+
+
+class Budget:
+    """Bytes that all tables of a network may take together."""
+
+    def __init__(self, limit: int = 64 << 20) -> None:
+        self.limit = limit
+        self.tables: list[Table[Any]] = []
+
+    @property
+    def used(self) -> int:
+        return sum(table.bytes for table in self.tables)
+
+    def settle(self) -> None:
+        """Account for what has changed, and let keys go until the tables are within the limit."""
+        for table in self.tables:
+            if table.changed:
+                table.settle()
+        over = self.used - self.limit
+        while over > 0:
+            over -= max(self.tables, key=lambda table: table.bytes).evict()
+
+
+class Table(Generic[Value]):
+    """See the module's text. ``size`` gives the bytes of a value, about; ``dump`` what msgpack can carry of it."""
+
+    def __init__(
+        self, budget: Budget, size: Callable[[Value], int], dump: Callable[[Value], Any] = lambda value: value,
+        load: Callable[[Any], Value] = lambda data: data,
+    ) -> None:  # fmt: skip
+        self._size, self._dump, self._load = size, dump, load
+        self.values: dict[Key, Value] = {}
+        """Of all keys; those that changed last come last, as of the last ``settle``."""
+        self.changed: dict[Key, None] = {}
+        """Keys whose value is new, changed or gone since the last ``settle``."""
+        self._sizes: dict[Key, int] = {}
+        self._dirty: dict[Key, None] = {}
+        self.bytes = 0
+        self.evicted = 0
+        budget.tables.append(self)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def put(self, key: Key, value: Value) -> None:
+        self.values[key] = value
+        self.changed[key] = None
+
+    def remove(self, key: Key) -> None:
+        if self.values.pop(key, None) is not None:
+            self.changed[key] = None
+
+    def settle(self) -> None:
+        """Account for what has changed."""
+        values, sizes = self.values, self._sizes
+        for key in self.changed:
+            self.bytes -= sizes.pop(key, 0)
+            if key in values:
+                value = values[key] = values.pop(key)  # behind all others
+                size = sizes[key] = KEY_BYTES + sum(map(_extra, key)) + self._size(value)
+                self.bytes += size
+        self._dirty.update(self.changed)
+        self.changed.clear()
+
+    def evict(self) -> int:
+        """Let the key go that has gone unchanged longest; the bytes that this gives back."""
+        key = next(iter(self.values))
+        del self.values[key]
+        size = self._sizes.pop(key)
+        self.bytes -= size
+        self.evicted += 1
+        self._dirty[key] = None
+        return size
+
+    # --- state
+
+    def delta(self) -> list[Any] | None:
+        """What changed since the last call; None for nothing."""
+        self.settle()
+        if not self._dirty:
+            return None
+        values = self.values
+        made = [part for key in self._dirty for part in (key, self._dump(values[key]) if key in values else None)]
+        self._dirty.clear()
+        return made
+
+    def restore(self, data: Iterable[Any]) -> None:
+        """Take over one ``delta``. Raises ValueError or TypeError for anything else."""
+        parts = iter(data)
+        for key, value in zip(parts, parts, strict=True):
+            if value is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = self._load(value)
+            self.changed[key] = None
+        self.settle()
+        self._dirty.clear()
+
+    def touch(self) -> None:
+        """The next ``delta`` holds all of it."""
+        self._dirty.update(dict.fromkeys(self.values))
+
+
+def _extra(part: Any) -> int:
+    return len(part) if isinstance(part, str | bytes) else 0
