@@ -115,7 +115,7 @@ def test_dump_is_nested_lists() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [None, "and", [], ["and"], ["or"], ["not"], ["not", 1, 2], ["xor", 1, 2], ["and", None], True, 1.0, {"and": 1}],
+    [None, "and", [], ["or"], ["not"], ["not", 1, 2], ["xor", 1, 2], ["and", None], True, 1.0, {"and": 1}],
 )
 def test_what_is_no_expression_is_refused(data: object) -> None:
     """Damaged data raises ValueError."""

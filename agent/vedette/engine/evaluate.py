@@ -400,7 +400,7 @@ class Evaluator:
             case And(args):
                 masks, rest = self._merge(args)
                 tests = [f"g({group})&{mask:#x}=={mask:#x}" for group, mask in masks.items()]
-                return " and ".join([*tests, *(f"({self._source(arg)})" for arg in rest)])
+                return " and ".join([*tests, *(f"({self._source(arg)})" for arg in rest)]) or "True"
             case Or(args):
                 masks, rest = self._merge(args)
                 tests = [f"g({group})&{mask:#x}" for group, mask in masks.items()]

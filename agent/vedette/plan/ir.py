@@ -107,6 +107,9 @@ class Not:
 
 Expr = Leaf | And | Or | Not
 
+TRUE = And(())
+"""Holds for every event."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -180,9 +183,9 @@ def load(data: Any, depth: int = 0) -> Expr:
         return Leaf(data)
     if depth > MAX_DEPTH:
         raise ValueError(f"not an expression: nested deeper than {MAX_DEPTH}")
-    if type(data) is list and len(data) > 1:
+    if type(data) is list and data:
         kind, args = data[0], tuple([Leaf(x) if type(x) is int else load(x, depth + 1) for x in data[1:]])
-        if kind == "or":
+        if kind == "or" and args:
             return Or(args)
         if kind == "and":
             return And(args)

@@ -4,7 +4,8 @@ A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and
 ``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
 digest give the same matches, however they search.
 
-Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``.
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``, and ``statements``
+behind where there are some.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ import msgpack
 
 from vedette.decode import fields as decoded
 from vedette.model.event import LogSource
-from vedette.plan import limits, operators, relation
+from vedette.plan import limits, operators, query, relation
 from vedette.plan.ir import FIELD_OPS, Expr, Op, Predicate, Refusal, Rule, dump, load, tests
 from vedette.plan.literals import Choice, Cost, Measured, choose, guess
+from vedette.plan.query import Statement
 from vedette.plan.relation import Correlation, suppress_of
 
 FORMAT = 3
@@ -44,6 +46,8 @@ class Plan:
     further: tuple[frozenset[bytes] | None, ...] = ()
     names: str = ""
     """Digest of what the decoders for which literals were chosen declare of its fields; ``fitted``: for others."""
+    statements: tuple[Statement, ...] = ()
+    """In SQL; each of their scans names one of ``rules``."""
 
     @cached_property
     def digest(self) -> str:
@@ -54,13 +58,20 @@ class Plan:
         described += sorted(
             [c.id, c.title, c.level, list(c.tags), c.digest, c.generate, *_suppressed(c)] for c in self.correlations
         )
+        described += sorted([s.id, s.title, s.level, list(s.tags), s.digest, *_suppressed(s)] for s in self.statements)
         return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
 
     @cached_property
     def silent(self) -> frozenset[str]:
-        """The ids of rules and correlations that make no alerts: all that refer to them look at them for themselves."""
+        """The ids of rules and correlations that make no alerts: what refers to them makes its own."""
         shown = {slot.rule_id for c in self.correlations if c.generate for slot in c.slots}
-        return frozenset(slot.rule_id for c in self.correlations for slot in c.slots) - shown
+        looked_at = {slot.rule_id for c in self.correlations for slot in c.slots}
+        return frozenset(looked_at - shown) | self.scans
+
+    @cached_property
+    def scans(self) -> frozenset[str]:
+        """The ids of the rules that select events for statements."""
+        return frozenset(scan.rule for one in self.statements for scan in one.scans)
 
     @cached_property
     def literal_digest(self) -> str:
@@ -95,6 +106,7 @@ class Plan:
                     [relation.to_row(c) for c in self.correlations],
                     [sorted(x) if x is not None else None for x in self.further],
                     self.names,
+                    *([query.dump(self.statements)] if self.statements else []),
                 ]
             )
         )
@@ -106,9 +118,10 @@ class Plan:
             form, *parts = msgpack.unpackb(data, use_list=True, strict_map_key=True)
             if form != FORMAT:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
-            predicates, rules, literals, refused, correlations, further, made_for = parts
+            predicates, rules, literals, refused, correlations, further, made_for, *more = parts
+            statements = query.statements(more[0]) if more else ()
             _all(str, [made_for])
-            if len(rules) + len(correlations) > limits.MAX_RULES:
+            if len(rules) + len(correlations) + len(statements) > limits.MAX_RULES:
                 raise ValueError(f"more than {limits.MAX_RULES} rules")
             plan = cls(
                 tuple(_predicate(row) for row in predicates),
@@ -118,6 +131,7 @@ class Plan:
                 tuple(relation.from_row(row) for row in correlations),
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
                 made_for,
+                statements,
             )
             relation.ordered(plan.correlations)
             limits.check(plan.predicates)
@@ -126,6 +140,7 @@ class Plan:
         bad = [r.id for r in plan.rules if any(not 0 <= i < len(plan.predicates) for i in tests(r.expr))]
         ids = {rule.id for rule in plan.rules}
         bad += [c.id for c in plan.correlations if any(not s.correlation and s.rule_id not in ids for s in c.slots)]
+        bad += plan.scans - ids
         if bad or len(plan.literals) != len(plan.rules) or len(plan.further) not in (0, len(plan.rules)):
             raise ValueError(f"not a plan: rules and predicates do not fit together ({bad[:3]})")
         return plan
@@ -134,7 +149,7 @@ class Plan:
         """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
         if self.names == _names(self.predicates):
             return self
-        return build(self.rules, self.predicates, self.refused, guess, self.correlations)
+        return build(self.rules, self.predicates, self.refused, guess, self.correlations, self.statements)
 
 
 def build(
@@ -143,6 +158,7 @@ def build(
     refused: Iterable[Refusal] = (),
     cost: Cost | Measured = guess,
     correlations: Iterable[Correlation] = (),
+    statements: Iterable[Statement] = (),
 ) -> Plan:
     """Choose literals for every rule; ``cost`` tells how often a literal occurs."""
     rules, predicates = tuple(rules), tuple(predicates)
@@ -152,7 +168,9 @@ def build(
         chosen = [Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in one)) for one in chosen]
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
     further = further if any(further) else ()
-    return Plan(predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates))
+    return Plan(
+        predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates), tuple(statements)
+    )
 
 
 def _names(predicates: Iterable[Predicate]) -> str:
@@ -160,7 +178,7 @@ def _names(predicates: Iterable[Predicate]) -> str:
     return decoded.digest(chain.from_iterable(pairs))
 
 
-def _suppressed(rule: Rule | Correlation) -> list[Any]:
+def _suppressed(rule: Rule | Correlation | Statement) -> list[Any]:
     return [] if rule.suppress is None else rule.suppress.to_row()
 
 

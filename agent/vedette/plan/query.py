@@ -37,6 +37,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from vedette.plan.relation import Suppress
+
 SECOND = 1_000_000
 MILLISECOND = 1_000
 
@@ -371,6 +373,11 @@ class Statement:
     path: str
     line: int
     entities: tuple[tuple[str, str], ...] = ()
+    suppress: Suppress | None = None
+
+    @property
+    def scans(self) -> list[Scan]:
+        return [node for node in nodes(self.root) if isinstance(node, Scan)]
 
 
 # --- as bytes
@@ -379,7 +386,7 @@ _KINDS: dict[str, type] = {
     one.__name__: one
     for one in (
         Type, Named, Column, Literal, Call, Aggregate, Field, Scan, Calc, Union, Expand, Grid, Assign, Windowed,
-        Grouped, Over, Top, Join, LookupJoin, Variable, Match, Statement,
+        Grouped, Over, Top, Join, LookupJoin, Variable, Match, Statement, Suppress,
     )
 }  # fmt: skip
 MAX_DEPTH = 400
@@ -416,6 +423,18 @@ def load(data: Any, depth: int = 0) -> Any:
         return _KINDS[name](*loaded)
     except TypeError as error:
         raise ValueError(f"not a query: {error}") from error
+
+
+def statements(data: Any) -> tuple[Statement, ...]:
+    """Of ``dump``ed statements. Raises ValueError for anything else."""
+    loaded = load(data)
+    if not isinstance(loaded, tuple) or not all(isinstance(one, Statement) for one in loaded):
+        raise ValueError("not statements")
+    for one in loaded:
+        texts = [one.id, one.title, one.level, one.digest, one.path, *one.tags]
+        if not all(isinstance(text, str) for text in texts) or not isinstance(one.root, Node):
+            raise ValueError(f"not a statement: {one.id!r:.60}")
+    return loaded
 
 
 def nodes(root: Node) -> list[Node]:

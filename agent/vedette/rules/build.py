@@ -11,6 +11,7 @@ from vedette.plan.ir import And, Expr, Refusal, Rule
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import Cost, Measured, candidates, guess
 from vedette.plan.plan import Plan
+from vedette.plan.query import Statement
 from vedette.plan.relation import Correlation
 from vedette.rules.authoring.cases import is_test
 from vedette.rules.ruleset import FrontEnd, RuleSet
@@ -111,7 +112,7 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     for front_end in dict.fromkeys(rules.front_ends.values()):
         front_end.finish()
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
-    return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations)
+    return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
 
 
 def cost_of(rules: RuleSet, sample: bytes) -> Measured:
@@ -132,13 +133,17 @@ def part_names(rules: RuleSet, rule: Rule) -> dict[Expr, str]:
 
 
 def described(plan: Plan) -> list[dict[str, object]]:
-    """One JSON-able row per rule and correlation: what a bundle's ``rules.json`` and ``rules list`` show."""
+    """One JSON-able row per rule, correlation and statement: what a bundle's ``rules.json`` and ``rules list`` show."""
     rows: list[dict[str, object]] = []
-    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
+    every: list[Rule | Correlation | Statement] = [*plan.rules, *plan.correlations, *plan.statements]
     for one in every:
+        if one.id in plan.scans:
+            continue
         row: dict[str, object] = {"id": one.id, "title": one.title, "level": one.level, "tags": list(one.tags)}
         if isinstance(one, Rule):
             row["logsource"] = {name: value for name, value in one.logsource._asdict().items() if value}
+        elif isinstance(one, Statement):
+            row["tables"] = sorted({scan.table for scan in one.scans})
         else:
             row["correlation"] = {"type": one.kind.value, "rules": [slot.rule_id for slot in one.slots]}
         rows.append({**row, "digest": one.digest, "alerts": one.id not in plan.silent})

@@ -50,7 +50,7 @@ def retuned(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
     for chosen in (*plan.literals, *plan.further):
         literals |= chosen or frozenset()
     cost = measured(literals, sample[:MAX_SAMPLE])
-    new = plans.build(plan.rules, plan.predicates, plan.refused, cost, plan.correlations)
+    new = plans.build(plan.rules, plan.predicates, plan.refused, cost, plan.correlations, plan.statements)
     return new, looks(plan, cost), looks(new, cost)
 
 

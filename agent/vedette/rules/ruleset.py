@@ -11,6 +11,7 @@ from typing import Protocol
 
 from vedette.plan.ir import Expr, Leaf, Predicate, Refusal, Rule
 from vedette.plan.limits import SetFull, Tally
+from vedette.plan.query import Statement
 from vedette.plan.relation import Correlation
 
 OF_SET = "rule set"
@@ -62,6 +63,8 @@ class RuleSet:
 
     rules: list[Rule] = field(default_factory=list)
     correlations: list[Correlation] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    """In SQL. What selects the events of each of their scans is one of ``rules``."""
     refused: list[Refusal] = field(default_factory=list)
     predicates: list[Predicate] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)

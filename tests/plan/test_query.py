@@ -1,0 +1,86 @@
+"""Statements as values: equal meaning is equal, and all of it survives packing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import msgpack
+import pytest
+
+from vedette.model.event import LogSource
+from vedette.plan.ir import TRUE, Rule
+from vedette.plan.plan import Plan, build
+from vedette.plan.query import (
+    Aggregate,
+    Calc,
+    Call,
+    Column,
+    Expression,
+    Field,
+    Grid,
+    Literal,
+    Named,
+    Scan,
+    Statement,
+    Type,
+    Windowed,
+    dump,
+    load,
+    nodes,
+)
+from vedette.plan.relation import Suppress
+
+TEXT, INT, TIME = Type("STRING"), Type("INT"), Type("TIMESTAMP_LTZ", 3)
+SCAN = Scan(
+    (Named("t", TIME), Named("host", TEXT), Named("n", INT)), 1, "events", "scan-1",
+    (Field("event_time", True), Field("host", True), Field("n")), Column(1, TIME),
+)  # fmt: skip
+
+
+def statement(limit: object = 5) -> Statement:
+    condition: Expression = Call("<", (Column(3, INT), Literal(limit, INT)), Type("BOOLEAN"))
+    rows = Calc(SCAN.columns, 1, SCAN, (Column(1, TIME), Column(2, TEXT), Column(3, INT)), condition)
+    counted = Windowed(
+        (Named("host", TEXT), Named("c", INT)),
+        0,
+        rows,
+        Grid("TUMBLE", 60_000_000),
+        (2,),
+        (Aggregate("COUNT", (), INT),),
+    )
+    return Statement("s", "Many", "high", ("attack.t1",), counted, "d", "a.sql", 1, (("host", "host"),),
+                     Suppress(("host",), 60.0))  # fmt: skip
+
+
+def test_equal_meaning_has_one_fingerprint() -> None:
+    """Two statements of the same operators share them all; another literal shares what is below it."""
+    one, same, other = (nodes(statement(limit).root) for limit in (5, 5, 6))
+    assert [node.fingerprint for node in one] == [node.fingerprint for node in same]
+    assert [a.fingerprint == b.fingerprint for a, b in zip(one, other, strict=True)] == [True, False, False]
+
+
+@pytest.mark.parametrize("value", [5, 2.5, "x", None, True, b"\0", Decimal("1.20"), (1, (2, "a"))])
+def test_statements_survive_packing(value: object) -> None:
+    """Whatever a literal is, the statement comes back equal."""
+    one = statement(value)
+    assert load(msgpack.unpackb(msgpack.packb(dump(one)))) == one
+
+
+def test_a_plan_carries_statements() -> None:
+    """With the rules that select their events; those make no alerts. Without such a rule it is no plan."""
+    rule = Rule("scan-1", "rows of events", "informational", (), LogSource(), (), TRUE, "r", "a.sql", 1)
+    plan = build([rule], [], statements=[statement()])
+    again = Plan.from_bytes(plan.to_bytes())
+    assert (again.statements, again.digest) == (plan.statements, plan.digest)
+    assert again.silent == {"scan-1"}
+    assert replace(plan, statements=()).digest != plan.digest
+    with pytest.raises(ValueError, match="do not fit together"):
+        Plan.from_bytes(build([], [], statements=[statement()]).to_bytes())
+
+
+@pytest.mark.parametrize("data", [["Scan"], ["Unknown", 1], [1, 2], [[]], ["Type", ["Nothing"]]])
+def test_what_is_no_query_is_refused(data: object) -> None:
+    """With a ValueError."""
+    with pytest.raises(ValueError, match="not a query"):
+        load(data)
