@@ -1,5 +1,5 @@
 """Statements over time: typed expressions, windows, joins and patterns over rows, as Apache Flink has them.
 
 Pure: rows and watermarks are arguments, state is packed and restored as bytes.
-Imports: plan.
+Imports: decode, model, plan.
 """

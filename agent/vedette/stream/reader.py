@@ -1,0 +1,263 @@
+"""Rows of tables from events: each column a decoded field as its type, or what the agent knows of the event.
+
+| column | from |
+|---|---|
+| texts | a text; a number as Python prints it, ``true`` or ``false`` |
+| whole numbers | a number, its fraction cut; a text that is one |
+| ``FLOAT DOUBLE DECIMAL`` | a number, or a text that is one; ``DECIMAL`` rounded half up |
+| ``BOOLEAN`` | a boolean; the texts ``true`` and ``false`` in any case |
+| ``DATE TIME`` | a text such as ``2026-11-22``, ``10:00:00.5`` |
+| ``TIMESTAMP TIMESTAMP_LTZ`` | a text of RFC 3339, or seconds (or milli-, micro-, nanoseconds) since 1970 |
+| ``BYTES`` | a text in Base64 |
+| ``ARRAY`` | a list; ``MAP`` and ``ROW``: an object |
+
+What does not fit its type is NULL and counted (``unfit``); so are a number beyond the type's range, and a list or an
+object in any other column. A time attribute more than five minutes after the event's receipt is set to the receipt, as
+everywhere in the agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Callable, Iterable
+from datetime import date
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
+
+from vedette.decode.decoder import Record
+from vedette.decode.values import ABSENT
+from vedette.model.times import iso_time, time_of
+from vedette.plan.ir import text
+from vedette.plan.query import MILLISECOND, Row, Scan, Type
+
+MAX_SKEW = 300_000_000
+"""A time attribute may lie so many microseconds after the event's receipt."""
+INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
+"""Bits."""
+_DAY = date(1970, 1, 1).toordinal()
+_CONTEXT = Context(prec=80, rounding=ROUND_HALF_UP)
+
+
+class Unfit(Exception):
+    """A value is none of the column's type."""
+
+
+Convert = Callable[[Any], Any]
+
+
+def converter(of: Type) -> Convert:
+    """What makes a decoded value, neither absent nor null, a value of the type ``of``; raises ``Unfit``."""
+    name = of.name
+    if name in ("STRING", "CHAR", "VARCHAR"):
+        return _text
+    if bits := INTEGERS.get(name):
+        return _integer(1 << bits - 1)
+    if name == "ARRAY":
+        element = converter(of.args[0])
+        return lambda value: tuple([_nested(element, one) for one in _is(list, value)])
+    if name == "MAP":
+        key, inner = converter(of.args[0]), converter(of.args[1])
+        return lambda value: {key(one): _nested(inner, two) for one, two in _is(dict, value).items()}
+    if name == "ROW":
+        parts = [(one, converter(kind)) for one, kind in of.args]
+        return lambda value: tuple([_nested(part, _is(dict, value).get(one)) for one, part in parts])
+    if name == "DECIMAL":
+        return _decimal(of.precision, of.scale)
+    if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        unit = 10 ** max(0, 6 - of.precision)
+        return lambda value: _time(value) // unit * unit
+    try:
+        return _SIMPLE[name]
+    except KeyError:
+        raise ValueError(f"a table's column cannot be of type {of}") from None
+
+
+def _nested(convert: Convert, value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _is(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise Unfit
+    return value
+
+
+def _text(value: Any) -> str:
+    found = value if type(value) is str else text(value)
+    if found is None:
+        raise Unfit
+    return found
+
+
+def _integer(limit: int) -> Convert:
+    def convert(value: Any) -> int:
+        if type(value) is str:
+            try:
+                value = int(value) if len(value) < 40 else None
+            except ValueError:
+                raise Unfit from None
+        elif type(value) is float and math.isfinite(value):
+            value = int(value)
+        if type(value) is not int or not -limit <= value < limit:
+            raise Unfit
+        return value
+
+    return convert
+
+
+def _number(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if type(value) is int or (type(value) is str and len(value) < 400):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            pass
+    raise Unfit
+
+
+def single(value: float) -> float:
+    """``value`` rounded to 32 bits; beyond their range infinite."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _decimal(precision: int, scale: int) -> Convert:
+    unit = Decimal(1).scaleb(-scale)
+
+    def convert(value: Any) -> Decimal:
+        if type(value) is bool or not isinstance(value, int | float | str) or len(str(value)) > 400:
+            raise Unfit
+        try:
+            found = Decimal(str(value)).quantize(unit, context=_CONTEXT)
+        except InvalidOperation:
+            raise Unfit from None
+        if found.adjusted() >= precision - scale and found:
+            raise Unfit
+        return found
+
+    return convert
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is str:
+        value = {"true": True, "false": False}.get(value.lower())
+    return bool(_is(bool, value))
+
+
+def _time(value: Any) -> int:
+    found = time_of(value) if type(value) is not str else iso_time(value)
+    if found is None:
+        raise Unfit
+    return found
+
+
+def _date(value: Any) -> int:
+    try:
+        return date.fromisoformat(_is(str, value)).toordinal() - _DAY
+    except ValueError:
+        raise Unfit from None
+
+
+def _clock(value: Any) -> int:
+    found = iso_time(f"1970-01-01T{_is(str, value)}")
+    if found is None:
+        raise Unfit
+    return found // MILLISECOND
+
+
+def _bytes(value: Any) -> bytes:
+    try:
+        return base64.b64decode(_is(str, value), validate=True)
+    except ValueError:
+        raise Unfit from None
+
+
+_SIMPLE: dict[str, Convert] = {
+    "BOOLEAN": _boolean,
+    "DOUBLE": _number,
+    "FLOAT": lambda value: single(_number(value)),
+    "DATE": _date,
+    "TIME": _clock,
+    "BYTES": _bytes,
+    "BINARY": _bytes,
+    "VARBINARY": _bytes,
+}
+
+
+class Event:
+    """What a row is made of: a decoded event, and what the agent knows of it. Values are read once for all scans."""
+
+    __slots__ = ("host", "input", "known", "offset", "record", "time")
+
+    def __init__(self, record: Record, offset: int, *, input: str, host: str | None, time: int) -> None:
+        """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it."""
+        self.record, self.offset, self.input, self.host, self.time = record, offset, input, host, time
+        self.known: dict[Any, Any] = {}
+
+
+class Reader:
+    """Rows for the ``scans`` of a plan."""
+
+    def __init__(self, scans: Iterable[Scan]) -> None:
+        self.unfit = 0
+        """Values that were NULL because they did not fit their column."""
+        self._columns: dict[bytes, tuple[tuple[Any, Convert], ...]] = {}
+        for scan in scans:
+            columns = zip(scan.sources, scan.columns, strict=True)
+            self._columns[scan.fingerprint] = tuple(
+                ((source, one.type), converter(one.type)) for source, one in columns
+            )
+
+    def row(self, scan: Scan, event: Event) -> Row:
+        """The row of ``event`` in the table of ``scan``."""
+        known = event.known
+        values = [event.offset]
+        for key, convert in self._columns[scan.fingerprint]:
+            try:
+                values.append(known[key])
+            except KeyError:
+                value = known[key] = self._value(key[0], convert, event)
+                values.append(value)
+        if (at := scan.time) and (time := values[at]) is not None:
+            values[at] = _bounded(time, event.record.received_at)
+        return tuple(values)
+
+    def _value(self, source: Any, convert: Convert, event: Event) -> Any:
+        if source.metadata:
+            return _metadata(source.path, event)
+        value = event.record.get(source.path)
+        if value is None or value is ABSENT:
+            return None
+        try:
+            return convert(value)
+        except Unfit:
+            self.unfit += 1
+            return None
+
+
+def _bounded(time: int, received_at: int) -> int:
+    if received_at and time > received_at + MAX_SKEW:
+        time = received_at
+    return time // MILLISECOND * MILLISECOND
+
+
+def _metadata(name: str, event: Event) -> Any:
+    match name:
+        case "event_time":
+            return event.time // MILLISECOND * MILLISECOND
+        case "received_at":
+            return event.record.received_at // MILLISECOND * MILLISECOND or None
+        case "host":
+            return event.host
+        case "input":
+            return event.input
+        case "raw":
+            return event.record.text
+        case "offset":
+            return event.offset
+    raise ValueError(f"events have no metadata called {name!r}")
