@@ -342,8 +342,8 @@ class Variable(NamedTuple):
 @dataclass(frozen=True)
 class Match(Node):
     """MATCH_RECOGNIZE: keys, then measures. In ``defines`` and ``measures``, ``Call("PATTERN.LAST", …)`` and its like
-    (``stream/operators/pattern.py``) refer to rows of a variable. ``skip``: ``NEXT``, ``PAST``, ``FIRST``, ``LAST``
-    with ``skip_to``. ``within``: microseconds, 0 for any."""
+    (``plan/pattern.py``, which also says what is wrong with a pattern) refer to rows of a variable. ``skip``: ``NEXT``,
+    ``PAST``, ``FIRST``, ``LAST`` with ``skip_to``. ``within``: microseconds, 0 for any."""
 
     input: Node
     keys: tuple[int, ...]
