@@ -1,0 +1,25 @@
+"""Small tables as lookups, for the tests of this room and of those that ask lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vedette.lookup.build import Batch, Key, build
+from vedette.lookup.layout import Column
+from vedette.lookup.table import Lookup
+
+
+def made(
+    path: Path, columns: str, keys: str, rows: Sequence[Sequence[Any]], *, native: bool = True, **more: Any
+) -> Lookup:
+    """A lookup of ``rows``. ``columns``: ``name:type``, separated by blanks, of type text without one; ``keys`` as
+    ``--key`` takes them."""
+    named = [Column(name, kind or "text") for name, _, kind in (one.partition(":") for one in columns.split())]
+    values = [[row[number] for row in rows] for number in range(len(named))]
+    batches = [Batch(values, range(2, 2 + len(rows)))] if rows else []
+    build(
+        path, named, [Key.parse(k) for k in keys.split()], batches, created=1_700_000_000_000_000, native=native, **more
+    )
+    return Lookup.open(path, native=native)
