@@ -4,7 +4,7 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help environment lock docs setup demo demo-fleet check unit test lint bench bench-spark dist jars test-install test-crash evaluate soak fuzz \
+.PHONY: help environment lock docs setup demo demo-fleet check unit test lint bench bench-spark dist jars test-install test-crash test-flink evaluate soak fuzz \
         clean
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test-install the installation's whole life in booted containers, as root"
 	@echo "make jars        Kafka and Delta for the Spark tests, by Maven; make test does it, too"
 	@echo "make test-crash  the crash tests in their long form, 200 kills each, and Delta by Spark in full (hours)"
+	@echo "make test-flink  the vectors of SQL rules against a real Flink (FLINK=its python; else installs one, 850 MB, Java 17)"
 	@echo "make evaluate    recall and precision of the Spark jobs on FLEETS=5 made-up fleets (10 minutes)"
 	@echo "make soak        one agent under everything at once for MINUTES=30, its memory and account checked"
 	@echo "make fuzz        every reader of foreign bytes under atheris and libFuzzer, for SECONDS=600 in all"
@@ -74,6 +75,14 @@ test: environment
 test-crash: setup jars
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m crash tests
 	VEDETTE_CRASH_KILLS=200 $(BIN)/pytest -q -m "not crash" tests/spark_jobs/tables/test_tables.py tests/spark_jobs/test_kafka.py
+
+# A Python that has apache-flink.
+FLINK ?= build/flink/bin/python
+
+# Whether Flink still gives the rows that tests/differential/sql holds.
+test-flink:
+	@[ -x "$(FLINK)" ] || { python3 -m venv build/flink && build/flink/bin/pip install -q apache-flink==2.3.0; }
+	@$(FLINK) tests/differential/flink.py check tests/differential/sql/*.json
 
 MINUTES ?= 30
 
