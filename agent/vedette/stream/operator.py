@@ -40,7 +40,25 @@ class Operator(ABC):
         self.failed = 0
         """Rows dropped because an expression failed on them (an overflow of a cast, a division by zero)."""
         self._written: list[int] = []
-        """The marks as the last delta has them."""
+        """Marks and counts as the last delta has them."""
+
+    @classmethod
+    def shared_by(cls, node: Any) -> bytes:
+        """Nodes for which this is equal run as one operator, which ``serve``s each; its state has this fingerprint."""
+        fingerprint: bytes = node.fingerprint
+        return fingerprint
+
+    def serve(self, node: Node, outputs: list[tuple[Operator, int]]) -> None:
+        """Give the rows of ``node`` to ``outputs``, which the network has not filled yet."""
+        self.outputs = outputs
+
+    def takers(self) -> list[tuple[Operator, int]]:
+        """The outputs of all nodes that it runs."""
+        return self.outputs
+
+    def late_of(self, node: Node) -> int:
+        """Rows dropped because they came behind the watermark, of one node."""
+        return self.late
 
     @abstractmethod
     def push(self, port: int, rows: Sequence[Row]) -> None:
@@ -78,9 +96,10 @@ class Operator(ABC):
     def delta(self) -> list[Any] | None:
         """What changed since the last call, for msgpack; None for nothing."""
         parts = [table.delta() for table in self.tables]
-        if self.marks == self._written and not any(parts):
+        counted = [*self.marks, self.late, self.failed]
+        if counted == self._written and not any(parts):
             return None
-        self._written = list(self.marks)
+        self._written = counted
         return [self.marks, self.late, self.failed, parts]
 
     def restore(self, data: Any) -> None:
@@ -88,7 +107,7 @@ class Operator(ABC):
         TypeError for anything else."""
         marks, self.late, self.failed, parts = data
         self.marks, self.mark = list(marks), min(marks)
-        self._written = list(marks)
+        self._written = [*marks, self.late, self.failed]
         for table, part in zip(self.tables, parts, strict=True):
             if part is not None:
                 table.restore(part)

@@ -1,0 +1,409 @@
+"""Statements as one network of operators: rows of tables in, alerts' rows out.
+
+Equal nodes (``Node.fingerprint``) of all statements run as one operator, nodes whose operator can serve several
+(``Operator.shared_by``) as one as well. A row goes in at a ``Scan`` by ``feed``, in the order of the log: first the
+row, then the watermark that it moves. The outcome is the same as if every operator saw each row and each watermark by
+itself, but rows wait and go on in runs as long as the watermark stays below what could make a difference to any
+operator below (``Operator.boundary``).
+
+One cycle of a caller::
+
+    network.feed(rule, row)       # for each row of a batch
+    network.flush()               # evaluates what waits; all results since the last flush, in order
+    network.delta()               # what changed, to be written with the results in one transaction
+
+After a crash: a new ``Network`` of the same or of other statements, ``restore`` with each delta in their order,
+``resume``; then it goes on as if nothing had happened. State belongs to nodes: what statements no longer need is left
+out, what is new begins empty.
+
+An **island** is a set of operators that are connected without passing through a ``Scan``: it has its own runs, so that
+an operator that has to see each watermark (a join) costs no other island its runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import merge
+from itertools import groupby, repeat
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from vedette.plan.query import Call, Column, Expression, Literal, Node, Row, Scan, Statement, nodes
+from vedette.stream.keyed import Budget
+from vedette.stream.operator import FOREVER, NEVER, Operator
+from vedette.stream.operators.table import OPERATORS
+
+MAX_WAITING = 4096
+"""Rows of one ``Scan`` that may wait."""
+
+Result = tuple[Statement, Row]
+
+
+class Counts(NamedTuple):
+    """Of a statement, or of an operator; operators that statements share count for each of them."""
+
+    rows: int
+    """Rows that it gave."""
+    late: int
+    """Rows that came behind the watermark and were dropped."""
+    failed: int
+    """Rows on which an expression failed, and which were dropped."""
+    bytes: int
+    """What its state takes."""
+    evicted: int
+    """Keys of its state that gave way to the budget."""
+
+
+class _Sink:
+    """The end of a statement."""
+
+    def __init__(self, statement: Statement, results: list[Result]) -> None:
+        self.statement, self.results, self.rows = statement, results, 0
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        self.rows += len(rows)
+        self.results += [(self.statement, row) for row in rows]
+
+    def advance(self, port: int, mark: int) -> None:
+        pass
+
+
+class _Entry:
+    """Where rows of one ``Scan`` come in, and how far its watermark is."""
+
+    def __init__(self, scan: Scan, mark_of: Callable[[Row], int | None]) -> None:
+        self.scan, self.mark_of = scan, mark_of
+        self.mark = self.written = NEVER
+        self.boundary = FOREVER
+        """The least watermark that some island has to see."""
+        self.rows: list[Row] = []
+        self.order: list[int] = []
+        """Of each of ``rows`` its number among those of all entries."""
+        self.islands: list[_Island] = []
+        self.outputs: list[tuple[Any, int]] = []
+
+    def look(self) -> None:
+        self.boundary = min((island.taps[self].boundary for island in self.islands), default=FOREVER)
+
+
+class _Tap:
+    """What an island has of an entry."""
+
+    def __init__(self) -> None:
+        self.outputs: list[tuple[Any, int]] = []
+        self.ports: dict[Operator, set[int]] = {}
+        """Of all operators that the entry's watermark reaches those ports."""
+        self.taken = 0
+        """So many of the entry's rows went on."""
+        self.mark = NEVER
+        self.boundary = FOREVER
+
+
+class _Island:
+    def __init__(self) -> None:
+        self.taps: dict[_Entry, _Tap] = {}
+
+    def flush(self) -> None:
+        """Let the rows that wait go on, then the watermarks."""
+        taps = self.taps
+        if len(taps) == 1:
+            for entry, tap in taps.items():
+                if run := entry.rows[tap.taken :]:
+                    for operator, port in tap.outputs:
+                        operator.push(port, run)
+        else:
+            waiting = [
+                zip(entry.order[tap.taken :], repeat(tap), entry.rows[tap.taken :], strict=False)
+                for entry, tap in taps.items()
+            ]
+            for tap, numbered in groupby(merge(*waiting, key=itemgetter(0)), key=itemgetter(1)):
+                run = [row for _, _, row in numbered]
+                for operator, port in tap.outputs:
+                    operator.push(port, run)
+        for entry, tap in taps.items():
+            tap.taken = len(entry.rows)
+            if entry.mark > tap.mark:
+                tap.mark = entry.mark
+                for operator, port in tap.outputs:
+                    operator.advance(port, entry.mark)
+        self.look()
+
+    def look(self) -> None:
+        """Ask the operators again how far watermarks may go unseen."""
+        for entry, tap in self.taps.items():
+            tap.boundary = min(
+                (
+                    operator.boundary(operator.mark)
+                    for operator, ports in tap.ports.items()
+                    if any(operator.marks[port] <= operator.mark for port in ports)
+                ),
+                default=FOREVER,
+            )
+            entry.look()
+
+
+class Network:
+    """See the module's text.
+
+    ``operators``: of each class of node what runs it. ``evaluate``: compiles an expression to a function of a row, for
+    watermarks that are more than a column less an interval.
+    """
+
+    def __init__(
+        self, statements: Sequence[Statement], budget: Budget,
+        operators: Mapping[type[Node], type[Operator]] = OPERATORS,
+        evaluate: Callable[[Expression], Callable[[Row], Any]] | None = None,
+    ) -> None:  # fmt: skip
+        self.statements, self.budget = tuple(statements), budget
+        self.timeless: dict[str, int] = {}
+        """By table: rows dropped because they had no time."""
+        self.operators: dict[bytes, Operator] = {}
+        """By the fingerprint that its state has, each after its inputs."""
+        self._results: list[Result] = []
+        self._entries: dict[bytes, _Entry] = {}
+        self._by_rule: dict[str, list[_Entry]] = {}
+        self._runs: dict[bytes, Operator] = {}
+        """By node."""
+        self._number = 0
+        self._sinks: dict[str, _Sink] = {}
+        self._build(operators, evaluate)
+        self.scans: dict[str, tuple[Scan, ...]] = {
+            rule: tuple(entry.scan for entry in entries) for rule, entries in self._by_rule.items()
+        }
+        """By the rule that selects their events, in the order by which ``feed`` numbers them."""
+
+    def _build(
+        self, operators: Mapping[type[Node], type[Operator]],
+        evaluate: Callable[[Expression], Callable[[Row], Any]] | None,
+    ) -> None:  # fmt: skip
+        every = {node.fingerprint: node for statement in self.statements for node in nodes(statement.root)}
+        takers: dict[bytes, list[tuple[Any, int]]] = {fingerprint: [] for fingerprint in every}
+        for fingerprint, node in every.items():
+            if isinstance(node, Scan):
+                entry = self._entries[fingerprint] = _Entry(node, _mark_of(node, evaluate))
+                entry.outputs = takers[fingerprint]
+                self._by_rule.setdefault(node.rule, []).append(entry)
+                continue
+            kind = operators[type(node)]
+            identity = kind.shared_by(node)
+            running = self.operators.get(identity)
+            if running is None:
+                running = self.operators[identity] = kind(node, self.budget)
+                for port, below in enumerate(node.inputs):
+                    takers[below.fingerprint].append((running, port))
+            self._runs[fingerprint] = running
+            running.serve(node, takers[fingerprint])
+        for statement in self.statements:
+            sink = self._sinks[statement.id] = _Sink(statement, self._results)
+            takers[statement.root.fingerprint].append((sink, 0))
+        self._make_islands()
+
+    def _make_islands(self) -> None:
+        """Operators that are connected but by a scan; what an entry's rows reach in each."""
+        root: dict[int, int] = {}
+
+        def find(one: Any) -> int:
+            at = id(one)
+            while root.setdefault(at, at) != at:
+                at = root[at]
+            return at
+
+        every: list[Any] = [*self.operators.values(), *self._sinks.values()]
+        for operator in self.operators.values():
+            for below, _ in operator.takers():
+                root[find(below)] = find(operator)
+        islands: dict[int, _Island] = {}
+        for one in every:
+            islands.setdefault(find(one), _Island())
+        for entry in self._entries.values():
+            for operator, port in entry.outputs:
+                island = islands[find(operator)]
+                tap = island.taps.setdefault(entry, _Tap())
+                tap.outputs.append((operator, port))
+            entry.islands = [island for island in islands.values() if entry in island.taps]
+            for island in entry.islands:
+                tap = island.taps[entry]
+                ahead = list(tap.outputs)
+                while ahead:
+                    operator, port = ahead.pop()
+                    if isinstance(operator, Operator):
+                        if operator not in tap.ports:
+                            ahead += operator.takers()
+                        tap.ports.setdefault(operator, set()).add(port)
+        self._islands = list(islands.values())
+        for island in self._islands:
+            island.look()
+
+    # --- rows
+
+    def feed(self, rule: str, row: Row, at: int = 0) -> None:
+        """A row of ``scans[rule][at]``: the origin, then its columns. Without a time it is dropped and counted."""
+        entry = self._by_rule[rule][at]
+        scan = entry.scan
+        if scan.time and row[scan.time] is None:
+            self.timeless[scan.table] = self.timeless.get(scan.table, 0) + 1
+            return
+        entry.rows.append(row)
+        entry.order.append(self._number)
+        self._number += 1
+        mark = entry.mark_of(row)
+        if mark is not None and mark > entry.mark:
+            entry.mark = mark
+            if mark >= entry.boundary:
+                self._pass(entry)
+        if len(entry.rows) >= MAX_WAITING:
+            self._drain()
+
+    def move(self, rule: str, row: Row, at: int = 0) -> None:
+        """A row of the table that the rule does not select: it only moves the watermark (``Scan.moved_by_all``)."""
+        entry = self._by_rule[rule][at]
+        if not entry.scan.time or row[entry.scan.time] is not None:
+            self._raise(entry, entry.mark_of(row))
+
+    def idle(self, mark: int, rules: Iterable[str] | None = None) -> None:
+        """Nothing at or before ``mark`` is waited for any more at the scans of ``rules``, of all when None: an input is
+        silent, and the time of receipt says so. Scans without a watermark have none afterwards."""
+        for rule in self._by_rule if rules is None else rules:
+            for entry in self._by_rule[rule]:
+                if entry.scan.mark is not None:
+                    self._raise(entry, mark)
+
+    def _raise(self, entry: _Entry, mark: int | None) -> None:
+        if mark is not None and mark > entry.mark:
+            entry.mark = mark
+            if mark >= entry.boundary:
+                self._pass(entry)
+
+    def _pass(self, entry: _Entry) -> None:
+        for island in entry.islands:
+            if entry.mark >= island.taps[entry].boundary:
+                island.flush()
+        self.budget.settle()
+
+    def _drain(self) -> None:
+        for island in self._islands:
+            island.flush()
+        for entry in self._entries.values():
+            entry.rows.clear()
+            entry.order.clear()
+            for island in entry.islands:
+                island.taps[entry].taken = 0
+        self.budget.settle()
+
+    def flush(self) -> list[Result]:
+        """Evaluate what waits; the results since the last call, those of one statement in their order."""
+        self._drain()
+        found = self._results[:]
+        self._results.clear()
+        return found
+
+    def finish(self) -> list[Result]:
+        """The input is over: every watermark goes to the end of time, and whatever is open is given."""
+        for entry in self._entries.values():
+            entry.mark = FOREVER
+        return self.flush()
+
+    # --- state
+
+    def delta(self) -> dict[bytes, Any]:
+        """What changed since the last call, by fingerprint, for ``keyed.pack``; empty for nothing. Call ``flush``
+        first: results that it has not given yet are not in it."""
+        self._drain()
+        found: dict[bytes, Any] = {}
+        for fingerprint, entry in self._entries.items():
+            if entry.mark != entry.written:
+                found[fingerprint] = entry.written = entry.mark
+        for fingerprint, operator in self.operators.items():
+            part = operator.delta()
+            if part is not None:
+                found[fingerprint] = part
+        return found
+
+    def restore(self, data: Mapping[bytes, Any]) -> None:
+        """Take over one ``delta``, in the order in which they were made, then ``resume``. Fingerprints of no operator
+        here are left out. Raises ValueError or TypeError for anything else."""
+        for fingerprint, part in data.items():
+            if fingerprint in self._entries:
+                entry = self._entries[fingerprint]
+                entry.mark = entry.written = int(part)
+            elif fingerprint in self.operators:
+                self.operators[fingerprint].restore(part)
+
+    def resume(self) -> None:
+        """After the last ``restore``. Operators that are new begin at the watermark of what is before them."""
+        for entry in self._entries.values():
+            for operator, port in entry.outputs:
+                _begin(operator, port, entry.mark)
+            for island in entry.islands:
+                island.taps[entry].mark = entry.mark
+        for operator in self.operators.values():
+            operator.resume()
+            for below, port in operator.takers():
+                _begin(below, port, operator.mark)
+        for island in self._islands:
+            island.look()
+
+    def touch(self) -> None:
+        """The next ``delta`` holds everything."""
+        for entry in self._entries.values():
+            entry.written = NEVER
+        for operator in self.operators.values():
+            operator.touch()
+
+    def adopt(self, other: Network) -> None:
+        """Take over the state of ``other``, whose statements these replace, as far as nodes are the same. Of ``other``
+        and of this the next ``delta`` holds everything."""
+        other.touch()
+        self.restore(other.delta())
+        self.resume()
+        self.timeless = dict(other.timeless)
+        other.touch()
+        self.touch()
+
+    # --- what it costs
+
+    def counts(self) -> dict[str, Counts]:
+        """By id of a statement."""
+        return {
+            statement.id: self._sum(self._sinks[statement.id].rows, nodes(statement.root))
+            for statement in self.statements
+        }
+
+    def _sum(self, rows: int, below: Iterable[Node]) -> Counts:
+        late = failed = taken = evicted = 0
+        seen: set[int] = set()
+        for node in below:
+            operator = self._runs.get(node.fingerprint)
+            if operator is None:
+                continue
+            late += operator.late_of(node)
+            if id(operator) not in seen:
+                seen.add(id(operator))
+                failed += operator.failed
+                taken += sum(table.bytes for table in operator.tables)
+                evicted += sum(table.evicted for table in operator.tables)
+        return Counts(rows, late, failed, taken, evicted)
+
+    def by_operator(self) -> list[tuple[Node, Counts]]:
+        """Of each operator a node that it runs, and what it counted (``rows`` is 0)."""
+        return [(operator.node, self._sum(0, (operator.node,))) for operator in self.operators.values()]
+
+
+def _begin(operator: Any, port: int, mark: int) -> None:
+    """An operator without state learns how far its input is."""
+    if isinstance(operator, Operator) and mark > operator.marks[port]:
+        operator.marks[port] = mark
+        operator.mark = min(operator.marks)
+
+
+def _mark_of(scan: Scan, evaluate: Callable[[Expression], Callable[[Row], Any]] | None) -> Callable[[Row], int | None]:
+    match scan.mark:
+        case None:
+            return lambda row: None
+        case Column(index):
+            return itemgetter(index)
+        case Call("-", (Column(index), Literal(int() as delay)), type) if type.name.startswith("TIMESTAMP"):
+            return lambda row: row[index] - delay if row[index] is not None else None
+    if evaluate is None:
+        raise ValueError(f"the watermark of {scan.table} is no column less an interval")
+    return evaluate(scan.mark)

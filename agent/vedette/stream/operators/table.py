@@ -1,0 +1,11 @@
+"""The operators by the node that they run: one row each. ``Scan`` has none: ``network.py`` is what feeds them."""
+
+from __future__ import annotations
+
+from vedette.plan import query
+from vedette.stream.operator import Operator
+from vedette.stream.operators.union import Union
+
+OPERATORS: dict[type[query.Node], type[Operator]] = {
+    query.Union: Union,
+}
