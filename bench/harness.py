@@ -1,4 +1,4 @@
-"""``make bench``: what the real agent takes in, judges and sends on one core, in ten scenarios, each one module.
+"""``make bench``: what the real agent takes in, judges and sends on one core, in eleven scenarios, each one module.
 
 ``python -m bench.harness [SCENARIO…] [--quick] [--runs N] [--profile FILE]`` runs them one after the other, the agent
 on one core and all else on the others, under a memory limit where a cgroup can be made (``host.py``). The result is
@@ -32,6 +32,7 @@ RESULTS = Path(__file__).parent / "results"
 SCENARIOS = {
     "throughput": "bench.throughput",
     "sigmahq": "bench.sigmahq",
+    "services": "bench.services",
     "cache": "bench.cache",
     "merge": "bench.merge",
     "latency": "bench.latency",

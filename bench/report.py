@@ -195,6 +195,15 @@ def _sigmahq(found: Results) -> str:
     )
 
 
+def _services(found: Results) -> str:
+    header = ("events", "bytes", "decided by the kernel", "CPU µs an event", "… without the kernel")
+    rows = (
+        (row["events"], f"{row['bytes']:,}", f"{row['decided_share']:.1%}", number(row["on"]), number(row["off"]))
+        for row in found["rows"]
+    )
+    return f"{markdown(header, rows)}\n{found['rules']:,} rules.\n"
+
+
 def _cache_text(found: Results) -> str:
     return _flat(found.get("events", [])) + "\n" + _flat(found.get("values", [])) + "\n" + _flat(found.get("store", []))
 
@@ -282,6 +291,7 @@ def _peers(found: Results) -> str:
 TEXTS: Mapping[str, Callable[[Results], str]] = {
     "throughput": _throughput,
     "sigmahq": _sigmahq,
+    "services": _services,
     "cache": _cache_text,
     "merge": _merge,
     "latency": _latency,

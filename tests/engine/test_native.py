@@ -6,20 +6,25 @@ structure, several times. ``VEDETTE_DEEP=N`` draws N examples of each claim.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
 
+from bench import services
 from tests import reference
 from tests.engine import drawn
 from tests.engine.structures import ORIGINS, Draw, spoiled
 from tests.engine.test_property import PARTS, chunks, found, readable, rule, scalars
 from vedette.decode.decoder import record
+from vedette.decode.formats import services as services_format
 from vedette.engine import kernel
 from vedette.engine.cache import Cache
 from vedette.engine.match import Context, Engine
@@ -145,6 +150,103 @@ def test_what_decoders_make_anew_is_left_open() -> None:
     agree([zeek, zeek.replace('"x"', '"y"')], Leaf(0), Predicate("cs-uri-stem", Op.EXACT, "/a"))
     client = '{"remote_ip":"[::1]:22","a":"x"}'
     agree([client, client.replace('"x"', '"y"')], Leaf(0), Predicate("src_ip", Op.EXACT, "::1"))
+
+
+COMPUTED = (
+    ("cs-uri-stem", "/a", '{"ts":1,"uid":"C","id.orig_h":"x","trans_depth":1,"uri":%s}', ("/a?b", "/a", "?/a", "/b")),
+    ("c-uri-query", "b?c", '{"ts":1,"uid":"C","id.orig_h":"x","trans_depth":1,"uri":%s}', ("/a?b?c", "b?c", "?", "/a")),
+    ("cs-uri-query", "b", '{"remote_addr":"x","status":1,"request":%s}',
+     ("GET /a?b HTTP/1.1", "GET /a?b", "GET /a HTTP/1.1", "- /a?b HTTP/1.1", "G T /a?b HTTP/1.1", "GET /?b HTTP/x")),
+    ("cs-uri", "/a b", '{"remote_addr":"x","status":1,"request":%s}',
+     ("GET /a b HTTP/2.0", "GET /a HTTP/2.0", "GET /a b", "GET - HTTP/1.1", "GET  HTTP/1.1")),
+    ("cs-method", "GET", '{"remote_addr":"x","status":1,"request":%s}', ("GET / HTTP/1.1", "GET", "GET2 / HTTP/1.1")),
+    ("cs-uri-query", "b", '{"remote_addr":"x","status":1,"request":"GET /?b HTTP/1.1","request_uri":%s}',
+     ("/a", "/a?", "/a?c", "-", "/a?b")),
+    ("user", "-", '{"remote_addr":"x","status":1,"request":"-","remote_user":%s}', ("-", "a", "")),
+    ("src_ip", "10.1.2.3", '{"ts":1,"uid":"C","id.resp_h":"x","id.orig_h":%s}',
+     ("10.1.2.3", "::ffff:10.1.2.3", "[10.1.2.3]", "10.1.2.4", "::1")),
+    ("src_ip", "10.1.2.3", '{"remoteIp":"","client_ip":%s}',
+     ("10.1.2.3", "10.1.2.3:80", "[::ffff:10.1.2.3]:22", "web", "10.1.2.4")),
+    ("src_port", "80", '{"client_ip":%s}', ("10.1.2.3:80", "10.1.2.3", "[::1]:80", "80", "10.1.2.3:8080")),
+    ("source.ip", "10.1.2.3", '{"client_ip":%s,"id.orig_h":"10.1.2.3"}', ("10.1.2.4", "web", "10.1.2.3")),
+    ("url.query", "b", '{"request":{"method":"GET","uri":%s},"status":1,"c-uri-query":"b"}', ("/a", "/a?c", "/a?b")),
+)  # fmt: skip
+"""A field that a decoder computes, a value of it, an event, and what may stand in its place."""
+
+
+@pytest.mark.parametrize(("field", "value", "event", "texts"), COMPUTED)
+def test_computed_fields(field: str, value: str, event: str, texts: tuple[str, ...]) -> None:
+    """Parts of a value that differs in every event, there or not: one structure, the same matches, of every kind of
+    predicate."""
+    tests = [
+        Predicate(field, Op.EXACT, value), Predicate(field, Op.EXACT, value, True),
+        Predicate(field, Op.PREFIX, value[:2]), Predicate(field, Op.SUFFIX, value[-1:]),
+        Predicate(field, Op.CONTAINS, value[1:]), Predicate(field, Op.EXISTS), Predicate(field, Op.NULL),
+        Predicate(field, Op.REGEX, f"^{re.escape(value)}$", True), Predicate(field, Op.NUMBER, 80),
+        Predicate(field, Op.CIDR, "10.1.2.0/24"), Predicate(field, Op.FIELD_EXACT, "host"), Predicate(field, Op.GTE, 8),
+    ]  # fmt: skip
+    events = [event % json.dumps(text) for text in texts]
+    true = len(tests)
+    shapes = [
+        (Leaf(i), Not(Leaf(i)), And((Leaf(true), Not(Leaf(i)))), Or((Leaf(i), Not(Leaf(true))))) for i in range(true)
+    ]
+    exprs: list[Expr] = [one for made in shapes for one in made]
+    predicates = [*tests, Predicate(KEYWORDS, Op.CONTAINS, "")]
+    plan = plans.build([rule(i, expr) for i, expr in enumerate(exprs)], predicates)
+    for first in events:  # whichever is learned from
+        made = [drawn.Drawn("json", one.encode(), "") for one in [first, first, *events]]
+        on, off = (Engine(plan, route=False, cache=Cache(0), kernel=kernel) for kernel in (True, False))
+        expected = found(off, chunks(made, ends_wanted=False))
+        for _ in range(ROUNDS):
+            assert found(on, chunks(made, ends_wanted=False)) == expected
+        assert counts(on)[2] > 0
+
+
+SERVICES = ("zeek", "nginx", "nginx, request line", "caddy", "application")
+
+
+@pytest.mark.parametrize("kind", SERVICES)
+def test_values_that_never_come_twice_are_learned_once(kind: str) -> None:
+    """URIs, addresses and times of services' logs are no part of their structure."""
+    if kind == "application":
+        events = [
+            f'{{"msg":"x","client_ip":"10.1.{i // 250}.{i % 250}:{i}","user":"u{i}"}}'.encode() for i in range(900)
+        ]
+    else:
+        events = list(services.events(kind, 3, 900))
+    predicates = [Predicate("cs-uri-query", Op.CONTAINS, "f"), Predicate("src_ip", Op.SUFFIX, ".7")]
+    predicates += [Predicate("cs-user-agent", Op.CONTAINS, "curl"), Predicate("query", Op.CONTAINS, "a1")]
+    plan = plans.build([rule(i, Leaf(i)) for i in range(len(predicates))], predicates)
+    made = [drawn.Drawn("json", event, "") for event in events]
+    on, off = (Engine(plan, route=False, cache=Cache(0), kernel=kernel) for kernel in (True, False))
+    for first in range(0, len(made), 300):
+        batch = chunks(made[first : first + 300], ends_wanted=False)
+        assert found(on, batch) == found(off, batch) != set()
+    read, rest, learned, refused, panics = counts(on)
+    assert read == 900
+    assert rest <= 60
+    assert learned <= 30
+    assert (refused, panics) == (0, 0)
+
+
+def test_what_a_decoder_makes_of_a_computed_field_is_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field of which only its place is known cannot be looked into."""
+    compute = services_format.compute
+
+    def looking(fields: dict[str, Any], *given: Any) -> bool:
+        done = compute(fields, *given)
+        fields["src_port"] = fields["src_ip"][:2]
+        return done
+
+    monkeypatch.setattr("vedette.decode.formats.services.compute", looking)
+    plan = plans.build([rule(0, Leaf(0))], [Predicate("src_port", Op.EXACT, "10")])
+    on = Engine(plan, route=False, cache=Cache(0))
+    events = [
+        drawn.Drawn("json", text, "") for text in (*(b'{"client_ip":"11.0.0.1"}',) * 3, b'{"client_ip":"10.0.0.1"}')
+    ]
+    for _ in range(2):
+        assert found(on, chunks(events, ends_wanted=False)) == {(3, 0)}
+    assert counts(on)[3] == 1
 
 
 def test_fields_that_decide_are_compared() -> None:
@@ -327,7 +429,7 @@ def test_a_decoder_that_raises_teaches_nothing(monkeypatch: pytest.MonkeyPatch) 
     def raising(*_: object) -> None:
         raise LookupError("defect")
 
-    monkeypatch.setattr("vedette.decode.peers.endpoint", raising)
+    monkeypatch.setattr("vedette.decode.formats.services.compute", raising)
     texts = (*(b'{"client_ip":"1","user":"y"}',) * 3, b'{"user":"administrator"}')
     events = [drawn.Drawn("json", text, "") for text in texts]
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use foldhash::HashMap;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -10,6 +11,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::events::{About, Answer, Learned, Lesson, Plan, State};
 use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
+use crate::layout::{Computed, Cut};
 use crate::rules::{Node, Rules};
 
 type Searches = (PyBackedBytes, Vec<(u32, u8)>);
@@ -235,17 +237,21 @@ impl Events {
 
     /// Take over what Python found out about `event`; None: that nothing can be said of such events.
     ///
-    /// `sources`: by group the numbers of values. `inspected`: values with their names. True when it is known now;
+    /// `sources`: by group the numbers of values. `parts`, `guards`: group, value, and the cuts or bytes of `Computed`.
+    /// `inspected`: values with their names. True when it is known now;
     /// None when it has to be found out again, as a further name decides.
     #[pyo3(signature = (event, view, lesson))]
     fn learn(&self, py: Python, event: &[u8], view: u16, lesson: Option<LessonParts>) -> Option<bool> {
-        let lesson = lesson.map(|(sources, holds, open, rules, inspected, leaves)| Lesson {
-            sources,
-            holds,
-            open,
-            rules,
-            inspected,
-            leaves,
+        let lesson = lesson.map(|(sources, parts, guards, holds, open, rules, inspected, leaves)| {
+            let mut computed = HashMap::<u32, Computed>::default();
+            for (group, leaf, cuts) in parts {
+                let cuts = cuts.into_iter().map(|(separator, after, last)| Cut { separator, after, last }).collect();
+                computed.entry(group).or_default().parts.push((leaf, cuts));
+            }
+            for (group, leaf, bytes) in guards {
+                computed.entry(group).or_default().guards.push((leaf, bytes));
+            }
+            Lesson { sources, computed, holds, open, rules, inspected, leaves }
         });
         match self.with(py, |state| state.learn(&self.plan, event, view, lesson)) {
             Learned::Known => Some(true),
@@ -270,7 +276,9 @@ impl Events {
     }
 }
 
-type LessonParts = (Vec<Vec<u32>>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32);
+type Parts = Vec<(u32, u32, Vec<(u8, bool, bool)>)>;
+type LessonParts =
+    (Vec<Vec<u32>>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32);
 
 fn packed<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();

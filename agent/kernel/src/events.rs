@@ -13,7 +13,7 @@ use foldhash::{HashMap, HashSet};
 use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
 use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
-use crate::layout::{GroupNumber, Layout, Shape};
+use crate::layout::{Computed, GroupNumber, Layout, Shape};
 use crate::lines::MAX_ANSWER;
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
 
@@ -121,6 +121,8 @@ pub enum Learned {
 pub struct Lesson {
     /// By group the numbers of the values that its field has.
     pub sources: Vec<Vec<u32>>,
+    /// By group what its field may be, of fields that are computed.
+    pub computed: HashMap<GroupNumber, Computed>,
     /// Predicates that always hold.
     pub holds: Vec<Predicate>,
     /// Predicates that are always open.
@@ -140,6 +142,10 @@ impl Lesson {
         self.leaves as usize == leaves
             && self.sources.len() == plan.groups.len()
             && self.sources.iter().all(|own| below(own, leaves))
+            && self.computed.iter().all(|(&group, one)| {
+                let mut values = one.parts.iter().map(|part| part.0).chain(one.guards.iter().map(|guard| guard.0));
+                (group as usize) < plan.groups.len() && values.all(|value| (value as usize) < leaves)
+            })
             && below(&self.holds, plan.predicates.len())
             && below(&self.open, plan.predicates.len())
             && below(&self.rules, plan.rules.roots.len())
@@ -362,7 +368,8 @@ impl State {
     }
 
     fn layout(&mut self, plan: &Plan, line: &[u8], lesson: Lesson) -> Layout {
-        let mut layout = Layout::new(&lesson.sources, plan.keywords, lesson.holds, lesson.open, lesson.rules);
+        let mut layout =
+            Layout::new(&lesson.sources, lesson.computed, plan.keywords, lesson.holds, lesson.open, lesson.rules);
         let leaves = &self.event.leaves;
         let same = |group: &GroupNumber| {
             let own = layout.leaves(*group);
@@ -523,6 +530,35 @@ impl Under<'_> {
         for &leaf in layout.leaves(group) {
             self.test_leaf(group, leaf as usize);
         }
+        if let Some(computed) = layout.computed(group) {
+            self.test_computed(group, computed);
+        }
+    }
+
+    /// A field that is perhaps there, and then perhaps a part of a value: what holds for the part is open.
+    fn test_computed(&mut self, group: GroupNumber, computed: &Computed) {
+        let group = &self.plan.groups[group as usize];
+        for (leaf, bytes) in &computed.guards {
+            self.each_text(*leaf as usize, |text, work| {
+                if text.is_none_or(|text| text.own().iter().any(|byte| bytes.contains(byte))) {
+                    work.marks.leave_group_open(group);
+                }
+            });
+        }
+        for (leaf, cuts) in &computed.parts {
+            self.each_text(*leaf as usize, |text, work| {
+                let Some(text) = text else { return work.marks.leave_group_open(group) };
+                let cut = |text: &[u8]| [cuts.iter().fold(text, |text, cut| cut.of(text)), PAD].concat();
+                work.marks.perhaps = true;
+                if cuts.is_empty() {
+                    group.test(text, work.scratch, work.marks);
+                } else {
+                    let (padded, folded) = (cut(text.own()), cut(text.own_folded()));
+                    group.test(Text { padded: &padded, folded: &folded, number: None }, work.scratch, work.marks);
+                }
+                work.marks.perhaps = false;
+            });
+        }
     }
 
     /// The keyword searches: of every value.
@@ -597,7 +633,7 @@ impl Under<'_> {
         for (side, group) in sides.iter_mut().zip([one, other]) {
             for &leaf in layout.leaves(group) {
                 self.each_text(leaf as usize, |text, _| match text {
-                    Some(text) => side.push(text.folded[..text.folded.len() - PAD.len()].to_vec()),
+                    Some(text) => side.push(text.own_folded().to_vec()),
                     None => open = true,
                 });
             }

@@ -121,18 +121,21 @@ pub struct Marks {
     open: Vec<u32>,
     /// Those that hold or are open, in the order in which that was found.
     pub found: Vec<Predicate>,
+    /// Whether what is tested is perhaps no text of the field: what holds for it is open.
+    pub perhaps: bool,
 }
 
 impl Marks {
     /// For so many predicates.
     #[must_use]
     pub fn new(predicates: usize) -> Self {
-        Self { epoch: 0, held: vec![0; predicates], open: vec![0; predicates], found: Vec::new() }
+        Self { epoch: 0, held: vec![0; predicates], open: vec![0; predicates], found: Vec::new(), perhaps: false }
     }
 
     /// Forget all.
     pub fn begin(&mut self) {
         self.found.clear();
+        self.perhaps = false;
         self.epoch = self.epoch.wrapping_add(1);
         if self.epoch == 0 {
             self.held.fill(0);
@@ -144,6 +147,10 @@ impl Marks {
     /// It holds.
     #[inline]
     pub fn hold(&mut self, predicate: Predicate) {
+        if self.perhaps {
+            self.leave_open(predicate);
+            return;
+        }
         let at = &mut self.held[predicate as usize];
         if *at != self.epoch {
             *at = self.epoch;
@@ -204,6 +211,20 @@ pub struct Text<'a> {
     pub number: Option<i64>,
 }
 
+impl<'a> Text<'a> {
+    /// It, without the pad.
+    #[must_use]
+    pub fn own(&self) -> &'a [u8] {
+        &self.padded[..self.padded.len() - PAD.len()]
+    }
+
+    /// It folded, without the pad.
+    #[must_use]
+    pub fn own_folded(&self) -> &'a [u8] {
+        &self.folded[..self.folded.len() - PAD.len()]
+    }
+}
+
 impl Group {
     /// Note what holds, and what may, for one text.
     pub fn test(&self, text: Text, scratch: &mut Scratch, marks: &mut Marks) {
@@ -215,7 +236,7 @@ impl Group {
                 scan.search(data, data.len() - PAD.len(), scratch, marks);
             }
         }
-        let own = &padded[..padded.len() - PAD.len()];
+        let own = text.own();
         if !self.networks.is_empty() {
             self.find_networks(own, marks);
         }
@@ -229,12 +250,11 @@ impl Group {
 
     /// The tests of a whole text that are no searches.
     pub fn look_up(&self, text: Text, marks: &mut Marks) {
-        let (padded, folded) = (text.padded, text.folded);
         if !self.exact.is_empty() {
-            marks.hold_all(self.exact.get(&folded[..folded.len() - PAD.len()]));
+            marks.hold_all(self.exact.get(text.own_folded()));
         }
         if !self.exact_cased.is_empty() {
-            marks.hold_all(self.exact_cased.get(&padded[..padded.len() - PAD.len()]));
+            marks.hold_all(self.exact_cased.get(text.own()));
         }
         if let Some(number) = text.number {
             marks.hold_all(self.numbers.get(&number));

@@ -19,12 +19,48 @@ pub trait Shape {
     fn depends_on_text(&self, predicate: Predicate) -> bool;
 }
 
+/// What stands before a separator or after it (`decode/computed.py`).
+#[derive(Clone, Copy)]
+pub struct Cut {
+    /// ASCII, and no letter: it stands in a folded text where it stands in the text.
+    pub separator: u8,
+    /// Behind it, not before.
+    pub after: bool,
+    /// Of several the last, not the first.
+    pub last: bool,
+}
+
+impl Cut {
+    /// The part of `text`.
+    #[must_use]
+    pub fn of(self, text: &[u8]) -> &[u8] {
+        let found =
+            if self.last { memchr::memrchr(self.separator, text) } else { memchr::memchr(self.separator, text) };
+        match (found, self.after) {
+            (Some(at), true) => &text[at + 1..],
+            (Some(at), false) => &text[..at],
+            (None, after) if after == self.last => text,
+            (None, _) => &[],
+        }
+    }
+}
+
+/// What a field may be that decoders compute; or it is absent.
+#[derive(Default)]
+pub struct Computed {
+    /// Values, with what is cut out of them.
+    pub parts: Vec<(u32, Vec<Cut>)>,
+    /// Values, with bytes of which one in it makes the field anything.
+    pub guards: Vec<(u32, Vec<u8>)>,
+}
+
 /// See the module's text.
 #[derive(Default)]
 pub struct Layout {
     /// Of each group the values (`leaves[sources[group]..sources[group + 1]]`) that its field has.
     sources: Vec<u32>,
     leaves: Vec<u32>,
+    computed: HashMap<GroupNumber, Computed>,
     /// Groups that every keyword search reads: all leaves.
     pub keywords: Option<GroupNumber>,
     /// What always holds, and what is always open.
@@ -49,12 +85,13 @@ impl Layout {
     #[must_use]
     pub fn new(
         sources: &[Vec<u32>],
+        computed: HashMap<GroupNumber, Computed>,
         keywords: Option<GroupNumber>,
         holds: Vec<Predicate>,
         open: Vec<Predicate>,
         rules: Vec<u32>,
     ) -> Self {
-        let mut layout = Self { keywords, holds, open, rules, ..Self::default() };
+        let mut layout = Self { computed, keywords, holds, open, rules, ..Self::default() };
         layout.sources.push(0);
         for leaves in sources {
             layout.leaves.extend_from_slice(leaves);
@@ -72,7 +109,7 @@ impl Layout {
             .map(|group| if groups.contains(&group) { Vec::new() } else { self.leaves(group).to_vec() })
             .collect();
         let known = std::mem::take(self);
-        *self = Self::new(&sources, known.keywords, known.holds, known.open, known.rules);
+        *self = Self::new(&sources, known.computed, known.keywords, known.holds, known.open, known.rules);
     }
 
     /// The values of a group's field.
@@ -81,6 +118,13 @@ impl Layout {
     pub fn leaves(&self, group: GroupNumber) -> &[u32] {
         let range = self.sources[group as usize] as usize..self.sources[group as usize + 1] as usize;
         &self.leaves[range]
+    }
+
+    /// What a group's field may be, if it is computed.
+    #[inline]
+    #[must_use]
+    pub fn computed(&self, group: GroupNumber) -> Option<&Computed> {
+        if self.computed.is_empty() { None } else { self.computed.get(&group) }
     }
 
     /// The rules to look at when `predicate` is found.
@@ -94,7 +138,11 @@ impl Layout {
     #[must_use]
     pub fn weight(&self) -> usize {
         let numbers = self.sources.len() + self.leaves.len() + self.holds.len() + self.open.len();
-        (numbers + self.rules.len() + self.always.len() + self.witnessed.len()) * 4 + self.index.len() * 24 + 400
+        let computed = |one: &Computed| 80 + 64 * (one.parts.len() + one.guards.len());
+        (numbers + self.rules.len() + self.always.len() + self.witnessed.len()) * 4
+            + self.index.len() * 24
+            + self.computed.values().map(computed).sum::<usize>()
+            + 400
     }
 
     fn known(&self, shape: &impl Shape, marks: &Marks, predicate: Predicate) -> Truth {
@@ -105,10 +153,9 @@ impl Layout {
             return MAYBE;
         }
         let dynamic = shape.depends_on_text(predicate)
-            && shape
-                .groups_of(predicate)
-                .iter()
-                .any(|&group| Some(group) == self.keywords || !self.leaves(group).is_empty());
+            && shape.groups_of(predicate).iter().any(|&group| {
+                Some(group) == self.keywords || !self.leaves(group).is_empty() || self.computed(group).is_some()
+            });
         if dynamic { MAYBE } else { NO }
     }
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 
+from vedette.decode.computed import Cut, Part
 from vedette.decode.provenance import Gives, named
 
 _SNIFF = re.compile(rb"[^\[{<]{5,700}?\[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] \"")
@@ -50,8 +51,16 @@ _NAMES = {
 }
 NAMES = frozenset(chain.from_iterable(_NAMES.values()))
 """All that ``read`` gives."""
-REQUEST = frozenset(_NAMES[part][0] for part in ("request", *_REQUEST.groupindex))
-"""All that ``request_fields`` gives."""
+_TARGET = (Cut(" ", after=True), Cut(" ", last=True))
+REQUEST = {
+    "cs-request": Part(),
+    "cs-method": Part(((Cut(" "),),)),
+    "cs-uri": Part((_TARGET,)),
+    "cs-uri-stem": Part(((*_TARGET, Cut("?")),)),
+    "cs-uri-query": Part(((*_TARGET, Cut("?", after=True)),)),
+    "cs-version": Part(((Cut(" ", after=True, last=True),),)),
+}
+"""All that ``request_fields`` gives, as parts of the request."""
 GIVES = Gives("its time and quote", named(sorted(NAMES)))
 
 

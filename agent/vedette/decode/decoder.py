@@ -35,6 +35,7 @@ import orjson
 from vedette.decode import access, cisco, ownlog, peers, sources, syslog
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Codec, Kind, kind_of
+from vedette.decode.computed import Traced
 from vedette.decode.fields import JOURNAL, MAX_LEVELS, is_synthetic
 from vedette.decode.formats.base import NOWHERE, Format, Shape
 from vedette.decode.formats.table import SHAPES, format_at, shape_of
@@ -444,7 +445,10 @@ class Record:
 def _plain_peer(fields: dict[str, Any]) -> dict[str, Any]:
     """``fields`` with ``src_ip`` as programs' rows give it."""
     if isinstance(address := fields.get("src_ip"), str):
-        fields["src_ip"] = peers.plain(address)
+        if isinstance(address, Traced):
+            address.give(fields, peers.PLAIN)
+        else:
+            fields["src_ip"] = peers.plain(address)
     return fields
 
 

@@ -26,6 +26,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from vedette.decode.aliases import ALIASES
+from vedette.decode.computed import Part
 
 FIELDS = ("src_ip", "src_port", "user")
 """All that ``read`` gives."""
@@ -239,6 +240,12 @@ class _Address(NamedTuple):
     text: str
     start: int
     end: int
+
+
+PLAIN = {"src_ip": Part(unless="[:")}
+"""What ``plain`` makes of an address."""
+ENDPOINT = {**PLAIN, "src_port": Part((), unless="[:")}
+"""What ``endpoint`` gives."""
 
 
 def plain(address: str) -> str:

@@ -5,7 +5,8 @@ order, kinds of values, and the values under a few names that decide. What it th
 structure is learned here from one of them, by the very decoders that evaluation uses: the event is decoded with values
 that are recognized by identity (``_marked``), so where a field's value comes from is seen, not declared. A value that a
 decoder or the choice of a log source looks *into* decides: its name is passed on, and from then on it is part of the
-structure. What comes out as a new value is left open.
+structure. What a decoder computes by ``decode/computed.py`` is a declared part of a value, and perhaps absent; what
+comes out as a new value otherwise is left open.
 
 So for an event the kernel leaves out a rule only if it is false, or of another log source. All that it cannot read, or
 has not learned, goes the way of text (``prefilter.py``). Readers of JSON objects must look into values by their own
@@ -20,10 +21,11 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Kind
+from vedette.decode.computed import Cut, Part, Traced
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
@@ -158,13 +160,23 @@ class Native:
             record = Record(raw, CODECS[codec], "", 0, None, logsource, event)
             rules = rules & self._fitting(record.source)
             sources: list[list[int]] = [[] for _ in range(self._groups)]
+            parts: list[tuple[int, int, list[tuple[int, bool, bool]]]] = []
+            guards: list[tuple[int, int, bytes]] = []
             holds: list[int] = []
             unknown = self._left.copy()
             for field in self._asked(rules):
                 if _depends_on_origin(field):
                     unknown += self._all_of(field)
                     continue
-                value = record.get(field)
+                value: Any = record.get(field)
+                if isinstance(value, _Computed):
+                    made = _with_others(record, field, value)
+                    unknown += self._all_of(field) if made.anything else self._besides_texts(field)
+                    for group in () if made.anything else self._fields[field]:
+                        parts += ((group, leaf, [(ord(c.separator), c.after, c.last) for c in cuts])
+                                  for leaf, cuts in made.parts)  # fmt: skip
+                        guards += ((group, leaf, unless.encode()) for leaf, unless in made.guards)
+                    continue
                 own, fixed, new = _parts(value)
                 if new or fixed:
                     unknown += self._compared.get(field, ())
@@ -179,7 +191,11 @@ class Native:
         except Exception:  # no text that can be learned; a decoder that raises, of which evaluation tells
             return None
         inspected = [(leaf, values.names[leaf].encode()) for leaf in sorted(values.inspected)]
-        return sources, holds, unknown, sorted(rules), inspected, len(values.names)
+        return sources, parts, guards, holds, unknown, sorted(rules), inspected, len(values.names)
+
+    def _besides_texts(self, field: str) -> list[int]:
+        """The predicates that depend on ``field`` by more than each of its texts."""
+        return [i for i in self._all_of(field) if self._plan.predicates[i].op in _BESIDES_TEXTS]
 
     def _all_of(self, field: str) -> list[int]:
         """Every predicate that depends on ``field``."""
@@ -274,16 +290,21 @@ def _parts(value: Any) -> tuple[list[int], list[bool], bool]:
             fixed.append(item)
         elif isinstance(item, list):
             stack.extend(item)
+        elif isinstance(item, _Computed):
+            raise _Unseen
         elif not (item is None or item is ABSENT or isinstance(item, dict)):
             new = True
     return own, fixed, new
 
 
-class _Marked:
+class _Marked(Traced):
     """A value that knows its number and notes when it is looked into."""
 
     leaf: int
     inspected: set[int]
+
+    def give(self, fields: dict[str, Any], parts: Mapping[str, Part]) -> None:
+        _give(fields, parts, {(self.leaf, ()): None}, {}, False)
 
 
 _TELLING = frozenset("__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __str__ __repr__ __format__".split())  # noqa: SIM905
@@ -310,6 +331,82 @@ def _marked(base: type[Any]) -> type[Any]:
         body["__bool__"] = lambda self: base.__len__(self) > 0
     return type(f"_Marked_{base.__name__}", (_Marked, base), body)
 
+
+class _Unseen(Exception):
+    """A computed value was looked into."""
+
+
+class _Computed(Traced):
+    """A field that a decoder has computed, as it may be in any event; or it is absent."""
+
+    name: str
+    parts: dict[tuple[int, tuple[Cut, ...]], None]
+    """Values of the event with the cuts that make it."""
+    guards: dict[tuple[int, str], None]
+    """Values of the event with characters of which one in them makes it anything."""
+    anything: bool
+
+    def give(self, fields: dict[str, Any], parts: Mapping[str, Part]) -> None:
+        _give(fields, parts, self.parts, self.guards, self.anything)
+
+    def or_(self, value: Any) -> None:
+        """It may be ``value`` as well."""
+        if isinstance(value, _Computed):
+            self.parts |= value.parts
+            self.guards |= value.guards
+            self.anything |= value.anything
+        elif value is not ABSENT:
+            own, fixed, new = _parts(value)
+            self.parts |= {(leaf, ()): None for leaf in own}
+            self.anything |= new or bool(fixed)
+
+
+def _unseen(*_: Any) -> Any:
+    raise _Unseen
+
+
+_ComputedText: type[Any] = type(
+    "_ComputedText",
+    (_Computed, str),
+    dict.fromkeys(set(dir(str)) - set(dir(object)) | _TELLING | {"__radd__"}, _unseen),
+)
+"""All that is computed is text; none of it can be read."""
+
+
+def _computed(name: str) -> Any:
+    made: Any = str.__new__(_ComputedText)
+    made.name, made.parts, made.guards, made.anything = name, {}, {}, False
+    return made
+
+
+def _give(
+    fields: dict[str, Any], parts: Mapping[str, Part], of: Mapping[tuple[int, tuple[Cut, ...]], None],
+    guards: Mapping[tuple[int, str], None], anything: bool,
+) -> None:  # fmt: skip
+    """``Traced.give`` of what is made of values of the event by cuts."""
+    for name, part in parts.items():
+        made = _computed(name)
+        made.parts = {(leaf, (*before, *cuts)): None for leaf, before in of for cuts in part.cuts}
+        made.guards = {**guards, **({(leaf, part.unless): None for leaf, _ in of} if part.unless else {})}
+        made.anything = anything
+        made.or_(fields.get(name, ABSENT))
+        fields[name] = made
+
+
+def _with_others(record: Record, field: str, value: Any) -> Any:
+    """``value`` and what ``record`` has for ``field`` where computed fields are absent."""
+    fields = cast(dict[str, Any], record.fields())
+    made, passed = _computed(field), {}
+    while isinstance(value, _Computed):
+        made.or_(value)
+        passed[value.name] = fields.pop(value.name)
+        value = record.get(field)
+    made.or_(value)
+    fields.update(passed)
+    return made
+
+
+_BESIDES_TEXTS = FIELD_OPS | {Op.NULL, Op.EXISTS}
 
 _MARKED: Mapping[type[Any], type[Any]] = {base: _marked(base) for base in (str, int, float, list)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from vedette.decode import peers
+from vedette.decode.computed import compute
 from vedette.decode.formats.base import Fields, Seen, Shape, source
 from vedette.decode.provenance import Gives, renamed
 
@@ -57,13 +58,22 @@ def _names_a_client(event: Seen) -> bool:
 
 
 def _client(event: Seen) -> Fields:
+    found: Fields = {}
     if isinstance(attributes := event.get("attr"), dict) and "ctx" in event:  # MongoDB's log
-        found = peers.endpoint(str(attributes.get("remote") or attributes.get("client") or ""))
+        compute(found, attributes.get("remote") or attributes.get("client") or "", _endpoint, peers.ENDPOINT)
         event = attributes
     else:
-        found = next(filter(None, (peers.endpoint(str(event.get(name, ""))) for name in CLIENTS)), {})
+        for name in CLIENTS:
+            if name in event and compute(found, event[name], _endpoint, peers.ENDPOINT):
+                break
     user = next((event[name] for name in _USERS if isinstance(event.get(name), str)), None)
-    return {**found, "user": user} if user else dict(found)
+    if user:
+        found["user"] = user
+    return found
+
+
+def _endpoint(value: object) -> Fields:
+    return dict(peers.endpoint(str(value)))
 
 
 _CLIENT_SET = frozenset(CLIENTS)

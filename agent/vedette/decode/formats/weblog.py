@@ -16,6 +16,7 @@ from datetime import tzinfo
 from typing import Any
 
 from vedette.decode.access import CLIENT, REQUEST, request_fields
+from vedette.decode.computed import WHOLE, Cut, Part, Traced, compute
 from vedette.decode.formats.base import Fields, Format, Seen, Shape, source
 from vedette.decode.provenance import Gives, named, renamed
 from vedette.model.times import dated, iso_time
@@ -163,35 +164,44 @@ _CADDY_TOP: Mapping[str, tuple[str, ...]] = {
 _CADDY_HEADERS = {"User-Agent": "cs-user-agent", "Referer": "cs-referer", "Cookie": "cs-cookie"}
 
 
-def _named(event: Mapping[str, Any], table: Mapping[str, tuple[str, ...]]) -> Fields:
-    fields: Fields = {}
+def _name(fields: Fields, event: Mapping[str, Any], table: Mapping[str, tuple[str, ...]]) -> None:
     for own, names in table.items():
-        if (value := event.get(own)) not in (None, "", "-"):
+        value = event.get(own)
+        if isinstance(value, Traced):
+            value.give(fields, dict.fromkeys(names, WHOLE))
+        elif value not in (None, "", "-"):
             fields.update((name, value) for name in names)
-    return fields
 
 
 def _with_uri(fields: Fields) -> Fields:
     uri = fields.get("cs-uri")
     if isinstance(uri, str):
-        stem, _, query = uri.partition("?")
-        fields["cs-uri-stem"] = stem
-        if query:
-            fields["cs-uri-query"] = query
+        compute(fields, uri, _uri_fields, _URI_PARTS)
     return fields
+
+
+def _uri_fields(uri: str) -> Fields:
+    stem, _, query = uri.partition("?")
+    return {"cs-uri-stem": stem, "cs-uri-query": query} if query else {"cs-uri-stem": stem}
+
+
+_URI_PARTS = {"cs-uri-stem": Part(((Cut("?"),),)), "cs-uri-query": Part(((Cut("?", after=True),),))}
 
 
 def read_nginx_json(event: Seen) -> Fields:
     """The names of nginx's variables as Sigma's."""
     fields: Fields = {}
     if isinstance(request := event.get("request"), str):
-        fields |= request_fields(str(request))  # by a method of its own: engine/native.py sees it
-    return _with_uri({**fields, **_named(event, _NGINX)})
+        compute(fields, request, request_fields, REQUEST)
+    _name(fields, event, _NGINX)
+    return _with_uri(fields)
 
 
 def read_traefik(event: Seen) -> Fields:
     """Traefik's names as Sigma's."""
-    return _with_uri(_named(event, _TRAEFIK))
+    fields: Fields = {}
+    _name(fields, event, _TRAEFIK)
+    return _with_uri(fields)
 
 
 def read_caddy(event: Seen) -> Fields:
@@ -199,12 +209,14 @@ def read_caddy(event: Seen) -> Fields:
     request = event.get("request")
     if not isinstance(request, dict):
         return {}
-    fields = _named(request, _CADDY)
+    fields: Fields = {}
+    _name(fields, request, _CADDY)
     headers = request.get("headers")
     for name, field in _CADDY_HEADERS.items():
         if isinstance(headers, dict) and name in headers:
             fields[field] = headers[name]
-    return _with_uri(fields | _named(event, _CADDY_TOP))
+    _name(fields, event, _CADDY_TOP)
+    return _with_uri(fields)
 
 
 def _is_nginx(event: Seen) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from vedette.decode.computed import Cut, Part, compute
 from vedette.decode.formats.base import Fields, Seen, Shape, source, union
 from vedette.decode.provenance import Gives, renamed
 from vedette.model.event import Source
@@ -97,11 +98,18 @@ def read(event: Seen) -> Fields:
             fields.update((name, event[own]) for name in names)
     uri = event.get("uri")
     if service == "http" and isinstance(uri, str):
-        stem, _, query = uri.partition("?")
-        fields["cs-uri-stem"] = fields["c-uri-stem"] = stem
-        if query:
-            fields["cs-uri-query"] = fields["c-uri-query"] = query
+        compute(fields, uri, _uri_fields, _URI_PARTS)
     return fields
+
+
+def _uri_fields(uri: str) -> Fields:
+    stem, _, query = uri.partition("?")
+    fields: Fields = {"cs-uri-stem": stem, "c-uri-stem": stem}
+    return {**fields, "cs-uri-query": query, "c-uri-query": query} if query else fields
+
+
+_STEM, _QUERY = Part(((Cut("?"),),)), Part(((Cut("?", after=True),),))
+_URI_PARTS = {"cs-uri-stem": _STEM, "c-uri-stem": _STEM, "cs-uri-query": _QUERY, "c-uri-query": _QUERY}
 
 
 @lru_cache(maxsize=64)

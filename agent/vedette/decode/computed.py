@@ -1,0 +1,72 @@
+"""Fields that a decoder makes of a text by looking into it, and how: declared, so that it need not be done to know it.
+
+``engine/native.py`` decodes an event once to learn where the fields of all events like it come from. A value that a
+decoder looks into would have to be the same in all of them, which a URI or an address never is. So what looks into
+values that differ from event to event goes through ``compute``: it says of each field which parts of the text it may
+be. Whoever goes on with such a field does so by ``compute`` as well, and nothing depends on whether it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+
+class Cut(NamedTuple):
+    """What stands before the ``separator``, one character, or ``after`` it; of several the first, or the ``last``.
+
+    As ``str.partition`` and ``str.rpartition`` have it, also where there is none."""
+
+    separator: str
+    after: bool = False
+    last: bool = False
+
+    def of(self, text: str) -> str:
+        """The part of ``text``."""
+        return (text.rpartition if self.last else text.partition)(self.separator)[2 if self.after else 0]
+
+
+class Part(NamedTuple):
+    """What a field is, where it is there at all."""
+
+    cuts: tuple[tuple[Cut, ...], ...] = ((),)
+    """What is left of the text after all cuts of one of these; the whole text without any."""
+    unless: str = ""
+    """Characters of which one in the text makes the field anything."""
+
+    def may_be(self, text: str, value: str) -> bool:
+        """Whether a field of ``text`` may be ``value``."""
+        if any(character in text for character in self.unless):
+            return True
+        for cuts in self.cuts:
+            left = text
+            for cut in cuts:
+                left = cut.of(left)
+            if left == value:
+                return True
+        return False
+
+
+WHOLE = Part()
+
+
+class Traced:
+    """A value whose place in the event is known, not what it is."""
+
+    def give(self, fields: dict[str, Any], parts: Mapping[str, Part]) -> None:
+        """Note that ``fields`` may have these parts of it from now on, each or what it was before."""
+        raise NotImplementedError
+
+
+def compute(
+    fields: dict[str, Any], value: Any, function: Callable[[Any], Mapping[str, Any]], parts: Mapping[str, Part]
+) -> bool:
+    """Update ``fields`` by ``function(value)``; whether it surely gave any.
+
+    ``parts``: all names that it gives, and what their values are of a text ``value``."""
+    if isinstance(value, Traced):
+        value.give(fields, parts)
+        return False
+    found = function(value)
+    fields.update(found)
+    return bool(found)
