@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from vedette.plan.query import Call, Column, Expression, Literal, Type
+from vedette.plan.query import Expression, Literal, Type
 from vedette.stream.functions.table import Infer, WrongTypes
 
 BOOLEAN, TINYINT, SMALLINT, INT, BIGINT = map(Type, ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT"))
@@ -41,11 +41,6 @@ def as_decimal(of: Type) -> Type:
     return Type("DECIMAL", _DIGITS[of.name], 0) if of.name in _DIGITS else of
 
 
-def length(of: Type) -> int:
-    """Characters or bytes at most; 0 for any number."""
-    return of.precision
-
-
 def common(types: Iterable[Type]) -> Type | None:
     """The type that values of all ``types`` are brought to (CASE, COALESCE, IN, UNION); None if there is none."""
     found = NULL
@@ -71,9 +66,8 @@ def _merge(a: Type, b: Type) -> Type | None:
                     max(a.precision, b.precision))  # fmt: skip
     if a.name in BINARY and b.name in BINARY:
         return BYTES if "BYTES" in (a.name, b.name) else Type("VARBINARY", max(a.precision, b.precision))
-    if {a.name, b.name} <= {"DATE", *STAMP}:
-        names, digits = {a.name, b.name}, max(a.precision, b.precision)
-        return Type("TIMESTAMP_LTZ" if "TIMESTAMP_LTZ" in names else "TIMESTAMP", digits)
+    if a.name in STAMP and b.name in STAMP:
+        return Type(a.name, max(a.precision, b.precision))
     if a.name == b.name and a.name in ("TIME", *INTERVAL):
         return a if a.precision >= b.precision else b
     if a.name == b.name and len(a.args) == len(b.args):
@@ -85,7 +79,9 @@ def _merge_numbers(a: Type, b: Type) -> Type:
     if a.name in WHOLE and b.name in WHOLE:
         return max(a, b, key=lambda one: BITS[one.name])
     if a.name in APPROXIMATE or b.name in APPROXIMATE:
-        return FLOAT if a.name == b.name == "FLOAT" else DOUBLE
+        if "DECIMAL" in (a.name, b.name):
+            return DOUBLE
+        return a if a.name in APPROXIMATE else b  # of two the first, as Calcite has it
     a, b = as_decimal(a), as_decimal(b)
     scale = max(a.scale, b.scale)
     return Type("DECIMAL", min(MAX_DIGITS, max(a.precision - a.scale, b.precision - b.scale) + scale), scale)
@@ -156,14 +152,3 @@ def shared(args: Sequence[Expression], start: int = 0) -> Type:
     if found is None:
         raise WrongTypes("the types have nothing in common; use CAST")
     return found
-
-
-def rewritten(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """``expression`` with ``change`` made of each part, from below."""
-    if isinstance(expression, Call):
-        args = tuple(rewritten(one, change) for one in expression.args)
-        expression = Call(expression.name, args, expression.type, expression.options)
-    return change(expression)
-
-
-__all__ = ["Call", "Column", "Expression", "Literal", "Type"]

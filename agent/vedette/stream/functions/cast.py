@@ -1,0 +1,295 @@
+"""CAST and TRY_CAST, and what Flink converts without being asked.
+
+A cast that has no value (a text that is no number) fails, which drops the row; TRY_CAST gives NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from vedette.plan.query import Expression, Type
+from vedette.stream.functions import dates, numbers
+from vedette.stream.functions.table import Failed, Function, WrongTypes
+from vedette.stream.functions.types import (
+    APPROXIMATE,
+    BINARY,
+    BITS,
+    NULL,
+    NUMERIC,
+    STAMP,
+    TEXT,
+    WHOLE,
+    count,
+)
+
+Change = Callable[[Any], Any]
+
+
+def implicit(given: Type, to: Type) -> Change | None:
+    """What brings values of ``given`` to ``to`` where SQL asks for no cast; None if nothing is to be done."""
+    if given in (to, NULL) or (given.name in TEXT and to.name in TEXT):
+        return None
+    if given.name in WHOLE and to.name in WHOLE and BITS[given.name] <= BITS[to.name]:
+        return None
+    if given.name in STAMP and to.name in STAMP and given.precision <= to.precision:
+        return None
+    if given.name in BINARY and to.name in BINARY:
+        return None
+    change = conversion(given, to)
+    if change is None:
+        raise WrongTypes(f"{given} is not converted to {to}; use CAST")
+    return change
+
+
+def conversion(given: Type, to: Type) -> Change | None:
+    """What casts a value (not NULL) of ``given`` to ``to``; it raises ``Failed``. None where Flink has no such cast."""
+    if given == to:
+        return _same
+    if to.name in TEXT:
+        return _to_text(given, to)
+    if to.name in WHOLE:
+        return _to_whole(given, to.name)
+    match to.name:
+        case "FLOAT" | "DOUBLE":
+            return _to_float(given, to.name)
+        case "DECIMAL":
+            return _to_decimal(given, to)
+        case "BOOLEAN":
+            return _boolean if given.name in TEXT else bool if given.name in NUMERIC else None
+        case "DATE" | "TIME" | "TIMESTAMP" | "TIMESTAMP_LTZ":
+            return _to_time(given, to)
+        case "BINARY" | "VARBINARY" | "BYTES":
+            return _to_bytes(given, to)
+        case "INTERVAL_SECOND" | "INTERVAL_MONTH" if given.name == to.name:
+            return _same
+        case "ARRAY" | "MAP" | "ROW" if given.name == to.name:
+            return _to_nested(given, to)
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _to_whole(given: Type, name: str) -> Change | None:
+    wrap = numbers.WRAP[name]
+    if given.name in WHOLE:
+        return wrap
+    if given.name in TEXT:
+        return lambda value: numbers.whole_of_text(value, name)
+    if given.name in APPROXIMATE:
+        return lambda value: numbers.whole_of_float(value, name)
+    if given.name == "DECIMAL":
+        return lambda value: wrap(numbers.cut(value))
+    if given.name == "BOOLEAN" or given.name == "INTERVAL_MONTH":
+        return int
+    if given.name == "INTERVAL_SECOND":
+        return lambda value: wrap(value // 1000)
+    return None
+
+
+def _to_float(given: Type, name: str) -> Change | None:
+    change: Change
+    if given.name in TEXT:
+        change = numbers.float_of_text
+    elif given.name in NUMERIC or given.name == "BOOLEAN":
+        change = float
+    else:
+        return None
+    if name == "DOUBLE":
+        return change
+    return lambda value: numbers.single(change(value))
+
+
+def _to_decimal(given: Type, to: Type) -> Change | None:
+    change = numbers.rounder(to)
+    if given.name in TEXT:
+        return lambda value: change(numbers.decimal_of_text(value))
+    if given.name == "FLOAT":
+        return lambda value: change(Decimal(numbers.single_text(value)) if value - value == 0 else value)
+    if given.name in NUMERIC:
+        return change
+    if given.name == "BOOLEAN":
+        return lambda value: change(int(value))
+    return None
+
+
+_TRUE = {"t", "true", "y", "yes", "1"}
+_FALSE = {"f", "false", "n", "no", "0"}
+
+
+def _boolean(value: str) -> bool:
+    word = value.lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise Failed(f"{value!r:.60} is no BOOLEAN")
+
+
+def _to_time(given: Type, to: Type) -> Change | None:
+    digits = to.precision
+    match given.name, to.name:
+        case (("CHAR" | "VARCHAR" | "STRING"), "DATE"):
+            return dates.date_of_text
+        case (("CHAR" | "VARCHAR" | "STRING"), "TIME"):
+            return dates.time_of_text
+        case (("CHAR" | "VARCHAR" | "STRING"), _):
+            return lambda value: dates.stamp_of_text(value, digits)
+        case (("TIMESTAMP" | "TIMESTAMP_LTZ"), ("TIMESTAMP" | "TIMESTAMP_LTZ")):
+            return lambda value: dates.cut_to(value, digits)
+        case (("TIMESTAMP" | "TIMESTAMP_LTZ"), "DATE"):
+            return lambda value: value // dates.DAY
+        case (("TIMESTAMP" | "TIMESTAMP_LTZ"), "TIME"):
+            return lambda value: value % dates.DAY // 1000
+        case "DATE", ("TIMESTAMP" | "TIMESTAMP_LTZ"):
+            return lambda value: value * dates.DAY
+        case "TIME", ("TIMESTAMP" | "TIMESTAMP_LTZ"):
+            return lambda value: value * 1000
+        case "TIME", "TIME":
+            return _same
+    return None
+
+
+def _to_bytes(given: Type, to: Type) -> Change | None:
+    most = to.precision
+    if given.name not in (*TEXT, *BINARY):
+        return None
+
+    def change(value: Any) -> bytes:
+        data = value.encode("utf-8", "replace") if isinstance(value, str) else value
+        if most:
+            data = data[:most]
+            if to.name == "BINARY":
+                data = data.ljust(most, b"\0")
+        return data
+
+    return change
+
+
+def _to_nested(given: Type, to: Type) -> Change | None:
+    if to.name == "ROW":
+        pairs = zip(given.args, to.args, strict=True) if len(given.args) == len(to.args) else ()
+        parts = [conversion(one, other) for (_, one), (_, other) in pairs]
+    else:
+        parts = [conversion(one, other) for one, other in zip(given.args, to.args, strict=True)]
+    changes = [part for part in parts if part is not None]
+    if not changes or len(changes) != len(parts):
+        return None
+    first, last = changes[0], changes[-1]
+    if to.name == "ARRAY":
+        return lambda value: tuple(None if one is None else first(one) for one in value)
+    if to.name == "MAP":
+        return lambda value: {first(key): None if one is None else last(one) for key, one in value.items()}
+    return lambda value: tuple(None if one is None else change(one) for one, change in zip(value, changes, strict=True))
+
+
+# --- texts
+
+
+def text_of(given: Type) -> Change | None:
+    """What writes values of a type as CAST(… AS STRING) does."""
+    match given.name:
+        case "CHAR" | "VARCHAR" | "STRING":
+            return _same
+        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
+            return str
+        case "BOOLEAN":
+            return lambda value: "TRUE" if value else "FALSE"
+        case "DOUBLE":
+            return numbers.float_text
+        case "FLOAT":
+            return numbers.single_text
+        case "DECIMAL":
+            return numbers.decimal_text
+        case "DATE":
+            return dates.date_text
+        case "TIME":
+            return lambda value: dates.time_text(value, given.precision)
+        case "TIMESTAMP" | "TIMESTAMP_LTZ":
+            return lambda value: dates.stamp_text(value, given.precision)
+        case "BINARY" | "VARBINARY" | "BYTES":
+            return lambda value: value.decode("utf-8", "replace")
+        case "INTERVAL_MONTH":
+            return lambda value: f"{'-' if value < 0 else '+'}{abs(value) // 12}-{abs(value) % 12:02}"
+        case "INTERVAL_SECOND":
+            return _interval_text
+        case "ARRAY" | "MAP" | "ROW":
+            return _nested_text(given)
+    return None
+
+
+def _interval_text(value: int) -> str:
+    seconds, milliseconds = divmod(abs(value) // 1000, 1000)
+    days, seconds = divmod(seconds, 86400)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{milliseconds:03}"
+    return f"{'-' if value < 0 else '+'}{days} {clock}"
+
+
+def _nested_text(given: Type) -> Change | None:
+    types = [one for _, one in given.args] if given.name == "ROW" else list(given.args)
+    parts = [text_of(one) for one in types]
+    writers = [part for part in parts if part is not None]
+    if len(writers) != len(parts):
+        return None
+    first, last = (writers[0], writers[-1]) if writers else (str, str)
+
+    def written(write: Change, value: Any) -> str:
+        return "NULL" if value is None else write(value)
+
+    if given.name == "ARRAY":
+        return lambda value: f"[{', '.join(written(first, one) for one in value)}]"
+    if given.name == "MAP":
+        return lambda value: f"{{{', '.join(f'{written(first, k)}={written(last, v)}' for k, v in value.items())}}}"
+    return lambda value: f"({', '.join(written(write, one) for write, one in zip(writers, value, strict=True))})"
+
+
+def _to_text(given: Type, to: Type) -> Change | None:
+    write = text_of(given)
+    most = to.precision
+    if write is None or not most:
+        return write
+    if to.name == "CHAR":
+        return lambda value: write(value)[:most].ljust(most)
+    return lambda value: write(value)[:most]
+
+
+# --- rows
+
+
+def _infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 1)
+    to: Type = options[0]
+    if args[0].type != NULL and conversion(args[0].type, to) is None:
+        raise WrongTypes(f"there is no cast to {to}")
+    return to
+
+
+def _cast(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Change:
+    return conversion(args[0].type, type) or _same
+
+
+def _try_cast(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Change:
+    change = _cast(args, options, type)
+
+    def tried(value: Any) -> Any:
+        try:
+            return change(value)
+        except (ArithmeticError, ValueError):
+            return None
+
+    return tried
+
+
+FUNCTIONS: dict[str, Function] = {
+    "CAST": Function(
+        _infer, _same, bind=_cast, example="CAST('42' AS INT)", gives="42",
+        says="the value as another type; no value: the row is dropped and counted",
+    ),
+    "TRY_CAST": Function(
+        _infer, _same, bind=_try_cast, example="TRY_CAST('x' AS INT)", gives="NULL",
+        says="as `CAST`; no value: NULL",
+    ),
+}  # fmt: skip

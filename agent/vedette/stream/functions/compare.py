@@ -1,0 +1,302 @@
+"""Comparison, logic, and the choice between values. AND, OR, CASE and COALESCE evaluate no more than they need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vedette.plan.query import Expression, Literal, Type
+from vedette.stream.functions import cast
+from vedette.stream.functions.table import Function, Infer, WrongTypes
+from vedette.stream.functions.types import (
+    BOOLEAN,
+    NULL,
+    NUMERIC,
+    STAMP,
+    TEXT,
+    common,
+    count,
+    of,
+    shared,
+)
+
+# --- = <> < <= > >=
+
+
+def compared(args: Sequence[Expression], ordered: bool) -> Type:
+    """The type in which two values are compared. Raises ``WrongTypes`` where Flink refuses to compare them."""
+    a, b = of(args)
+    merged = comparable(a, b, ordered)
+    if merged is None:
+        raise WrongTypes("the two cannot be compared; CAST one of them")
+    if ordered and merged.name in ("ARRAY", "MAP", "ROW"):
+        raise WrongTypes(f"values of {merged} have no order")
+    return merged
+
+
+def comparable(a: Type, b: Type, ordered: bool) -> Type | None:
+    """As ``compared``; None where Flink refuses. A text is read as the other's type, but ``=`` takes no text beside a
+    number."""
+    found = common((a, b))
+    if found is not None:
+        return found
+    for text, other in ((a, b), (b, a)):
+        if text.name in TEXT and (
+            other.name in (*STAMP, "DATE", "TIME", "BOOLEAN") or (ordered and other.name in NUMERIC)
+        ):
+            return other
+    return None
+
+
+def _compares(ordered: bool) -> Infer:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        count(args, 2)
+        compared(args, ordered)
+        return BOOLEAN
+
+    return infer
+
+
+def _comparison(test: Callable[[Any, Any], Any], ordered: bool) -> Function:
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+        left, right = both(args, compared(args, ordered))
+        if left is None and right is None:
+            return test
+        first, second = left or _same, right or _same
+        return lambda a, b: test(first(a), second(b))
+
+    return Function(_compares(ordered), test, bind=bind)
+
+
+def both(args: Sequence[Expression], to: Type) -> list[Callable[[Any], Any] | None]:
+    """For each argument what brings its values to ``to``; None where they are so."""
+    return [cast.implicit(one.type, to) for one in args]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+# --- IN, BETWEEN
+
+
+def _in_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 2, 100_000)
+    _in_type(args)
+    return BOOLEAN
+
+
+def _in_type(args: Sequence[Expression]) -> Type:
+    """The type in which IN compares; here a text beside numbers is read as one."""
+    found = args[0].type
+    for one in args[1:]:
+        found = compared((Literal(None, found), one), True)
+    return found
+
+
+def _in(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    to = both(args, _in_type(args))
+
+    def test(value: Any, *listed: Any) -> bool | None:
+        if value is None:
+            return None
+        value = to[0](value) if to[0] else value
+        unknown = False
+        for place, one in enumerate(listed, 1):
+            if one is None:
+                unknown = True
+            elif (change(one) if (change := to[place]) else one) == value:
+                return True
+        return None if unknown else False
+
+    return test
+
+
+def _between_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 3)
+    compared(args[:2], True)
+    compared((args[0], args[2]), True)
+    return BOOLEAN
+
+
+def _between(symmetric: bool) -> Function:
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+        not_less = COMPARISONS[">="].bind(args[:2], (), BOOLEAN)  # type: ignore[misc]
+        not_more = COMPARISONS["<="].bind((args[0], args[2]), (), BOOLEAN)  # type: ignore[misc]
+
+        def within(x: Any, a: Any, b: Any) -> bool | None:
+            above = None if x is None or a is None else not_less(x, a)
+            below = None if x is None or b is None else not_more(x, b)
+            if above is False or below is False:
+                return False
+            return None if above is None or below is None else True
+
+        def either(x: Any, a: Any, b: Any) -> bool | None:
+            one, other = within(x, a, b), turned(x, b, a)
+            if one or other:
+                return True
+            return None if one is None or other is None else False
+
+        if not symmetric:
+            return within
+        turned = _between(False).bind((args[0], args[2], args[1]), (), BOOLEAN)  # type: ignore[misc]
+        return either
+
+    return Function(_between_types, _same, nulls=True, bind=bind)
+
+
+def _distinct(negated: bool) -> Function:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        count(args, 2)
+        compared(args, False)
+        return BOOLEAN
+
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+        left, right = (one or _same for one in both(args, compared(args, False)))
+
+        def test(a: Any, b: Any) -> bool:
+            same = a is b if a is None or b is None else left(a) == right(b)
+            return bool(same) is negated
+
+        return test
+
+    return Function(infer, _same, nulls=True, bind=bind)
+
+
+# --- AND, OR, NOT, IS
+
+
+def _logic(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 1, 100_000)
+    for place, one in enumerate(args):
+        if one.type not in (BOOLEAN, NULL):
+            raise WrongTypes(f"argument {place + 1} must be BOOLEAN, not {one.type}")
+    return BOOLEAN
+
+
+def _one(args: Sequence[Expression]) -> None:
+    count(args, 1)
+
+
+def conjunction(*values: bool | None) -> bool | None:
+    return False if False in values else None if None in values else True
+
+
+def disjunction(*values: bool | None) -> bool | None:
+    return True if True in values else None if None in values else False
+
+
+def _is(test: Callable[[Any], bool], any_type: bool = False) -> Function:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        count(args, 1)
+        return BOOLEAN if any_type else _logic(args, options)
+
+    return Function(infer, test, nulls=True)
+
+
+# --- CASE, COALESCE and their like
+
+
+def _case_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    if len(args) < 3 or len(args) % 2 == 0:
+        raise WrongTypes("takes pairs of WHEN and THEN, and ELSE")
+    for one in args[:-1:2]:
+        if one.type not in (BOOLEAN, NULL):
+            raise WrongTypes(f"WHEN must be BOOLEAN, not {one.type}")
+    return shared([*args[1::2], args[-1]])
+
+
+def _case(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    to = [cast.implicit(one.type, type) or _same for one in args]
+
+    def choose(*values: Any) -> Any:
+        for place in range(0, len(values) - 1, 2):
+            if values[place]:
+                chosen = place + 1
+                break
+        else:
+            chosen = len(values) - 1
+        return None if values[chosen] is None else to[chosen](values[chosen])
+
+    return choose
+
+
+def _common_types(least: int, most: int = 1000) -> Infer:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        count(args, least, most)
+        return shared(args)
+
+    return infer
+
+
+def _first(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    to = [cast.implicit(one.type, type) or _same for one in args]
+
+    def choose(*values: Any) -> Any:
+        for value, change in zip(values, to, strict=True):
+            if value is not None:
+                return change(value)
+        return None
+
+    return choose
+
+
+def _if_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 3)
+    return _case_types(args, options)
+
+
+def _nullif_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 2)
+    compared(args, False)
+    return args[0].type
+
+
+def _nullif(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    left, right = (one or _same for one in both(args, compared(args, False)))
+    return lambda a, b: None if a is None or (b is not None and left(a) == right(b)) else a
+
+
+def _extreme(choose: Callable[..., Any]) -> Function:
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+        to = [cast.implicit(one.type, type) or _same for one in args]
+        return lambda *values: choose(change(value) for value, change in zip(values, to, strict=True))
+
+    return Function(_common_types(1), choose, bind=bind)
+
+
+COMPARISONS: dict[str, Function] = {
+    "=": _comparison(lambda a, b: a == b, False),
+    "<>": _comparison(lambda a, b: a != b, False),
+    "<": _comparison(lambda a, b: a < b, True),
+    "<=": _comparison(lambda a, b: a <= b, True),
+    ">": _comparison(lambda a, b: a > b, True),
+    ">=": _comparison(lambda a, b: a >= b, True),
+}
+
+FUNCTIONS: dict[str, Function] = {
+    **COMPARISONS,
+    "IS DISTINCT FROM": _distinct(False),
+    "IS NOT DISTINCT FROM": _distinct(True),
+    "BETWEEN": _between(False),
+    "BETWEEN SYMMETRIC": _between(True),
+    "IN": Function(_in_types, _same, nulls=True, bind=_in),
+    "AND": Function(_logic, conjunction, nulls=True),
+    "OR": Function(_logic, disjunction, nulls=True),
+    "NOT": Function(_logic, lambda value: not value),
+    "IS NULL": _is(lambda value: value is None, True),
+    "IS NOT NULL": _is(lambda value: value is not None, True),
+    "IS TRUE": _is(lambda value: value is True),
+    "IS NOT TRUE": _is(lambda value: value is not True),
+    "IS FALSE": _is(lambda value: value is False),
+    "IS NOT FALSE": _is(lambda value: value is not False),
+    "IS UNKNOWN": _is(lambda value: value is None),
+    "IS NOT UNKNOWN": _is(lambda value: value is not None),
+    "CASE": Function(_case_types, _same, nulls=True, bind=_case),
+    "IF": Function(_if_types, _same, nulls=True, bind=_case),
+    "COALESCE": Function(_common_types(1), _same, nulls=True, bind=_first),
+    "IFNULL": Function(_common_types(2, 2), _same, nulls=True, bind=_first),
+    "NULLIF": Function(_nullif_types, _same, nulls=True, bind=_nullif),
+    "GREATEST": _extreme(max),
+    "LEAST": _extreme(min),
+}
