@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from datetime import UTC
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -364,6 +365,16 @@ def test_lines_alike_but_for_their_time_have_one_header(
             if header is not None
         ]
         assert shown[0] == shown[1]
+
+
+@settings(max_examples=600, deadline=None)
+@given(line=HEADERS, received=st.sampled_from((*RECEIVED, 5)))
+@example(b"<38>Nov 20 10:00:00 web1 12: %ASA-6-1: x", 0)
+@example(b"<38>Nov 20 10:00:00 - sshd[7]: x", 5)
+def test_a_usual_line_has_the_header_that_parsing_gives(line: bytes, received: int) -> None:
+    """What the one pattern has found is the header that the line has without it."""
+    found = syslog.usual(line)
+    assert found is None or syslog.of_usual(found, line, received, UTC) == syslog.parse(line, received, UTC)
 
 
 @settings(max_examples=600, deadline=None)

@@ -98,6 +98,7 @@ def header(data: bytes) -> None:
     usual = syslog.usual(data)
     for host in (False, True) if usual is not None else ():
         syslog.without_time(usual, data, host, True)
+    assert usual is None or syslog.of_usual(usual, data, NOW, None) == found
 
 
 def decoder(codec: str) -> Callable[[bytes], None]:

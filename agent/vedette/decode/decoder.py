@@ -170,7 +170,7 @@ class Record:
         if head is _UNREAD:
             found = self.usual
             if found is _UNREAD:
-                found = syslog.usual(self.raw) if self._kind() is Kind.SYSLOG else None
+                found = self.usual = syslog.usual(self.raw) if self._kind() is Kind.SYSLOG else None
             head = None if found is None else syslog.program_and_start(found, self.raw, self._received_at)
             self._head = head
         return head
@@ -213,7 +213,11 @@ class Record:
         if self._header is _UNREAD:
             match self._kind():
                 case Kind.SYSLOG:
-                    parsed = syslog.parse(self.raw, self._received_at, self._zone)
+                    raw, usual = self.raw, self.usual
+                    if usual is _UNREAD or usual is None:
+                        parsed = syslog.parse(raw, self._received_at, self._zone)
+                    else:
+                        parsed = syslog.of_usual(usual, raw, self._received_at, self._zone)
                     self._header = None if parsed is None else syslog.unfold(parsed, self.raw)
                 case Kind.DAEMON:
                     self._header = ownlog.header(self.raw, self._received_at, self._zone)
@@ -388,11 +392,11 @@ class Record:
         name = None if event is None else event.get("SYSLOG_IDENTIFIER")
         return program_name(name) if isinstance(name, str) else ""
 
-    def _read(self, message: str) -> Mapping[str, Any]:
-        """The fields of an unstructured message."""
+    def _read(self, message: str) -> dict[str, Any]:
+        """The fields of an unstructured message, the caller's to change."""
         match self._kind():
             case Kind.TEXT:
-                return _NO_FIELDS
+                return {}
             case Kind.ACCESS:
                 return _plain_peer(access.read(message))
             case _:
@@ -407,7 +411,7 @@ class Record:
         fields: dict[str, Value] = {}
         if event is None:
             message = self._message()
-            fields.update(self._read(message) if self._made() is None else self._more())
+            fields = dict(self._more()) if self._made() is not None else self._read(message)
             fields["message"] = message
         elif header is not None or type(event) is _Whole:
             fields["message"] = self._message()
@@ -423,10 +427,13 @@ class Record:
         if header is not None:
             if header.app is not None and header.app.startswith("%"):
                 fields.update(cisco.tag(header.app))
-            document = self._is_document()
-            for name in syslog.FIELDS:
-                if (known := header.field(name)) is not None:
-                    fields[syslog.OWN_NAMES[name] if document and name in fields else name] = known
+            own = header.fields()
+            if own.keys().isdisjoint(fields) or not self._is_document():
+                fields.update(own)
+            else:
+                fields.update(
+                    (syslog.OWN_NAMES[name] if name in fields else name, known) for name, known in own.items()
+                )
             if header.repeated is not None:
                 fields["repeated"] = header.repeated
             for element, parameters in header.structured_data.items():

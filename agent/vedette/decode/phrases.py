@@ -40,8 +40,8 @@ PAM = (
 _NOTE = r"(?:kernel:\[ *\d+\.\d+\]: )?(?:error: |fatal: |\[ID \d+ \S+\] )?"
 SSHD = (
     # The oldest servers end in the remote user's name, which its sender chose: the address before it is the peer's.
-    rf"{_NOTE}(?:Failed|Accepted) (?P<auth_method>[^\s/]+)\S* for {_INVALID}(?P<user>\S*) {_FROM} ssh1: ruser ",
-    rf"{_NOTE}(?:Failed|Accepted|Postponed|Partial) (?P<auth_method>[^\s/]+)\S* for {_INVALID}(?P<user>.*) {_FROM}"
+    rf"{_NOTE}(?:Failed|Accepted) (?P<auth_method>[^\s/]++)\S*+ for {_INVALID}(?P<user>\S*+) {_FROM} ssh1: ruser ",
+    rf"{_NOTE}(?:Failed|Accepted|Postponed|Partial) (?P<auth_method>[^\s/]++)\S*+ for {_INVALID}(?P<user>.*) {_FROM}"
     r"(?: ssh\d?(?:: (?P<key_type>\S+) (?P<key_fingerprint>\S+))?)?",
     rf"{_NOTE}(?:Invalid|Illegal) user (?P<user>.*) {_FROM}",
     # The reason names who the client was and who it wants to be: the peer is read if there is no other port.

@@ -58,13 +58,15 @@ class Program(NamedTuple):
             found, unread = _PAM.match(message) if self.pairs else None, self.remote
         fields = self._pairs(message, found) if self.pairs and "=" in message else {}
         if found is not None:
-            fields.update((name, value) for name, value in found.groupdict().items() if value is not None)
+            for name, value in found.groupdict().items():
+                if value is not None:
+                    fields[name] = value
         if self.reader is not None:
             fields.update(self.reader(message))
-        for name in _BARE.keys() & fields.keys():
-            value = fields[name]
-            if isinstance(value, str):
-                fields[name] = _BARE[name](value)
+        if isinstance(address := fields.get("src_ip"), str):
+            fields["src_ip"] = peers.plain(address)
+        if isinstance(user := fields.get("user"), str) and user[:1] == "<" and user[-1:] == ">":
+            fields["user"] = user[1:-1]
         return fields, unread and "src_ip" not in fields
 
     def _pairs(self, message: str, found: re.Match[str] | None) -> Fields:
@@ -90,12 +92,6 @@ class Program(NamedTuple):
 NO_PROGRAM = Program()
 PAIRS = Program(names={"rhost": "src_ip"}, remote=False)
 """Of codecs that read one format alone."""
-
-_BARE: Mapping[str, Callable[[str], str]] = {
-    "src_ip": peers.plain,
-    "user": lambda user: user[1:-1] if user[:1] == "<" and user[-1:] == ">" else user,
-}
-"""What is taken off a value."""
 
 _MAX_PAIRS = 256
 _PAIR = re.compile(

@@ -34,6 +34,7 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from vedette.decode.provenance import Field, Gives, Provenance, named
+from vedette.decode.values import Value
 from vedette.model.times import HOUR, bsd_time, iso_time
 
 FACILITIES = (
@@ -120,6 +121,26 @@ class Header(NamedTuple):
             case _:
                 return self.priority
 
+    def fields(self) -> dict[str, Value]:
+        """All of ``FIELDS`` that are given."""
+        priority, _, host, app, pid, _, msgid, _, version, _, _ = self
+        found: dict[str, Value] = {}
+        if host is not None:
+            found["hostname"] = host
+        if app is not None:
+            found["program"] = app
+        if pid is not None:
+            found["pid"] = pid
+        if msgid is not None:
+            found["msgid"] = msgid
+        if priority is not None:
+            found["priority"] = priority
+            found["facility"] = FACILITIES[priority >> 3]
+            found["severity"] = SEVERITIES[priority & 7]
+        if version is not None:
+            found["version"] = version
+        return found
+
 
 _PLAIN = re.compile(
     rb"(?:<(\d{1,3})>)?([JFMASOND][aepuco][nbrylgptvc] [ \d]\d \d\d:\d\d:\d\d) "
@@ -195,9 +216,9 @@ def parse(raw: bytes, received_at: int = 0, zone: tzinfo | None = None) -> Heade
 
 _USUAL = re.compile(
     rb"<(\d{1,2}|1[0-8]\d|19[01])>"
-    rb"(?:(?:J(?:an|u[nl])|Feb|Ma[ry]|A(?:pr|ug)|Sep|Oct|Nov|Dec) (?: [1-9]|1\d|2[0-8]) "
-    rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d "
-    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[[^\]\s]{1,64}\])?:(?!/) ?"
+    rb"(?:((?:J(?:an|u[nl])|Feb|Ma[ry]|A(?:pr|ug)|Sep|Oct|Nov|Dec) (?: [1-9]|1\d|2[0-8]) "
+    rb"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d) "
+    rb"([^\s\[<]++)(?<!:) (?!CEF:|LEEF:)([^\s\[:=\"{},;]{1,128}+)(?:\[([^\]\s]{1,64})\])?:(?!/) ?"
     rb"|([1-9]\d{0,2}) \d{4}-\S*+ (\S++) (\S++) \S++ (?=\S++ ))"
 )
 """Lines that ``parse`` for sure reads as ``_PLAIN`` (of the days only those that each month has: then the time is one)
@@ -211,17 +232,32 @@ def without_time(found: re.Match[bytes], raw: bytes, host: bool, pid: bool) -> b
     """A line, of which ``usual`` has ``found`` the header, without its time, and without its host and its process id
     unless these are wanted. Lines for which this is the same have the same header and message but for what is left out.
     """
-    if found[2] is not None:
+    if found[3] is not None:
         if pid:
-            return b"<%b>%b" % (found[1], raw[found.start(2) :])
+            return b"<%b>%b" % (found[1], raw[found.start(3) :])
         if host:
-            return b"<%b>%b %b:%b" % (*found.group(1, 2, 3), raw[found.end() :])
-        return b"<%b>%b:%b" % (*found.group(1, 3), raw[found.end() :])
+            return b"<%b>%b %b:%b" % (*found.group(1, 3, 4), raw[found.end() :])
+        return b"<%b>%b:%b" % (*found.group(1, 4), raw[found.end() :])
     if pid:
-        return b"5%b>%b %b" % (found[1], found[4], raw[found.start(5) :])
+        return b"5%b>%b %b" % (found[1], found[6], raw[found.start(7) :])
     if host:
-        return b"5%b>%b %b %b %b" % (*found.group(1, 4, 5, 6), raw[found.end() :])
-    return b"5%b>%b %b %b" % (*found.group(1, 4, 6), raw[found.end() :])
+        return b"5%b>%b %b %b %b" % (*found.group(1, 6, 7, 8), raw[found.end() :])
+    return b"5%b>%b %b %b" % (*found.group(1, 6, 8), raw[found.end() :])
+
+
+def of_usual(found: re.Match[bytes], raw: bytes, received_at: int, zone: tzinfo | None) -> Header | None:
+    """What ``parse`` gives for such a line, which need not be matched again."""
+    priority, stamp, host, app, pid = found.group(1, 2, 3, 4, 5)
+    if app is None or app.isdigit() or 0 < received_at < HOUR:
+        return parse(raw, received_at, zone)
+    return Header(
+        int(priority),
+        bsd_time(stamp, 0, received_at // HOUR, zone),
+        _text(host),
+        app.decode("utf-8", "replace"),
+        None if pid is None else pid.decode("utf-8", "replace"),
+        found.end(),
+    )
 
 
 def program_and_start(found: re.Match[bytes], raw: bytes, received_at: int) -> tuple[str, int] | None:
@@ -229,7 +265,7 @@ def program_and_start(found: re.Match[bytes], raw: bytes, received_at: int) -> t
 
     None, too, where the message is folded, or may be JSON.
     """
-    app = found[3]
+    app = found[4]
     if app is None or app.isdigit() or 0 < received_at < HOUR:
         return None
     start = found.end()
