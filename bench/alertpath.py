@@ -81,7 +81,7 @@ class Measured:
             for of_event, host in zip(fields, hosts, strict=True):
                 entities(of_event, host)
         with self.timed("build"):
-            made = [alert for frame, found in events for alert in self.builder.event(frame, found)]
+            made = [alert for alerts in self.builder.of(events) for alert in alerts]
         with self.timed("encode"):
             checkpointer.take(made)
         with self.timed("commit"):
@@ -95,9 +95,8 @@ class Measured:
         events, checkpointer = self.matches(frames), self.life.pipeline.checkpointer
         with self.timed("all"):
             for at in range(0, len(events), TOGETHER):
-                self.builder.decode([found for _, found in events[at : at + TOGETHER]])
-                for frame, found in events[at : at + TOGETHER]:
-                    checkpointer.take(self.builder.event(frame, found))
+                for alerts in self.builder.of(events[at : at + TOGETHER]):
+                    checkpointer.take(alerts)
             self.alerts["all"] += len(checkpointer.alerts)
             await checkpointer.commit()
 

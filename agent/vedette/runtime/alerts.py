@@ -1,10 +1,10 @@
 """From matches to alerts: detections as they are, correlations when they fire, both through suppression.
 
-``event`` takes the matches of one event, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame;
-each gives the alerts that result, numbered in that order. An alert of which a part cannot be made, because a decoder
-raises, is still emitted: with its event as text, without fields and entities, flagged ``PARTIAL``. What is
-kept from one call to the next is in ``state/state.py``. An alert about an event of an earlier frame (a
-correlation that could only be decided now) reads that event, with all its audit records, back from the raw log.
+``of`` takes the matches of events, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame; each
+gives the alerts that result, numbered in that order. An alert of which a part cannot be made, because a decoder raises,
+is still emitted: with its event as text, without fields and entities, flagged ``PARTIAL``. What is kept from one call
+to the next is in ``state/state.py``. An alert about an event of an earlier frame (a correlation that could only be
+decided now) reads that event, with all its audit records, back from the raw log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ SEPARATOR = "\0"
 """Between the values of a group in an alert's id."""
 PARTIAL = "partial"
 """Among an alert's ``flags``."""
-_READS: tuple[Callable[[Record], object], ...] = (lambda one: (one.event_time, one.host), Record.fields)
 _NO_CONTEXT, _NO_GROUP = Context(), dict[str, str]()
 
 
@@ -74,6 +73,9 @@ class _Event:
         event = _Event(self.frame, self.start, self.end, text, self.host, self.time, self.flags)
         event._entities = ()
         return event
+
+
+_READS: tuple[Callable[[_Event], object], ...] = (lambda one: one.record.fields(), _Event.entities)
 
 
 class AlertBuilder:
@@ -118,13 +120,18 @@ class AlertBuilder:
         yield from self._correlations(self._state.advance(received_at), None)
         yield from self.folds()
 
-    def event(self, frame: Frame, matches: Sequence[Match]) -> Iterator[Alert]:
-        """The alerts that follow from an event of ``frame``: its matches, by the rules' order in the plan."""
-        if not matches:
-            return
+    def of(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
+        """By event the alerts that follow, given its frame and its matches (at least one, by the rules' order in the
+        plan). What they need of all events is read first, one kind of work after the other."""
+        for (frame, matches), event in zip(found, self._read_events(found), strict=True):
+            yield self._of(frame, matches, event)
+
+    def _of(self, frame: Frame, matches: Sequence[Match], event: _Event | None) -> Iterator[Alert]:
+        """``event``: None when it could not be read."""
         plan, first = self._engine.plan, matches[0]
         found = [(plan.rules[match.rule], match.rule) for match in matches]
-        event = self._event(frame, first.start, first.end, first.record)
+        if event is None:
+            event = self._event(frame, first.start, first.end, first.record)
         if self._stateful and any(rule.id in self._stateful for rule, _ in found):
             event.source, jumps = self._state.observe(frame.chunk.input, event.host, event.time)
             if jumps:
@@ -148,17 +155,27 @@ class AlertBuilder:
                 fired = []
             yield from self._correlations(fired, event)
 
-    def decode(self, found: Iterable[Sequence[Match]]) -> None:
-        """Read of these events' matches what the alerts of ``event`` need, one kind of work after the other. What
-        raises is left to ``event``."""
+    def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[_Event | None]:
+        """What raises is left to whoever needs it."""
         rules, stateful = self._engine.plan.rules, self._stateful
-        records = [matches[0].record for matches in found if rules[matches[0].rule].id not in stateful]
+        events, alone = list[_Event | None](), list[_Event]()
+        for frame, matches in found:
+            first = matches[0]
+            try:
+                event = self._event(frame, first.start, first.end, first.record)
+            except Exception:
+                events.append(None)
+                continue
+            events.append(event)
+            if rules[first.rule].id not in stateful:  # else its alert may be folded into another
+                alone.append(event)
         for read in _READS:
-            for one in records:
+            for event in alone:
                 try:
-                    read(one)
+                    read(event)
                 except Exception:  # ``suppress`` takes three times as long
                     continue
+        return events
 
     def folds(self) -> Iterator[Alert]:
         """Alerts that suppression has folded others into, since the last call."""
@@ -226,7 +243,7 @@ class AlertBuilder:
         agent, chunk, flags = self._agent, event.frame.chunk, event.flags
         names = _names(flags) if flags is not NO_FLAGS else ()
         return Alert(
-            alert_id=self._alert_id(rule.id, event.offset, _NO_GROUP),
+            alert_id=self._begun.of(rule.id, event.offset),
             rule_id=rule.id,
             rule_title=rule.title,
             rule_digest=rule.digest,
@@ -245,6 +262,7 @@ class AlertBuilder:
             entities=event.entities(),
             raw=event.record.text,
             raw_ref=RawRef(self._log.log_id, event.offset, event.end - event.start),
+            group_by=_NO_GROUP,
             bundle=self._bundle,
             flags=(*names, PARTIAL) if bare else names,
             seq=self._next_seq(),  # the last: an alert that cannot be made takes none

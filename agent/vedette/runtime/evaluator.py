@@ -35,9 +35,11 @@ STEP_SECONDS = 0.003
 """How long evaluation holds the event loop."""
 TICK_SECONDS = 1.0
 """Between two looks at what waits for time to pass while nothing comes."""
-TOGETHER = 32
+TOGETHER = 128
 """Matches whose alerts are made together: the same work for one after the other finds code and tables in the
 processor's caches, which is a quarter of the time."""
+MAKING_SECONDS = 40e-6
+"""What making an alert takes, about: what waits to be made counts as time that is used already."""
 ALERT_BYTES = 1024
 """What an alert that is not made yet is counted as, about."""
 _NO_CONTEXT = Context()
@@ -139,7 +141,7 @@ class Evaluator:
         if not first:
             joiner.advance(chunk.received_at)
             while (waited := self._due(engine)) is not None:
-                if checkpointer.bytes + ALERT_BYTES * self._waiting >= room or time.perf_counter() >= until:
+                if self._enough(room, until):
                     await self._give_way(frame, 0)
                     until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
                 self.event(engine, waited)
@@ -147,7 +149,7 @@ class Evaluator:
             self._make_alerts()
             self._step("time", self._alerts.advance(chunk.received_at))
         for event in self._candidates(engine, frame, first):
-            if checkpointer.bytes + ALERT_BYTES * self._waiting >= room or time.perf_counter() >= until:
+            if self._enough(room, until):
                 await self._give_way(frame, event.at)
                 until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
             self.event(engine, event)
@@ -177,10 +179,10 @@ class Evaluator:
     def _make_alerts(self) -> None:
         """What follows from the events that matched, in their order; of each all or nothing."""
         found, self._found, self._waiting = self._found, [], 0
-        self._alerts.decode([matches for _, matches in found])
-        for event, matches in found:
+        alerts = self._alerts.of([(event.frame, matches) for event, matches in found])
+        for (event, _), of_event in zip(found, alerts, strict=True):
             try:
-                self._checkpointer.take(self._alerts.event(event.frame, matches))
+                self._checkpointer.take(of_event)
             except Exception as error:  # the events that follow get their alerts
                 self._failures.event(event.frame, event.start, event.end, error)
         if failed := self._state.correlator.failures():
@@ -227,6 +229,12 @@ class Evaluator:
                 yield event._replace(at=start)
         if fault is not None:
             self._failures.step("prefiltering a whole frame (each event was prefiltered alone instead)", fault)
+
+    def _enough(self, room: int, until: float) -> bool:
+        """Whether the alerts of what is evaluated fill ``room``, or making them takes beyond ``until``."""
+        waiting = self._waiting
+        full = self._checkpointer.bytes + ALERT_BYTES * waiting >= room
+        return full or time.perf_counter() + MAKING_SECONDS * waiting >= until
 
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
