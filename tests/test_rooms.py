@@ -88,9 +88,9 @@ for _one in IMPORTS:
 def declared(room: str) -> set[str]:
     """The rooms that the docstring of ``room`` allows it to import."""
     text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8"))) or ""
-    match = re.search(r"^Imports: ([\w, ]+)\.$", text, re.MULTILINE)
+    match = re.search(r"^Imports: ([\w,\s]+)\.$", text, re.MULTILINE)
     assert match, f"{room}/__init__.py has no line 'Imports: …'"
-    return {name for name in match[1].split(", ") if name != "nothing of Vedette"}
+    return {name for name in re.split(r",\s+", match[1]) if name != "nothing of Vedette"}
 
 
 def test_every_module_has_a_room() -> None:
@@ -196,8 +196,8 @@ def test_the_rooms_of_the_spark_jobs() -> None:
     graph = {}
     for room in SPARK_ROOMS:
         text = ast.get_docstring(ast.parse((SPARK / room / "__init__.py").read_text("utf-8"))) or ""
-        match = re.search(r"^Imports: ([\w, ]+)\.$", text, re.MULTILINE)
+        match = re.search(r"^Imports: ([\w,\s]+)\.$", text, re.MULTILINE)
         assert match, room
-        graph[room] = {name for name in match[1].split(", ") if name != "nothing of the jobs"}
+        graph[room] = {name for name in re.split(r",\s+", match[1]) if name != "nothing of the jobs"}
         assert spark_imports(room) == graph[room], room
     assert sorted(TopologicalSorter(graph).static_order()) == SPARK_ROOMS

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Detection,
         Engine,
         Plan,
+        Stated,
         compile_rules,
         correlate,
         evaluate,
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "Correlated", "Detection", "Engine", "Plan", "__version__", "compile_rules", "correlate", "evaluate", "load_rules",
-    "read_log",
+    "Correlated", "Detection", "Engine", "Plan", "Stated", "__version__", "compile_rules", "correlate", "evaluate",
+    "load_rules", "read_log",
 ]  # fmt: skip
 
 

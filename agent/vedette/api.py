@@ -15,11 +15,12 @@ from vedette.engine.match import Engine
 from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
 from vedette.rawlog import read
-from vedette.runtime.scan import Correlated, Detection, Timeline, chunk_of
+from vedette.runtime.scan import Correlated, Detection, Stated, Timeline, chunk_of
 from vedette.runtime.scan import evaluate as evaluate_chunks
 
 __all__ = [
-    "Correlated", "Detection", "Engine", "Plan", "compile_rules", "correlate", "evaluate", "load_rules", "read_log",
+    "Correlated", "Detection", "Engine", "Plan", "Stated", "compile_rules", "correlate", "evaluate",
+    "load_rules", "read_log",
 ]  # fmt: skip
 
 
@@ -88,8 +89,9 @@ def correlate(
     category: str = "",
     service: str = "",
     received_at: int | None = None,
-) -> Iterator[Correlated]:
-    """Every correlation that fires, by time; ``Correlated.line`` is that of the event that completed it, from 1.
+) -> Iterator[Correlated | Stated]:
+    """Every correlation that fires, by time, then every row that a statement gives; ``line`` is that of the event that
+    completed it, from 1.
 
     ``events`` may come in any order; all are read first. ``time_field``: the field that says when an event happened;
     empty: what its decoder finds. The others as for ``evaluate``.

@@ -232,7 +232,7 @@ def loads(folder: Path) -> Plan:
         assert refusal.path == str(bad), refusal
         assert 1 <= refusal.line <= lines * 2, refusal
         assert refusal.reason
-    _, mistakes = cases.load(plan.rules)
+    _, mistakes = cases.load(plan)
     _, more = cases.sequences(plan)
     assert all(re.match(rf"{re.escape(str(folder))}/[a-z.]+:\d+: .", mistake) for mistake in (*mistakes, *more))
     findings = lint.lint([folder], rules, plan)

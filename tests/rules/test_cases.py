@@ -22,7 +22,7 @@ ID = "929a690e-bef0-4204-a928-ef5e620d6fcc"
 def write(folder: Path, tests: str, name: str = "rule") -> tuple[list[Case], list[str]]:
     (folder / f"{name}.yml").write_text(RULE)
     (folder / f"{name}.test.yml").write_text(tests)
-    return cases.load(build([folder]).rules)
+    return cases.load(build([folder]))
 
 
 def test_the_forms_of_a_case(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_dots_in_a_rules_name(tmp_path: Path) -> None:
 def test_a_rule_without_cases(tmp_path: Path) -> None:
     """It is no mistake of the loader: ``rules test`` says it."""
     (tmp_path / "rule.yml").write_text(RULE)
-    assert cases.load(build([tmp_path]).rules) == ([], [])
+    assert cases.load(build([tmp_path])) == ([], [])
 
 
 def test_what_failures_say(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_both_endings(tmp_path: Path) -> None:
     """``NAME.test.yaml`` is a test file as ``NAME.test.yml`` is."""
     (tmp_path / "rule.yaml").write_text(RULE)
     (tmp_path / "rule.test.yaml").write_text("- no_match: x\n")
-    assert len(cases.load(build([tmp_path]).rules)[0]) == 1
+    assert len(cases.load(build([tmp_path]))[0]) == 1
     assert [cases.is_test(tmp_path / name) for name in ("rule.yaml", "rule.test.yaml", "test.yml")] == [
         False, True, False,
     ]  # fmt: skip

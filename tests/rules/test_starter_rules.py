@@ -96,7 +96,7 @@ def test_validators() -> None:
 def test_events() -> None:
     """All events and sequences beside the rules come out as they say."""
     plan = build([FOLDER])
-    cases, mistakes = load_cases(plan.rules)
+    cases, mistakes = load_cases(plan)
     timed, more = sequences(plan)
     assert mistakes + more == []
     assert [str(failure) for failure in check(Engine(plan), [*cases, *timed])] == []

@@ -74,7 +74,8 @@ def check(config: Path) -> None:
     if len(idle) > SHOWN:
         click.echo(f"… and {len(idle) - SHOWN} more that no input reaches: vedette rules list -c {config}", err=True)
     click.echo(
-        f"rules: {len(plan.rules)} and {len(plan.correlations)} correlations run ({len(plan.always)} always"
+        f"rules: {len(plan.detections)} and {len(plan.correlations)} correlations"
+        f"{f' and {len(plan.statements)} statements' if plan.statements else ''} run ({len(plan.always)} always"
         f" candidates), {len(plan.refused)} do not run; {len(idle)} are reached by no input"
     )
     sys.exit(1 if plan.refused else 0)

@@ -79,7 +79,7 @@ def build(
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
     traffic = sample.read_bytes() if sample else b""
     plan = compiler.build(rules, sample=traffic, pipelines=pipelines, lookups=lookups)
-    tests, mistakes = cases.load(plan.rules)
+    tests, mistakes = cases.load(plan)
     timed, more = cases.sequences(plan)
     mistakes += more
     artifact = Artifact.of(plan)
@@ -104,7 +104,7 @@ def build(
     )
     output.write_bytes(data)
     click.echo(
-        f"{output}: {len(plan.rules)} rules, {len(plan.correlations)} correlations, {len(tests)} test events,"
+        f"{output}: {plan.counted}, {len(tests)} test events,"
         f" {len(timed)} sequences, {len(data):,} bytes, not signed yet"
     )
 

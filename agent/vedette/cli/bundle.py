@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,8 @@ def bundle_verify(path: Path, keys: tuple[str, ...]) -> None:
     except ValueError as error:
         click.echo(safe(f"{path}: refused: {error}"), err=True)
         raise SystemExit(1) from None
-    rules, related = len(engine.plan.rules), len(engine.plan.correlations)
     click.echo(
-        f"{path}: good: {rules} rules, {related} correlations, {len(found.tests)} self-tests pass;"
-        f" {whom(found.fleet, found.channel)}"
+        f"{path}: good: {engine.plan.counted}, {len(found.tests)} self-tests pass; {whom(found.fleet, found.channel)}"
     )
     if found.expired(time.time_ns() // 1000):
         click.echo(f"{path}: expired at {rfc3339(found.manifest.expires)}: agents do not install it any more", err=True)
@@ -88,18 +87,25 @@ def bundle_show(path: Path, as_json: bool) -> None:
         click.echo(json_line(document, indent=True))
         return
     manifest = found.manifest
-    kinds = [str(rule.get("state") or rule.get("correlation", {}).get("type", "detection")) for rule in rules]
-    single, refused = kinds.count("detection"), kinds.count("refused")
-    related = len(kinds) - single - refused
+    kinds = [_kind(rule) for rule in rules]
+    single, refused, stated = (kinds.count(kind) for kind in ("detection", "refused", "statement"))
+    related = len(kinds) - single - refused - stated
+    counted = f"{single} rules, {related} correlations" + (f", {stated} statements" if stated else "")
     click.echo(
         f"{manifest.name} version {manifest.version}, digest {found.digest[:12]}, file {found.sha256[:12]}\n"
         f"created {rfc3339(manifest.created)}, expires {rfc3339(manifest.expires)}\n"
         f"needs agent {manifest.min_agent}; databases for {manifest.hyperscan}\n"
         f"{whom(found.fleet, found.channel)}\n"
-        f"{single} rules, {related} correlations, {refused} refused, {len(found.tests)} self-tests"
+        f"{counted}, {refused} refused, {len(found.tests)} self-tests"
     )
     for rule, kind in zip(rules, kinds, strict=True):
         click.echo(safe(f"  {kind:<16} {rule.get('level', ''):<13} {rule.get('title', '')}"))
+
+
+def _kind(rule: Mapping[str, Any]) -> str:
+    if "tables" in rule:
+        return "statement"
+    return str(rule.get("state") or rule.get("correlation", {}).get("type", "detection"))
 
 
 @bundle.command("rollback")

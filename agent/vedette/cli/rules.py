@@ -23,8 +23,10 @@ from vedette.cli.console import (
     safe,
 )
 from vedette.config.read import load
-from vedette.plan.ir import Refusal, Rule
-from vedette.plan.relation import Correlation, starved
+from vedette.plan.ir import Refusal
+from vedette.plan.plan import AnyRule
+from vedette.plan.query import Statement
+from vedette.plan.relation import starved
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
@@ -106,10 +108,11 @@ def scan(
         say(correlated.to_row())
     sys.stdout.flush()
     seconds = time.perf_counter() - began
-    tally = engine.tally
+    tally, plan = engine.tally, engine.plan
+    more = f" and {len(plan.statements)} statements" if plan.statements else ""
     click.echo(
-        f"{tally.events} events, {tally.candidates} candidates, {matches} matches of {len(engine.plan.rules)} rules"
-        f" and {len(engine.plan.correlations)} correlations in {seconds:.2f} s"
+        f"{tally.events} events, {tally.candidates} candidates, {matches} matches of {len(plan.detections)} rules"
+        f" and {len(plan.correlations)} correlations{more} in {seconds:.2f} s"
         f" ({tally.events / max(seconds, 1e-9):,.0f} events/s)",
         err=True,
     )
@@ -186,9 +189,10 @@ def _progress(path: Path) -> Iterator[BinaryIO]:
 
 @click.group()
 def rules() -> None:
-    """Test, lint, explain and list Sigma rules.
+    """Test, lint, explain and list rules.
 
-    Rules are YAML files or folders of them; *.test.yml beside them hold test events and are skipped elsewhere.
+    Rules are Sigma (*.yml) and SQL (*.sql) files or folders of them; *.test.yml beside them hold test events and are
+    skipped elsewhere.
 
     Example: vedette rules test rules/sigma
     """
@@ -200,8 +204,9 @@ def rules() -> None:
 def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tuple[Path, ...]) -> None:
     """Run the test events of rules.
 
-    NAME.test.yml beside NAME.yml holds them, sequences for correlations included. Exit code 1 when a rule does not run,
-    a test fails, a test file has a mistake or a rule has no test; 2 when a path cannot be read.
+    NAME.test.yml beside NAME.yml or NAME.sql holds them, sequences for correlations and statements included. Exit code
+    1 when a rule does not run, a test fails, a test file has a mistake or a rule has no test; 2 when a path cannot be
+    read.
 
     Example: vedette rules test rules/sigma
     """
@@ -210,20 +215,19 @@ def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tu
     from vedette.rules.selftest import check as run_cases
 
     plan = rule_plan(paths, pipelines, lookups)
-    tests, mistakes = cases.load(plan.rules)
+    tests, mistakes = cases.load(plan)
     timed, more = cases.sequences(plan)
     mistakes += more
     failures = run_cases(Engine(plan), [*tests, *timed])
     tested = cases.tested(plan, tests, timed)
-    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
-    untested = [rule for rule in every if rule.id not in tested]
+    untested = [rule for rule in plan.written if rule.id not in tested]
     for line in (*plan.refused, *mistakes, *failures):
         click.echo(safe(str(line)), err=True)
     for rule in untested:
         click.echo(safe(f"{rule.path}:{rule.line}: no test events beside it ({rule.title})"), err=True)
     bad = len(plan.refused) + len(mistakes) + len(failures) + len(untested)
     click.echo(
-        f"{len(plan.rules)} rules, {len(plan.correlations)} correlations, {len(tests)} events, {len(timed)} sequences,"
+        f"{plan.counted}, {len(tests)} events, {len(timed)} sequences,"
         f" {len(failures)} failures, {bad - len(failures)} mistakes"
     )
     sys.exit(1 if bad else 0)
@@ -274,8 +278,7 @@ def rules_lint(
             click.echo(f"    {safe(line)}")
     counts = {kind: sum(finding.severity is kind for finding in findings) for kind in lint.Severity}
     summary = ", ".join(f"{count} {kind}s" for kind, count in counts.items())
-    related, refused = len(plan.correlations), len(plan.refused)
-    click.echo(f"{len(plan.rules)} rules, {related} correlations, {refused} refused: {summary}", err=True)
+    click.echo(f"{plan.counted}, {len(plan.refused)} refused: {summary}", err=True)
     bad = counts[lint.Severity.ERROR] + (counts[lint.Severity.WARNING] if strict else 0)
     sys.exit(1 if bad else 0)
 
@@ -327,9 +330,12 @@ def rules_explain(
 
     refused = [one for one in plan.refused if meant(one.path, one.rule_id, one.title)]
     numbers = [i for i, one in enumerate(plan.rules) if meant(one.path, one.id, one.title)]
+    statements = [one for one in plan.statements if meant(one.path, one.id, one.title)]
+    numbers += [i for i, one in enumerate(plan.rules) for statement in statements
+                if i not in numbers and any(scan.rule == one.id for scan in statement.scans)]  # fmt: skip
     correlations = [one for one in plan.correlations if meant(one.path, one.id, one.title)]
     filters = [one for one in found.filters if meant(one.path, one.id, one.title)]
-    if not (numbers or correlations or filters or refused):
+    if not (numbers or correlations or statements or filters or refused):
         fail(f"{rule}: no rule with id or title {wanted!r}" if wanted else f"{rule}: no rule in it")
 
     def show(lines: Iterable[str]) -> None:
@@ -346,6 +352,8 @@ def rules_explain(
         show(explain.rule(engine, number, [str(joined) for joined in found.filters if one.id in joined.joined], cost))
         if event is not None:
             show(explain.on_event(engine, number, data, codec, origin=topic, names=build.part_names(found, one)))
+    for statement in statements:
+        show(explain.statement(statement))
     for relation in correlations:
         show(explain.correlation(plan, relation))
         if event is not None:
@@ -385,17 +393,28 @@ def rules_list(
     found, plan = rule_set(paths, pipelines, lookups)
     rows: list[dict[str, str | int]] = []
 
-    def add(state: str, kind: str, level: str, source: str, one: Rule | Correlation | Refusal, reason: str) -> None:
+    def add(state: str, kind: str, level: str, source: str, one: AnyRule | Refusal, reason: str) -> None:
         number = one.rule_id if isinstance(one, Refusal) else one.id
         rows.append({"state": state, "kind": kind, "level": level, "logsource": source, "title": one.title,
                      "id": number, "file": one.path, "line": one.line, "reason": reason})  # fmt: skip
 
+    statements: dict[str, list[Statement]] = {}
+    for statement in plan.statements:
+        for scan in statement.scans:
+            statements.setdefault(scan.rule, []).append(statement)
+    idle: dict[str, str] = {}
     for rule, literals in zip(plan.rules, plan.literals, strict=True):
         reason = dead(plan, rule, inputs) or "" if inputs is not None else ""
         state = "dead" if reason else "always" if literals is None else "active"
         if state == "always" and (why := why_always(found, plan, rule.expr)):
             reason = f"evaluated on every event of its log source: {why}"
+        if rule.id in plan.scans:
+            idle.update((one.id, reason) for one in statements[rule.id] if state == "dead")
+            continue
         add(state, "detection", rule.level, "/".join(rule.logsource), rule, reason)
+    for statement in plan.statements:
+        reason = idle.get(statement.id, "")
+        add("dead" if reason else "active", "statement", statement.level, "", statement, reason)
     lacking = {one.id for one in starved(plan.correlations, (str(row["id"]) for row in rows if row["state"] == "dead"))}
     for relation in plan.correlations:
         reason = "rules that it needs cannot fire" if relation.id in lacking else ""
@@ -413,7 +432,8 @@ def rules_list(
     lookup_count = sum(row["kind"] == "lookup" for row in rows)
     states = [row["state"] for row in rows if row["kind"] != "lookup"]
     summary = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
-    related = len(plan.correlations)
     summary += f"; {lookup_count} lookups that cannot be used" if lookup_count else ""
-    click.echo(f"{len(states) - related} rules, {related} correlations: {summary}", err=True)
+    counted = len(states) - len(plan.correlations) - len(plan.statements)
+    more = f", {len(plan.statements)} statements" if plan.statements else ""
+    click.echo(f"{counted} rules, {len(plan.correlations)} correlations{more}: {summary}", err=True)
     sys.exit(1 if "dead" in states or lookup_count else 0)

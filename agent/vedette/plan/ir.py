@@ -36,6 +36,7 @@ from vedette.plan.relation import Suppress
 
 KEYWORDS = ""
 """The field of a keyword search."""
+LEVELS = ("informational", "low", "medium", "high", "critical")
 
 
 class Op(StrEnum):

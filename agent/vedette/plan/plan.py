@@ -29,6 +29,9 @@ from vedette.plan.relation import Correlation, suppress_of
 
 FORMAT = 3
 
+AnyRule = Rule | Correlation | Statement
+"""What makes alerts."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -67,6 +70,22 @@ class Plan:
         shown = {slot.rule_id for c in self.correlations if c.generate for slot in c.slots}
         looked_at = {slot.rule_id for c in self.correlations for slot in c.slots}
         return frozenset(looked_at - shown) | self.scans
+
+    @cached_property
+    def detections(self) -> tuple[Rule, ...]:
+        """The rules that people wrote: without those of ``scans``."""
+        return tuple(rule for rule in self.rules if rule.id not in self.scans)
+
+    @property
+    def written(self) -> list[AnyRule]:
+        """All that people wrote."""
+        return [*self.detections, *self.correlations, *self.statements]
+
+    @property
+    def counted(self) -> str:
+        """How many rules of which kind, for people."""
+        counted = f"{len(self.detections)} rules, {len(self.correlations)} correlations"
+        return f"{counted}, {len(self.statements)} statements" if self.statements else counted
 
     @cached_property
     def scans(self) -> frozenset[str]:
@@ -178,7 +197,7 @@ def _names(predicates: Iterable[Predicate]) -> str:
     return decoded.digest(chain.from_iterable(pairs))
 
 
-def _suppressed(rule: Rule | Correlation | Statement) -> list[Any]:
+def _suppressed(rule: AnyRule) -> list[Any]:
     return [] if rule.suppress is None else rule.suppress.to_row()
 
 

@@ -356,7 +356,7 @@ class Match(Node):
     subsets: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """A query whose rows are alerts. ``digest`` covers its meaning, not its texts.
 
@@ -375,9 +375,14 @@ class Statement:
     entities: tuple[tuple[str, str], ...] = ()
     suppress: Suppress | None = None
 
-    @property
-    def scans(self) -> list[Scan]:
-        return [node for node in nodes(self.root) if isinstance(node, Scan)]
+    @cached_property
+    def scans(self) -> tuple[Scan, ...]:
+        return tuple(node for node in nodes(self.root) if isinstance(node, Scan))
+
+    @cached_property
+    def stateful(self) -> bool:
+        """Whether a row is about more than one event, or an event makes more than one."""
+        return any(not isinstance(node, Scan | Calc | Union) for node in nodes(self.root))
 
 
 # --- as bytes

@@ -12,7 +12,6 @@ from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import Cost, Measured, candidates, guess
 from vedette.plan.plan import Plan
 from vedette.plan.query import Statement
-from vedette.plan.relation import Correlation
 from vedette.rules.authoring.cases import is_test
 from vedette.rules.ruleset import FrontEnd, RuleSet
 from vedette.rules.sigma import pipelines as processing
@@ -135,10 +134,7 @@ def part_names(rules: RuleSet, rule: Rule) -> dict[Expr, str]:
 def described(plan: Plan) -> list[dict[str, object]]:
     """One JSON-able row per rule, correlation and statement: what a bundle's ``rules.json`` and ``rules list`` show."""
     rows: list[dict[str, object]] = []
-    every: list[Rule | Correlation | Statement] = [*plan.rules, *plan.correlations, *plan.statements]
-    for one in every:
-        if one.id in plan.scans:
-            continue
+    for one in plan.written:
         row: dict[str, object] = {"id": one.id, "title": one.title, "level": one.level, "tags": list(one.tags)}
         if isinstance(one, Rule):
             row["logsource"] = {name: value for name, value in one.logsource._asdict().items() if value}

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 from vedette.decode.decoder import Record, record
 from vedette.engine.match import Engine
 from vedette.model.event import LogSource
+from vedette.plan.query import Statement
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
+from vedette.stream.reader import Event
+from vedette.stream.statements import Statements
 
 
 class Case(NamedTuple):
@@ -39,7 +42,7 @@ class Timed(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """Events and how often the correlation ``rule_id`` fires on them."""
+    """Events and how often the correlation ``rule_id`` fires on them, or how many rows the statement gives."""
 
     rule_id: str
     expect: int
@@ -74,14 +77,22 @@ def check(engine: Engine, cases: Iterable[Case | Sequence]) -> list[Failure]:
     The event has the rule's own log source besides what its decoder finds, so that routing is tried as well.
     """
     rules = {rule.id: i for i, rule in enumerate(engine.plan.rules)}
+    statements = {one.id: one for one in engine.plan.statements}
     failures = []
     for case in cases:
         if isinstance(case, Sequence):
-            fired = firings(engine, case)
+            statement = statements.get(case.rule_id)
+            fired = selected(engine, statement, case.events) if statement else firings(engine, case)
             if fired is None:
-                failures.append(Failure(case, f"the correlation {case.rule_id} does not run"))
+                failures.append(Failure(case, f"the rule {case.rule_id} does not run"))
             elif fired != case.expect:
                 failures.append(Failure(case, f"should fire {case.expect} times and fires {fired} times"))
+            continue
+        if (statement := statements.get(case.rule_id)) is not None:
+            rows = selected(engine, statement, [Timed(case.raw, case.codec, case.origin, 0)])
+            if bool(rows) != case.expect:
+                wrong = "should match and does not" if case.expect else "should not match and does"
+                failures.append(Failure(case, wrong))
             continue
         number = rules.get(case.rule_id)
         if number is None:
@@ -122,3 +133,22 @@ def firings(engine: Engine, case: Sequence) -> int | None:
         fired += correlator.add(items, 1, one.time, offset, len(one.raw))
     fired += correlator.finish()
     return sum(one.correlation.id == case.rule_id for one in fired)
+
+
+def selected(engine: Engine, statement: Statement, events: Iterable[Timed]) -> int:
+    """How many rows the statement gives for the events, taken by time, when nothing comes after them. An event without
+    a time of its own happens when its sequence says."""
+    statements, plan = Statements([statement], max_bytes=1 << 30), engine.plan
+    asked: dict[str, set[int]] = {}  # by product, as in ``firings``
+    for number, rule in enumerate(plan.rules):
+        if statements.wants(rule.id):
+            asked.setdefault(rule.logsource.product, set()).add(number)
+    for offset, one in enumerate(sorted(events, key=lambda event: event.time)):
+        for product, numbers in asked.items():
+            own = LogSource(product=product)
+            event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
+            time = one.time or event.event_time
+            row = Event(event, offset, input="test", host=event.host, time=time)
+            for number in sorted(engine.true(event, frozenset(numbers))):
+                statements.feed(statements.read(plan.rules[number].id, row))
+    return len(statements.finish())

@@ -87,8 +87,9 @@ class ActiveRules:
         log.info(
             Log.RULES_LOADED,
             origin=self.loaded.origin,
-            running=len(plan.rules),
+            running=len(plan.detections),
             correlations=len(plan.correlations),
+            statements=len(plan.statements),
             dead=len(dead_rules(self._context.config, self.loaded).reasons),
             always=len(plan.always),
             plan=plan.digest[:12],

@@ -1,10 +1,12 @@
-"""From matches to alerts: detections as they are, correlations when they fire, both through suppression.
+"""From matches to alerts: detections as they are, correlations when they fire, statements by their rows, all through
+suppression.
 
-``of`` takes the matches of events, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame; each
-gives the alerts that result, numbered in that order. An alert of which a part cannot be made, because a decoder raises,
-is still emitted: with its event as text, without fields and entities, flagged ``PARTIAL``. What is kept from one call
-to the next is in ``state/state.py``. An alert about an event of an earlier frame (a correlation that could only be
-decided now) reads that event, with all its audit records, back from the raw log.
+``of`` takes the matches of events, in the log's order, ``advance`` the passing of time, ``folds`` ends a frame,
+``statements`` gives what the events so far mean to statements; each gives the alerts that result, numbered in that
+order. An alert of which a part cannot be made, because a decoder raises, is still emitted: with its event as text,
+without fields and entities, flagged ``PARTIAL``. What is kept from one call to the next is in ``state/state.py``. An
+alert about an event of an earlier frame (a correlation that could only be decided now, a window that ended) reads that
+event, with all its audit records, back from the raw log.
 """
 
 from __future__ import annotations
@@ -18,20 +20,23 @@ from typing import Any
 import structlog
 
 from vedette.decode.decoder import Record, record
-from vedette.decode.entities import entities
+from vedette.decode.entities import MAX_ENTITIES, entities
 from vedette.delivery import envelope
 from vedette.engine.join import gather
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.counters import Log
 from vedette.model.event import NO_FLAGS, Alert, Chunk, Contribution, Entity, Flag, Frame, LogSource, RawRef
-from vedette.plan.ir import Rule, as_shown, fold
-from vedette.plan.relation import Correlation, Suppress
+from vedette.plan.ir import LEVELS, Rule, as_shown, fold
+from vedette.plan.plan import AnyRule
+from vedette.plan.relation import Suppress
 from vedette.runtime.context import RunContext
 from vedette.state.clock import clamp
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
 from vedette.state.state import State
 from vedette.state.suppress import Fold, Source
+from vedette.stream.reader import Event as Row
+from vedette.stream.statements import Selected
 
 logger = structlog.get_logger()
 
@@ -97,15 +102,18 @@ class AlertBuilder:
         self._settings, self._bundle = self._context.config.suppress, bundle
         self._engine, plan = engine, engine.plan
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}
-        every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
+        every: list[AnyRule] = [*plan.rules, *plan.correlations, *plan.statements]
         self._suppress = {one.id: self._suppression(one) for one in every}
         graph = self._state.correlator.graph
         self._wanted = {rule.id for rule in plan.rules if graph.wants(rule.id)}
         """Rules that correlations look at."""
         self._stateful = self._wanted | {rule.id for rule in plan.rules if self._suppress[rule.id]}
+        self._scans = plan.scans
+        self._recent: dict[int, _Event] = {}
+        """Events that statements have taken since the last ``statements``, by offset."""
         self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
 
-    def _suppression(self, rule: Rule | Correlation) -> Suppress | None:
+    def _suppression(self, rule: AnyRule) -> Suppress | None:
         """What the configuration says of this rule, else the rule itself, else the configuration of all."""
         named = next((one for one in self._settings if rule.id in one.rules), None)
         if named is None and rule.suppress is not None:
@@ -118,6 +126,7 @@ class AlertBuilder:
     def advance(self, received_at: int) -> Iterator[Alert]:
         """The alerts that follow from time having come to ``received_at``."""
         yield from self._correlations(self._state.advance(received_at), None)
+        yield from self.statements()
         yield from self.folds()
 
     def of(self, found: Sequence[tuple[Frame, Sequence[Match]]]) -> Iterator[Iterator[Alert]]:
@@ -154,10 +163,40 @@ class AlertBuilder:
                 self._failed(frame, event.start, event.end, error, "correlations")
                 fired = []
             yield from self._correlations(fired, event)
+        if self._scans and (taken := [rule for rule, _ in found if rule.id in self._scans]):
+            self._take(taken, event)
+
+    def _take(self, rules: Iterable[Rule], event: _Event) -> None:
+        """The event to the statements for which ``rules`` select it."""
+        one = Row(event.record, event.offset, input=event.frame.chunk.input, host=event.host, time=event.time)
+        for rule in rules:
+            try:
+                rows = self._state.statements.read(rule.id, one)
+            except Exception as error:  # other statements take their rows
+                self._failed(event.frame, event.start, event.end, error, rule.title)
+            else:
+                self._state.statements.feed(rows)
+        self._recent[event.offset] = event
+
+    def statements(self) -> Iterator[Alert]:
+        """The alerts of statements, since the last call."""
+        if not self._scans:
+            return
+        for one in self._state.statements.take():
+            fields, window = one.fields, one.window
+            event = self._recent.get(one.offset) or self._logged(one.offset, 0, window[1] if window else self._clock())
+            try:
+                alert = self._selected(one, event, fields)
+            except Exception as error:
+                self._failed(event.frame, event.start, event.end, error, one.statement.title)
+                alert = self._selected(one, event.bare(), fields, bare=True)
+            if alert is not None:
+                yield alert
+        self._recent.clear()
 
     def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[_Event | None]:
         """What raises is left to whoever needs it."""
-        rules, stateful = self._engine.plan.rules, self._stateful
+        rules, later = self._engine.plan.rules, self._stateful | self._scans
         events, alone = list[_Event | None](), list[_Event]()
         for frame, matches in found:
             first = matches[0]
@@ -167,7 +206,7 @@ class AlertBuilder:
                 events.append(None)
                 continue
             events.append(event)
-            if rules[first.rule].id not in stateful:  # else its alert may be folded into another
+            if rules[first.rule].id not in later:  # else its alert may be folded into another
                 alone.append(event)
         for read in _READS:
             for event in alone:
@@ -193,14 +232,16 @@ class AlertBuilder:
         context = self._contexts.get(chunk.input, _NO_CONTEXT)
         return _Event(frame, start, end, event, event.host or context.host, time, flags)
 
-    def _read(self, offset: int, length: int) -> _Event | None:
-        """An event of the log; None when the log does not hold it any more."""
+    def _read(self, offset: int, length: int = 0) -> _Event | None:
+        """An event of the log; None when the log does not hold it any more. Without ``length`` it is not one of several
+        records."""
         frames = self._log.frames(offset, count_lost=False)
         for frame in frames:
             start = offset - frame.offset
             if start < 0 or start >= len(frame.chunk.data):
                 return None
             chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
+            length = length or chunk.bounds(start)[1] - start
             data = record(
                 gather(chain((frame,), frames), offset) or chunk.data[start : start + length],
                 chunk.codec,
@@ -214,8 +255,8 @@ class AlertBuilder:
 
     # --- out
 
-    def _passes(self, rule: Rule | Correlation, event: _Event, group: Mapping[str, str]) -> bool:
-        """False when the alert was folded into an earlier one."""
+    def _passes(self, rule: AnyRule, event: _Event, group: Mapping[str, str], alert_id: str = "") -> bool:
+        """False when the alert was folded into an earlier one. ``alert_id``: where it is not of ``group``."""
         suppress = self._suppress[rule.id]
         if suppress is None:
             return True
@@ -226,7 +267,7 @@ class AlertBuilder:
             rule.id, rule.title, rule.digest, rule.level, rule.tags, parts, chunk.input, event.host, chunk.received_at,
             event.offset, event.end - event.start,
         )  # fmt: skip
-        alert_id = self._alert_id(rule.id, event.offset, group)
+        alert_id = alert_id or self._alert_id(rule.id, event.offset, group)
         number = event.source or self._state.clock.lane(chunk.input, event.host or "", event.time)
         return self._state.suppressor.take(suppress, values, event.time, number, alert_id, source)
 
@@ -234,7 +275,7 @@ class AlertBuilder:
         return self._begun.of(rule_id, offset, SEPARATOR.join(map(fold, group.values())) if group else "")
 
     def _alert(
-        self, rule: Rule | Correlation, event: _Event, fields: Mapping[str, str], logsource: LogSource = LogSource(), *,
+        self, rule: AnyRule, event: _Event, fields: Mapping[str, str], logsource: LogSource = LogSource(), *,
         bare: bool = False,
     ) -> Alert:  # fmt: skip
         """``bare``: without what depends on the event's fields."""
@@ -282,7 +323,11 @@ class AlertBuilder:
             try:
                 alert = self._correlation(one, now)
             except Exception as error:
-                event = now if now is not None and now.offset == one.event.offset else self._gone(one)
+                event = (
+                    now
+                    if now is not None and now.offset == one.event.offset
+                    else self._gone(one.event.offset, one.event.length, one.event.time)
+                )
                 self._failed(event.frame, event.start, event.end, error, one.correlation.title)
                 group = dict(zip(one.correlation.group_by, one.values, strict=True))
                 details = self._details(one, event, group)
@@ -290,16 +335,45 @@ class AlertBuilder:
             if alert is not None:
                 yield alert
 
+    def _selected(self, one: Selected, event: _Event, fields: Mapping[str, str], *, bare: bool = False) -> Alert | None:
+        """The alert of a statement's row; None when it was folded."""
+        rule, window = one.statement, one.window
+        alert_id = self._begun.of(rule.id, event.offset, one.key.hex())
+        if not bare and not self._passes(rule, event, fields, alert_id):
+            return None
+        alert = self._alert(rule, event, fields, bare=bare)
+        kinds = {name: kind for name, kind in rule.entities if name in fields}
+        named = [Entity(kind, fields[name]) for name, kind in kinds.items()]
+        others = {name: value for name, value in fields.items() if name not in kinds}
+        own = () if rule.stateful else alert.entities
+        level, tags = one.head("level").lower(), one.head("tags")
+        return replace(
+            alert,
+            alert_id=alert_id,
+            kind="correlation" if rule.stateful else "detection",
+            rule_title=one.head("title") or rule.title,
+            level=level if level in LEVELS else rule.level,
+            tags=tuple(tag for part in tags.split(",") if (tag := part.strip())) or rule.tags,
+            entities=tuple(dict.fromkeys([*named, *entities(others, event.host), *own]))[:MAX_ENTITIES],
+            count=one.times,
+            first_time=window[0] if window else None,
+            last_time=window[1] if window else None,
+        )
+
     def _event_of(self, one: Firing, now: _Event | None) -> _Event:
         """The event at which a correlation fired; ``now``: the one that is being evaluated."""
         if now is not None and now.offset == one.event.offset:
             return now
+        return self._logged(one.event.offset, one.event.length, one.event.time)
+
+    def _logged(self, offset: int, length: int, time: int) -> _Event:
+        """An event of an earlier frame; ``time``: what to take for its time when the log does not hold it any more."""
         try:
-            return self._read(one.event.offset, one.event.length) or self._gone(one)
+            return self._read(offset, length) or self._gone(offset, length, time)
         except OSError as error:  # the alert is still built, and says where the event is
             action = "the alert is sent without its event's text"
             logger.warning(Log.RAW_LOG_UNREADABLE, reason=str(error), action=action)
-            return self._gone(one)
+            return self._gone(offset, length, time)
 
     def _correlation(self, one: Firing, now: _Event | None) -> Alert | None:
         """None when the alert was folded."""
@@ -332,10 +406,10 @@ class AlertBuilder:
         }
 
     @staticmethod
-    def _gone(one: Firing) -> _Event:
+    def _gone(offset: int, length: int, time: int) -> _Event:
         """In place of an event that the log does not hold any more."""
-        frame = Frame(one.event.offset, Chunk("", "text", one.event.time, b""))
-        return _Event(frame, 0, one.event.length, record(b"", "text"), None, one.event.time, Flag(0))
+        frame = Frame(offset, Chunk("", "text", time, b""))
+        return _Event(frame, 0, length, record(b"", "text"), None, time, Flag(0))
 
     def _fold(self, one: Fold) -> Alert:
         agent, source, fold_key = self._agent, one.source, f"fold {one.parent_id}"

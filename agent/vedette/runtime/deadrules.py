@@ -39,15 +39,20 @@ def dead_rules(config: Config, loaded: Loaded) -> Dead:
 
 
 def unreached(config: Config, plan: Plan) -> Dead:
-    """Those that no input can make true, and the correlations that need such rules."""
+    """Those that no input can make true, and the correlations and statements that need such rules."""
     inputs = [(item.codec, item.logsource) for item in config.input]
     reasons, late, wanting, idle = list[str](), list[str](), dict[str, str](), list[str]()
+    selecting = dict[str, str]()
     for rule in plan.rules:
         if (reason := reach.dead(plan, rule, inputs)) is None:
             continue
         idle.append(rule.id)
+        if rule.id in plan.scans:
+            selecting[rule.id] = reason
         if not reach.reaching(rule, inputs):
             wanting[rule.id] = _wanted(rule.logsource)
+        if rule.id in plan.scans:
+            continue
         (late if rule.id in wanting else reasons).append(f"{rule.path}:{rule.line}: {reason} ({rule.title})")
     lost = {one.id for one in starved(plan.correlations, (one for one in idle if one not in wanting))}
     for one in starved(plan.correlations, idle):
@@ -55,6 +60,16 @@ def unreached(config: Config, plan: Plan) -> Dead:
             wanting[one.id] = next(wanting[slot.rule_id] for slot in one.slots if slot.rule_id in wanting)
         reason = f"{one.path}:{one.line}: rules that it needs cannot fire ({one.title})"
         (late if one.id in wanting else reasons).append(reason)
+    for statement in plan.statements:
+        if (scan := next((scan for scan in statement.scans if scan.rule in selecting), None)) is not None:
+            if scan.rule in wanting:
+                wanting[statement.id] = wanting[scan.rule]
+            reason = (
+                f"{statement.path}:{statement.line}: table {scan.table}: {selecting[scan.rule]} ({statement.title})"
+            )
+            (late if scan.rule in wanting else reasons).append(reason)
+    for rule_id in selecting:
+        wanting.pop(rule_id, None)
     return Dead([*reasons, *late], dict(Counter(wanting.values()).most_common()))
 
 

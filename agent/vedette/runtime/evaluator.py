@@ -185,7 +185,9 @@ class Evaluator:
                 self._checkpointer.take(of_event)
             except Exception as error:  # the events that follow get their alerts
                 self._failures.event(event.frame, event.start, event.end, error)
-        if failed := self._state.correlator.failures():
+        if found:
+            self._step("statements", self._alerts.statements())
+        elif failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
 
     def _step(self, what: str, alerts: Iterable[Alert]) -> None:

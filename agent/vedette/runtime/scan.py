@@ -5,8 +5,9 @@ chunks of ``CHUNK_BYTES``; a line longer than ``MAX_EVENT`` is cut there, as an 
 event are joined over chunks; an event that nothing has completed is evaluated after ``GATHER_BYTES``, as far as the
 agent looks for its records, or at the end.
 
-Correlations are evaluated when all is read: a ``Timeline`` keeps what they need of the matches, sorts it by time (and
-where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing suppressed.
+Correlations and statements are evaluated when all is read: a ``Timeline`` keeps what they need of the matches, sorts it
+by time (and where times are equal, as it was read), and lets every window come to its end. Nothing is late and nothing
+suppressed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ from vedette.state.clock import Clock
 from vedette.state.correlate import MAX_ENTRIES, Correlator
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import Item, scalar
+from vedette.stream.reader import Event
+from vedette.stream.statements import Read, Selected, Statements
 from vedette.system.compressed import Ahead, Readable
 
 HEAD_BYTES = 4096
@@ -88,8 +91,29 @@ class Correlated(NamedTuple):
         }
 
 
+class Stated(NamedTuple):
+    """A row that a statement gives; ``line`` is that of the newest event behind it, in ``file``."""
+
+    selected: Selected
+    file: str
+    line: int
+
+    def to_row(self) -> dict[str, Any]:
+        """What ``vedette scan`` prints."""
+        one = self.selected.statement
+        return {
+            "rule_id": one.id,
+            "rule_title": self.selected.head("title") or one.title,
+            "level": self.selected.head("level") or one.level,
+            "kind": "correlation" if one.stateful else "detection",
+            "file": self.file,
+            "line": self.line,
+            "fields": self.selected.fields,
+        }
+
+
 class Timeline:
-    """What correlations need of the matches of one scan."""
+    """What correlations and statements need of the matches of one scan."""
 
     def __init__(self, plan: Plan, time_field: str = "", zone: tzinfo | None = None) -> None:
         """``time_field``: the field that says when an event happened; empty: what its decoder finds."""
@@ -99,10 +123,14 @@ class Timeline:
         self._items: list[tuple[int, int, list[Item]]] = []
         self._places: list[tuple[str, int, dict[str, Any]]] = []
         self._timeless = 0
+        self._statements = Statements(plan.statements, max_bytes=1 << 62)
+        self._rows: list[tuple[int, int, Read]] = []
 
     def add(self, found: Detection, file: str) -> None:
         """One match, in the order in which they were read."""
         rule_id, event = found.rule.id, found.record
+        if self._statements.wants(rule_id):
+            self._select(rule_id, event, file, found.line)
         if not self._correlator.graph.wants(rule_id):
             return
         time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
@@ -111,20 +139,36 @@ class Timeline:
             return
         values = {name: scalar(event.get(name)) for name in self._grouped[rule_id]}
         items = self._correlator.graph.prepare(rule_id, event)
-        if self._places and self._places[-1][:2] == (file, found.line):
-            self._places[-1][2].update(values)
+        place = self._place(file, found.line)
+        self._places[place][2].update(values)
+        if self._items and self._items[-1][1] == place:
             self._items[-1][2].extend(items)
         else:
-            self._places.append((file, found.line, values))
-            self._items.append((time, len(self._places) - 1, items))
+            self._items.append((time, place, items))
 
-    def correlate(self) -> Iterator[Correlated]:
-        """What fires, by time."""
+    def _place(self, file: str, line: int) -> int:
+        if not self._places or self._places[-1][:2] != (file, line):
+            self._places.append((file, line, {}))
+        return len(self._places) - 1
+
+    def _select(self, rule_id: str, event: Record, file: str, line: int) -> None:
+        """Rows for statements; their time is that of the table, else the event's."""
+        time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
+        place = self._place(file, line)
+        for one in self._statements.read(rule_id, Event(event, place, input=file, host=event.host, time=time)):
+            at = one.row[one.time] if one.time else time
+            self._rows.append((at if at is not None else 0, place, one))
+
+    def correlate(self) -> Iterator[Correlated | Stated]:
+        """What fires, by time; then what statements give."""
         clock = self._correlator.clock
         for time, place, items in sorted(self._items, key=lambda item: item[:2]):
             clock.move(1, time)
             yield from self._fired(self._correlator.add(items, 1, time, place, 0))
         yield from self._fired(self._correlator.finish())
+        self._statements.feed(row for _, _, row in sorted(self._rows, key=lambda item: item[:2]))
+        for one in self._statements.finish():
+            yield Stated(one, *self._places[one.offset][:2])
 
     def _fired(self, fired: Iterable[Firing]) -> Iterator[Correlated]:
         for one in fired:

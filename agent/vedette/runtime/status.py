@@ -37,6 +37,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
     """JSON-able; times are UTC microseconds, sizes bytes."""
     context, loaded = pipeline.context, active.loaded
     agent, account = context.config.agent, context.outbox.account()
+    statements = pipeline.state.statements.status()
     counts, state = visible(context.counters, pipeline.checkpointer.counted, pipeline.backlog), pipeline.state.status()
     counts["totals"].update(alerts_made=account.made, alerts_receipted=account.receipted)
     now, cache = context.clock(), loaded.engine.cache.account()
@@ -66,6 +67,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
         },
         "rules": _rules(pipeline, active),
         "correlation_state": state,
+        "statement_state": statements,
         "cache": cache,
         "kernel": {"in_use": kernel.LOADED is not None, "why_not": kernel.why_not, **loaded.engine.kernel()},
         "raw_log": _raw_log(context.raw_log, context.config.raw_log.max_bytes),
@@ -76,7 +78,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
             "held_bytes": pipeline.ingest.held_bytes,
             "store_rebuilt": context.rebuilt,
         },
-        "budgets": budgets(pipeline, account, state, cache),
+        "budgets": budgets(pipeline, account, state, statements, cache),
         "uplink": uplink,
         "config": asdict(reloads),
         "clock": {"steps": context.clock.steps, "ahead_seconds": context.clock.ahead},
@@ -88,8 +90,9 @@ def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
     plan, letters, dead = loaded.engine.plan, context.dead_letters, dead_rules(context.config, loaded)
     return {
         "origin": loaded.origin,
-        "running": len(plan.rules),
+        "running": len(plan.detections),
         "correlations": len(plan.correlations),
+        "statements": len(plan.statements),
         "always_candidates": len(plan.always),
         "error": rules.error or rules.bundles.refused,
         "dead": dead.reasons[:MAX_LISTED],
@@ -128,8 +131,9 @@ def heartbeat(status: dict[str, Any]) -> bytes:
     if len(data) > HEARTBEAT_BYTES:
         rules = {**status["rules"], "dead": [], "undecided": {}, "quarantined": []}
         data = orjson.dumps(
-            {**status, "rules": rules, "correlation_state": {**status["correlation_state"], "correlations": []}}
-        )
+            {**status, "rules": rules, "correlation_state": {**status["correlation_state"], "correlations": []},
+             "statement_state": {**status["statement_state"], "statements": []}}
+        )  # fmt: skip
     return data
 
 
@@ -157,9 +161,10 @@ class Budget(NamedTuple):
 
 
 def budgets(
-    pipeline: Pipeline, account: Account, state: Mapping[str, Any], cache: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """JSON-able, by name; ``state``, ``cache``: as in the status."""
+    pipeline: Pipeline, account: Account, state: Mapping[str, Any], statements: Mapping[str, Any],
+    cache: Mapping[str, Any],
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """JSON-able, by name; ``state``, ``statements``, ``cache``: as in the status."""
     config, log, now = pipeline.context.config, pipeline.context.raw_log, pipeline.context.clock()
     raw, outbox_max, most = config.raw_log, config.uplink.max_bytes, state["max_bytes"]
     most_files = descriptors.limit()
@@ -174,6 +179,8 @@ def budgets(
                "evaluation waits, events are still stored"),
         Budget("state", "bytes", state["bytes"], most, state["bytes"] >= 0.99 * most,
                "the least recently used group is evicted"),
+        Budget("statements", "bytes", statements["bytes"], statements["max_bytes"],
+               statements["bytes"] >= 0.99 * statements["max_bytes"], "the key unchanged longest is evicted"),
         Budget("cache", "bytes", cache["bytes"], config.engine.cache_bytes, cache["bytes"] >= config.engine.cache_bytes,
                "the oldest results are evicted"),
         Budget("memory", "bytes", resident(), config.agent.max_memory, pipeline.memory_pressure,
@@ -223,7 +230,9 @@ def render(status: dict[str, Any]) -> list[str]:
     dead = rules["dead_count"] - sum(waiting.values())
     lines = [
         f"vedette {status['version']}  agent {status['agent_id']}  site {status['site']}  fleet {status['fleet']}",
-        f"rules    {rules['running']} and {rules['correlations']} correlations from {rules['origin']},"
+        f"rules    {rules['running']} and {rules['correlations']} correlations"
+        + (f" and {rules['statements']} statements" if rules["statements"] else "")
+        + f" from {rules['origin']},"
         f" {rules['always_candidates']} always candidates,"
         f" {dead} dead; plan {status['plan_digest'][:12]}",
     ]
@@ -268,6 +277,13 @@ def render(status: dict[str, Any]) -> list[str]:
         f" {state['evicted']} evicted; {state['jumps']} time jumps, {ungrouped} matches in no group;"
         f" {state['folded']} alerts folded",
     ]
+    if rules["statements"]:
+        sql = status["statement_state"]
+        late, failed = (sum(one[name] for one in sql["statements"]) for name in ("late", "failed"))
+        lines.append(
+            f"         statements: {sql['bytes']:,} of {sql['max_bytes']:,} bytes, {sql['evicted']} keys evicted;"
+            f" {late} rows late, {failed} failed, {sql['timeless']} without a time, {sql['unfit']} values unfit"
+        )
     if any((audit := state["audit"]).values()):
         lines.append(
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes; {audit['evicted']} evaluated early"

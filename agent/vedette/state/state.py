@@ -1,5 +1,5 @@
 """What evaluation keeps from one event to the next: the clock, open audit events, the windows of correlations and
-suppression.
+suppression, the tables of statements.
 
 Events and frames come in the order of the log; everything here is a function of that, of the plan and the
 settings. ``delta`` gives what changed since the last one, as bytes for the transaction that moves the cursor; a
@@ -8,8 +8,8 @@ has not changed, a slice each; with the one after which ``rewritten`` is true, t
 that is not said again. So the deltas kept are bounded by what is remembered, and nothing is ever copied in memory.
 
 Bytes of a delta: msgpack ``[FORMAT, log_id, clock, correlations, suppression, audit]`` (without ``audit``, as versions
-before have written it, no audit event is open). Offsets are of the log ``log_id``: what was remembered of another log
-is dropped.
+before have written it, no audit event is open), and ``statements`` behind where theirs have changed. Offsets are of the
+log ``log_id``: what was remembered of another log is dropped.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from vedette.state.clock import Clock
 from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
 from vedette.state.suppress import Fold, Suppressor
+from vedette.stream.statements import Statements
 
 FORMAT = 3
 
@@ -34,7 +35,8 @@ SLICE_BYTES = 64 << 10
 
 
 class State:
-    """See the module's text. ``lateness`` is in microseconds, ``max_bytes`` bounds the correlations' windows."""
+    """See the module's text. ``lateness`` is in microseconds; ``max_bytes`` bounds the correlations' windows, and the
+    statements' tables."""
 
     def __init__(
         self, plan: Plan, *, log_id: str = "", lateness: int = 30_000_000, max_bytes: int = 64 << 20,
@@ -46,9 +48,10 @@ class State:
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
         self.suppressor = Suppressor(self.clock)
         self.joiner = Joiner()
+        self.statements = Statements(plan.statements, max_bytes=max_bytes)
         self._looked = 0
         self.started_empty: list[str] = []
-        """Correlations that have changed since the plan before, so that what was known of them is gone."""
+        """Correlations and statements that have changed since the plan before: what was known of them is gone."""
         self._unwritten: list[bytes] | None = None
         """Groups not written since ``rewrite``; None: nothing is being rewritten."""
         self._changes = 0
@@ -60,6 +63,7 @@ class State:
         if self.clock.running - self._looked >= CHECK_EVERY:
             self._looked = self.clock.running
             self.suppressor.advance()
+        self.statements.advance(self.clock.running)
         return self.correlator.advance()
 
     def observe(self, input: str, host: str | None, time: int) -> tuple[int, bool]:
@@ -78,10 +82,13 @@ class State:
         return self.suppressor.closed()
 
     def switch(self, plan: Plan) -> None:
-        """Go on under another plan: correlations of an unchanged digest keep their windows."""
+        """Go on under another plan: correlations of an unchanged digest keep their windows, statements the tables of
+        operators that mean the same."""
         old = self.correlator
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
-        self.started_empty = self.correlator.adopt(old)
+        statements = Statements(plan.statements, max_bytes=self._max_bytes)
+        self.started_empty = [*self.correlator.adopt(old), *statements.adopt(self.statements)]
+        self.statements = statements
         if self._unwritten is not None:
             self._unwritten = self.correlator.groups.adopted(self._unwritten, old.groups)
 
@@ -120,7 +127,7 @@ class State:
 
     def rewrite(self) -> None:
         """Begin to write all of it again; a ``switch`` meanwhile changes nothing about that."""
-        for part in (self.clock, self.suppressor, self.joiner):
+        for part in (self.clock, self.suppressor, self.joiner, self.statements):
             part.touch()
         self._unwritten = list(self.correlator.groups.table)
 
@@ -142,9 +149,13 @@ class State:
         again = 0
         if self._unwritten:
             again = correlator.groups.touch(self._unwritten, max(SLICE_BYTES, self._changes))
-        if not (self.clock.changed or correlator.groups.changed or suppressor.changed or joiner.changed):
+        statements = self.statements.delta()
+        changed = self.clock.changed or correlator.groups.changed or suppressor.changed or joiner.changed
+        if not (changed or statements):
             return b""
         parts = [FORMAT, self.log_id, self.clock.delta(), correlator.delta(), suppressor.delta(), joiner.delta()]
+        if statements:
+            parts.append(statements)
         made = bytes(msgpack.packb(parts))
         self._changes = max(0, len(made) - again)
         return made
@@ -162,15 +173,18 @@ class State:
                 other = form if form != FORMAT else None
                 if other is not None:
                     continue
-                clock, groups, folds, *audit = rest
+                clock, groups, folds, *more = rest
                 self.clock.load(clock)
                 changed = self.correlator.restore(groups)
                 self.suppressor.restore(folds)
-                for one in audit:
+                for one in more[:1]:
                     self.joiner.load(one)
+                for one in more[1:]:
+                    self.statements.restore(one)
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise ValueError(f"the stored state cannot be read: {error}") from error
         if other is not None:
             raise ValueError(f"the stored state is of format {other}; this version reads format {FORMAT} only")
         self.started_empty = sorted(changed)
         self.correlator.resume()
+        self.statements.resume()

@@ -268,6 +268,12 @@ class Network:
                 if entry.scan.mark is not None:
                     self._raise(entry, mark)
 
+    def pass_time(self, rule: str, microseconds: int) -> None:
+        """Nothing has come for the scans of ``rule``: their watermarks, where they have begun, go on by so much."""
+        for entry in self._by_rule[rule]:
+            if entry.mark != NEVER:
+                self._raise(entry, entry.mark + microseconds)
+
     def _raise(self, entry: _Entry, mark: int | None) -> None:
         if mark is not None and mark > entry.mark:
             entry.mark = mark

@@ -194,8 +194,8 @@ class Event:
 
     __slots__ = ("host", "input", "known", "offset", "record", "time")
 
-    def __init__(self, record: Record, offset: int, *, input: str, host: str | None, time: int) -> None:
-        """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it."""
+    def __init__(self, record: Record, offset: int, *, input: str, host: str | None, time: int | None) -> None:
+        """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it; None: unknown."""
         self.record, self.offset, self.input, self.host, self.time = record, offset, input, host, time
         self.known: dict[Any, Any] = {}
 
@@ -249,7 +249,7 @@ def _bounded(time: int, received_at: int) -> int:
 def _metadata(name: str, event: Event) -> Any:
     match name:
         case "event_time":
-            return event.time // MILLISECOND * MILLISECOND
+            return event.time if event.time is None else event.time // MILLISECOND * MILLISECOND
         case "received_at":
             return event.record.received_at // MILLISECOND * MILLISECOND or None
         case "host":

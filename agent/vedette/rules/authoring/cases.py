@@ -4,13 +4,14 @@
 - no_match: "another"
 - match: {event: {field: value}, codec: json}          # a structured event
 - match: {raw: "…", codec: mqtt, topic: plant/press/1}
-- sequence:                                            # of a correlation: events and when they happen, in any order
+- sequence:                                            # of a correlation or statement: events, in any order, and when
     - {raw: "a raw line", at: "2026-11-21T10:00:00Z"}
     - {event: {field: value}, at: "2026-11-21T10:00:05Z"}
-  expect: 1                                            # how often it fires
+  expect: 1                                            # how often it fires, or how many rows it gives
 
-In a file with several rules ``match`` and ``no_match`` are about each detection, ``sequence`` about the one correlation
-that makes alerts, unless the item has a ``rule:`` beside: an id or a title.
+In a file with several rules ``match`` and ``no_match`` are about each detection, and each statement, for which an event
+matches when it gives a row for that alone; ``sequence`` is about the one correlation that makes alerts, or the one
+statement, unless the item has a ``rule:`` beside: an id or a title.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from vedette.model.times import micros, time_of
 from vedette.plan.ir import Rule
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.plan import Plan
+from vedette.plan.query import Statement
 from vedette.plan.relation import Correlation
 from vedette.rules.selftest import Case, Sequence, Timed
 from vedette.rules.sigma.documents import check_shape
@@ -46,10 +48,12 @@ def is_test(path: Path) -> bool:
     return path.name.endswith(_ENDINGS) and not path.is_dir()
 
 
-def load(rules: Iterable[Rule]) -> tuple[list[Case], list[str]]:
-    """The cases beside each rule's file, and what is wrong with such files: file, line and reason."""
+def load(plan: Plan) -> tuple[list[Case], list[str]]:
+    """The cases beside the file of each detection and statement, and what is wrong with such files: file, line,
+    reason."""
     cases: list[Case] = []
     mistakes: list[str] = []
+    rules: list[Rule | Statement] = [*plan.detections, *plan.statements]
     for rule in rules:
         for item, where in _items(rule.path, mistakes):
             try:
@@ -68,8 +72,9 @@ def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
     mistakes: list[str] = []
     ruled = {rule.path for rule in plan.rules}
     for path in dict.fromkeys([*ruled, *(c.path for c in plan.correlations)]):
-        here = [c for c in plan.correlations if c.path == path]
-        known = {name for one in plan.rules if one.path == path for name in (one.id, one.title)}
+        every: list[Correlation | Statement] = [*plan.correlations, *plan.statements]
+        here = [one for one in every if one.path == path]
+        known = {name for one in plan.detections if one.path == path for name in (one.id, one.title)}
         known |= {name for c in here for name in (c.id, c.title)}
         known |= {name for one in plan.refused if one.path == path for name in (one.rule_id, one.title)}
         for item, where in _items(path, [] if path in ruled else mistakes):
@@ -85,14 +90,14 @@ def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
     return found, mistakes
 
 
-def _meant(plan: Plan, here: Iterable[Correlation], item: Mapping[str, Any]) -> str:
-    """The id of the correlation that a sequence is about; raises ValueError."""
+def _meant(plan: Plan, here: Iterable[Correlation | Statement], item: Mapping[str, Any]) -> str:
+    """The id of the correlation or statement that a sequence is about; raises ValueError."""
     if "rule" in item:
         meant = [c for c in here if item["rule"] in (c.id, c.title)]
     else:
         meant = [c for c in here if c.id not in plan.silent]
     if len(meant) != 1:
-        raise ValueError("which correlation? Name it with 'rule': its id or title")
+        raise ValueError("which correlation or statement? Name it with 'rule': its id or title")
     return meant[0].id
 
 

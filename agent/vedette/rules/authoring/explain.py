@@ -13,6 +13,7 @@ from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Or, Predi
 from vedette.plan.literals import Measured, Names, clauses, guess
 from vedette.plan.operators import described
 from vedette.plan.plan import Plan
+from vedette.plan.query import Node, Scan, Statement
 from vedette.plan.relation import Correlation
 from vedette.plan.witness import witness
 
@@ -89,7 +90,20 @@ def _looked_at(plan: Plan, rule_id: str) -> Iterator[str]:
         if any(slot.rule_id == rule_id for slot in one.slots):
             yield f"  used by the correlation {one.title} ({one.id})"
     if rule_id in plan.silent:
-        yield "  emits no alerts: only correlations use it (generate: true changes that)"
+        by = "statements" if rule_id in plan.scans else "correlations"
+        yield f"  emits no alerts: only {by} use it{'' if rule_id in plan.scans else ' (generate: true changes that)'}"
+
+
+def statement(one: Statement) -> Iterator[str]:
+    """The operators of a statement, each below those that take its rows."""
+    yield f"{one.title} ({one.id}), level {one.level}"
+    yield f"  {one.path}:{one.line}, meaning {one.digest[:12]}"
+    waiting: list[tuple[int, Node]] = [(1, one.root)]
+    while waiting:
+        depth, node = waiting.pop()
+        of = f" {node.table}, selected by rule {node.rule}" if isinstance(node, Scan) else ""
+        yield f"{'  ' * depth}{type(node).__name__}{of}: {', '.join(f'{name} {kind}' for name, kind in node.columns)}"
+        waiting += ((depth + 1, below) for below in reversed(node.inputs))
 
 
 def correlation(plan: Plan, c: Correlation) -> Iterator[str]:

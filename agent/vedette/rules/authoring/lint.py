@@ -28,7 +28,7 @@ from vedette.plan.ir import And, Expr, Leaf, Not, Op, Or, Rule, tests
 from vedette.plan.limits import MAX_FILE
 from vedette.plan.literals import MAX_LITERALS, Cost, required
 from vedette.plan.operators import described
-from vedette.plan.plan import Plan
+from vedette.plan.plan import AnyRule, Plan
 from vedette.plan.relation import Correlation
 from vedette.rules.authoring import cases, reach
 from vedette.rules.build import files
@@ -103,7 +103,7 @@ class Set(NamedTuple):
     cost: Cost | None
     evaluator: Evaluator
     tested: set[str]
-    by_digest: dict[str, list[Rule | Correlation]]
+    by_digest: dict[str, list[AnyRule]]
 
 
 Found = Iterator[tuple[Severity, tuple[int, int], str]]
@@ -119,11 +119,10 @@ def lint(
     """
     paths = list(paths)
     written = list(_read(paths, plan))
-    tests, mistakes = cases.load(plan.rules)
+    tests, mistakes = cases.load(plan)
     timed, more = cases.sequences(plan)
-    by_digest: dict[str, list[Rule | Correlation]] = {}
-    every: list[Rule | Correlation] = [*plan.rules, *plan.correlations]
-    for rule in every:
+    by_digest: dict[str, list[AnyRule]] = {}
+    for rule in plan.written:
         by_digest.setdefault(rule.digest, []).append(rule)
     tested = cases.tested(plan, tests, timed)
     everything = Set(rules, plan, written, cost, Evaluator(plan), tested, by_digest)

@@ -1,0 +1,203 @@
+"""The statements of a plan, as evaluation sees them: matched events in, rows of alerts out.
+
+A match of a rule that selects events for statements becomes a row for each of their scans (``read``), which ``feed``
+hands to the network of operators; ``take`` gives the rows of alerts that have come out since. Time passes by the rows'
+own watermarks; where none come, with the receipts of others (``advance``); at the end of an input by ``finish``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from vedette.plan.query import MILLISECOND, Row, Statement, Type
+from vedette.stream.keyed import Budget, pack, unpack
+from vedette.stream.network import Network
+from vedette.stream.reader import Event, Reader
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HEAD = frozenset({"level", "title", "tags"})
+"""Columns that go before what the statement itself says."""
+WINDOW = ("window_start", "window_end")
+
+
+IDLE = 60_000_000
+"""Microseconds of receipts after which a table without a row counts as idle."""
+MAX_STEP = 60_000_000
+"""Of receipts at once, which is more than ``state/clock.py`` lets go by: then it is another clock."""
+
+
+class Read(NamedTuple):
+    """An event as a row of one of the scans of ``rule_id``, and which of its values is the time (0: none)."""
+
+    rule_id: str
+    at: int
+    row: Row
+    time: int
+
+
+class Selected(NamedTuple):
+    """A row that a statement gives: what an alert is made of."""
+
+    statement: Statement
+    row: Row
+
+    @property
+    def offset(self) -> int:
+        """Of the newest event behind it."""
+        return int(self.row[0])
+
+    def head(self, name: str) -> str:
+        """What the row says of ``level``, ``title`` or ``tags``; empty when it says nothing."""
+        value = self._named(name)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """All other columns that are not NULL, as texts."""
+        columns = zip(self.statement.root.columns, self.row[1:], strict=True)
+        named = ((one.name, shown(value, one.type)) for one, value in columns if one.name.lower() not in HEAD)
+        return {name: text for name, text in named if text is not None}
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The first and the last microsecond of the window that the row is about."""
+        start, end = (self._named(name) for name in WINDOW)
+        return (start, end - 1) if isinstance(start, int) and isinstance(end, int) else None
+
+    @property
+    def times(self) -> int:
+        """The column ``count``, if there is one."""
+        value = self._named("count")
+        return value if type(value) is int and value > 0 else 1
+
+    @property
+    def key(self) -> bytes:
+        """What tells it from other rows that the same event completes; empty where there is one row an event."""
+        return pack(self.row[1:]) if self.statement.stateful else b""
+
+    def _named(self, name: str) -> Any:
+        columns = self.statement.root.columns
+        return next((value for one, value in zip(columns, self.row[1:], strict=True) if one.name.lower() == name), None)
+
+
+def shown(value: Any, of: Type) -> str | None:
+    """A value as an alert's text; times in RFC 3339."""
+    if value is None:
+        return None
+    match of.name:
+        case "BOOLEAN":
+            return "true" if value else "false"
+        case "TIMESTAMP" | "TIMESTAMP_LTZ":
+            time = (_EPOCH + timedelta(microseconds=value)).isoformat(
+                timespec="milliseconds" if of.precision else "seconds"
+            )
+            return time.removesuffix("+00:00") + ("Z" if of.name == "TIMESTAMP_LTZ" else "")
+        case "DATE":
+            return (_EPOCH + timedelta(days=value)).date().isoformat()
+        case "TIME":
+            return (_EPOCH + timedelta(milliseconds=value)).time().isoformat()
+        case "BYTES" | "BINARY" | "VARBINARY":
+            return str(value.hex())
+        case "ARRAY":
+            return ", ".join(shown(one, of.args[0]) or "" for one in value)
+        case "MAP":
+            return ", ".join(f"{shown(key, of.args[0])}={shown(one, of.args[1])}" for key, one in value.items())
+        case "ROW":
+            return ", ".join(f"{name}={shown(one, kind)}" for (name, kind), one in zip(of.args, value, strict=True))
+        case _:
+            return str(value)
+
+
+class Statements:
+    """See the module's text. ``max_bytes`` bounds the state of all of them together."""
+
+    def __init__(self, statements: Iterable[Statement], *, max_bytes: int = 64 << 20) -> None:
+        self.statements = tuple(statements)
+        self.network = Network(self.statements, Budget(max_bytes))
+        self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
+        self._silent = dict.fromkeys(self.network.scans, 0)
+        """By rule: microseconds of receipts since the last row."""
+        self._running = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.statements)
+
+    def wants(self, rule_id: str) -> bool:
+        """Whether a statement takes the events that this rule matches."""
+        return rule_id in self._silent
+
+    def read(self, rule_id: str, event: Event) -> list[Read]:
+        """The rows of an event that the rule has matched. Raises what a decoder raises."""
+        return [
+            Read(rule_id, at, self.reader.row(scan, event), scan.time)
+            for at, scan in enumerate(self.network.scans[rule_id])
+            if not scan.inputs_named or event.input in scan.inputs_named
+        ]
+
+    def feed(self, rows: Iterable[Read]) -> None:
+        """Rows in the order of the log."""
+        for one in rows:
+            self._silent[one.rule_id] = 0
+            self.network.feed(one.rule_id, one.row, one.at)
+
+    def advance(self, running: int) -> None:
+        """So many microseconds of receipts have gone by since the agent began (``state/clock.py``). Where no row has
+        come for ``IDLE`` of them, the watermark goes on with the rest."""
+        gone, self._running = running - self._running, running
+        if not 0 < gone < MAX_STEP:
+            return
+        for rule, silent in self._silent.items():
+            self._silent[rule] = silent + gone
+            if (beyond := min(gone, silent + gone - IDLE)) > 0:
+                self.network.pass_time(rule, beyond // MILLISECOND * MILLISECOND)
+
+    def finish(self) -> list[Selected]:
+        """Nothing comes any more: every window ends. What is given since the last ``take``."""
+        return [Selected(statement, row) for statement, row in self.network.finish()]
+
+    def take(self) -> list[Selected]:
+        """What the statements have given since the last call, of one statement in order."""
+        return [Selected(statement, row) for statement, row in self.network.flush()]
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able figures; counts are since the state began."""
+        counts, budget = self.network.counts(), self.network.budget
+        return {
+            "bytes": budget.used,
+            "max_bytes": budget.limit,
+            "evicted": sum(table.evicted for table in budget.tables),
+            "timeless": sum(self.network.timeless.values()),
+            "unfit": self.reader.unfit,
+            "statements": [
+                {"rule_id": one.id, "title": one.title, **counts[one.id]._asdict()} for one in self.statements
+            ],
+        }
+
+    # --- state
+
+    def delta(self) -> bytes:
+        """What changed since the last call, after ``take``; empty for nothing."""
+        made = self.network.delta()
+        return pack(made) if made else b""
+
+    def restore(self, data: bytes) -> None:
+        """Take over one ``delta``; in the order in which they were made, then ``resume``. Raises ValueError or
+        TypeError for anything else."""
+        self.network.restore(unpack(data))
+
+    def resume(self) -> None:
+        self.network.resume()
+
+    def adopt(self, other: Statements) -> list[str]:
+        """Take over the state of another plan's statements as far as it means the same here. Returns the ids of those
+        that were there and have changed, so that they start empty, at least in part."""
+        self.network.adopt(other.network)
+        self._running = other._running
+        before = {one.id: one.digest for one in other.statements}
+        return [one.id for one in self.statements if one.stateful and before.get(one.id, one.digest) != one.digest]
+
+    def touch(self) -> None:
+        """The next ``delta`` holds everything."""
+        self.network.touch()
