@@ -9,11 +9,15 @@ from vedette.plan.query import Expression, Literal, Type
 from vedette.stream.functions import cast
 from vedette.stream.functions.table import Function, Infer, WrongTypes
 from vedette.stream.functions.types import (
+    APPROXIMATE,
     BOOLEAN,
+    DOUBLE,
+    FLOAT,
     NULL,
     NUMERIC,
     STAMP,
     TEXT,
+    WHOLE,
     common,
     count,
     of,
@@ -37,6 +41,8 @@ def compared(args: Sequence[Expression], ordered: bool) -> Type:
 def comparable(a: Type, b: Type, ordered: bool) -> Type | None:
     """As ``compared``; None where Flink refuses. A text is read as the other's type, but ``=`` takes no text beside a
     number."""
+    if a.name in NUMERIC and b.name in NUMERIC and (a.name in APPROXIMATE or b.name in APPROXIMATE):
+        return FLOAT if {a.name, b.name} <= {*WHOLE, "FLOAT"} else DOUBLE
     found = common((a, b))
     if found is not None:
         return found

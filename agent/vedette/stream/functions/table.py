@@ -69,6 +69,8 @@ class Function:
     bind: Callable[[Sequence[Expression], tuple[Any, ...], Type], Callable[..., Any]] | None = None
     """Where types, options or constant arguments decide how it is computed: makes the implementation for one call
     (arguments, options, type of the value); it then takes the arguments' values only."""
+    folds: bool = True
+    """Whether a call of constants is computed when a plan is loaded, once."""
     says: str = ""
     """What it does, half a line for ``docs/sql.md``."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from vedette.plan import query
 from vedette.stream.operator import Operator
+from vedette.stream.operators.calc import Calc
 from vedette.stream.operators.union import Union
 
 OPERATORS: dict[type[query.Node], type[Operator]] = {
+    query.Calc: Calc,
     query.Union: Union,
 }
