@@ -234,6 +234,13 @@ class Network:
         for island in self._islands:
             island.look()
 
+    def use(self, lookups: Mapping[str, Any]) -> None:
+        """The lookups by name, before the first row, and again when one is replaced: rows that wait see the one that
+        was there before. Raises KeyError when one lacks what a statement asks for."""
+        self._drain()
+        for operator in self.operators.values():
+            operator.use(lookups)
+
     # --- rows
 
     def feed(self, rule: str, row: Row, at: int = 0) -> None:
@@ -345,7 +352,7 @@ class Network:
         for operator in self.operators.values():
             operator.resume()
             for below, port in operator.takers():
-                _begin(below, port, operator.mark)
+                _begin(below, port, operator.passed(operator.mark))
         for island in self._islands:
             island.look()
 
