@@ -7,6 +7,10 @@ pub mod hs;
 pub mod json;
 pub mod layout;
 pub mod lines;
+mod lookup_build;
+mod lookup_keys;
+mod lookup_map;
+mod lookup_read;
 mod numbers;
 pub mod rules;
 
@@ -19,4 +23,10 @@ mod _kernel {
     use crate::api::Events;
     #[pymodule_export]
     use crate::lines::{Lines, holds};
+    #[pymodule_export]
+    use crate::lookup_build::{
+        lookup_automaton, lookup_hash, lookup_points, lookup_records, lookup_spread, lookup_symbols,
+    };
+    #[pymodule_export]
+    use crate::lookup_read::Table;
 }

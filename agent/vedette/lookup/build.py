@@ -11,7 +11,7 @@ import os
 import re
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ from vedette.system.durable import sync_path
 
 PLAIN_ROWS = 1_000_000
 """Rows of a table that is built without the kernel."""
+_SLICE = 1 << 20
+"""Rows written at a time: a multiple of ``rows.GROUP``."""
 MAX_ROWS = (1 << 32) - 2
 _WORDS = 65_536
 """Different texts up to which a column keeps a dictionary, and one of eight rows at most."""
@@ -100,7 +102,7 @@ def build(
     """
     name = name or target.name.partition(".")[0]
     _check(name, columns, keys, valid, duplicates)
-    library = kernel.LOADED if native and hasattr(kernel.LOADED, "lookup_hash") else None
+    library = kernel.LOADED if native else None
     table = _Table(columns, keys, source or str(target), None if library else PLAIN_ROWS)
     for batch in batches:
         table.add(batch)
@@ -711,25 +713,40 @@ class _Assembly:
                 self._writer.section(f"c{number}.texts", b"".join(words))
             stores.append(shown)
             described.append(store)
-        if self._library is not None:
-            found, groups, symbols = self._library.lookup_records(
-                [
-                    (
-                        one["code"],
-                        one["width"],
-                        memoryview(one["data"]).cast("B"),
-                        memoryview(one["ends"]).cast("B") if "ends" in one else None,
-                        one.get("there"),
-                    )
-                    for one in described
-                ],
-                memoryview(order).cast("B"),
-            )
-        else:
-            found, groups, symbols = pack.records(described, order)
-        self._writer.section("records", found)
-        self._writer.section("groups", groups)
+        symbols, write = self._written(described)
+        groups: list[bytes] = []
+
+        def parts() -> Iterator[bytes]:
+            base = 0
+            for start in range(0, len(order), _SLICE):
+                found, places = write(order[start : start + _SLICE], base)
+                base += len(found)
+                groups.append(places)
+                yield found
+
+        self._writer.stream("records", parts())
+        self._writer.section("groups", *groups)
         return stores, at, symbols
+
+    def _written(
+        self, columns: list[dict[str, Any]]
+    ) -> tuple[list[bytes], Callable[[array[int], int], tuple[bytes, bytes]]]:
+        """The symbols of texts, and what makes rows of an order and a place."""
+        library = self._library
+        if library is None:
+            return [], lambda order, base: pack.records(columns, order, base)
+        passed = [
+            (
+                one["code"],
+                one["width"],
+                memoryview(one["data"]).cast("B"),
+                memoryview(one["ends"]).cast("B") if "ends" in one else None,
+                one.get("there"),
+            )
+            for one in columns
+        ]
+        symbols = library.lookup_symbols(passed)
+        return symbols, lambda order, base: library.lookup_records(passed, memoryview(order).cast("B"), base, symbols)
 
 
 def _bits(count: int, most: int) -> int:

@@ -71,8 +71,8 @@ def points(keys: Keys, bits: int) -> tuple[array[int], bytes, bytes, Twins]:
     return array("I", [row for _, row in ranked]), directory(places, bits), lows, twins
 
 
-def records(columns: Sequence[dict[str, Any]], order: array[int]) -> tuple[bytes, bytes, list[bytes]]:
-    """``records``, ``groups`` and symbols of the rows ``order``.
+def records(columns: Sequence[dict[str, Any]], order: array[int], base: int) -> tuple[bytes, bytes]:
+    """``records`` and ``groups`` of the rows ``order``, the first of which lies at ``base`` and begins a group.
 
     A column: ``code``, ``width``; ``data`` (integers, floats, or the bytes of an arena), and of texts ``ends`` and
     ``there`` (a byte a row: whether it has a text).
@@ -80,7 +80,7 @@ def records(columns: Sequence[dict[str, Any]], order: array[int]) -> tuple[bytes
     out, groups = bytearray(), array("Q")
     for number, row in enumerate(order):
         if number % GROUP == 0:
-            groups.append(len(out))
+            groups.append(base + len(out))
         for column in columns:
             width, data = column["width"], column["data"]
             match column["code"]:
@@ -102,4 +102,4 @@ def records(columns: Sequence[dict[str, Any]], order: array[int]) -> tuple[bytes
                     size >>= 7
                 out.append(size)
                 out += text
-    return bytes(out), groups.tobytes(), []
+    return bytes(out), groups.tobytes()
