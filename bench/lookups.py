@@ -1,8 +1,8 @@
 """Lookups of millions of rows: bytes a row, building, opening, probing in the kernel and from Python, shared pages.
 
 ``python -m bench.lookups [--rows N] [KIND …]`` makes a table of each kind as CSV, builds it in a process of its own
-(whose peak memory is that of the build alone), and prints a row for each. In the kernel: the mean of a batch of half a
-million keys as texts, taken at random, parsing included; from Python: of single calls of ``contains`` and ``get``.
+(whose time and peak memory are those of the build alone), and prints a row for each. In the kernel: the mean of a batch
+of half a million keys as texts, at random, parsing included; from Python: of single calls of ``contains`` and ``get``.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ from vedette.lookup.build import Key, build
 from vedette.lookup.source import read
 source, target, key = sys.argv[1:]
 one = Key.parse(key)
-before = time.perf_counter()
-table = read(Path(source), {name: kind for name, kind in (("risk", "int"), ("seen", "time"))
-                            if name in open(source).readline()}, {"k": one.kind})
-done = build(Path(target), table.columns, [one], table.batches, created=1, duplicates="first"
-             if one.kind not in ("cidr", "range") else "keep")
+kept = "first" if one.kind not in ("cidr", "range") else "keep"
+names = open(source).readline()
+types = {name: kind for name, kind in (("risk", "int"), ("seen", "time")) if name in names}
+with read(Path(source), types, {"k": one.kind}) as table:
+    done = build(Path(target), table.columns, [one], table.batches, created=1, duplicates=kept)
 peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
-print(json.dumps({"seconds": time.perf_counter() - before, "rows": done.rows, "bytes": done.size,
+print(json.dumps({"seconds": time.process_time(), "rows": done.rows, "bytes": done.size,
                   "peak_mb": int(peak) / 1024, "layout": done.indexes[0]}))
 """
 
@@ -213,7 +213,7 @@ def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
 
 def _lines(results: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     yield (
-        "| key | layout | B a row | of the CSV | build s | peak MB | open ms | kernel hit, miss ns |"
+        "| key | layout | B a row | of the CSV | build CPU s | peak MB | open ms | kernel hit, miss ns |"
         " Python get (hit), contains (miss) µs | plain Python µs | three processes |"
     )
     yield "|---|---|---|---|---|---|---|---|---|---|---|"

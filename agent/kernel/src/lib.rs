@@ -25,7 +25,7 @@ mod _kernel {
     use crate::lines::{Lines, holds};
     #[pymodule_export]
     use crate::lookup_build::{
-        lookup_automaton, lookup_hash, lookup_points, lookup_records, lookup_spread, lookup_symbols,
+        lookup_addresses, lookup_automaton, lookup_hash, lookup_points, lookup_records, lookup_spread, lookup_symbols,
     };
     #[pymodule_export]
     use crate::lookup_read::Table;

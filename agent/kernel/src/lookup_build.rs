@@ -5,9 +5,10 @@
 use fsst::{Compressor, Symbol};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedStr;
 use pyo3::types::PyBytes;
 
-use crate::lookup_keys::{hash, place, spread};
+use crate::lookup_keys::{address, hash, place, spread};
 use crate::lookup_map::Bytes;
 use crate::lookup_read::GROUP;
 
@@ -74,16 +75,14 @@ pub fn lookup_hash<'py>(
     width: usize,
     seed: u64,
     bits: u32,
+    unique: bool,
 ) -> PyResult<Entries<'py>> {
     checked(bits)?;
     let keys = Keys::new(&arena, ends.as_ref(), width);
     let (order, starts, marks, twins) = py.detach(|| {
         let mut hashes: Vec<(u64, u32)> = (0..keys.len()).map(|row| (hash(keys.get(row), seed), row as u32)).collect();
         hashes.sort_unstable();
-        let twins = hashes
-            .windows(2)
-            .filter(|pair| pair[0].0 == pair[1].0 && keys.get(pair[0].1 as usize) == keys.get(pair[1].1 as usize));
-        let twins = twins.map(|pair| (pair[0].1, pair[1].1)).take(MAX_TWINS).collect();
+        let twins = merge(keys, &mut hashes, unique);
         let starts = directory(hashes.iter().map(|(hash, _)| place(*hash, bits).0), bits);
         let marks: Vec<u8> = hashes.iter().map(|(hash, _)| place(*hash, bits).1).collect();
         (numbers(hashes.iter().map(|(_, row)| *row), hashes.len()), starts, marks, twins)
@@ -110,21 +109,34 @@ fn ranked(keys: Keys) -> Vec<(u64, u32)> {
     order
 }
 
-fn twins(keys: Keys, order: &[(u64, u32)]) -> Twins {
-    let twins = order.windows(2).filter(|pair| keys.get(pair[0].1 as usize) == keys.get(pair[1].1 as usize));
-    twins.map(|pair| (pair[0].1, pair[1].1)).take(MAX_TWINS).collect()
+/// Twins; of which only the first stays where keys are to be `unique`.
+fn merge(keys: Keys, order: &mut Vec<(u64, u32)>, unique: bool) -> Twins {
+    let same = |a: &(u64, u32), b: &(u64, u32)| a.0 == b.0 && keys.get(a.1 as usize) == keys.get(b.1 as usize);
+    let twins = order.windows(2).filter(|pair| same(&pair[0], &pair[1]));
+    let twins = twins.map(|pair| (pair[0].1, pair[1].1)).take(MAX_TWINS).collect();
+    if unique {
+        order.dedup_by(|later, first| same(later, first));
+    }
+    twins
 }
 
 /// The row of each key in order, `dir`, `lows`, twins.
 #[pyfunction]
-pub fn lookup_points<'py>(py: Python<'py>, arena: Bytes, width: usize, bits: u32) -> PyResult<Entries<'py>> {
+pub fn lookup_points<'py>(
+    py: Python<'py>,
+    arena: Bytes,
+    width: usize,
+    bits: u32,
+    unique: bool,
+) -> PyResult<Entries<'py>> {
     checked(bits)?;
     if width == 0 || bits as usize > width * 8 {
         return Err(PyValueError::new_err("keys of an impossible width"));
     }
     let keys = Keys::new(&arena, None, width);
     let (order, starts, lows, twins) = py.detach(|| {
-        let order = ranked(keys);
+        let mut order = ranked(keys);
+        let twins = merge(keys, &mut order, unique);
         let low = (width * 8 - bits as usize).div_ceil(8);
         let mut lows = Vec::with_capacity(low * order.len());
         for (_, row) in &order {
@@ -132,7 +144,6 @@ pub fn lookup_points<'py>(py: Python<'py>, arena: Bytes, width: usize, bits: u32
         }
         let places = order.iter().map(|(head, _)| head.checked_shr(64 - bits).unwrap_or(0) as usize);
         let starts = directory(places, bits);
-        let twins = twins(keys, &order);
         (numbers(order.iter().map(|(_, row)| *row), order.len()), starts, lows, twins)
     });
     Ok((PyBytes::new(py, &order), PyBytes::new(py, &starts), PyBytes::new(py, &lows), twins))
@@ -150,19 +161,14 @@ pub fn lookup_automaton<'py>(
     checked(bits)?;
     let keys = Keys::new(&arena, Some(&ends), 0);
     let made = py.detach(|| -> Result<_, fst::Error> {
-        let order = ranked(keys);
-        let twins = twins(keys, &order);
+        let mut order = ranked(keys);
+        let twins = merge(keys, &mut order, true);
         let mut builder = fst::SetBuilder::memory();
         let mut hashes = Vec::with_capacity(order.len());
-        let mut before = None;
         for (_, row) in order {
             let key = keys.get(row as usize);
-            if before == Some(key) {
-                continue;
-            }
             builder.insert(key)?;
             hashes.push(hash(key, seed));
-            before = Some(key);
         }
         hashes.sort_unstable();
         let starts = directory(hashes.iter().map(|hash| place(*hash, bits).0), bits);
@@ -171,6 +177,23 @@ pub fn lookup_automaton<'py>(
     });
     let (automaton, starts, marks, twins, count) = made.map_err(|error| PyValueError::new_err(error.to_string()))?;
     Ok((PyBytes::new(py, &automaton), PyBytes::new(py, &starts), PyBytes::new(py, &marks), twins, count))
+}
+
+/// Addresses as keys: the bytes, their ends (u32), and the first text that is none.
+#[pyfunction]
+pub fn lookup_addresses<'py>(
+    py: Python<'py>,
+    given: Vec<PyBackedStr>,
+) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<usize>) {
+    let (mut arena, mut ends) = (Vec::new(), Vec::new());
+    for (number, text) in given.iter().enumerate() {
+        let Some(key) = address(text.trim_ascii().as_bytes()) else {
+            return (PyBytes::new(py, b""), PyBytes::new(py, b""), Some(number));
+        };
+        arena.extend_from_slice(key.bytes());
+        ends.extend_from_slice(&(arena.len() as u32).to_le_bytes());
+    }
+    (PyBytes::new(py, &arena), PyBytes::new(py, &ends), None)
 }
 
 /// Integers (i64) as keys that lie far apart, highest byte first.

@@ -162,17 +162,30 @@ fn suffixes(domain: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::once(domain).chain(above)
 }
 
+/// By byte the digit that it is; 255: none.
+const DIGITS: [u8; 256] = {
+    let mut table = [255; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        table[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    table
+};
+
 fn unhex(text: &[u8]) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
     let (pairs, rest) = text.as_chunks::<2>();
-    if !rest.is_empty() {
+    if !rest.is_empty() || text.len() > 128 {
         return None;
     }
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+    let mut wrong = 0;
+    let raw = pairs.iter().map(|[high, low]| {
+        let (high, low) = (DIGITS[usize::from(*high)], DIGITS[usize::from(*low)]);
+        wrong |= high | low;
+        high << 4 | low & 15
+    });
+    let raw: Vec<u8> = raw.collect();
+    (wrong < 16).then_some(raw)
 }
 
 fn hex(bytes: &[u8]) -> Vec<u8> {
