@@ -3,6 +3,7 @@
 pub mod api;
 pub mod events;
 pub mod fields;
+pub mod header;
 pub mod hs;
 pub mod json;
 pub mod layout;
@@ -13,6 +14,7 @@ mod lookup_map;
 mod lookup_read;
 mod numbers;
 pub mod rules;
+pub mod sift;
 
 use pyo3::prelude::*;
 
