@@ -1,4 +1,4 @@
-"""Expressions by a walk over their trees, and statements built by hand: for tests of operators, which mind neither."""
+"""Expressions by a walk over their trees, and statements built by hand, for tests of operators."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from vedette.plan.query import (
     Statement,
     Type,
 )
-from vedette.stream.operator import Operator
-from vedette.stream.operators.table import OPERATORS
 
 BIGINT, DOUBLE, STRING, BOOLEAN = Type("BIGINT"), Type("DOUBLE"), Type("STRING"), Type("BOOLEAN")
 TIME = Type("TIMESTAMP", 3)
@@ -42,23 +40,6 @@ def evaluate(one: Expression, row: Row) -> Any:
         case Call(name, args):
             values = [evaluate(arg, row) for arg in args]
             return None if None in values else _CALLS[name](*values)
-
-
-class Walked(Operator):
-    """``Calc`` by ``evaluate``."""
-
-    def push(self, port: int, rows: Sequence[Row]) -> None:
-        node: Any = self.node
-        self.emit(
-            [
-                (row[0], *(evaluate(one, row) for one in node.exprs))
-                for row in rows
-                if node.when is None or evaluate(node.when, row) is True
-            ]
-        )
-
-
-WALKED = {**OPERATORS, Calc: Walked}
 
 
 def scan(

@@ -17,19 +17,20 @@ After a crash: a new ``Network`` of the same or of other statements, ``restore``
 out, what is new begins empty.
 
 An **island** is a set of operators that are connected without passing through a ``Scan``: it has its own runs, so that
-an operator that has to see each watermark (a join) costs no other island its runs. An island in which an operator
-raises, which none should, is **muted**: it takes no rows any more, and its statements are in ``failures``.
+an operator that has to see each watermark (a join) costs no other island its runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from vedette.plan.query import Call, Column, Expression, Literal, Node, Row, Scan, Statement, nodes
+from vedette.plan.query import Call, Column, Literal, Node, Row, Scan, Statement, nodes
+from vedette.stream.expression import FAILURES
+from vedette.stream.expression import one as evaluate
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators.table import OPERATORS
@@ -103,23 +104,9 @@ class _Tap:
 class _Island:
     def __init__(self) -> None:
         self.taps: dict[_Entry, _Tap] = {}
-        self.statements: list[Statement] = []
-        self.muted = False
-        self.failure: Exception | None = None
-        """Why it was muted, until somebody has asked."""
 
     def flush(self) -> None:
         """Let the rows that wait go on, then the watermarks."""
-        try:
-            if not self.muted:
-                self._flush()
-        except Exception as error:  # the statements of other islands go on
-            self.muted, self.failure = True, error
-        for entry, tap in self.taps.items():
-            tap.taken, tap.mark = len(entry.rows), max(tap.mark, entry.mark)
-        self.look()
-
-    def _flush(self) -> None:
         taps = self.taps
         if len(taps) == 1:
             for entry, tap in taps.items():
@@ -136,24 +123,23 @@ class _Island:
                 for operator, port in tap.outputs:
                     operator.push(port, run)
         for entry, tap in taps.items():
+            tap.taken = len(entry.rows)
             if entry.mark > tap.mark:
+                tap.mark = entry.mark
                 for operator, port in tap.outputs:
                     operator.advance(port, entry.mark)
+        self.look()
 
     def look(self) -> None:
         """Ask the operators again how far watermarks may go unseen."""
         for entry, tap in self.taps.items():
-            tap.boundary = (
-                FOREVER
-                if self.muted
-                else min(
-                    (
-                        operator.boundary(operator.mark)
-                        for operator, ports in tap.ports.items()
-                        if any(operator.marks[port] <= operator.mark for port in ports)
-                    ),
-                    default=FOREVER,
-                )
+            tap.boundary = min(
+                (
+                    operator.boundary(operator.mark)
+                    for operator, ports in tap.ports.items()
+                    if any(operator.marks[port] <= operator.mark for port in ports)
+                ),
+                default=FOREVER,
             )
             entry.look()
 
@@ -161,14 +147,12 @@ class _Island:
 class Network:
     """See the module's text.
 
-    ``operators``: of each class of node what runs it. ``evaluate``: compiles an expression to a function of a row, for
-    watermarks that are more than a column less an interval.
+    ``operators``: of each class of node what runs it.
     """
 
     def __init__(
         self, statements: Sequence[Statement], budget: Budget,
         operators: Mapping[type[Node], type[Operator]] = OPERATORS,
-        evaluate: Callable[[Expression], Callable[[Row], Any]] | None = None,
     ) -> None:  # fmt: skip
         self.statements, self.budget = tuple(statements), budget
         self.timeless: dict[str, int] = {}
@@ -182,25 +166,22 @@ class Network:
         """By node."""
         self._number = 0
         self._sinks: dict[str, _Sink] = {}
-        self._build(operators, evaluate)
+        self._build(operators)
         self.scans: dict[str, tuple[Scan, ...]] = {
             rule: tuple(entry.scan for entry in entries) for rule, entries in self._by_rule.items()
         }
         """By the rule that selects their events, in the order by which ``feed`` numbers them."""
 
-    def _build(
-        self, operators: Mapping[type[Node], type[Operator]],
-        evaluate: Callable[[Expression], Callable[[Row], Any]] | None,
-    ) -> None:  # fmt: skip
+    def _build(self, operators: Mapping[type[Node], type[Operator]]) -> None:
         every = {node.fingerprint: node for statement in self.statements for node in nodes(statement.root)}
         takers: dict[bytes, list[tuple[Any, int]]] = {fingerprint: [] for fingerprint in every}
         for fingerprint, node in every.items():
             if isinstance(node, Scan):
-                entry = self._entries[fingerprint] = _Entry(node, _mark_of(node, evaluate))
+                entry = self._entries[fingerprint] = _Entry(node, _mark_of(node))
                 entry.outputs = takers[fingerprint]
                 self._by_rule.setdefault(node.rule, []).append(entry)
                 continue
-            kind = operators[type(node)]
+            kind = operators[type(node)].kind_for(node)
             identity = kind.shared_by(node)
             running = self.operators.get(identity)
             if running is None:
@@ -209,6 +190,8 @@ class Network:
                     takers[below.fingerprint].append((running, port))
             self._runs[fingerprint] = running
             running.serve(node, takers[fingerprint])
+        for running in self.operators.values():
+            running.ready()
         for statement in self.statements:
             sink = self._sinks[statement.id] = _Sink(statement, self._results)
             takers[statement.root.fingerprint].append((sink, 0))
@@ -230,9 +213,7 @@ class Network:
                 root[find(below)] = find(operator)
         islands: dict[int, _Island] = {}
         for one in every:
-            island = islands.setdefault(find(one), _Island())
-            if isinstance(one, _Sink):
-                island.statements.append(one.statement)
+            islands.setdefault(find(one), _Island())
         for entry in self._entries.values():
             for operator, port in entry.outputs:
                 island = islands[find(operator)]
@@ -251,13 +232,6 @@ class Network:
         self._islands = list(islands.values())
         for island in self._islands:
             island.look()
-
-    def use(self, lookups: Mapping[str, Any]) -> None:
-        """The lookups by name, before the first row, and again when one is replaced: rows that wait see the one that
-        was there before. Raises KeyError when one lacks what a statement asks for."""
-        self._drain()
-        for operator in self.operators.values():
-            operator.use(lookups)
 
     # --- rows
 
@@ -370,7 +344,7 @@ class Network:
         for operator in self.operators.values():
             operator.resume()
             for below, port in operator.takers():
-                _begin(below, port, operator.passed(operator.mark))
+                _begin(below, port, operator.mark)
         for island in self._islands:
             island.look()
 
@@ -390,34 +364,6 @@ class Network:
         self.timeless = dict(other.timeless)
         other.touch()
         self.touch()
-
-    # --- what fails
-
-    def failures(self) -> list[tuple[Statement, Exception]]:
-        """The statements of islands muted since the last call, and why."""
-        failed = []
-        for island in self._islands:
-            if island.failure is not None:
-                failed += [(statement, island.failure) for statement in island.statements]
-                island.failure = None
-        return failed
-
-    def muted(self) -> set[str]:
-        """The ids of the statements of muted islands."""
-        return {statement.id for island in self._islands if island.muted for statement in island.statements}
-
-    def mute(self, ids: Collection[str]) -> None:
-        """Mute the islands of these statements, and no others; one that is no longer muted begins empty."""
-        for island in self._islands:
-            muted = any(statement.id in ids for statement in island.statements)
-            if island.muted and not muted:
-                for tap in island.taps.values():
-                    for operator in tap.ports:
-                        for table in operator.tables:
-                            table.clear()
-                        operator.resume()
-            island.muted = muted
-            island.look()
 
     # --- what it costs
 
@@ -455,7 +401,7 @@ def _begin(operator: Any, port: int, mark: int) -> None:
         operator.mark = min(operator.marks)
 
 
-def _mark_of(scan: Scan, evaluate: Callable[[Expression], Callable[[Row], Any]] | None) -> Callable[[Row], int | None]:
+def _mark_of(scan: Scan) -> Callable[[Row], int | None]:
     match scan.mark:
         case None:
             return lambda row: None
@@ -463,6 +409,13 @@ def _mark_of(scan: Scan, evaluate: Callable[[Expression], Callable[[Row], Any]] 
             return itemgetter(index)
         case Call("-", (Column(index), Literal(int() as delay)), type) if type.name.startswith("TIMESTAMP"):
             return lambda row: row[index] - delay if row[index] is not None else None
-    if evaluate is None:
-        raise ValueError(f"the watermark of {scan.table} is no column less an interval")
-    return evaluate(scan.mark)
+    compiled = evaluate(scan.mark)
+
+    def mark(row: Row) -> int | None:
+        try:
+            found: int | None = compiled(row)
+        except FAILURES:
+            return None
+        return found
+
+    return mark

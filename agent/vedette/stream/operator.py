@@ -12,7 +12,7 @@ nothing else from one call to the next but its marks, and what follows from both
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vedette.plan.query import Node, Row
@@ -43,6 +43,11 @@ class Operator(ABC):
         """Marks and counts as the last delta has them."""
 
     @classmethod
+    def kind_for(cls, node: Any) -> type[Operator]:
+        """The class that runs ``node``, where several of them run one class of nodes."""
+        return cls
+
+    @classmethod
     def shared_by(cls, node: Any) -> bytes:
         """Nodes for which this is equal run as one operator, which ``serve``s each; its state has this fingerprint."""
         fingerprint: bytes = node.fingerprint
@@ -52,6 +57,9 @@ class Operator(ABC):
         """Give the rows of ``node`` to ``outputs``, which the network has not filled yet."""
         self.outputs = outputs
 
+    def ready(self) -> None:  # noqa: B027
+        """All of its nodes are known; before the first row."""
+
     def takers(self) -> list[tuple[Operator, int]]:
         """The outputs of all nodes that it runs."""
         return self.outputs
@@ -59,10 +67,6 @@ class Operator(ABC):
     def late_of(self, node: Node) -> int:
         """Rows dropped because they came behind the watermark, of one node."""
         return self.late
-
-    def use(self, lookups: Mapping[str, Any]) -> None:  # noqa: B027
-        """The lookups by name, before the first row and whenever one is replaced. Raises KeyError when one lacks what
-        the node asks for."""
 
     @abstractmethod
     def push(self, port: int, rows: Sequence[Row]) -> None:
@@ -91,14 +95,9 @@ class Operator(ABC):
             for operator, port in self.outputs:
                 operator.push(port, rows)
 
-    def passed(self, mark: int) -> int:
-        """The watermark that it gives when its own is ``mark``: less where its rows may be older than that."""
-        return mark
-
     def forward(self, mark: int) -> None:
-        passed = self.passed(mark)
         for operator, port in self.outputs:
-            operator.advance(port, passed)
+            operator.advance(port, mark)
 
     # --- state
 

@@ -1,0 +1,42 @@
+"""Aggregates of rows that already have a window, by its start and end and other keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vedette.plan import query
+from vedette.plan.query import MILLISECOND, Row
+from vedette.stream.aggregates import Accumulators
+from vedette.stream.keyed import Budget
+from vedette.stream.operator import NEVER, Operator
+from vedette.stream.slices import Layer
+
+
+class Grouped(Operator):
+    """A slice for each window; a row whose window is complete is late."""
+
+    def __init__(self, node: query.Grouped, budget: Budget) -> None:
+        super().__init__(node, budget)
+        start, end = node.window
+        slice_of = (f"(row[{end}], row[{start}])", "at[0] > done")
+        self.groups = Layer(budget, "windows", Accumulators(node.aggregates), node.keys, slice_of)
+        self.tables.append(self.groups)
+        self._give = self.groups.giver(node.aggregates, "")
+
+    def _done(self) -> int:
+        return self.mark + MILLISECOND if self.mark > NEVER else NEVER
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        failed, late = self.groups.update(rows, self._done())
+        self.failed += failed
+        self.late += len(late)
+
+    def due(self, mark: int) -> None:
+        done = self._done()
+        for window in sorted(one for one in self.groups.slices if one[0] <= done):
+            self.emit(self._give(self.groups.slices[window], window[1], window[0]))
+            self.groups.remove_slice(window)
+
+    def boundary(self, mark: int) -> int:
+        """Which windows rows name is not known before they come."""
+        return mark + 1

@@ -1,0 +1,178 @@
+"""OVER (PARTITION BY … ORDER BY time): aggregates of the rows up to each row, by time.
+
+A row is given when the watermark reaches its time, ties by arrival; with RANGE it counts all rows of its time, with
+ROWS those before it only. Which rows are late is Flink's choice: with a bound, those at or before the time of the key's
+last row that was given (even behind the watermark), else those at or before the watermark.
+
+A bounded frame keeps its rows. Its aggregates are those of two stacks: of what is in front, the aggregates of each
+row and all behind it; of what came since, one for all. So a row costs a few merges however long the frame is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from itertools import groupby
+from typing import Any
+
+from vedette.plan import query
+from vedette.plan.query import Row
+from vedette.stream import aggregates
+from vedette.stream.aggregates import Accumulators
+from vedette.stream.expression import FAILURES
+from vedette.stream.keyed import Budget, Key, Table
+from vedette.stream.operator import NEVER, Operator
+from vedette.stream.operators.session import row_bytes
+
+
+class _Held:
+    """Of one key. What ``front`` and ``back`` hold follows from ``rows``; of an unbounded frame, ``back`` is all there
+    is."""
+
+    __slots__ = ("back", "front", "last", "rows", "split", "waiting")
+
+    def __init__(self) -> None:
+        self.last = NEVER
+        """The time of the last row that was given."""
+        self.waiting: list[Row] = []
+        self.rows: list[Row] = []
+        """Given and in the frame of rows to come."""
+        self.front: list[list[Any]] = []
+        """Fields for the first of ``rows`` last, with all up to ``split``."""
+        self.split = 0
+        self.back: list[Any] = []
+
+
+class Over(Operator):
+    def __init__(self, node: query.Over, budget: Budget) -> None:
+        super().__init__(node, budget)
+        self.over = node
+        self.time = node.input.time
+        self.bounded = node.rows is not None or node.range is not None
+        self.kinds = Accumulators(node.aggregates)
+        self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
+        self.held: Table[_Held] = Table(budget, self._size, self._dump, self._load)
+        self.tables.append(self.held)
+        self._times: list[tuple[int, str, Key]] = []
+        """A heap of the times of rows that wait."""
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        time, held, mark = self.time, self.held, self.mark
+        for row in rows:
+            key = tuple([row[at] for at in self.over.keys])
+            one = held.values.get(key)
+            at = row[time]
+            if at <= (mark if not self.bounded else one.last if one is not None else NEVER):
+                self.late += 1
+                continue
+            if one is None:
+                one = _Held()
+                one.back = self.kinds.new()
+            if all(other[time] != at for other in one.waiting):
+                heappush(self._times, (at, repr(key), key))
+            one.waiting.append(row)
+            held.put(key, one)
+
+    def due(self, mark: int) -> None:
+        found: list[Row] = []
+        times, time = self._times, self.time
+        while times and times[0][0] <= mark:
+            at, _, key = heappop(times)
+            one = self.held.values.get(key)
+            ready = [row for row in one.waiting if row[time] == at] if one is not None else []
+            if one is None or not ready:
+                continue
+            one.waiting = [row for row in one.waiting if row[time] != at]
+            one.last = max(one.last, at)
+            self._give(one, at, ready, found)
+            self.held.put(key, one)
+        self.emit(found)
+
+    def _give(self, one: _Held, at: int, ready: Sequence[Row], found: list[Row]) -> None:
+        taken = []
+        for row in ready:
+            try:
+                self._add(self.kinds.new(), row)
+            except FAILURES:
+                self.failed += 1
+            else:
+                taken.append(row)
+        if self.over.rows is not None:
+            for row in taken:
+                self._take(one, row)
+                self._leave(one, len(one.rows) - self.over.rows - 1)
+                found.append((*row, *self._now(one)))
+            return
+        for row in taken:
+            self._take(one, row)
+        if self.over.range is not None:
+            oldest = at - self.over.range
+            self._leave(one, sum(1 for row in one.rows if row[self.time] < oldest))
+        values = self._now(one)
+        found += [(*row, *values) for row in taken]
+
+    def _take(self, one: _Held, row: Row) -> None:
+        self._add(one.back, row)
+        if self.bounded:
+            one.rows.append(row)
+
+    def _leave(self, one: _Held, count: int) -> None:
+        """The first rows are out of the frame."""
+        for _ in range(count):
+            if not one.front:
+                one.split = len(one.rows)
+                behind = self.kinds.new()
+                for row in reversed(one.rows):
+                    fields = self.kinds.new()
+                    self._add(fields, row)
+                    self._merge(fields, behind)
+                    one.front.append(fields)
+                    behind = fields
+                one.back = self.kinds.new()
+            one.front.pop()
+            del one.rows[0]
+            one.split -= 1
+
+    def _now(self, one: _Held) -> tuple[Any, ...]:
+        if not one.front:
+            found: tuple[Any, ...] = self._values(one.back)
+            return found
+        fields = self.kinds.new()
+        self._merge(fields, one.front[-1])
+        self._merge(fields, one.back)
+        found = self._values(fields)
+        return found
+
+    def boundary(self, mark: int) -> int:
+        return mark + 1
+
+    # --- state
+
+    def _size(self, one: _Held) -> int:
+        per_row = sum(map(row_bytes, one.rows)) + sum(map(row_bytes, one.waiting))
+        fields = sum(map(aggregates.size, self.kinds.fields, one.back))
+        return 200 + per_row + fields * (1 + len(one.front))
+
+    def _dump(self, one: _Held) -> Any:
+        fields = [] if self.bounded else list(map(aggregates.dump, self.kinds.fields, one.back))
+        return [one.last, one.waiting, one.rows, fields]
+
+    def _load(self, data: Any) -> _Held:
+        one = _Held()
+        one.last, waiting, rows, fields = data
+        one.waiting, one.rows = list(waiting), list(rows)
+        one.back = self.kinds.new()
+        if self.bounded:
+            for row in rows:
+                self._add(one.back, row)
+        else:
+            one.back = list(map(aggregates.load, self.kinds.fields, fields))
+        return one
+
+    def resume(self) -> None:
+        self._times = [
+            (at, repr(key), key)
+            for key, one in self.held.values.items()
+            for at, _ in groupby(sorted(row[self.time] for row in one.waiting))
+        ]
+        heapify(self._times)

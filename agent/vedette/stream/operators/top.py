@@ -1,0 +1,116 @@
+"""ROW_NUMBER(): the first rows of each key in a window, and the very first row of each key without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from vedette.plan import query
+from vedette.plan.query import MILLISECOND, Row
+from vedette.stream.keyed import Budget, Key, Table
+from vedette.stream.operator import Operator
+from vedette.stream.operators.session import row_bytes
+
+
+class TopInWindow(Operator):
+    """Given when the window is complete; a row that comes afterwards is late. Equal rows rank by arrival."""
+
+    def __init__(self, node: query.Top, budget: Budget) -> None:
+        super().__init__(node, budget)
+        self.top = node
+        start, end = node.window
+        self._key = (end, start, *(at for at in node.keys if at not in node.window))
+        self._rank = [_ranking(*one) for one in reversed(node.order)]
+        self.rows: Table[list[Row]] = Table(budget, lambda rows: 64 + sum(map(row_bytes, rows)), load=list)
+        self.tables.append(self.rows)
+        self._windows: dict[int, dict[Key, None]] = {}
+        """Keys by the end of their window."""
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        for row in rows:
+            key = tuple([row[at] for at in self._key])
+            if key[0] - MILLISECOND <= self.mark:
+                self.late += 1
+                continue
+            held = self.rows.values.get(key)
+            if held is None:
+                held = []
+                self._windows.setdefault(key[0], {})[key] = None
+            held.append(row)
+            for rank, descending in self._rank:
+                held.sort(key=rank, reverse=descending)
+            del held[self.top.last :]
+            self.rows.put(key, held)
+
+    def due(self, mark: int) -> None:
+        first, ranked = self.top.first, self.top.ranked
+        for end in sorted(end for end in self._windows if end - MILLISECOND <= mark):
+            found: list[Row] = []
+            for key in self._windows.pop(end):
+                for rank, row in enumerate(self.rows.values.get(key, ()), 1):
+                    if rank >= first:
+                        found.append((*row, rank) if ranked else row)
+                self.rows.remove(key)
+            self.emit(found)
+
+    def boundary(self, mark: int) -> int:
+        return mark + 1
+
+    def resume(self) -> None:
+        self._windows = {}
+        for key in self.rows.values:
+            self._windows.setdefault(key[0], {})[key] = None
+
+
+class Top(Operator):
+    """The first row of each key by time: given when the watermark reaches it; then the key is done with. A row at or
+    before the watermark is late."""
+
+    def __init__(self, node: query.Top, budget: Budget) -> None:
+        super().__init__(node, budget)
+        self.top = node
+        self.time = node.order[0][0]
+        self.first: Table[tuple[Any, ...]] = Table(budget, lambda held: row_bytes(held) if held else 0, load=tuple)
+        """The first row so far; an empty tuple when it was given."""
+        self.tables.append(self.first)
+        self._waiting: list[tuple[int, str, Key]] = []
+
+    @classmethod
+    def kind_for(cls, node: Any) -> type[Operator]:
+        return TopInWindow if node.window != (0, 0) else cls
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        time = self.time
+        for row in rows:
+            if row[time] <= self.mark:
+                self.late += 1
+                continue
+            key = tuple([row[at] for at in self.top.keys])
+            held = self.first.values.get(key)
+            if held is None or (held and row[time] < held[time]):
+                self.first.put(key, row)
+                heappush(self._waiting, (row[time], repr(key), key))
+
+    def due(self, mark: int) -> None:
+        found = []
+        while self._waiting and self._waiting[0][0] <= mark:
+            at, _, key = heappop(self._waiting)
+            row = self.first.values.get(key)
+            if row and row[self.time] == at:
+                found.append((*row, 1) if self.top.ranked else row)
+                self.first.put(key, ())
+        self.emit(found)
+
+    def boundary(self, mark: int) -> int:
+        return mark + 1
+
+    def resume(self) -> None:
+        self._waiting = [(row[self.time], repr(key), key) for key, row in self.first.values.items() if row]
+        heapify(self._waiting)
+
+
+def _ranking(column: int, descending: bool, nulls_last: bool) -> tuple[Callable[[Row], Any], bool]:
+    """What to sort by, and whether downwards."""
+    null, other = (1, 0) if nulls_last != descending else (0, 1)
+    return lambda row: (null, None) if row[column] is None else (other, row[column]), descending

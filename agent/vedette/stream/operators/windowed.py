@@ -1,0 +1,334 @@
+"""Aggregates by window and key: TUMBLE, HOP and CUMULATE by slices that statements share.
+
+One operator runs all ``Windowed`` nodes of the same input, keys and GROUPING SETS. It keeps **layers** of slices, one
+for each length: TUMBLE has slices of its size, HOP of the greatest length that its step and size are multiples of,
+CUMULATE of its step, and of its size what is complete so far. A layer whose slices are unions of those of a finer one
+is **fed** by it: a row goes to the finest layer only, and when a slice's end passes, the whole slice is merged into the
+next coarser layer. So a row costs one update whatever the number of statements, and windows give what they would give
+alone.
+
+A window is complete, and a row late for it, when the watermark is at its end less a millisecond. A row that is late for
+a slice but not for a wider window goes to that window's layer directly. Rows are counted as late for a node when no
+window of it takes them. Aggregates that depend on the order of rows share only with nodes of the same grid.
+
+At a hot update layers are found again by their length, accumulators by what they hold. A layer stays fed by what fed
+it, or by what fed that if it is no longer there; slices of it that had not ended are merged into what it fed. A node
+whose accumulators have not seen all rows of a window gives no row for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import msgpack
+
+from vedette.plan.query import MILLISECOND, Grid, Node, Row, dump
+from vedette.plan.query import Windowed as WindowedNode
+from vedette.stream.aggregates import AGGREGATES, Accumulators
+from vedette.stream.keyed import Budget
+from vedette.stream.operator import NEVER, Operator
+from vedette.stream.operators.session import Session
+from vedette.stream.slices import Layer, Slice
+
+Ident = tuple[int, int, int]
+"""A layer's slice length, where its slices begin, and of CUMULATE's windows the step."""
+
+
+@dataclass
+class _Member:
+    """One of the nodes."""
+
+    node: WindowedNode
+    outputs: list[tuple[Operator, int]]
+    late: int = 0
+    needs: frozenset[bytes] = frozenset()
+    """Its parts."""
+    give: Callable[[Slice, int, int], list[Row]] = field(init=False)
+    layer: Layer = field(init=False)
+    """Whose slices its windows are: of CUMULATE those of its whole size."""
+    base: Layer = field(init=False)
+    """The layer that its rows come by."""
+
+    def last_end(self, time: int) -> int:
+        """The end of the last window that a row of this time is in."""
+        size, step, offset = self.node.grid.size, self.node.grid.step, self.node.grid.offset
+        if self.node.grid.kind == "HOP":
+            return time - (time - offset) % step + size
+        return time - (time - offset) % size + size
+
+
+def lengths(grid: Grid) -> tuple[Ident, ...]:
+    """The layers of a grid's windows, the one that they are given from last."""
+    size, step, offset = grid.size, grid.step, grid.offset
+    if grid.kind == "TUMBLE":
+        return ((size, offset % size, 0),)
+    fine = gcd(size, step)
+    slices = (fine, offset % fine, 0)
+    return (slices,) if grid.kind == "HOP" else (slices, (size, offset % size, step))
+
+
+def feeds(fine: Ident, coarse: Ident) -> bool:
+    """Whether slices of one are unions of slices of the other, and known whenever they are given."""
+    divided = coarse[2] or coarse[0]
+    shifted = (coarse[1] - fine[1]) % fine[0]
+    return not fine[2] and fine < coarse and divided % fine[0] == 0 and not shifted
+
+
+class Windowed(Operator):
+    def __init__(self, node: WindowedNode, budget: Budget) -> None:
+        super().__init__(node, budget)
+        self.members: list[_Member] = []
+        self.layers: dict[Ident, Layer] = {}
+        """From fine to coarse; made when all nodes are known."""
+        self._fed_by: dict[Ident, Ident] = {}
+        self._feeds: dict[Ident, list[Layer]] = {}
+        self._keep: dict[Ident, int] = {}
+        """How long after its end a slice is still needed."""
+        self._done = NEVER
+        """All windows that end up to there have been given."""
+        self._saved: dict[Ident, Ident | None] = {}
+        """Of each layer that was restored what fed it then."""
+
+    @classmethod
+    def kind_for(cls, node: Any) -> type[Operator]:
+        return Session if node.grid.kind == "SESSION" else cls
+
+    @classmethod
+    def shared_by(cls, node: Any) -> bytes:
+        alone = (node.grid, node.legacy) if any(AGGREGATES[one.name].ordered for one in node.aggregates) else None
+        same = dump((node.input.fingerprint, node.time, node.keys, node.sets, alone))
+        return hashlib.blake2b(msgpack.packb(["Windowed", same]), digest_size=16).digest()
+
+    def serve(self, node: Node, outputs: list[tuple[Operator, int]]) -> None:
+        assert isinstance(node, WindowedNode)
+        self.members.append(_Member(node, outputs))
+
+    def takers(self) -> list[tuple[Operator, int]]:
+        return [one for member in self.members for one in member.outputs]
+
+    def forward(self, mark: int) -> None:
+        for operator, port in self.takers():
+            operator.advance(port, mark)
+
+    def late_of(self, node: Node) -> int:
+        return sum(member.late for member in self.members if member.node.fingerprint == node.fingerprint)
+
+    # --- layers
+
+    def ready(self) -> None:
+        every = [one for member in self.members for one in member.node.aggregates]
+        self.accumulators = Accumulators(every)
+        idents = sorted({ident for member in self.members for ident in lengths(member.node.grid)})
+        for ident in idents:
+            self.layers[ident] = self._layer(ident)
+            finer = [one for one in idents if feeds(one, ident)]
+            if finer:
+                self._fed_by[ident] = finer[-1]
+        for member in self.members:
+            member.layer = self.layers[lengths(member.node.grid)[-1]]
+            behind = f"start, end, end - {MILLISECOND}" + (", k[-1]" if member.node.sets else "")
+            member.give = member.layer.giver(member.node.aggregates, behind)
+            only = Accumulators(member.node.aggregates)
+            member.needs = frozenset(name for name, held in member.layer.parts.items() if held in only.parts)
+        self._connect()
+
+    def _layer(self, ident: Ident) -> Layer:
+        node: Any = self.members[0].node
+        size, offset, _ = ident
+        time = f"row[{node.input.time}]"
+        slice_of = (f"{time} - ({time} - {offset}) % {size}", f"at + {size} > done")
+        return Layer(self.budget, ident, self.accumulators, node.keys, slice_of, node.sets)
+
+    def _connect(self) -> None:
+        """What follows from which layers there are, and which feeds which."""
+        self.layers = dict(sorted(self.layers.items()))
+        self.tables = list(self.layers.values())
+        self._feeds = {ident: [] for ident in self.layers}
+        for ident, fed_by in self._fed_by.items():
+            self._feeds[fed_by].append(self.layers[ident])
+        self._keep = dict.fromkeys(self.layers, 0)
+        for member in self.members:
+            own = member.layer.ident
+            if member.node.grid.kind == "HOP":
+                self._keep[own] = max(self._keep[own], member.node.grid.size - own[0])
+            while own in self._fed_by:
+                own = self._fed_by[own]
+            member.base = self.layers[own]
+
+    # --- rows
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        for ident, layer in self.layers.items():
+            if ident not in self._fed_by:
+                failed, late = layer.update(rows, self._done)
+                self.failed += failed
+                for row in late:
+                    self._late(layer, row)
+                    for member in self.members:
+                        time = row[member.node.input.time]
+                        if member.base is layer and time < member.last_end(time) <= self._done:
+                            member.late += 1
+
+    def _late(self, layer: Layer, row: Row) -> None:
+        """A row whose slice has closed: HOP may still need it here, coarser layers may take it themselves."""
+        size, offset, _ = layer.ident
+        time: int = row[self.members[0].node.input.time]
+        start = time - (time - offset) % size
+        for member in self.members:
+            if member.layer is layer and member.node.grid.kind == "HOP" and member.last_end(time) > self._done:
+                if start not in layer.slices:
+                    layer.new_slice(start).closed = True
+                layer.update((row,), NEVER)
+                break
+        for wider in self._feeds[layer.ident]:
+            size, offset, _ = wider.ident
+            if time - (time - offset) % size + size > self._done:
+                wider.update((row,), NEVER)
+            else:
+                self._late(wider, row)
+
+    # --- windows
+
+    def due(self, mark: int) -> None:
+        limit = mark + MILLISECOND
+        while (end := self._next()) is not None and end <= limit:
+            self._close(end)
+            self._done = end
+        self._done = limit
+
+    def _next(self) -> int | None:
+        """The end of the first slice or window that has not been given."""
+        ends: list[int] = []
+        done = self._done
+        for (size, _, _), layer in self.layers.items():
+            ends += [start + size for start, one in layer.slices.items() if not one.closed]
+        for member in self.members:
+            size, step, offset = member.node.grid.size, member.node.grid.step, member.node.grid.offset
+            kind, slices = member.node.grid.kind, member.layer.slices
+            if kind == "TUMBLE":
+                continue
+            for start in slices:
+                after = max(done + 1, start + member.layer.ident[0] if kind == "HOP" else start + 1)
+                base = offset + size if kind == "HOP" else start
+                end = after + (base - after) % step
+                if end <= (start - (start - offset) % step + size if kind == "HOP" else start + size):
+                    ends.append(end)
+        return min(ends, default=None)
+
+    def _close(self, end: int) -> None:
+        for ident, layer in self.layers.items():
+            start = end - ident[0]
+            one = layer.slices.get(start)
+            if one is not None and not one.closed:
+                one.closed = True
+                layer.changed[()] = None
+                for wider in self._feeds[ident]:
+                    self._feed(layer, one, start, wider)
+        for member in self.members:
+            self._give(member, end)
+        for ident, layer in self.layers.items():
+            gone = end - ident[0] - self._keep[ident]
+            for start in [start for start in layer.slices if start <= gone]:
+                layer.remove_slice(start)
+
+    def _feed(self, layer: Layer, one: Slice, start: int, wider: Layer) -> None:
+        size, offset, _ = wider.ident
+        at = start - (start - offset) % size
+        wider.merge(wider.slices.get(at) or wider.new_slice(at), one, layer)
+
+    def _give(self, member: _Member, end: int) -> None:
+        grid, layer = member.node.grid, member.layer
+        start = end - grid.size
+        one: Slice | None
+        if grid.kind == "HOP":
+            if (start - grid.offset) % grid.step:
+                return
+            parts = [layer.slices[at] for at in range(start, end, layer.ident[0]) if at in layer.slices]
+            one = self._merged(layer, parts, before=not member.node.legacy)
+        else:
+            if grid.kind == "CUMULATE":
+                start = end - 1 - (end - 1 - grid.offset) % grid.size
+                if (end - start) % grid.step:
+                    return
+            one = layer.slices.get(start)
+        if one is None or one.lacks & member.needs:
+            return
+        rows = member.give(one, start, end)
+        if rows:
+            for operator, port in member.outputs:
+                operator.push(port, rows)
+
+    def _merged(self, layer: Layer, parts: Sequence[Slice], before: bool) -> Slice | None:
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        whole = Slice(layer.accumulators.fields)
+        for part in parts:
+            layer.merge(whole, part, layer, before)
+        return whole
+
+    def boundary(self, mark: int) -> int:
+        done = mark + MILLISECOND
+        return min(done - (done - offset) % size + size for size, offset, _ in self.layers) - MILLISECOND
+
+    # --- state
+
+    def delta(self) -> list[Any] | None:
+        layers = [[layer.header(), self._fed_by.get(ident), layer.delta()] for ident, layer in self.layers.items()]
+        late = [[member.node.fingerprint, member.late] for member in self.members]
+        counted = [*self.marks, self.failed, *(member.late for member in self.members)]
+        if counted == self._written and not any(part for _, _, part in layers):
+            return None
+        self._written = counted
+        return [self.marks, late, self.failed, layers]
+
+    def restore(self, data: Any) -> None:
+        marks, late, self.failed, layers = data
+        self.marks, self.mark = list(marks), min(marks)
+        counts = dict(late)
+        for member in self.members:
+            member.late = counts.get(member.node.fingerprint, member.late)
+        self._saved = {}
+        for (ident, parts), fed_by, part in layers:
+            self._saved[ident] = fed_by
+            if ident not in self.layers:  # no statement needs it any more; see resume
+                self.layers[ident] = self._layer(ident)
+            if part is not None:
+                self.layers[ident].restore_slices(parts, part)
+        for ident in self._wanted_no_more():
+            if ident not in self._saved:
+                self._remove(ident)
+        self._written = []
+
+    def _wanted_no_more(self) -> list[Ident]:
+        wanted = {ident for member in self.members for ident in lengths(member.node.grid)}
+        return [ident for ident in self.layers if ident not in wanted]
+
+    def _remove(self, ident: Ident) -> None:
+        self.budget.tables.remove(self.layers.pop(ident))
+
+    def resume(self) -> None:
+        self._done = self.mark + MILLISECOND if self.mark > NEVER else NEVER
+        gone = self._wanted_no_more()
+        for ident in sorted(self._saved.keys() - set(gone)):
+            fed_by = self._saved[ident]
+            while fed_by in gone:
+                for start, one in self.layers[fed_by].slices.items():
+                    if not one.closed:
+                        self._feed(self.layers[fed_by], one, start, self.layers[ident])
+                fed_by = self._saved.get(fed_by)
+            self._fed_by.pop(ident, None)
+            if fed_by is not None:
+                self._fed_by[ident] = fed_by
+        for ident in gone:
+            self._remove(ident)
+        self._saved = {}
+        self._connect()
+
+    def touch(self) -> None:
+        self._written = []
+        for layer in self.layers.values():
+            layer.touch()

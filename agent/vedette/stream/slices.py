@@ -1,0 +1,393 @@
+"""Groups of rows by slice of time and key, in columns: what windows are made of.
+
+A ``Layer`` holds slices of one length. A slice has an index of its keys, and for each field of each accumulator
+(``aggregates.py``) a column: a group takes one place in each, so that its state is a few numbers instead of objects.
+Code for a run of rows is generated once for each layer: one look-up and one addition a row, whatever reads the slice.
+
+Its bytes (``delta``), for each slice that changed: ``[start, closed, lacks, gone, keys, columns]`` with the groups
+that changed and the keys that gave way to the budget, ``[start, nil]`` for a slice that is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgpack
+
+from vedette.plan.query import Aggregate, Row, dump
+from vedette.stream import aggregates
+from vedette.stream.aggregates import Accumulators, Held
+from vedette.stream.keyed import Budget, Table
+
+GROUP_BYTES = 104
+"""What a group takes besides its fields and its key's text, about: places in the index and the list of keys, its key's
+object, its number."""
+
+Start = Any
+"""Of a slice: a time, or the window's (start, end)."""
+
+
+class Slice:
+    __slots__ = (
+        "bytes",
+        "closed",
+        "columns",
+        "counted",
+        "dirty",
+        "gone",
+        "index",
+        "keys",
+        "lacks",
+        "weights",
+        "written",
+    )
+
+    def __init__(self, fields: str) -> None:
+        self.index: dict[Any, int] = {}
+        self.keys: list[Any] = []
+        """By number; those that gave way are still in it, but no more in the index."""
+        self.dirty = bytearray()
+        """Of each group: 3 when it changed since the last ``settle``, 1 since the last ``delta``."""
+        self.columns: list[Any] = [array(kind) if kind in "qd" else [] for kind in "q" + fields]
+        """The origin, then the fields."""
+        self.closed = False
+        """Whether its end has passed, and it has been given to the layers that it feeds."""
+        self.lacks: frozenset[bytes] = frozenset()
+        """Parts that did not see all of its rows: statements that need them are new."""
+        self.written: Any = None
+        """``closed`` and ``lacks`` as the last delta has them."""
+        self.gone: list[Any] = []
+        self.weights: list[int] = []
+        self.counted = 0
+        self.bytes = 0
+
+
+def part_id(held: Held) -> bytes:
+    text = msgpack.packb(dump((held.part, held.arg, held.when, held.nulls)))
+    return hashlib.blake2b(text, digest_size=8).digest()
+
+
+class Layer(Table[Any]):
+    """``ident``: what names it among the layers of an operator. ``keys``: columns of the key, ``sets`` those of each of
+    the GROUPING SETS.
+
+    ``slice_of``: code for the slice of ``row``, and for whether slice ``at`` can still take rows when all windows up to
+    ``done`` have been given.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        ident: Any,
+        accumulators: Accumulators,
+        keys: tuple[int, ...],
+        slice_of: tuple[str, str],
+        sets: tuple[tuple[int, ...], ...] = (),
+    ) -> None:
+        super().__init__(budget, lambda value: 0)
+        self.ident, self.accumulators, self.keys, self.sets = ident, accumulators, keys, sets
+        self.slices: dict[Start, Slice] = {}
+        self.parts = {part_id(held): held for held in accumulators.parts}
+        self._growing = [i for i, kind in enumerate("q" + accumulators.fields) if kind in "vlmx"]
+        self._fixed = GROUP_BYTES + 8 * len(accumulators.fields)
+        self._removed: dict[Start, None] = {}
+        self._update = self._compiled_update(slice_of)
+        self._merges: dict[tuple[int, bool], Callable[..., None]] = {}
+        self.touch()
+
+    # --- rows
+
+    def update(self, rows: Sequence[Row], done: Any) -> tuple[int, list[Row]]:
+        """Add rows to their slices; how many failed, and those whose slice ends at or before ``done``."""
+        self.changed[()] = None
+        late: list[Row] = []
+        failed: int = self._update(rows, self.slices, self.new_slice, done, late)
+        return failed, late
+
+    def new_slice(self, start: Start) -> Slice:
+        one = self.slices[start] = Slice(self.accumulators.fields)
+        self._removed.pop(start, None)
+        return one
+
+    def merge(self, into: Slice, one: Slice, other: Layer, before: bool = False) -> None:
+        """Add what ``one``, a slice of ``other``, holds."""
+        self.changed[()] = None
+        key = id(other), before
+        if key not in self._merges:
+            self._merges[key] = self._compiled_merge(other, before)
+        if one.lacks:
+            into.lacks |= one.lacks & self.parts.keys()
+        self._merges[key](into, one)
+
+    def remove_slice(self, start: Start) -> None:
+        self.bytes -= self.slices.pop(start).bytes
+        self._removed[start] = None
+        self._dirty[()] = None
+
+    def _columns(self, name: str) -> str:
+        return ", ".join(f"{name}{i}" for i in range(len(self.accumulators.fields) + 1)) + ","
+
+    def _new_group(self) -> list[str]:
+        values = ["0", *("0" if kind == "q" else "0.0" if kind == "d" else "None" for kind in self.accumulators.fields)]
+        return [
+            "i = index[k] = len(keys)",
+            "keys.append(k)",
+            "dirty.append(3)",
+            *(f"c{i}.append({value})" for i, value in enumerate(values)),
+        ]
+
+    def _key(self) -> str:
+        if self.sets:
+            return ""
+        if len(self.keys) == 1:
+            return f"row[{self.keys[0]}]"
+        return "(" + "".join(f"row[{key}], " for key in self.keys) + ")"
+
+    def _key_of_sets(self) -> str:
+        every = []
+        for kept in self.sets:
+            texts = [f"row[{key}]" if at in kept else "None" for at, key in enumerate(self.keys)]
+            every.append("(" + ", ".join([*texts, str(grouping_id(len(self.keys), kept))]) + ")")
+        return "(" + ", ".join(every) + ",)"
+
+    def _compiled_update(self, slice_of: tuple[str, str]) -> Callable[..., int]:
+        names: dict[str, Any] = {}
+        before, lines = self.accumulators.add(lambda i: f"c{i + 1}[i]", names)
+        at, open_ = slice_of
+        body = [
+            f"at = {at}",
+            "if at != last:",
+            f"    if not ({open_}):",
+            "        late.append(row)",
+            "        continue",
+            "    one = slices.get(at)",
+            "    if one is None: one = new(at)",
+            "    index, keys, dirty = one.index, one.keys, one.dirty",
+            f"    {self._columns('c')} = one.columns",
+            "    last = at",
+        ]
+        if before:
+            body += [
+                "try:",
+                *("    " + line for line in before),
+                "except (ArithmeticError, ValueError):",
+                "    failed += 1",
+                "    continue",
+            ]
+        group = [
+            "i = index.get(k)",
+            "if i is None:",
+            *("    " + line for line in self._new_group()),
+            "else: dirty[i] = 3",
+            "if row[0] > c0[i]: c0[i] = row[0]",
+            *lines,
+        ]
+        if self.sets:
+            body += [f"for k in {self._key_of_sets()}:", *("    " + line for line in group)]
+        else:
+            body += [f"k = {self._key()}", *group]
+        text = "\n".join(
+            [
+                "def update(rows, slices, new, done, late):",
+                "    last, failed = None, 0",
+                "    for row in rows:",
+                *("        " + line for line in body),
+                "    return failed",
+            ]
+        )
+        made: Callable[..., int] = aggregates.run(text, names)["update"]
+        return made
+
+    def _compiled_merge(self, other: Layer, before: bool) -> Callable[..., None]:
+        names: dict[str, Any] = {}
+        lines = self.accumulators.merge(
+            lambda i: f"c{i + 1}[i]", other.accumulators, lambda i: f"o{i + 1}[j]", names, before
+        )
+        body = [
+            "i = index.get(k)",
+            "if i is None:",
+            *("    " + line for line in self._new_group()),
+            "else: dirty[i] = 3",
+            "if o0[j] > c0[i]: c0[i] = o0[j]",
+            *lines,
+        ]
+        text = "\n".join(
+            [
+                "def merge(into, one):",
+                "    index, keys, dirty = into.index, into.keys, into.dirty",
+                f"    {self._columns('c')} = into.columns",
+                f"    {other._columns('o')} = one.columns",
+                "    for k, j in one.index.items():",
+                *("        " + line for line in body),
+            ]
+        )
+        made: Callable[..., None] = aggregates.run(text, names)["merge"]
+        return made
+
+    def giver(self, wanted: Sequence[Aggregate], behind: str) -> Callable[..., list[Row]]:
+        """``give(slice, start, end)``: the rows of all groups: origin, key, aggregates, then what ``behind`` says."""
+        names: dict[str, Any] = {}
+        values = "".join(f"{self.accumulators.result(one, lambda i: f'c{i + 1}[i]', names)}, " for one in wanted)
+        key = "k, " if len(self.keys) == 1 and not self.sets else "*k[:-1], " if self.sets else "*k, "
+        text = "\n".join(
+            [
+                "def give(one, start, end):",
+                f"    {self._columns('c')} = one.columns",
+                f"    return [(c0[i], {key}{values}{behind}) for k, i in one.index.items()]",
+            ]
+        )
+        made: Callable[..., list[Row]] = aggregates.run(text, names)["give"]
+        return made
+
+    # --- accounting
+
+    def __len__(self) -> int:
+        return sum(len(one.index) for one in self.slices.values())
+
+    def settle(self) -> None:
+        for one in self.slices.values():
+            before = one.bytes
+            new = one.keys[one.counted :]
+            if new:
+                one.counted = len(one.keys)
+                one.bytes += self._fixed * len(new) + sum(map(_text, new))
+            if self._growing:
+                self._weigh(one)
+            self.bytes += one.bytes - before
+        self._dirty[()] = None
+        self.changed.clear()
+
+    def _weigh(self, one: Slice) -> None:
+        dirty, weights, fields = one.dirty, one.weights, "q" + self.accumulators.fields
+        weights.extend([0] * (len(one.keys) - len(weights)))
+        at = dirty.find(3)
+        while at >= 0:
+            dirty[at] = 1
+            weight = sum(aggregates.size(fields[i], one.columns[i][at]) for i in self._growing)
+            one.bytes += weight - weights[at]
+            weights[at] = weight
+            at = dirty.find(3, at + 1)
+
+    def evict(self) -> int:
+        """Let the group go that is in the oldest slice for longest."""
+        for one in self.slices.values():
+            if one.index:
+                key, i = next(iter(one.index.items()))
+                del one.index[key]
+                one.gone.append(key)
+                size = self._fixed + _text(key) + (one.weights[i] if i < len(one.weights) else 0)
+                one.bytes -= size
+                self.bytes -= size
+                self.evicted += 1
+                self._dirty[()] = None
+                return size
+        return 1 << 62
+
+    # --- state
+
+    def header(self) -> list[Any]:
+        """What its deltas are read by."""
+        return [self.ident, [[name, aggregates.PARTS[held.part].fields] for name, held in self.parts.items()]]
+
+    def delta(self) -> list[Any] | None:
+        if self.changed:
+            self.settle()
+        if not self._dirty:
+            return None
+        self._dirty.clear()
+        found: list[Any] = [[start, None] for start in self._removed]
+        self._removed.clear()
+        fields = "q" + self.accumulators.fields
+        for start, one in self.slices.items():
+            dirty = one.dirty
+            live = one.index
+            keys = one.keys
+            changed = [i for i, flag in enumerate(dirty) if flag and live.get(keys[i]) == i]
+            if not changed and not one.gone and one.written == (one.closed, one.lacks):
+                continue
+            one.written = (one.closed, one.lacks)
+            if changed or one.gone:
+                columns = [
+                    [aggregates.dump(kind, column[i]) for i in changed]
+                    for kind, column in zip(fields, one.columns, strict=True)
+                ]
+                found.append([start, one.closed, list(one.lacks), one.gone, [keys[i] for i in changed], columns])
+                one.dirty = bytearray(len(dirty))
+                one.gone = []
+            else:
+                found.append([start, one.closed, list(one.lacks)])
+        return found
+
+    def restore_slices(self, saved_parts: Iterable[tuple[bytes, str]], data: Iterable[Any]) -> None:
+        """Take over one ``delta`` of a layer with these parts (``header``)."""
+        starts: dict[bytes, int] = {}
+        at = 1
+        for name, held_fields in saved_parts:
+            starts[name] = at
+            at += len(held_fields)
+        missing = frozenset(name for name in self.parts if name not in starts)
+        for start, closed, *more in data:
+            if closed is None:
+                if start in self.slices:
+                    self.remove_slice(start)
+                continue
+            one = self.slices.get(start) or self.new_slice(start)
+            one.closed = closed
+            one.lacks = frozenset(more[0]) & self.parts.keys() | missing
+            one.written = (one.closed, one.lacks)
+            if len(more) > 1:
+                self._restore_groups(one, starts, *more[1:])
+        self.settle()
+        self._dirty.clear()
+        self._removed.clear()
+        for one in self.slices.values():
+            one.dirty = bytearray(len(one.dirty))
+
+    def _restore_groups(
+        self, one: Slice, starts: dict[bytes, int], gone: Sequence[Any], keys: Sequence[Any], columns: Sequence[Any]
+    ) -> None:
+        for key in gone:
+            one.index.pop(key, None)
+        new = self.accumulators.new()
+        sources: list[Any] = [columns[0]]
+        for name, held in self.parts.items():
+            first = starts.get(name)
+            fields = aggregates.PARTS[held.part].fields
+            sources += [None if first is None else columns[first + i] for i in range(len(fields))]
+        for place, key in enumerate(keys):
+            i = one.index.get(key)
+            if i is None:
+                i = one.index[key] = len(one.keys)
+                one.keys.append(key)
+                one.dirty.append(3)
+                for column, value in zip(one.columns, (0, *new), strict=True):
+                    column.append(value)
+            else:
+                one.dirty[i] = 3
+            one.columns[0][i] = sources[0][place]
+            for number, (kind, source) in enumerate(zip(self.accumulators.fields, sources[1:], strict=True), 1):
+                if source is not None:
+                    one.columns[number][i] = aggregates.load(kind, source[place])
+
+    def touch(self) -> None:
+        for one in self.slices.values():
+            one.dirty = bytearray(b"\x03" * len(one.dirty))
+            one.written = None
+        self._dirty[()] = None
+
+
+def grouping_id(keys: int, kept: Iterable[int]) -> int:
+    """GROUPING_ID: a bit for each key, the first the highest, set where the set has not kept it."""
+    found = 0
+    for at in range(keys):
+        found = found << 1 | (at not in tuple(kept))
+    return found
+
+
+def _text(key: Any) -> int:
+    if isinstance(key, str | bytes):
+        return len(key)
+    return 40 + sum(len(part) for part in key if isinstance(part, str | bytes)) if isinstance(key, tuple) else 0

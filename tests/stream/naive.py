@@ -1,0 +1,175 @@
+"""What windows and aggregates mean: every row is kept, every window computed anew from its rows, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from tests.stream.walk import evaluate
+from vedette.plan.query import MILLISECOND, Aggregate, Grid, Over, Row, Windowed
+
+NEVER = -(1 << 62)
+FOREVER = 1 << 62
+
+
+def aggregate(one: Aggregate, rows: Sequence[Row]) -> Any:
+    """Of rows in the order that counts; of BIGINT, DOUBLE and STRING."""
+    rows = [row for row in rows if one.when is None or evaluate(one.when, row) is True]
+    if not one.args:
+        return len(rows)
+    values = [evaluate(one.args[0], row) for row in rows]
+    if one.name == "ARRAY_AGG":
+        return tuple(values) if values else None
+    values = [value for value in values if value is not None]
+    if one.distinct:
+        values = list(dict.fromkeys(values))
+    if one.name == "COUNT":
+        return len(values)
+    if not values:
+        return None
+    whole = one.args[0].type.name == "BIGINT"
+    match one.name:
+        case "MIN":
+            return min(values)
+        case "MAX":
+            return max(values)
+        case "FIRST_VALUE":
+            return values[0]
+        case "LAST_VALUE":
+            return values[-1]
+        case "LISTAGG":
+            return (one.options[0] if one.options else ",").join(values)
+        case "COLLECT":
+            return {value: values.count(value) for value in values}
+        case "PERCENTILE":
+            ranked, place = sorted(map(float, values)), (len(values) - 1) * one.options[0]
+            low, high = math.floor(place), math.ceil(place)
+            same = ranked[low] == ranked[high]
+            return ranked[low] if same else (high - place) * ranked[low] + (place - low) * ranked[high]
+    exact = sum(map(Fraction, values), Fraction())
+    n = len(values)
+    if one.name == "SUM":
+        return wrapped(int(exact)) if whole else rounded(exact)
+    if one.name == "AVG":
+        return math.trunc(Fraction(wrapped(int(exact)), n)) if whole else rounded(exact) / n
+    divisor = n if one.name.endswith("POP") else n - 1
+    if not divisor:
+        return None
+    variance = sum((Fraction(value) - exact / n) ** 2 for value in values) / divisor
+    if whole:
+        cut = math.trunc(variance)
+        return min(cut if one.name.startswith("VAR") else math.isqrt(cut), (1 << 63) - 1)
+    try:
+        found = float(variance)
+    except OverflowError:
+        return math.inf
+    return found if one.name.startswith("VAR") else math.sqrt(found)
+
+
+def wrapped(value: int) -> int:
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def rounded(exact: Fraction) -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def windows(grid: Grid, time: int) -> list[tuple[int, int]]:
+    """The windows that a row is in."""
+    size, step, offset = grid.size, grid.step, grid.offset
+    if grid.kind == "TUMBLE":
+        start = time - (time - offset) % size
+        return [(start, start + size)]
+    if grid.kind == "HOP":
+        last = time - (time - offset) % step
+        return [(start, start + size) for start in range(last, time - size, -step)]
+    start = time - (time - offset) % size
+    return [(start, end) for end in range(start + step, start + size + 1, step) if end > time]
+
+
+def ordered(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=repr)
+
+
+def windowed(node: Windowed, stream: Sequence[tuple[Row, int]]) -> tuple[list[list[Row]], int]:
+    """Rows by firing of windows, and how many rows were late. ``stream``: rows, each with the watermark behind it."""
+    mark, late = NEVER, 0
+    open_: dict[tuple[int, int], list[Row]] = {}
+    found: list[list[Row]] = []
+
+    def fire() -> None:
+        for start, end in sorted((one for one in open_ if one[1] - MILLISECOND <= mark), key=lambda one: one[1]):
+            rows = open_.pop((start, end))
+            sets = node.sets or (tuple(range(len(node.keys))),)
+            given = []
+            for kept in sets:
+                groups: dict[Any, list[Row]] = {}
+                for row in rows:
+                    key = tuple(row[at] if i in kept else None for i, at in enumerate(node.keys))
+                    groups.setdefault(key, []).append(row)
+                tail = (sum(1 << len(node.keys) - 1 - i for i in range(len(node.keys)) if i not in kept),)
+                for key, members in groups.items():
+                    values = [aggregate(one, members) for one in node.aggregates]
+                    origin = max(row[0] for row in members)
+                    given.append((origin, *key, *values, start, end, end - MILLISECOND, *(tail if node.sets else ())))
+            found.append(ordered(given))
+
+    for row, after in stream:
+        every = windows(node.grid, row[1])
+        taken = [one for one in every if one[1] - MILLISECOND > mark]
+        late += bool(every) and not taken
+        for one in taken:
+            open_.setdefault(one, []).append(row)
+        if after > mark:
+            mark = after
+            fire()
+    mark = FOREVER
+    fire()
+    return found, late
+
+
+def over(node: Over, stream: Sequence[tuple[Row, int]]) -> list[Row]:
+    """A row is given when the watermark reaches its time; it is late when rows of its key at or after its time have
+    been given, without bounds when the watermark is at its time."""
+    mark = NEVER
+    given: dict[Any, list[Row]] = {}
+    waiting: list[Row] = []
+    found: list[Row] = []
+
+    def due() -> None:
+        for row in sorted((one for one in waiting if one[1] <= mark), key=lambda one: one[1]):
+            waiting.remove(row)
+            key = tuple(row[at] for at in node.keys)
+            given.setdefault(key, []).append(row)
+        for key in given:
+            fresh = [row for row in given[key] if row not in found_rows]
+            for row in fresh:
+                found_rows.append(row)
+                past = given[key][: given[key].index(row) + 1]
+                if node.rows is not None:
+                    past = past[-node.rows - 1 :]
+                else:
+                    ties = [one for one in given[key] if one[1] == row[1]]
+                    past = [one for one in given[key] if one[1] < row[1]] + ties
+                    if node.range is not None:
+                        past = [one for one in past if one[1] >= row[1] - node.range]
+                found.append((*row, *(aggregate(one, past) for one in node.aggregates)))
+
+    found_rows: list[Row] = []
+    bounded = node.rows is not None or node.range is not None
+    for row, after in stream:
+        key = tuple(row[at] for at in node.keys)
+        last = max((one[1] for one in given.get(key, ())), default=NEVER)
+        if row[1] > (last if bounded else mark):
+            waiting.append(row)
+        if after > mark:
+            mark = after
+            due()
+    mark = FOREVER
+    due()
+    return found
