@@ -14,7 +14,7 @@ variable's rows; ``args`` are expressions of one of its rows |
 variable means. NULL where there is no such row. In ``defines``, the row under test is the last row of the variable that
 is being defined and of ``ANY``, and a bare ``Column(i)`` is its column. In ``measures``, every column stands in one of
 the calls above. SQL to calls: ``A.c`` and ``LAST(A.c)`` are ``(A, 0)``, ``LAST(A.c, 2)`` is ``(A, 2)``;
-``LAST(A.c + A.d, 1)`` is the sum of two calls; ``PREV(A.c, 0)`` is ``(A, 0)``.
+``LAST(A.c + A.d, 1)`` is the sum of two calls; ``COUNT(*)`` is an aggregate of no arguments over ``ANY``.
 
 What Flink 2.3 refuses is refused; ``mistakes`` says why, for whoever makes a ``Match``.
 """
