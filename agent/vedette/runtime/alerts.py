@@ -14,23 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 import structlog
 
-from vedette.decode.decoder import Record, record
 from vedette.decode.entities import MAX_ENTITIES, entities
 from vedette.delivery import envelope
-from vedette.engine.join import gather
 from vedette.engine.match import Context, Engine, Match
-from vedette.model.counters import Log
-from vedette.model.event import NO_FLAGS, Alert, Chunk, Contribution, Entity, Flag, Frame, LogSource, RawRef
+from vedette.model.event import NO_FLAGS, Alert, Contribution, Entity, Flag, Frame, LogSource, RawRef
 from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.plan import AnyRule
 from vedette.plan.relation import Suppress
 from vedette.runtime.context import RunContext
-from vedette.state.clock import clamp
+from vedette.runtime.events import Event, Events, gone
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
 from vedette.state.state import State
@@ -52,35 +48,7 @@ def _names(flags: Flag) -> tuple[str, ...]:
     return tuple(str(flag.name).lower() for flag in flags)
 
 
-class _Event:
-    """An event with its place and its time, for all alerts about it; ``source``: its lane (``state/clock.py``)."""
-
-    __slots__ = ("_entities", "end", "flags", "frame", "host", "offset", "record", "source", "start", "time")
-
-    def __init__(
-        self, frame: Frame, start: int, end: int, record: Record, host: str | None, time: int, flags: Flag
-    ) -> None:
-        self.frame, self.start, self.end, self.record = frame, start, end, record
-        self.host, self.time, self.flags, self.source = host, time, flags, 0
-        self.offset = frame.offset + start
-        self._entities: tuple[Entity, ...] | None = None
-
-    def entities(self) -> tuple[Entity, ...]:
-        """Raises what a decoder raises."""
-        found = self._entities
-        if found is None:
-            found = self._entities = entities(self.record.fields(), self.host)
-        return found
-
-    def bare(self) -> _Event:
-        """The event as text, without what depends on its fields."""
-        text = record(self.frame.chunk.data[self.start : self.end], "text")
-        event = _Event(self.frame, self.start, self.end, text, self.host, self.time, self.flags)
-        event._entities = ()
-        return event
-
-
-_READS: tuple[Callable[[_Event], object], ...] = (lambda one: one.record.fields(), _Event.entities)
+_READS: tuple[Callable[[Event], object], ...] = (lambda one: one.record.fields(), Event.entities)
 
 
 class AlertBuilder:
@@ -89,7 +57,8 @@ class AlertBuilder:
     def __init__(self, context: RunContext, state: State, engine: Engine, bundle: str | None = None) -> None:
         """``bundle``: the one that ``engine`` is of."""
         self._context, self._state = context, state
-        self._agent, self._contexts, self._log = context.config.agent, context.input_contexts, context.raw_log
+        self._agent, self._log = context.config.agent, context.raw_log
+        self._events = Events(context)
         self._clock, self._next_seq, self._failed = context.clock, context.restart.take_seq, context.failures.event
         self._use(engine, bundle)
 
@@ -109,7 +78,7 @@ class AlertBuilder:
         """Rules that correlations look at."""
         self._stateful = self._wanted | {rule.id for rule in plan.rules if self._suppress[rule.id]}
         self._scans = plan.scans
-        self._recent: dict[int, _Event] = {}
+        self._recent: dict[int, Event] = {}
         """Events that statements have taken since the last ``statements``, by offset."""
         self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
 
@@ -135,12 +104,12 @@ class AlertBuilder:
         for (frame, matches), event in zip(found, self._read_events(found), strict=True):
             yield self._of(frame, matches, event)
 
-    def _of(self, frame: Frame, matches: Sequence[Match], event: _Event | None) -> Iterator[Alert]:
+    def _of(self, frame: Frame, matches: Sequence[Match], event: Event | None) -> Iterator[Alert]:
         """``event``: None when it could not be read."""
         plan, first = self._engine.plan, matches[0]
         found = [(plan.rules[match.rule], match.rule) for match in matches]
         if event is None:
-            event = self._event(frame, first.start, first.end, first.record)
+            event = self._events.of(frame, first.start, first.end, first.record)
         if self._stateful and any(rule.id in self._stateful for rule, _ in found):
             event.source, jumps = self._state.observe(frame.chunk.input, event.host, event.time)
             if jumps:
@@ -166,7 +135,7 @@ class AlertBuilder:
         if self._scans and (taken := [rule for rule, _ in found if rule.id in self._scans]):
             self._take(taken, event)
 
-    def _take(self, rules: Iterable[Rule], event: _Event) -> None:
+    def _take(self, rules: Iterable[Rule], event: Event) -> None:
         """The event to the statements for which ``rules`` select it."""
         one = Row(event.record, event.offset, input=event.frame.chunk.input, host=event.host, time=event.time)
         for rule in rules:
@@ -184,7 +153,9 @@ class AlertBuilder:
             return
         for one in self._state.statements.take():
             fields, window = one.fields, one.window
-            event = self._recent.get(one.offset) or self._logged(one.offset, 0, window[1] if window else self._clock())
+            event = self._recent.get(one.offset) or self._events.logged(
+                one.offset, 0, window[1] if window else self._clock()
+            )
             try:
                 alert = self._selected(one, event, fields)
             except Exception as error:
@@ -194,14 +165,14 @@ class AlertBuilder:
                 yield alert
         self._recent.clear()
 
-    def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[_Event | None]:
+    def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[Event | None]:
         """What raises is left to whoever needs it."""
         rules, later = self._engine.plan.rules, self._stateful | self._scans
-        events, alone = list[_Event | None](), list[_Event]()
+        events, alone = list[Event | None](), list[Event]()
         for frame, matches in found:
             first = matches[0]
             try:
-                event = self._event(frame, first.start, first.end, first.record)
+                event = self._events.of(frame, first.start, first.end, first.record)
             except Exception:
                 events.append(None)
                 continue
@@ -223,39 +194,9 @@ class AlertBuilder:
 
     # --- events
 
-    def _event(self, frame: Frame, start: int, end: int, event: Record) -> _Event:
-        chunk = frame.chunk
-        flags = chunk.flags(start)
-        time, clamped = clamp(event.event_time, chunk.received_at)
-        if clamped:
-            flags |= Flag.CLAMPED_TIME
-        context = self._contexts.get(chunk.input, _NO_CONTEXT)
-        return _Event(frame, start, end, event, event.host or context.host, time, flags)
-
-    def _read(self, offset: int, length: int = 0) -> _Event | None:
-        """An event of the log; None when the log does not hold it any more. Without ``length`` it is not one of several
-        records."""
-        frames = self._log.frames(offset, count_lost=False)
-        for frame in frames:
-            start = offset - frame.offset
-            if start < 0 or start >= len(frame.chunk.data):
-                return None
-            chunk, context = frame.chunk, self._contexts.get(frame.chunk.input, _NO_CONTEXT)
-            length = length or chunk.bounds(start)[1] - start
-            data = record(
-                gather(chain((frame,), frames), offset) or chunk.data[start : start + length],
-                chunk.codec,
-                origin=chunk.origin(start),
-                received_at=chunk.received_at,
-                zone=context.zone,
-                logsource=context.logsource,
-            )
-            return self._event(frame, start, start + length, data)
-        return None
-
     # --- out
 
-    def _passes(self, rule: AnyRule, event: _Event, group: Mapping[str, str], alert_id: str = "") -> bool:
+    def _passes(self, rule: AnyRule, event: Event, group: Mapping[str, str], alert_id: str = "") -> bool:
         """False when the alert was folded into an earlier one. ``alert_id``: where it is not of ``group``."""
         suppress = self._suppress[rule.id]
         if suppress is None:
@@ -275,7 +216,7 @@ class AlertBuilder:
         return self._begun.of(rule_id, offset, SEPARATOR.join(map(fold, group.values())) if group else "")
 
     def _alert(
-        self, rule: AnyRule, event: _Event, fields: Mapping[str, str], logsource: LogSource = LogSource(), *,
+        self, rule: AnyRule, event: Event, fields: Mapping[str, str], logsource: LogSource = LogSource(), *,
         bare: bool = False,
     ) -> Alert:  # fmt: skip
         """``bare``: without what depends on the event's fields."""
@@ -309,14 +250,14 @@ class AlertBuilder:
             seq=self._next_seq(),  # the last: an alert that cannot be made takes none
         )
 
-    def _detection(self, rule: Rule, number: int, event: _Event) -> Alert:
+    def _detection(self, rule: Rule, number: int, event: Event) -> Alert:
         try:
             return self._alert(rule, event, self._engine.shown(number, event.record), rule.logsource)
         except Exception as error:
             self._failed(event.frame, event.start, event.end, error, rule.title)
             return self._alert(rule, event, {}, rule.logsource, bare=True)
 
-    def _correlations(self, fired: Iterable[Firing], now: _Event | None) -> Iterator[Alert]:
+    def _correlations(self, fired: Iterable[Firing], now: Event | None) -> Iterator[Alert]:
         for one in fired:
             if one.correlation.id in self._engine.plan.silent:
                 continue
@@ -326,7 +267,7 @@ class AlertBuilder:
                 event = (
                     now
                     if now is not None and now.offset == one.event.offset
-                    else self._gone(one.event.offset, one.event.length, one.event.time)
+                    else gone(one.event.offset, one.event.length, one.event.time)
                 )
                 self._failed(event.frame, event.start, event.end, error, one.correlation.title)
                 group = dict(zip(one.correlation.group_by, one.values, strict=True))
@@ -335,7 +276,7 @@ class AlertBuilder:
             if alert is not None:
                 yield alert
 
-    def _selected(self, one: Selected, event: _Event, fields: Mapping[str, str], *, bare: bool = False) -> Alert | None:
+    def _selected(self, one: Selected, event: Event, fields: Mapping[str, str], *, bare: bool = False) -> Alert | None:
         """The alert of a statement's row; None when it was folded."""
         rule, window = one.statement, one.window
         alert_id = self._begun.of(rule.id, event.offset, one.key.hex())
@@ -360,22 +301,13 @@ class AlertBuilder:
             last_time=window[1] if window else None,
         )
 
-    def _event_of(self, one: Firing, now: _Event | None) -> _Event:
+    def _event_of(self, one: Firing, now: Event | None) -> Event:
         """The event at which a correlation fired; ``now``: the one that is being evaluated."""
         if now is not None and now.offset == one.event.offset:
             return now
-        return self._logged(one.event.offset, one.event.length, one.event.time)
+        return self._events.logged(one.event.offset, one.event.length, one.event.time)
 
-    def _logged(self, offset: int, length: int, time: int) -> _Event:
-        """An event of an earlier frame; ``time``: what to take for its time when the log does not hold it any more."""
-        try:
-            return self._read(offset, length) or self._gone(offset, length, time)
-        except OSError as error:  # the alert is still built, and says where the event is
-            action = "the alert is sent without its event's text"
-            logger.warning(Log.RAW_LOG_UNREADABLE, reason=str(error), action=action)
-            return self._gone(offset, length, time)
-
-    def _correlation(self, one: Firing, now: _Event | None) -> Alert | None:
+    def _correlation(self, one: Firing, now: Event | None) -> Alert | None:
         """None when the alert was folded."""
         event = self._event_of(one, now)
         group = shown_group(one, event.record.get)
@@ -390,7 +322,7 @@ class AlertBuilder:
         details = self._details(one, event, group)
         return replace(self._alert(one.correlation, event, fields), **details)
 
-    def _details(self, one: Firing, event: _Event, group: Mapping[str, str]) -> dict[str, Any]:
+    def _details(self, one: Firing, event: Event, group: Mapping[str, str]) -> dict[str, Any]:
         """What an alert of a correlation has besides."""
         return {
             "alert_id": self._alert_id(one.correlation.id, event.offset, group),
@@ -404,12 +336,6 @@ class AlertBuilder:
                 Contribution(c.rule_id, c.time, RawRef(self._log.log_id, c.offset, c.length)) for c in one.contributing
             ),
         }
-
-    @staticmethod
-    def _gone(offset: int, length: int, time: int) -> _Event:
-        """In place of an event that the log does not hold any more."""
-        frame = Frame(offset, Chunk("", "text", time, b""))
-        return _Event(frame, 0, length, record(b"", "text"), None, time, Flag(0))
 
     def _fold(self, one: Fold) -> Alert:
         agent, source, fold_key = self._agent, one.source, f"fold {one.parent_id}"
