@@ -18,7 +18,7 @@ from bench.drive import Bench, Wrong, running
 from bench.host import undisturbed
 from tests import broker
 
-RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 310_000, 350_000, 400_000, 500_000)
+RATES = (50_000, 100_000, 150_000, 200_000, 250_000, 310_000, 400_000, 500_000, 550_000, 600_000, 700_000)
 BATCH = 200
 """Events in an MQTT payload."""
 

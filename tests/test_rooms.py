@@ -140,6 +140,7 @@ def test_nothing_on_the_edge_imports_the_region() -> None:
     """Only the region's commands do, and they are loaded when one of them is called."""
     assert {one.who for one in IMPORTS if one.rooms[1] == "region" != one.rooms[0]} == {
         "cli.author",
+        "cli.lookup_sign",
         "cli.member",
         "cli.region",
     }

@@ -390,6 +390,60 @@ class Structure:
         return self._draw.value(pool, kind)
 
 
+# --- lines
+
+_PRIORITIES = ("<38>", "<13>", "<38>", "<0>", "<191>", "<192>", "<038>", "<1913>", "")
+_STAMPS = (
+    *("Nov 20 10:00:00", "Nov 20 10:00:00", "Nov  9 00:00:00", "Feb 28 23:59:59", "Nov 29 10:00:00", "Nov 20 24:00:00"),
+    *("nov 20 10:00:00", "Nov 20 10:00:00.1"),
+)
+_HOSTS = ("web1", "web1", "-", "10.0.0.1", "web1:", "a[b", "<x>", "h\u00e9", "")
+_TAGS = (
+    *("app[12]", "sshd[7]", "sudo", "CRON[1]", "kernel", "program", "h\u00e9", "x" * 128, "x" * 129, "a.b/c(d)"),
+    *("%ASA-6-302013", "%SYS-5-X", "12", "app[]", "app[1 2]", "a=b", "CEF", "LEEF:1", "", "-"),
+)
+_ENDS = (": ", ": ", ": ", ":", ":  ", " ", ":/", "; ")
+_TIMES = ("2026-11-20T10:00:00Z", "2026-", "-", "2026", "Nov", "2026-11-20T10:00:00.123456+01:00")
+_NAMES = ("app", "-", "sshd", "12", "CEF:0", "program", "h\u00e9")
+_DATA = (
+    *("- ", "-", "", "[a]", '[a b="c"] ', '[s@1 p="x" q="\\"]"][t] ', '[a b="c"]x', '[a b="c" ', "[a b=c] ", "[] "),
+    *('[a b= "c" ] ', "-x ", "- \ufeff", '[program hostname="x"] '),
+)
+
+
+def header(draw: Draw) -> str:
+    """The header of a syslog line, also one that nearly is none."""
+    choice = draw.random.choice
+    if draw.random.random() < 0.65:
+        return f"{choice(_PRIORITIES)}{choice(_STAMPS)} {choice(_HOSTS)} {choice(_TAGS)}{choice(_ENDS)}"
+    version, names = choice(("1", "1", "2", "01", "1000")), " ".join(choice(_NAMES) for _ in range(3))
+    return f"{choice(_PRIORITIES)}{version} {choice(_TIMES)} {choice(_HOSTS)} {names} {choice(_DATA)}"
+
+
+def message(draw: Draw, document: str) -> str:
+    """What follows a header: a text, ``document``, or what decoders look for."""
+    random = draw.random
+    text = " ".join(draw.text("$text") for _ in range(random.randint(0, 3)))
+    match random.randrange(12):
+        case 0 | 1 | 2:
+            made = document
+        case 3:
+            made = random.choice(("@cee: ", "@cee:", " ", "@", "\t", "@cee:  ")) + document
+        case 4:
+            made = f"message repeated 5 times: [ {random.choice((text, document))}]"
+        case 5:
+            made = random.choice(("CEF:0|a|b|1|2|", "x CEF:0|a|b|1|2|", "LEEF:1.0|a|b|1|2|", "date=1 devname=")) + text
+        case 6:
+            made = random.choice(("type=SYSCALL msg=audit(1763632800.1:7): ", "audit(", "<Event", "[error] ")) + text
+        case 7:
+            made = f"user={text} a=1 program={text} hostname=x &# \\u0041"
+        case 8:
+            made = random.choice(("Failed password for root from 10.1.2.3 port 2 ", "  x : TTY=p ; USER=root ")) + text
+        case _:
+            made = text
+    return made + random.choice(("", "", "", "\r", "\0", "\0\r", " "))
+
+
 def spoiled(draw: Draw, text: str) -> bytes:
     """``text`` as bytes, now and then with what readers take differently in it."""
     random, raw = draw.random, text.encode("utf-8", "surrogatepass")

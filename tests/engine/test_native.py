@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -21,14 +21,15 @@ import pytest
 from bench import services
 from tests import reference
 from tests.engine import drawn
-from tests.engine.structures import ORIGINS, Draw, spoiled
+from tests.engine.structures import ORIGINS, Draw, header, message, spoiled
 from tests.engine.test_property import PARTS, chunks, found, readable, rule, scalars
 from vedette.decode.decoder import record
 from vedette.decode.formats import services as services_format
 from vedette.engine import kernel
 from vedette.engine.cache import Cache
+from vedette.engine.join import Joiner
 from vedette.engine.match import Context, Engine
-from vedette.model.event import LogSource
+from vedette.model.event import Chunk, Frame, LogSource
 from vedette.plan import plan as plans
 from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, text
 
@@ -45,9 +46,8 @@ def counts(engine: Engine) -> tuple[int, ...]:
     return tuple(engine.kernel().values())
 
 
-def example(seed: int, *, route: bool) -> int:
-    """One example: the same matches three ways; gives how many events the kernel decided."""
-    draw = Draw(seed)
+def objects(draw: Draw) -> tuple[list[drawn.Drawn], list[str]]:
+    """JSON events of a few structures, and names of their fields."""
     random = draw.random
     codec = random.choice(("json", "json", "auto", "windows", "zeek", "mqtt"))
     structures = [draw.structure() for _ in range(random.choice((1, 1, 2)))]
@@ -56,8 +56,34 @@ def example(seed: int, *, route: bool) -> int:
         drawn.Drawn(codec, spoiled(draw, random.choice(structures).event()) or b"{}", origin())
         for _ in range(random.randint(8, 20))
     ]
+    return events, [name for structure in structures for name in structure.names] or ["a"]
+
+
+LINE_FIELDS = ("message", "message", "message", "program", "program", "hostname", "severity", "a", "s@1.p")
+
+
+def lines(draw: Draw) -> tuple[list[drawn.Drawn], list[str]]:
+    """Lines under a few headers, some with a JSON object of a few structures as message."""
+    random = draw.random
+    codec = random.choice(("syslog", "syslog", "auto", "auto", "text", "access", "cef", "keyvalue", "json", "mqtt"))
+    structures = [draw.structure() for _ in range(random.choice((1, 1, 2)))]
+    headers = ["<38>Nov 20 10:00:00 web1 app[12]: ", *(header(draw) for _ in range(random.randint(1, 4)))]
+    origin = random.choice(("", "", "10.1.2.3"))
+    events = []
+    for _ in range(random.randint(8, 20)):
+        text = random.choice(headers) + message(draw, random.choice(structures).event())
+        events.append(drawn.Drawn(codec, spoiled(draw, text.replace("\n", " ")) or b"x", origin))
+    names = [name for structure in structures for name in structure.names]
+    return events, [*LINE_FIELDS, *LINE_FIELDS, *names]
+
+
+def example(seed: int, make: Callable[[Draw], tuple[list[drawn.Drawn], list[str]]], *, route: bool) -> int:
+    """One example: the same matches three ways; gives how many objects the kernel decided."""
+    draw = Draw(seed)
+    random = draw.random
+    events, names = make(draw)
+    codec = events[0].codec
     ends = random.random() < 0.4
-    names = [name for structure in structures for name in structure.names] or ["a"]
     own = LogSource(*(random.choice(["", "", *part]) for part in PARTS)) if random.random() < 0.2 else LogSource()
     for event in events[:6]:
         fields = record(event.raw, codec, origin=event.origin).fields()
@@ -84,7 +110,8 @@ def example(seed: int, *, route: bool) -> int:
     }
     on = Engine(plan, route=route, cache=Cache(0))
     off = Engine(plan, on.databases(), route=route, kernel=False)
-    where = f"example({seed}, route={route}): {[e.raw for e in events]}, {predicates}, {[r.expr for r in rules]}"
+    where = f"example({seed}, {make.__name__}, route={route}): {[e.raw for e in events]}, {predicates}, "
+    where += f"{[r.expr for r in rules]}"
     assert found(off, chunks(events, ends), context) == expected, where
     order = list(range(len(events)))
     for _ in range(ROUNDS):
@@ -99,8 +126,15 @@ def example(seed: int, *, route: bool) -> int:
 @pytest.mark.parametrize("route", [True, False])
 def test_random_structures(route: bool) -> None:
     """Events of random structures under random rules, of any log source: the kernel leaves out no match."""
-    decided = sum(example(seed, route=route) for seed in range(EXAMPLES))
+    decided = sum(example(seed, objects, route=route) for seed in range(EXAMPLES))
     assert decided > 20 * EXAMPLES  # of some 14 events, six times
+
+
+@pytest.mark.parametrize("route", [True, False])
+def test_random_lines(route: bool) -> None:
+    """Lines with and without a header, of texts, objects and formats, under random rules: no match is left out."""
+    decided = sum(example(seed, lines, route=route) for seed in range(EXAMPLES))
+    assert decided > EXAMPLES // 2
 
 
 def agree(
@@ -121,6 +155,93 @@ def agree(
         for lesson in made[:2], made:
             matches = {n for n, _ in found(on, chunks(lesson, ends_wanted=False))}
             assert matches == {n for n in expected if n < len(lesson)}
+
+
+HEAD = "<38>Nov 20 10:00:00 web1 app: "
+
+
+@pytest.mark.parametrize(
+    ("line", "held", "also"),
+    [
+        (f"{HEAD}CEF:0|a|b|1|2|n|5|msg=x\\=y", "cef", "x=y"),
+        ("<38>Nov 20 10:00:00 web1 app: x y CEF:0|a|b|1|2|n|5|msg=x\\=y", "cef", "x=y"),
+        ('<38>1 2026-11-20T10:00:00Z web1 app 1 - [a b="x\\"y"] cef', "cef", 'x"y'),
+        ("<38>Nov 20 10:00:00 web1 %ASA-6-302013: cef", "cef", "302013"),
+        (f'{HEAD}<Event><EventData><Data Name="a">cef x&lt;y</Data></EventData></Event>', "cef", "x<y"),
+        (f"{HEAD}message repeated 5 times: [ cef]", "cef", "repeated"),
+        (f'{HEAD}{{"a":"x\\u0041","b":"cef"}}', "cef", "xa"),
+        (f'{HEAD}  {{"a":"x\\u0041","b":"cef"}}', "cef", "xa"),
+    ],
+)
+def test_keywords_search_more_than_a_message(line: str, held: str, also: str) -> None:
+    """What decoders make of a line is searched, too: the kernel does not say that it is not there."""
+    words = Predicate(KEYWORDS, Op.CONTAINS, held), Predicate(KEYWORDS, Op.CONTAINS, also)
+    agree([line, line, f"{HEAD}x"], And((Leaf(0), Leaf(1))), *words, codec="syslog")
+    agree([line.replace(held, "x"), line, f"{HEAD}{held}"], And((Leaf(0), Not(Leaf(1)))), *words, codec="syslog")
+
+
+def test_a_document_names_its_program() -> None:
+    """Pairs from the start of a message may have the name of a part of the header."""
+    asked = Predicate("message", Op.CONTAINS, "b=1"), Predicate("program", Op.EXACT, "app")
+    lines = [f"{HEAD}a=1 b=1", f"{HEAD}a=1 program=x b=1", f"{HEAD}words program=x b=1", f"{HEAD}b=1"]
+    for wanted in (And((Leaf(0), Leaf(1))), And((Leaf(0), Not(Leaf(1))))):
+        for codec in ("syslog", "auto", "keyvalue"):
+            made = lines if codec == "auto" or wanted.args[1] == Leaf(1) else [*lines, f"{HEAD.replace('app', 'b')}b=1"]
+            agree(made, wanted, *asked, codec=codec)
+
+
+def lefts(lines: list[str], expr: Expr, *predicates: Predicate, codec: str = "syslog") -> list[int]:
+    """Of each line, how many rules Python is asked to evaluate, once the kernel knows what it can."""
+    on = Engine(plans.build([rule(0, expr)], list(predicates)), route=False, cache=Cache(0))
+    batch = Chunk("in", codec, 0, b"".join(line.encode() + b"\n" for line in lines))
+    for _ in range(ROUNDS):
+        found_now = {event.start: len(event.rules) for event in on.candidates(Frame(0, batch), Joiner())}
+    return [found_now.get(start, 0) for start, _ in batch.spans()]
+
+
+def test_lines_that_surely_do_not_match_cost_python_nothing() -> None:
+    """By message, program and keywords, under both headers, in texts and in documents; also rules without a literal."""
+    wanted = And((Leaf(0), Not(Leaf(1))))
+    asked = Predicate("message", Op.CONTAINS, "cmd"), Predicate("program", Op.EXACT, "app")
+    modern = '<38>1 2026-11-20T10:00:00Z web1 {} 1 - [a b="c"] cmd'
+    heads = [HEAD + "cmd", HEAD + "  cmd\r", modern.format("app"), HEAD + '{"a":"cmd"}']
+    assert lefts(heads, wanted, *asked) == [0, 0, 0, 0]
+    assert lefts([line.replace("app", "x") for line in heads], wanted, *asked) == [1, 1, 1, 1]
+    words = Predicate(KEYWORDS, Op.CONTAINS, "web1")  # of structured data keywords search more
+    assert lefts([heads[0], heads[2]], And((Leaf(0), Leaf(1))), asked[0], words) == [0, 1]
+    exact = Predicate("message", Op.EXACT, "c")
+    assert lefts(["cmd", "x"], And((Leaf(0), Leaf(1))), asked[0], exact, codec="text") == [0, 0]
+    always = Predicate("message", Op.REGEX, "[a-z]{3}=[0-9]{4}", True)
+    assert lefts([HEAD + "abc=1234", HEAD + "abc=123", "abc=1234"], Leaf(0), always) == [1, 0, 1]
+    assert lefts([HEAD + "a", HEAD.replace("app", "b") + "a"], Not(Leaf(0)), asked[1]) == [0, 1]
+
+
+def test_a_time_of_receipt_that_dates_nothing() -> None:
+    """Within an hour of 1970 decoders read a header in another way, so nothing is known of it."""
+    plan = plans.build([rule(0, Not(Leaf(0)))], [Predicate("message", Op.EXACT, "cmd")])
+    lines = b"<38>Nov 20 10:00:00 web1 app: cmd\n<38>Nov 20 10:00:00 a=b app: cmd\n"
+    for received_at in (0, 5, 1_763_632_800_000_000):
+        by = [
+            {m.start for m in Engine(plan, kernel=kernel).evaluate(Chunk("in", "syslog", received_at, lines))}
+            for kernel in (True, False)
+        ]
+        assert by[0] == by[1]
+
+
+@pytest.mark.parametrize("codec", ["auto", "syslog"])
+def test_lines_of_every_kind_by_turns(codec: str) -> None:
+    """A chunk in which objects, lines and documents alternate is answered in order, each event once."""
+    asked = [Predicate("message", Op.CONTAINS, "cmd"), Predicate("a", Op.CONTAINS, "cmd")]
+    plan = plans.build([rule(0, Or((Leaf(0), Leaf(1))))], asked)
+    kinds = ['{"a":"cmd"}', HEAD + "cmd", HEAD + '{"a":"cmd"}', "cmd", '{"a":"x"}', HEAD + "x", "{cmd", "", '{"b":1}']
+    lines = [kinds[i % len(kinds)] for i in range(400)]
+    for ends in (False, True):
+        made = [drawn.Drawn(codec, line.encode() or b"\n", "") for line in lines]
+        on, off = Engine(plan, route=False), Engine(plan, route=False, kernel=False)
+        expected = found(off, chunks(made, ends))
+        assert expected
+        for _ in range(ROUNDS):
+            assert found(on, chunks(made, ends)) == expected
 
 
 def test_keyword_searches_beside_one_that_python_does() -> None:

@@ -359,7 +359,10 @@ def test_parts_of_a_chunk(framed: Callable[..., Chunk]) -> None:
     stops = [start for start, _ in spans[1:]] + [len(chunk.data)]
 
     def named(*runs: int) -> list[tuple[int, ...]]:
-        found, rows = array("I", native.candidates(chunk.data, chunk.ends, every, False, array("I", runs))), []
+        found, rows = (
+            array("I", native.candidates(chunk.data, chunk.ends, every, False, array("I", runs).tobytes())),
+            [],
+        )
         while found:
             rows.append((spans.index((found[0], found[1])), *found[3 : 3 + found[2]]))
             del found[: 3 + found[2]]

@@ -1,4 +1,4 @@
-"""Datagrams by recvmmsg are those that ``recvfrom`` gives, and become the same chunks."""
+"""Datagrams by recvmmsg, and one by one, are those that were sent, and become the same chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from vedette.inputs import bursts
-from vedette.inputs.bursts import Burst
+from vedette.inputs.bursts import Burst, OneByOne
 from vedette.inputs.datagrams import Datagrams, set_receive_buffer
 from vedette.inputs.framing import Run
 from vedette.model.counters import Counters
@@ -34,7 +34,7 @@ def sockets(*peers: str) -> Iterator[tuple[socket.socket, list[socket.socket]]]:
         yield ours, theirs
 
 
-def taken(receiver: Burst) -> list[tuple[str, bytes]]:
+def taken(receiver: Burst | OneByOne) -> list[tuple[str, bytes]]:
     """Every datagram that waits, with its peer."""
     found: list[tuple[str, bytes]] = []
     while (received := receiver.receive()) is not None:
@@ -52,14 +52,15 @@ def sizes(seed: int, count: int) -> list[int]:
     return [dice.choice((0, 1, 120, 300, 1400, 2048)) for _ in range(count - 2)] + [65507, 0]
 
 
+@pytest.mark.parametrize("reader", [Burst, OneByOne])
 @pytest.mark.parametrize("peers", [PEERS[:1], PEERS, ("::1",)], ids=["one", "several", "ipv6"])
-def test_all_come_whole(peers: tuple[str, ...]) -> None:
+def test_all_come_whole(peers: tuple[str, ...], reader: type[Burst] | type[OneByOne]) -> None:
     """Every datagram comes once, in order, whole, with its sender's address, whatever its length."""
     if ":" in peers[0] and not socket.has_dualstack_ipv6():
         pytest.skip("this host has no IPv6")
     with sockets(*peers) as (ours, theirs):
         sent: list[tuple[str, bytes]] = []
-        receiver = Burst(ours)
+        receiver = reader(ours)
         for batch in range(3):  # the slots are used again
             now = [(i % len(peers), random.Random(i).randbytes(n)) for i, n in enumerate(sizes(batch, 150))]
             for i, data in now:
@@ -70,10 +71,11 @@ def test_all_come_whole(peers: tuple[str, ...]) -> None:
         assert not receiver.full
 
 
-def test_a_burst_is_bounded() -> None:
+@pytest.mark.parametrize("reader", [Burst, OneByOne])
+def test_a_burst_is_bounded(reader: type[Burst] | type[OneByOne]) -> None:
     """A call gives at most SLOTS datagrams, and says that more may wait; long ones come a few at a time."""
     with sockets("127.0.0.1") as (ours, (sender,)):
-        receiver = Burst(ours)
+        receiver = reader(ours)
         for _ in range(bursts.SLOTS + 1):
             sender.sendto(b"x", ours.getsockname())
         received = receiver.receive()

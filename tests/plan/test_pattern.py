@@ -33,6 +33,8 @@ def found(node: Match) -> list[str]:
         (A, Variable("B", 1, None, greedy=False)),
         (A, Variable("B", 2, 2)),
         (A, Variable("B", 0, 1)),
+        (Variable("A", 1, None), Variable("C", 0, 2), B),
+        (Variable("A", 1, None, greedy=False), Variable("C", 0, 1), B),
         (Variable("A", 0, None), B),
     ],
 )
@@ -52,6 +54,8 @@ def test_what_runs(pattern: tuple[Variable, ...]) -> None:
         ((Variable("A", 0, 1, greedy=False), B), "A"),
         ((Variable("A", 0, 1), Variable("B", 0, 1)), "A"),
         ((Variable("A", 1, 2_000), B), "A"),
+        ((Variable("A", 1, None), Variable("C", 0, 1), B), "C"),
+        ((Variable("A", 0, None), Variable("C", 0, None), B), "C"),
     ],
 )
 def test_what_does_not(pattern: tuple[Variable, ...], at: str) -> None:

@@ -231,3 +231,34 @@ def test_a_watermark_may_be_any_expression() -> None:
     assert one.flush() == []
     one.feed("r", (0, seconds(10.001), "h", 0))
     assert [row[3] for _, row in one.flush()] == [1]
+
+
+class Raising(Tumbled):
+    """Raises on the number 13."""
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        if any(row[3] == 13 for row in rows):
+            raise RuntimeError("unlucky")
+        super().push(port, rows)
+
+
+def test_an_operator_that_raises_mutes_its_statements_alone() -> None:
+    """They are named once, with the reason, and take no rows; muted no longer, they begin empty."""
+    bad, good = windows(calc(scan(COLUMNS))), calc(scan(COLUMNS), more_than(1))
+    one = network(statement("bad", bad), statement("also", calc(bad)), statement("good", good), operator=Raising)
+    one.feed("r", (1, seconds(1), "h", 7))
+    one.flush()
+    one.feed("r", (2, seconds(2), "h", 13))
+    assert [found.id for found, _ in one.flush()] == ["good"]
+    assert [(failed.id, str(error)) for failed, error in one.failures()] == [("bad", "unlucky"), ("also", "unlucky")]
+    assert one.failures() == []
+    assert one.muted() == {"bad", "also"}
+    one.feed("r", (3, seconds(60), "h", 8))
+    assert [found.id for found, _ in one.flush()] == ["good"]
+    one.mute(())
+    one.feed("r", (4, seconds(61), "h", 9))
+    assert sorted((found.id, row[3]) for found, row in one.finish()) == [("also", 1), ("bad", 1), ("good", 9)]
+    again = network(statement("bad", bad), statement("good", good), operator=Raising)
+    again.mute({"bad"})
+    again.feed("r", (2, seconds(2), "h", 13))
+    assert ([found.id for found, _ in again.finish()], again.failures()) == (["good"], [])

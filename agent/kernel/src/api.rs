@@ -1,8 +1,10 @@
 //! The class `Events` of the import: what `engine/native.py` passes, made into a plan.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use foldhash::HashMap;
+use memchr::memmem::Finder;
+use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -12,7 +14,9 @@ use crate::events::{About, Answer, Learned, Lesson, Plan, State};
 use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
 use crate::layout::{Computed, Cut};
+use crate::lines::{Events as Lie, numbers_of, packed};
 use crate::rules::{Node, Rules};
+use crate::sift::{Named, Reads, Texts, View};
 
 type Searches = (PyBackedBytes, Vec<(u32, u8)>);
 
@@ -91,6 +95,45 @@ impl GroupParts {
     }
 }
 
+/// What rules ask of lines, as `engine/native.py` describes it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct TextParts {
+    keywords: Option<u32>,
+    message: Vec<u32>,
+    program: Vec<u32>,
+    searched: Vec<u32>,
+    with_message: Vec<u32>,
+    with_program: Vec<u32>,
+    named_by: Vec<Vec<u8>>,
+    formats: Vec<u8>,
+    prefixed: (Vec<u8>, usize),
+}
+
+impl TextParts {
+    /// Whether it names nothing that a plan lacks.
+    fn fits(&self, groups: u32, predicates: usize) -> bool {
+        let named = self.keywords.iter().chain(&self.message).chain(&self.program).chain(&self.searched);
+        let held = self.with_message.iter().chain(&self.with_program);
+        named.into_iter().all(|&group| group < groups) && held.into_iter().all(|&one| (one as usize) < predicates)
+    }
+
+    fn build(self) -> Texts {
+        let mut formats = [false; 256];
+        self.formats.iter().for_each(|&byte| formats[usize::from(byte)] = true);
+        Texts {
+            message: self.message,
+            program: self.program,
+            keywords: self.searched,
+            with_message: self.with_message,
+            with_program: self.with_program,
+            named_by: self.named_by.iter().map(|name| Finder::new(name).into_owned()).collect(),
+            formats,
+            prefixed: self.prefixed,
+        }
+    }
+}
+
 fn at(place: u8) -> Result<Place, String> {
     match place {
         0 => Ok(Place::Prefix),
@@ -144,6 +187,7 @@ fn node(rules: &mut Rules, given: &Bound<PyAny>, predicates: usize, depth: u32) 
 pub struct Events {
     plan: Plan,
     state: Mutex<State>,
+    views: RwLock<Vec<Arc<View>>>,
 }
 
 impl Events {
@@ -171,7 +215,7 @@ impl Events {
         predicates: Vec<(u8, u32, u32)>,
         guesses: Vec<f64>,
         groups: Vec<GroupParts>,
-        keywords: Option<u32>,
+        texts: TextParts,
         rules: &Bound<PyList>,
     ) -> PyResult<Self> {
         let mut built = Rules::default();
@@ -182,7 +226,7 @@ impl Events {
         let count = groups.len() as u32;
         let fits = |group: &u32| *group < count;
         if !predicates.iter().all(|(_, one, other)| fits(one) && fits(other))
-            || !keywords.iter().all(fits)
+            || !texts.fits(count, predicates.len())
             || guesses.len() != predicates.len()
         {
             return Err(PyValueError::new_err("no such group"));
@@ -202,37 +246,90 @@ impl Events {
                     .into_iter()
                     .map(|parts| parts.build(&library, &mut scratch))
                     .collect::<Result<_, _>>()?,
-                keywords,
+                keywords: texts.keywords,
+                texts: texts.build(),
                 rules: built,
                 folding: folding.into_iter().collect(),
                 guesses,
             };
             let state = Mutex::new(State::new(&plan, scratch));
-            Ok(Self { plan, state })
+            Ok(Self { plan, state, views: RwLock::default() })
         };
         make().map_err(|error: String| PyValueError::new_err(error))
     }
 
-    /// The events of a chunk that end at `ends` (bytes of u32), or at newlines.
+    /// Register a kind of input: what its lines are (0: not known, 1: syslog, 2: text), the rules that they can meet,
+    /// and those of them that need no literal; ascending. Returns what `decide`, `sift` and `learn` take.
+    fn view(&self, reads: u8, rules: Vec<u32>, always: Vec<u32>) -> PyResult<u16> {
+        let known = |given: &[u32]| {
+            given.is_sorted() && given.iter().all(|&rule| (rule as usize) < self.plan.rules.roots.len())
+        };
+        if !known(&rules) || !known(&always) {
+            return Err(PyValueError::new_err("no such rules"));
+        }
+        let reads = match reads {
+            0 => Reads::Nothing,
+            1 => Reads::Syslog,
+            _ => Reads::Text,
+        };
+        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        views.push(Arc::new(View { reads, rules, always }));
+        u16::try_from(views.len() - 1).map_err(|_| PyValueError::new_err("too many kinds of inputs"))
+    }
+
+    /// The events of the `runs` of a chunk (native 32-bit integers, start and end; None: all of it). `ends`: an
+    /// `array("I")` of where events end; None: each is followed by a newline. `again`: they were left undecided before.
     ///
-    /// Gives bytes of u32: start, end, count, rules of each event that rules may match; bytes of u32: start and end
-    /// of what is not decided here; and (start, end) of events to `learn`.
+    /// Gives native 32-bit integers: start, end, count, rules of each event that rules may match; the runs that are not
+    /// decided here; and (start, end) of events to `learn`.
+    #[allow(clippy::too_many_arguments)]
     fn decide<'py>(
         &self,
         py: Python<'py>,
         data: &[u8],
-        ends: Option<&[u8]>,
+        ends: Option<PyBuffer<u32>>,
+        runs: Option<&[u8]>,
         view: u16,
         again: bool,
-    ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(u32, u32)>) {
-        let numbers = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|one| u32::from_ne_bytes(*one)).collect::<Vec<_>>();
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Spans)> {
+        let ends = ends.map(|ends| ends.to_vec(py)).transpose()?;
+        let runs = runs.map_or_else(|| vec![0, data.len() as u32], numbers_of);
         let answer = py.detach(|| {
-            let ends = ends.map(numbers);
+            let events = ends.as_deref().map_or(Lie::Lines, Lie::Ends);
             let mut answer = Answer::default();
-            self.lock().decide(&self.plan, data, ends.as_deref(), view, again, &mut answer);
+            self.lock().decide(&self.plan, data, events, &runs, (view, again), &mut answer);
             answer
         });
-        (packed(py, &answer.found), packed(py, &answer.rest), answer.ask)
+        Ok((packed(py, &answer.found)?, packed(py, &answer.rest)?, answer.ask))
+    }
+
+    /// Of what `Lines.candidates` gave as `found` for these `runs`, what is left without the rules that surely do not
+    /// match, and with those that need no literal; and (start, end) of events to `learn`.
+    #[allow(clippy::too_many_arguments)]
+    fn sift<'py>(
+        &self,
+        py: Python<'py>,
+        data: &[u8],
+        ends: Option<PyBuffer<u32>>,
+        runs: Option<&[u8]>,
+        found: &[u8],
+        view: u16,
+        apart: bool,
+    ) -> PyResult<(Bound<'py, PyBytes>, Spans)> {
+        let ends = ends.map(|ends| ends.to_vec(py)).transpose()?;
+        let runs = runs.map_or_else(|| vec![0, data.len() as u32], numbers_of);
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        let known = views.get(usize::from(view)).cloned();
+        drop(views);
+        let known = known.ok_or_else(|| PyValueError::new_err("no such kind of input"))?;
+        let answer = py.detach(|| {
+            let (events, found) = (ends.as_deref().map_or(Lie::Lines, Lie::Ends), numbers_of(found));
+            let mut answer = Answer::default();
+            let named = Named { data, events, runs: &runs, found: &found, apart };
+            self.lock().sift(&self.plan, &named, view, &known, &mut answer);
+            answer
+        });
+        Ok((packed(py, &answer.found)?, answer.ask))
     }
 
     /// Take over what Python found out about `event`; None: that nothing can be said of such events.
@@ -276,11 +373,9 @@ impl Events {
     }
 }
 
+/// Start and end of events.
+type Spans = Vec<(u32, u32)>;
+
 type Parts = Vec<(u32, u32, Vec<(u8, bool, bool)>)>;
 type LessonParts =
     (Vec<Vec<u32>>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32);
-
-fn packed<'py>(py: Python<'py>, numbers: &[u32]) -> Bound<'py, PyBytes> {
-    let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    PyBytes::new(py, &bytes)
-}

@@ -11,11 +11,13 @@ use foldhash::fast::RandomState;
 use foldhash::{HashMap, HashSet};
 
 use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
+use crate::header::{self, Header};
 use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
 use crate::layout::{Computed, GroupNumber, Layout, Shape};
-use crate::lines::MAX_ANSWER;
+use crate::lines::{self, MAX_ANSWER};
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
+use crate::sift::{Texts, object};
 
 /// What a predicate depends on.
 #[derive(Clone, Copy)]
@@ -44,6 +46,8 @@ pub struct Plan {
     pub guesses: Vec<f64>,
     /// Groups whose texts are compared with those of others: they are needed in every event.
     pub compared: HashSet<GroupNumber>,
+    /// What rules ask of lines.
+    pub texts: Texts,
 }
 
 impl Shape for Plan {
@@ -162,7 +166,9 @@ pub struct State {
     hasher: RandomState,
     credit: u32,
     event: Event,
-    work: Work,
+    pub(crate) work: Work,
+    /// See `Texts::layouts`.
+    pub(crate) lines: [Layout; 4],
     /// See `Counts`.
     pub counts: Counts,
 }
@@ -181,11 +187,12 @@ impl State {
             credit: SAVED,
             event: Event::default(),
             work: Work::new(plan, scratch),
+            lines: plan.texts.layouts(plan.groups.len()),
             counts: Counts::default(),
         }
     }
 
-    /// The events of a chunk, each by itself. `ends`: where they end; None: at newlines. `view`: of which input they are.
+    /// The events of some runs of a chunk, each by itself. `view`: of which input they are.
     ///
     /// What follows when the answer has come to `MAX_ANSWER` is left to others: in a few bytes many rules may be open.
     /// `again`: they were left to others before, and something has been learned since.
@@ -193,55 +200,61 @@ impl State {
         &mut self,
         plan: &Plan,
         data: &[u8],
-        ends: Option<&[u32]>,
-        view: u16,
-        again: bool,
+        events: lines::Events,
+        runs: &[u32],
+        (view, again): (u16, bool),
         answer: &mut Answer,
     ) {
         let mut asked = Vec::new();
-        let mut start = 0;
-        let mut next = 0;
-        while start < data.len() {
-            let (end, following) = if let Some(ends) = ends {
-                let Some(&end) = ends.get(next) else { break };
-                next += 1;
-                (end as usize, end as usize)
-            } else {
-                let end = memchr::memchr(b'\n', &data[start..]).map_or(data.len(), |count| start + count);
-                (end, end + 1)
-            };
-            let Some(line) = data.get(start..end) else { break };
-            let from = answer.found.len();
-            let json = line.first() == Some(&b'{');
-            self.counts.events += u64::from(json && !again);
-            self.counts.rest -= u64::from(json && again);
-            self.credit = (self.credit + u32::from(json && !again)).min(SAVED);
-            let done = json
-                && from < MAX_ANSWER
-                && catch_unwind(AssertUnwindSafe(|| {
-                    self.one(plan, line, view, (start as u32, end as u32), answer, &mut asked)
-                }))
-                .unwrap_or_else(|_| {
-                    self.counts.panics += 1;
-                    answer.found.truncate(from);
-                    false
-                });
-            if !done {
-                self.counts.rest += u64::from(json);
-                match answer.rest.last_mut() {
-                    Some(last) if *last == start as u32 => *last = following as u32,
-                    _ => answer.rest.extend([start as u32, following as u32]),
-                }
+        for &[from, to] in runs.as_chunks().0 {
+            let run = from as usize..to as usize;
+            if data.get(run.clone()).is_none() {
+                continue;
             }
-            start = following;
+            events.each(data, &run, |start, end| {
+                let (Some(line), place) = (data.get(start..end), (start as u32, end as u32)) else { return };
+                let json = line.first() == Some(&b'{');
+                if json {
+                    self.count(again);
+                }
+                let from = answer.found.len();
+                let done = json
+                    && from < MAX_ANSWER
+                    && catch_unwind(AssertUnwindSafe(|| self.one(plan, line, None, view, place, answer, &mut asked)))
+                        .unwrap_or_else(|_| {
+                            self.counts.panics += 1;
+                            answer.found.truncate(from);
+                            false
+                        });
+                if !done {
+                    self.counts.rest += u64::from(json);
+                    let following = end + usize::from(matches!(events, lines::Events::Lines));
+                    match answer.rest.last_mut() {
+                        Some(last) if *last == place.0 => *last = following as u32,
+                        _ => answer.rest.extend([place.0, following as u32]),
+                    }
+                }
+            });
         }
     }
 
-    /// False when the event is left to others.
-    fn one(
+    /// An object was met, or was left to others before.
+    pub(crate) fn count(&mut self, again: bool) {
+        if again {
+            self.counts.rest -= 1;
+        } else {
+            self.counts.events += 1;
+            self.credit = (self.credit + 1).min(SAVED);
+        }
+    }
+
+    /// False when the event is left to others. `header`: of the syslog line that it is the message of.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn one(
         &mut self,
         plan: &Plan,
         line: &[u8],
+        header: Option<&Header>,
         view: u16,
         place: (u32, u32),
         answer: &mut Answer,
@@ -251,7 +264,7 @@ impl State {
         if self.event.read(line, &self.names, false).is_none() {
             return false;
         }
-        self.event.signature.extend_from_slice(&view.to_ne_bytes());
+        self.sign(view, header);
         match self.known.get_mut(&self.event.signature[..]) {
             Some(Known::Layout(layout)) => {
                 if layout.is_empty() {
@@ -281,6 +294,16 @@ impl State {
                 }
                 false
             }
+        }
+    }
+
+    /// What decoders know of an event beside its object, as far as the same fields follow from it.
+    fn sign(&mut self, view: u16, header: Option<&Header>) {
+        let signature = &mut self.event.signature;
+        signature.extend_from_slice(&view.to_ne_bytes());
+        if let Some(header) = header {
+            signature.extend([header.parts, header.facility]);
+            signature.extend_from_slice(header.program.unwrap_or_default());
         }
     }
 
@@ -315,11 +338,12 @@ impl State {
     }
 
     fn take_over(&mut self, plan: &Plan, line: &[u8], view: u16, lesson: Option<Lesson>) -> Learned {
-        let line = trimmed(line);
+        let header = if line.first() == Some(&b'{') { None } else { header::split(line) };
+        let line = trimmed(header.as_ref().and_then(|header| object(line, header)).unwrap_or(line));
         if self.event.read(line, &self.names, true).is_none() {
             return Learned::Refused;
         }
-        self.event.signature.extend_from_slice(&view.to_ne_bytes());
+        self.sign(view, header.as_ref());
         let known = match lesson {
             Some(lesson) if lesson.fits(plan, self.event.leaves.len()) => {
                 let mut again = false;
@@ -396,7 +420,7 @@ fn trimmed(mut line: &[u8]) -> &[u8] {
 type Span = (usize, usize);
 
 /// The event under way.
-struct Work {
+pub(crate) struct Work {
     scratch: Scratch,
     marks: Marks,
     epoch: u32,
@@ -456,6 +480,22 @@ impl Work {
         }
     }
 
+    /// Append those of `rules` that may match a line.
+    pub(crate) fn ask(
+        &mut self,
+        plan: &Plan,
+        layout: &Layout,
+        line: &[u8],
+        leaves: &[Leaf],
+        rules: impl Iterator<Item = u32>,
+        out: &mut Vec<u32>,
+    ) {
+        self.begin();
+        layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
+        let mut event = Under { plan, layout, line, leaves, work: self };
+        rules.for_each(|rule| event.ask(rule, out));
+    }
+
     /// Append the rules that may match.
     fn evaluate(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], out: &mut Vec<u32>) {
         self.begin();
@@ -504,7 +544,9 @@ impl Under<'_> {
 
     fn truth(&mut self, predicate: Predicate) -> Truth {
         match self.plan.predicates[predicate as usize] {
+            About::Compare(..) if self.layout.partial => return MAYBE,
             About::Compare(place, one, other) => return self.compare(predicate, place, one, other),
+            About::Text(group) | About::Presence(group) if self.layout.is_open(group) => return MAYBE,
             About::Text(group) | About::Presence(group) => self.test(group),
         }
         if self.work.marks.holds(predicate) {

@@ -1,4 +1,4 @@
-//! Hyperscan, as the `hyperscan` wheel that Python has imported exports it. The only file with `unsafe`.
+//! Hyperscan, as the `hyperscan` wheel that Python has imported exports it. With `lookup_map.rs` the only `unsafe`.
 //!
 //! Invariants:
 //! - Every function belongs to a module that is loaded already and never unloaded: `Library` keeps it open.

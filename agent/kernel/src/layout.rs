@@ -76,6 +76,8 @@ pub struct Layout {
     witnessed: Vec<u32>,
     /// The groups to test in every event: those of `index`.
     pub eager: Vec<GroupNumber>,
+    /// Whether groups without values are open: no more is known of the event.
+    pub partial: bool,
     /// Events seen.
     pub events: u64,
 }
@@ -125,6 +127,13 @@ impl Layout {
     #[must_use]
     pub fn computed(&self, group: GroupNumber) -> Option<&Computed> {
         if self.computed.is_empty() { None } else { self.computed.get(&group) }
+    }
+
+    /// Whether nothing is known of a group's field.
+    #[inline]
+    #[must_use]
+    pub fn is_open(&self, group: GroupNumber) -> bool {
+        self.partial && self.leaves(group).is_empty()
     }
 
     /// The rules to look at when `predicate` is found.

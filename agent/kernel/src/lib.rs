@@ -3,12 +3,18 @@
 pub mod api;
 pub mod events;
 pub mod fields;
+pub mod header;
 pub mod hs;
 pub mod json;
 pub mod layout;
 pub mod lines;
+mod lookup_build;
+mod lookup_keys;
+mod lookup_map;
+mod lookup_read;
 mod numbers;
 pub mod rules;
+pub mod sift;
 
 use pyo3::prelude::*;
 
@@ -19,4 +25,10 @@ mod _kernel {
     use crate::api::Events;
     #[pymodule_export]
     use crate::lines::{Lines, holds};
+    #[pymodule_export]
+    use crate::lookup_build::{
+        lookup_addresses, lookup_automaton, lookup_hash, lookup_points, lookup_records, lookup_spread, lookup_symbols,
+    };
+    #[pymodule_export]
+    use crate::lookup_read::Table;
 }

@@ -61,7 +61,7 @@ impl Events<'_> {
     }
 
     /// Call `each` with start and end of every event of `run`.
-    fn each(self, data: &[u8], run: &Range<usize>, mut each: impl FnMut(usize, usize)) {
+    pub fn each(self, data: &[u8], run: &Range<usize>, mut each: impl FnMut(usize, usize)) {
         let mut start = run.start;
         match self {
             Self::Lines => {
@@ -456,6 +456,22 @@ fn hex(digit: u8) -> u32 {
     char::from(digit).to_digit(16).unwrap_or(0)
 }
 
+/// Numbers as Python gets them: native 32-bit integers.
+pub fn packed<'py>(py: Python<'py>, numbers: &[u32]) -> PyResult<Bound<'py, PyBytes>> {
+    PyBytes::new_with(py, numbers.len() * 4, |bytes| {
+        for (place, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *place = number.to_ne_bytes();
+        }
+        Ok(())
+    })
+}
+
+/// Numbers as Python gives them.
+#[must_use]
+pub fn numbers_of(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks().0.iter().map(|one| u32::from_ne_bytes(*one)).collect()
+}
+
 /// Whether ``data`` holds ``text``: what Python's ``in`` says, in a tenth of its time.
 #[pyfunction]
 #[must_use]
@@ -521,7 +537,7 @@ impl Lines {
     /// number of rules, the rules, ascending; the number is ``EVERY`` when they are not listed: each of ``within``.
     ///
     /// ``ends``: an ``array("I")`` of where events end; None: each is followed by a newline. ``apart``: of rules that
-    /// need two literals one is enough. ``runs``: an ``array("I")`` of start and end of each part to search, ascending,
+    /// need two literals one is enough. ``runs``: native 32-bit integers, start and end of each part to search, ascending,
     /// each of whole events (of lines with their newlines); None: all of it.
     ///
     /// Raises ``ValueError`` when ``within`` or a run is none.
@@ -533,11 +549,11 @@ impl Lines {
         ends: Option<PyBuffer<u32>>,
         within: usize,
         apart: bool,
-        runs: Option<PyBuffer<u32>>,
+        runs: Option<&[u8]>,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let ends = ends.map(|ends| ends.to_vec(py)).transpose()?;
         let events = ends.as_deref().map_or(Events::Lines, Events::Ends);
-        let runs = runs.map_or_else(|| Ok(vec![0, data.len() as u32]), |runs| runs.to_vec(py))?;
+        let runs = runs.map_or_else(|| vec![0, data.len() as u32], numbers_of);
         let found = self.state(py, |state| {
             let asked = Asked { within: state.within.get(within)?, apart };
             let mut found = Vec::new();
@@ -549,12 +565,7 @@ impl Lines {
             Some(found)
         });
         let found = found.ok_or_else(|| PyValueError::new_err("no such rules or no such run"))?;
-        PyBytes::new_with(py, found.len() * 4, |bytes| {
-            for (place, number) in bytes.chunks_exact_mut(4).zip(&found) {
-                place.copy_from_slice(&number.to_ne_bytes());
-            }
-            Ok(())
-        })
+        packed(py, &found)
     }
 
     /// Searches that failed within, after which every event was named.

@@ -59,15 +59,18 @@ class Sealed(NamedTuple):
 
 def seal(body: bytes | memoryview, key: Ed25519PrivateKey, fleet: str = "", channel: str = "") -> bytes:
     """The bundle of ``body`` signed for ``fleet`` and ``channel``. Raises ValueError for names that are none."""
+    return b"".join((record(len(body), hashlib.sha256(body).digest(), key, fleet, channel), body))
+
+
+def record(size: int, sha256: bytes, key: Ed25519PrivateKey, fleet: str = "", channel: str = "") -> bytes:
+    """The ``SIZE`` bytes before a body of that size and digest. Raises ValueError for names that are none."""
     if bool(fleet) != bool(channel):
         raise ValueError("fleet and channel go together")
     for what, name in (("fleet", fleet), ("channel", channel)):
         if name and not re.fullmatch(NAME, name):
             raise ValueError(f"{what}: expects letters, digits, '.', '_' or '-', not {name!r}")
-    statement = _STATEMENT.pack(
-        MAGIC, len(body), hashlib.sha256(body).digest(), fleet.encode(), channel.encode(), _key_id(key.public_key())
-    )
-    return b"".join((statement, key.sign(statement), body))
+    statement = _STATEMENT.pack(MAGIC, size, sha256, fleet.encode(), channel.encode(), _key_id(key.public_key()))
+    return statement + key.sign(statement)
 
 
 def unseal(data: bytes, trusted: Iterable[str]) -> Sealed:
@@ -75,18 +78,35 @@ def unseal(data: bytes, trusted: Iterable[str]) -> Sealed:
     if data[: len(MAGIC)] != MAGIC:
         raise BundleRefused("it is not signed, or by an earlier release: sign it with `vedette bundle sign`")
     _whole(data)
-    wanted, signature = data[_STATEMENT.size - 8 : _STATEMENT.size], data[_STATEMENT.size : SIZE]
+    body = memoryview(data)[SIZE:]
+    return verified(data[:SIZE], len(body), hashlib.sha256(body).digest(), trusted)._replace(body=body)
+
+
+def verified(head: bytes, size: int, sha256: bytes, trusted: Iterable[str]) -> Sealed:
+    """What the record ``head`` states, without a body, once a key of ``trusted`` is known to have signed it for a body
+    of that size and digest. Raises BundleRefused."""
+    if len(head) < SIZE:
+        raise BundleRefused("it is cut off within its signature: fetch it again")
+    _, signed_size, signed_sha256, _, _, wanted = _STATEMENT.unpack_from(head)
+    if signed_size != size:
+        raise BundleRefused(f"it has {size} bytes and not the {signed_size} that were signed: fetch it again")
     key = next((key for key in trusted if _key_id(public_key(key)) == wanted), None)
     if key is None:
         raise BundleRefused(f"signed by key {wanted.hex()}, which is not among bundles.trusted_keys")
-    changed = f"the signature by key {wanted.hex()} does not fit: the bundle was damaged or changed after signing"
+    changed = f"the signature by key {wanted.hex()} does not fit: it was damaged or changed after signing"
     try:
-        public_key(key).verify(signature, data[: _STATEMENT.size])
+        public_key(key).verify(head[_STATEMENT.size : SIZE], head[: _STATEMENT.size])
     except InvalidSignature:
         raise BundleRefused(changed) from None
-    if hashlib.sha256(memoryview(data)[SIZE:]).digest() != data[24:56]:
+    if signed_sha256 != sha256:
         raise BundleRefused(changed)
-    return read(data)._replace(key=key)
+    return Sealed(key, *names(head), memoryview(b""))
+
+
+def names(head: bytes) -> tuple[str, str]:
+    """Fleet and channel that a record states, believed from nobody. Raises BundleRefused."""
+    _, _, _, fleet, channel, _ = _STATEMENT.unpack_from(head)
+    return _name(fleet), _name(channel)
 
 
 def read(data: bytes) -> Sealed:
@@ -96,20 +116,19 @@ def read(data: bytes) -> Sealed:
         if len(data) > MAX_BODY:
             raise BundleRefused(f"{len(data)} bytes are more than the {MAX_BODY} a bundle may have")
         return Sealed("", "", "", memoryview(data))
-    fleet, channel = _whole(data)
-    return Sealed("", _name(fleet), _name(channel), memoryview(data)[SIZE:])
+    _whole(data)
+    return Sealed("", *names(data), memoryview(data)[SIZE:])
 
 
-def _whole(data: bytes) -> tuple[bytes, bytes]:
-    """Fleet and channel, as stated; raises BundleRefused unless the size is the true one."""
+def _whole(data: bytes) -> None:
+    """Raises BundleRefused unless the size is the true one."""
     if len(data) > MAX_BUNDLE:
         raise BundleRefused(f"{len(data)} bytes are more than the {MAX_BUNDLE} a bundle may have")
     if len(data) < SIZE:
         raise BundleRefused("it is cut off within its signature: fetch it again")
-    _, size, _, fleet, channel, _ = _STATEMENT.unpack_from(data)
+    _, size, *_ = _STATEMENT.unpack_from(data)
     if size != len(data) - SIZE:
         raise BundleRefused(f"it has {len(data) - SIZE} bytes and not the {size} that were signed: fetch it again")
-    return fleet, channel
 
 
 def _name(field: bytes) -> str:

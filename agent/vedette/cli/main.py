@@ -10,6 +10,7 @@ from vedette import __version__
 from vedette.cli.agent import alerts, check, logs, run, status
 from vedette.cli.bundle import bundle
 from vedette.cli.console import Main
+from vedette.cli.lookup import lookup
 from vedette.cli.rules import rules, scan
 
 
@@ -41,7 +42,17 @@ def version() -> None:
     click.echo(f"vedette {__version__} ({LIBRARY}, Python {sys.version.split()[0]})")
 
 
-for command in (run, check, status, alerts, logs, scan, rules, bundle):  # where the region is, also member and region
+for command in (
+    run,
+    check,
+    status,
+    alerts,
+    logs,
+    scan,
+    rules,
+    bundle,
+    lookup,
+):  # where the region is, also member and region
     main.add_command(command)
 
 if __name__ == "__main__":

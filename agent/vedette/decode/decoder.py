@@ -319,7 +319,7 @@ class Record:
 
     def _may_name(self, field: str) -> bool:
         """Whether the message may give this field of the header's: it is named there, or by a format."""
-        return any(map(self.raw.__contains__, _NAMED_BY[field]))
+        return any(map(self.raw.__contains__, NAMED_BY[field]))
 
     def _is_document(self) -> bool:
         """Whether the message of a syslog line is one: then its own fields go before the header's."""
@@ -464,7 +464,7 @@ class _Whole(dict[str, Value]):
 
 
 _ALSO_BY = {"severity": (b"CEF:",), "hostname": (b"CEF:", b"node=", b"devname="), "pid": (b"#",)}
-_NAMED_BY = {field: (field.encode(), b"\\u", b"&#", *_ALSO_BY.get(field, ())) for field in syslog.FIELDS}
+NAMED_BY = {field: (field.encode(), b"\\u", b"&#", *_ALSO_BY.get(field, ())) for field in syslog.FIELDS}
 """What is in a document that has this field: its name, perhaps escaped, or what the format holds that gives it
 under another name (CEF, the audit log, Fortinet, nginx's error log)."""
 

@@ -34,8 +34,7 @@ from vedette.engine.bounded import Bounded
 from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
-from vedette.engine.kernel import LOADED
-from vedette.engine.native import READ, Native
+from vedette.engine.native import Native
 from vedette.engine.prefilter import Prefilter, bits_of
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
@@ -156,7 +155,7 @@ class Engine:
         self.evaluator = Evaluator(plan, databases)
         everything = frozenset(range(len(plan.rules)))
         self._filtered, self._kernel = prefilter, kernel
-        self._native = Native(plan, self.evaluator, self._asked) if kernel and prefilter and LOADED else None
+        self._native = Native(plan, self.evaluator, self._asked) if prefilter and self.prefilter.native else None
         self._native_views: dict[tuple[str, LogSource], int] = {}
         self._always = self.prefilter.always if prefilter else everything
         self._routes: Bounded[Source, frozenset[int]] = Bounded(MAX_ROUTES)
@@ -203,12 +202,12 @@ class Engine:
         self.tally.events += len(chunk)
         always, within, prefilter = self._at_input(chunk.codec, context.logsource)
         records = may_hold_records(chunk)
-        view = self._view_number(chunk.codec, context.logsource)
-        if self._native is None or view is None:
+        if self._native is None:
             candidates = prefilter.candidates(chunk, always, within, records)
         else:
+            view = self._view_number(self._native, chunk.codec, context.logsource)
             candidates = self._native.candidates(
-                chunk, view, lambda part: prefilter.candidates(part, always, within, records)
+                chunk, view, lambda runs: prefilter.named(chunk, within, records, runs), records
             )
         return joiner.events(frame, candidates, lambda held: self._rules_of(held, context), first, records)
 
@@ -366,13 +365,12 @@ class Engine:
         scans = (self.prefilter, *self._narrow.values())
         return {**account, "panics": account["panics"] + sum(scan.panics for scan in scans)}
 
-    def _view_number(self, codec: str, logsource: LogSource) -> int | None:
-        """The native kernel's number for such an input; None: it is not asked."""
-        if self._native is None or READ.isdisjoint(CODECS[codec].kinds):
-            return None
+    def _view_number(self, native: Native, codec: str, logsource: LogSource) -> int:
+        """The native kernel's number for such an input."""
         known = self._native_views.get((codec, logsource))
         if known is None:
-            known = self._native.view(codec, logsource, self._reaching(codec, logsource))
+            always, *_ = self._at_input(codec, logsource)
+            known = native.view(codec, logsource, self._reaching(codec, logsource), always)
             self._native_views[codec, logsource] = known
         return known
 

@@ -1,16 +1,23 @@
-"""JSON events before the native kernel: it decides which rules an event surely does not match.
+"""Events before the native kernel: it decides which rules an event surely does not match.
 
-The kernel (``agent/kernel``) knows no decoder. It recognizes the *structure* of an event: names, their nesting and
+The kernel (``agent/kernel``) knows JSON, and of the headers of syslog those that nearly all senders write.
+
+**JSON objects.** It knows no decoder of them. It recognizes the *structure* of an event: names, their nesting and
 order, kinds of values, and the values under a few names that decide. What it then needs to know of all events of one
 structure is learned here from one of them, by the very decoders that evaluation uses: the event is decoded with values
 that are recognized by identity (``_marked``), so where a field's value comes from is seen, not declared. A value that a
 decoder or the choice of a log source looks *into* decides: its name is passed on, and from then on it is part of the
 structure. What a decoder computes by ``decode/computed.py`` is a declared part of a value, and perhaps absent; what
-comes out as a new value otherwise is left open.
-
-So for an event the kernel leaves out a rule only if it is false, or of another log source. All that it cannot read, or
-has not learned, goes the way of text (``prefilter.py``). Readers of JSON objects must look into values by their own
+comes out as a new value otherwise is left open. Readers of JSON objects must look into values by their own
 methods or ``str()``, not hand them to C code that reads them unseen, such as ``re``: property tests hold them to it.
+
+**Lines.** They go through the prefilter (``prefilter.py``) first. Of an event that it names, the kernel knows
+``message``, ``program`` and what keyword searches read, where its header is read as ``syslog.usual`` does, or the
+input's events are nothing but messages; other fields are open. A message that is a JSON object is one of the above,
+with what the header gives as part of the structure.
+
+So for an event the kernel leaves out a rule only if it is false, or of another log source. Where it knows nothing an
+event keeps the rules that the prefilter names.
 """
 
 from __future__ import annotations
@@ -18,27 +25,30 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+from vedette.decode import syslog
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Kind
 from vedette.decode.computed import Cut, Part, Traced
-from vedette.decode.decoder import ABSENT, Record
+from vedette.decode.decoder import ABSENT, NAMED_BY, Record
+from vedette.decode.formats.table import FIRST, PREFIXED
 from vedette.engine import kernel
 from vedette.engine.bounded import Bounded
 from vedette.engine.evaluate import Evaluator
 from vedette.engine.prefilter import Candidate, ones, unpacked
 from vedette.model.event import Chunk, LogSource, Source
+from vedette.model.times import HOUR
 from vedette.plan.database import MODULE
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, Op, Predicate, dump, folding
 from vedette.plan.patterns import End, search
 from vedette.plan.plan import Plan
 
-READ = frozenset({Kind.JSON, Kind.MQTT})
+_OBJECTS = frozenset({Kind.JSON, Kind.MQTT})
 """Kinds of events that may be JSON objects."""
+_TEXT = frozenset({Kind.TEXT, Kind.ACCESS})
+"""Kinds of events of which the message is the whole."""
 
 SETS_BYTES = 4 << 20
 """About how much the sets of rules take that are kept to be the same objects again."""
@@ -53,7 +63,7 @@ _MAX_EXACT = 1 << 53
 
 
 class Native:
-    """The rules of a plan, before JSON events."""
+    """The rules of a plan, before events are decoded."""
 
     def __init__(self, plan: Plan, evaluator: Evaluator, fitting: Callable[[Source], frozenset[int]]) -> None:
         """``fitting``: the rules that are asked about events of a log source."""
@@ -68,7 +78,7 @@ class Native:
                     fields[name] = [count]
                     count += 1
         self._fields, self._groups = fields, count
-        self._views: list[tuple[str, LogSource, frozenset[int]]] = []
+        self._views: dict[int, tuple[str, LogSource, frozenset[int]]] = {}
         self._sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         self._fields_of: Bounded[frozenset[int], list[str]] = Bounded(SETS_BYTES)
         groups = [_described(plan, evaluator, i) for i in range(len(evaluator.groups))]
@@ -89,10 +99,24 @@ class Native:
             [self._about(number, p) for number, p in enumerate(plan.predicates)],
             [_guess(p) for p in plan.predicates],
             groups,
-            searches[0] if searches else None,
+            {
+                "keywords": searches[0] if searches else None,
+                "message": fields.get("message", ()),
+                "program": fields.get("program", ()),
+                "searched": fields.get(KEYWORDS, ()),
+                "with_message": self._fixed_in("message"),
+                "with_program": self._fixed_in("program"),
+                "named_by": NAMED_BY["program"],
+                "formats": b"".join(FIRST),
+                "prefixed": PREFIXED,
+            },
             [dump(rule.expr) for rule in plan.rules],
         )
         evaluator.search_by(self._kernel.hits)  # one copy of the databases
+
+    def _fixed_in(self, field: str) -> list[int]:
+        """The predicates that hold wherever the field is there."""
+        return [number for number, p in enumerate(self._plan.predicates) if p.field == field and p.op is Op.EXISTS]
 
     def _about(self, number: int, p: Predicate) -> tuple[int, int, int]:
         """What a predicate depends on: kind, group, other group."""
@@ -102,10 +126,14 @@ class Native:
         assert place is not None
         return int(p.op in (Op.NULL, Op.EXISTS)), place[0], place[0]
 
-    def view(self, codec: str, logsource: LogSource, rules: frozenset[int]) -> int:
-        """A number for the events of an input, which ``rules`` can meet."""
-        self._views.append((codec, logsource, rules))
-        return len(self._views) - 1
+    def view(self, codec: str, logsource: LogSource, rules: frozenset[int], always: frozenset[int]) -> int:
+        """A number for the events of an input, which ``rules`` can meet, ``always`` of them without a literal."""
+        kinds = CODECS[codec].kinds
+        reads = 1 if Kind.SYSLOG in kinds else 2 if kinds <= _TEXT else 0
+        number: int = self._kernel.view(reads, sorted(rules), sorted(always))
+        self._kernel.view(0, sorted(rules), sorted(always))  # see ``candidates``
+        self._views[number] = codec, logsource, rules
+        return number
 
     def account(self) -> dict[str, int]:
         """For the status."""
@@ -113,33 +141,35 @@ class Native:
         return dict(zip(names, self._kernel.counts(), strict=True))
 
     def candidates(
-        self, chunk: Chunk, view: int, others: Callable[[Chunk], Iterator[Candidate]]
+        self, chunk: Chunk, view: int, search: Callable[[bytes | None], bytes], apart: bool
     ) -> Iterator[Candidate]:
-        """The events that rules may match, in order; ``others`` gives those of what is not decided here."""
-        own: list[Candidate] = []
-        rest = self._decide(chunk, 0, view, own, PASSES)
-        for start, end in rest:
-            for hit in others(_part(chunk, start, end)):
-                own.append(Candidate(start + hit.start, start + hit.end, hit.rules))
-        own.sort()
-        yield from own
+        """The events that rules may match, in order.
 
-    def _decide(self, chunk: Chunk, at: int, view: int, own: list[Candidate], passes: int) -> list[tuple[int, int]]:
-        """Append the candidates of ``chunk``, which lies ``at`` a place in another; what is not decided, there."""
-        ends = None if chunk.ends is None else chunk.ends.tobytes()
-        found, rest, ask = self._kernel.decide(chunk.data, ends, view, passes < PASSES)
-        own += (Candidate(at + hit.start, at + hit.end, hit.rules) for hit in unpacked(found, self._sets, _NONE))
+        ``search`` gives those of some runs that hold literals, as ``Prefilter.named``; ``apart``: as there.
+        """
+        codec, _, rules = self._views[view]
+        data, ends, kernel, runs = chunk.data, chunk.ends, self._kernel, None
+        undated = 0 < chunk.received_at < HOUR  # decoders read headers in another way
+        own: list[Candidate] = []
+        for again in range(PASSES if not _OBJECTS.isdisjoint(CODECS[codec].kinds) else 0):
+            found, runs, ask = kernel.decide(data, ends, runs, view, again > 0)
+            own += unpacked(found, self._sets, rules)
+            self._learn_all(data, ask, view)
+            if not ask:
+                break
+        if runs is None or runs:
+            found, ask = kernel.sift(data, ends, runs, search(runs), view + undated, apart)
+            self._learn_all(data, ask, view)
+            others = unpacked(found, self._sets, rules)
+            if not own:
+                return others
+            own += others
+            own.sort()
+        return iter(own)
+
+    def _learn_all(self, data: bytes, ask: list[tuple[int, int]], view: int) -> None:
         for start, end in ask:
-            self._learn(chunk.data[start:end], view)
-        places = memoryview(rest).cast("I")
-        left = list(zip(places[::2], places[1::2], strict=True))
-        if not ask or passes == 1:
-            return [(at + start, at + end) for start, end in left]
-        return [
-            range_
-            for start, end in left
-            for range_ in self._decide(_part(chunk, start, end), at + start, view, own, passes - 1)
-        ]
+            self._learn(data[start:end], view)
 
     # --- learning
 
@@ -152,12 +182,17 @@ class Native:
         """What the kernel learns of ``raw``; None when nothing can be said of such events."""
         codec, logsource, rules = self._views[view]
         try:
-            pairs = json.loads(raw.rstrip(b" \t\r\n\0"), object_pairs_hook=_Pairs)
+            header = None if raw[:1] == b"{" else syslog.parse(raw)
+            text = raw if header is None else raw[raw.index(b"{", header.message_start) :]
+            pairs = json.loads(text.rstrip(b" \t\r\n\0"), object_pairs_hook=_Pairs)
             values = _Values()
             event = values.marked(pairs, "")
-            if not isinstance(event, dict) or not event or "MESSAGE" in event:  # the journal's message is read as text
+            if not isinstance(event, dict) or not event:
+                return None
+            if header is None and "MESSAGE" in event:  # the journal's message is read as text
                 return None
             record = Record(raw, CODECS[codec], "", 0, None, logsource, event)
+            program = None if record.header is None else record.header.app
             rules = rules & self._fitting(record.source)
             sources: list[list[int]] = [[] for _ in range(self._groups)]
             parts: list[tuple[int, int, list[tuple[int, bool, bool]]]] = []
@@ -178,6 +213,8 @@ class Native:
                         guards += ((group, leaf, unless.encode()) for leaf, unless in made.guards)
                     continue
                 own, fixed, new = _parts(value)
+                if program is not None and value is program:  # of a syslog header: part of the structure
+                    fixed, new = [program], False
                 if new or fixed:
                     unknown += self._compared.get(field, ())
                 for group in self._fields[field]:
@@ -229,17 +266,6 @@ def _depends_on_origin(field: str) -> bool:
     return False
 
 
-def _part(chunk: Chunk, start: int, end: int) -> Chunk:
-    """The events of ``chunk`` between two places where events begin."""
-    if end - start == len(chunk.data):
-        return chunk
-    ends = chunk.ends
-    if ends is not None:
-        inside = ends[bisect_right(ends, start) : bisect_right(ends, end)]
-        ends = array("I", [one - start for one in inside])
-    return Chunk(chunk.input, chunk.codec, chunk.received_at, chunk.data[start:end], ends, chunk.origins[:1])
-
-
 # --- events whose values are recognized
 
 
@@ -278,9 +304,11 @@ def _holds_object(values: list[Any]) -> bool:
     return any(isinstance(one, _Pairs) or (isinstance(one, list) and _holds_object(one)) for one in values)
 
 
-def _parts(value: Any) -> tuple[list[int], list[bool], bool]:
+def _parts(value: Any) -> tuple[list[int], list[Any], bool]:
     """Of a field's value: numbers of the event's values, truth values, and whether anything else is in it."""
-    own, fixed, new = [], [], False
+    own: list[int] = []
+    fixed: list[Any] = []
+    new = False
     stack = [value]
     while stack:
         item = stack.pop()

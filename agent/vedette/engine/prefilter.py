@@ -10,7 +10,7 @@ may be in another record. ``within`` leaves out the rules that no event of the i
 named. A rule without literals may be found by its log source instead (``plan/witness.py``, ``excused``).
 
 The native kernel scans and groups hits by event and rule (``kernel/src/lines.rs``). Where it is absent, ``_Plain`` does
-the same with a call for each hit.
+the same with a call for each hit. By the kernel, ``engine/native.py`` then leaves out what surely does not match.
 
 Hits come with the position of their last byte. A literal holds no newline, and in a chunk with explicit ends a hit
 that straddles two events is charged to the second: too many, never too few. The database uses neither SINGLEMATCH nor
@@ -137,6 +137,7 @@ class Prefilter:
         escapes = {Pattern(guard, CASELESS) for guard in GUARDS} if says else set()
         patterns = sorted({*says, *escapes})
         self._databases: dict[str, bytes] = {}
+        self.native = native and Lines is not None
         self._scan: _Native | _Plain | None = None
         self.sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         if not patterns:
@@ -152,8 +153,7 @@ class Prefilter:
         given = databases.get(DATABASE) if databases and databases.get(SEARCHED, digest) == digest else None
         database = Scanner.compile(patterns).dump() if given is None else given
         self._databases = {DATABASE: database, SEARCHED: digest}
-        scan = _Native if native and Lines is not None else _Plain
-        self._scan = scan(meaning, database, self.sets)
+        self._scan = (_Native if self.native else _Plain)(meaning, database, self.sets)
 
     def excused(self, codec: str, logsource: LogSource) -> frozenset[int]:
         """Those of ``always`` that ``hits`` finds by what their log source's events hold, on such an input."""
@@ -178,6 +178,10 @@ class Prefilter:
         which ``engine/join.py`` brings it together.
         """
         return self._scan.hits(chunk, within, apart) if self._scan is not None and within else iter(())
+
+    def named(self, chunk: Chunk, within: int, apart: bool, runs: bytes | None) -> bytes:
+        """What ``hits`` gives of some ``runs`` of events, as the kernel has it."""
+        return self._scan.named(chunk, within, apart, runs)[0] if isinstance(self._scan, _Native) and within else b""
 
     def candidates(
         self, chunk: Chunk, always: frozenset[int], within: int = -1, apart: bool = False
@@ -214,12 +218,16 @@ class _Native:
     def _packed(self, rules: int) -> bytes:
         return rules.to_bytes(self._bytes, "little")
 
-    def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
+    def named(self, chunk: Chunk, within: int, apart: bool, runs: bytes | None = None) -> tuple[bytes, frozenset[int]]:
+        """The kernel's answer, for ``unpacked``; of some ``runs`` of events."""
         if (known := self._within.get(within)) is None:  # one for each kind of input
             rules = within & self._searched
             known = self._within[within] = self._lines.within(self._packed(rules)), frozenset(ones(rules))
         handle, everything = known
-        found = self._lines.candidates(chunk.data, chunk.ends, handle, apart)
+        return self._lines.candidates(chunk.data, chunk.ends, handle, apart, runs), everything
+
+    def hits(self, chunk: Chunk, within: int, apart: bool) -> Iterator[Candidate]:
+        found, everything = self.named(chunk, within, apart)
         return unpacked(found, self._sets, everything)
 
 

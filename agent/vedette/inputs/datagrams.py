@@ -18,7 +18,7 @@ from array import array
 from collections.abc import Callable
 from itertools import accumulate, islice, repeat
 
-from vedette.inputs.bursts import Burst, Received
+from vedette.inputs.bursts import OneByOne, Received, receiver
 from vedette.inputs.framing import Run
 from vedette.model.counters import Counters, Dropped
 from vedette.model.event import CHUNK_BYTES
@@ -65,13 +65,20 @@ class Datagrams:
         self._counters = counters
         self._accepting = accepting
         self._give = give
-        self._receiver = Burst(sock)
+        self._receiver = receiver(sock)
+        self.slow = isinstance(self._receiver, OneByOne)
+        """Datagrams are read one by one, because a sandbox refuses recvmmsg(2)."""
         self._parts: list[bytes] = []
         self._ends = array("I")
         self._origins: dict[str, int] = {}
         self._origin_of = array("H")
         self._inode = str(os.fstat(sock.fileno()).st_ino)
         self._drops = 0
+
+    @property
+    def behind(self) -> bool:
+        """More may wait than the last ``read`` had time for."""
+        return self._receiver.full
 
     def read(self) -> int:
         """Read what waits, for READ_SECONDS at most; returns how many datagrams there were: 0 when none waited."""

@@ -11,7 +11,7 @@ import os
 import re
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ from vedette.system.durable import sync_path
 
 PLAIN_ROWS = 1_000_000
 """Rows of a table that is built without the kernel."""
+_SLICE = 1 << 20
+"""Rows written at a time: a multiple of ``rows.GROUP``."""
 MAX_ROWS = (1 << 32) - 2
 _WORDS = 65_536
 """Different texts up to which a column keeps a dictionary, and one of eight rows at most."""
@@ -100,8 +102,8 @@ def build(
     """
     name = name or target.name.partition(".")[0]
     _check(name, columns, keys, valid, duplicates)
-    library = kernel.LOADED if native and hasattr(kernel.LOADED, "lookup_hash") else None
-    table = _Table(columns, keys, source or str(target), None if library else PLAIN_ROWS)
+    library = kernel.LOADED if native else None
+    table = _Table(columns, keys, source or str(target), library)
     for batch in batches:
         table.add(batch)
     temporary = target.with_name(f".{target.name}.tmp")
@@ -202,6 +204,13 @@ class _Texts:
             raise BuildRefused("a column has more than 4 GiB of texts: make several lookups of the table")
         self.ends.extend(ends)
 
+    def add_packed(self, arena: bytes, ends: Sequence[int]) -> None:
+        """Addresses, as their bytes."""
+        before = len(self.arena)
+        self.arena += arena
+        self.ends.extend([before + end for end in ends] if before else ends)
+        self.there += b"\1" * len(ends)
+
     def _spread(self) -> None:
         """From the dictionary to texts one behind the other."""
         assert self.words is not None
@@ -276,9 +285,9 @@ class _Numbers:
 class _Table:
     """The columns of a table as its rows come in."""
 
-    def __init__(self, columns: Sequence[Column], keys: Sequence[Key], source: str, most: int | None) -> None:
+    def __init__(self, columns: Sequence[Column], keys: Sequence[Key], source: str, library: Any) -> None:
         self.names, self.keys, self.source = columns, keys, source
-        self._most = most
+        self._library = library
         forms = {one: "ip" if k.kind in ("ip", "cidr") else k.kind for k in keys for one in k.columns}
         cidr = {one for k in keys if k.kind == "cidr" for one in k.columns}
         self.columns: list[_Texts | _Numbers] = [
@@ -300,6 +309,9 @@ class _Table:
                 typed = _typed(values, column.type)
                 if column.name in self.networks:
                     typed = self._networks(column.name, typed)
+                elif isinstance(gathered, _Texts) and gathered.form == "ip":
+                    gathered.add_packed(*_addresses(typed, self._library))
+                    continue
                 elif isinstance(gathered, _Texts) and gathered.form is not None:
                     typed = _canonical(typed, gathered.form)
                 elif any(column.name in key.columns for key in self.keys) and None in typed:
@@ -307,16 +319,13 @@ class _Table:
             except _Wrong as wrong:
                 line = batch.lines[wrong.at]
                 raise BuildRefused(f"{self.source}:{line}: column {column.name}: {wrong.text}") from None
-            if isinstance(gathered, _Texts) and gathered.form == "ip":
-                _add_packed(gathered, typed)
-            else:
-                gathered.add(typed)
+            gathered.add(typed)
         self.lines.extend(batch.lines)
         if len(self.lines) > MAX_ROWS:
             raise BuildRefused(f"more than {MAX_ROWS} rows: make several lookups of the table")
-        if self._most is not None and len(self.lines) > self._most:
+        if self._library is None and len(self.lines) > PLAIN_ROWS:
             raise BuildRefused(
-                f"more than {self._most} rows need the native kernel, which is not built here ({kernel.why_not})"
+                f"more than {PLAIN_ROWS} rows need the native kernel, which is not built here ({kernel.why_not})"
             )
 
     def _networks(self, name: str, values: Sequence[Any]) -> list[str]:
@@ -355,17 +364,17 @@ def _typed(values: Sequence[Any], kind: str) -> Sequence[Any]:
         if all(type(value) is str or value is None for value in values):
             return values
         return [_text(value, at) for at, value in enumerate(values)]
-    make = {"int": _integer, "float": _real, "bool": _boolean, "time": _time}[kind]
-    found: list[Any] = []
+    make: Callable[[object], Any] = {"int": _integer, "float": _real, "bool": _boolean, "time": _time}[kind]
     for at, value in enumerate(values):
-        if value is None or value == "":
-            found.append(None)
-            continue
-        made = make(value)
-        if made is None:
-            raise _Wrong(at, value, {"int": "an integer of 64 bits", "float": "a number", "bool": "true or false",
-                                     "time": "a time, as 2026-05-06T07:08:09Z"}[kind])  # fmt: skip
-        found.append(made)
+        if isinstance(value, list | dict):
+            raise _Wrong(at, value, "a single value")
+    known = {(type(value), value): None if value is None or value == "" else make(value) for value in values}
+    found = [known[type(value), value] for value in values]
+    if None in found:
+        for at, value in enumerate(values):
+            if found[at] is None and value is not None and value != "":
+                raise _Wrong(at, value, {"int": "an integer of 64 bits", "float": "a number", "bool": "true or false",
+                                         "time": "a time, as 2026-05-06T07:08:09Z"}[kind])  # fmt: skip
     return found
 
 
@@ -407,14 +416,6 @@ def _time(value: object) -> int | None:
 
 def _canonical(values: Sequence[Any], form: str) -> Sequence[Any]:
     """The values of a key's column as they are compared. Raises _Wrong for what is no key."""
-    if form == "ip":
-        found = []
-        for at, value in enumerate(values):
-            packed = address(value.strip()) if value else None
-            if packed is None:
-                raise _Wrong(at, value or None, "an address")
-            found.append(packed)
-        return found
     if None in values or "" in values:
         at = next(at for at, value in enumerate(values) if not value)
         raise _Wrong(at, None, "a key")
@@ -428,12 +429,22 @@ def _canonical(values: Sequence[Any], form: str) -> Sequence[Any]:
     return folded
 
 
-def _add_packed(column: _Texts, values: Sequence[bytes]) -> None:
-    column.arena += b"".join(values)
-    ends = accumulate(map(len, values), initial=column.ends[-1] if column.ends else 0)
-    next(ends)
-    column.ends.extend(ends)
-    column.there += b"\1" * len(values)
+def _addresses(values: Sequence[Any], library: Any) -> tuple[bytes, Sequence[int]]:
+    """Addresses as their bytes, and where each ends. Raises _Wrong for what is none."""
+    if None in values:
+        raise _Wrong(values.index(None), None, "an address")
+    if library is not None:
+        arena, ends, wrong = library.lookup_addresses(list(values))
+        if wrong is not None:
+            raise _Wrong(wrong, values[wrong] or None, "an address")
+        return arena, _numbers(ends)
+    found = []
+    for at, value in enumerate(values):
+        packed = address(value.strip())
+        if packed is None:
+            raise _Wrong(at, value or None, "an address")
+        found.append(packed)
+    return b"".join(found), list(accumulate(map(len, found)))
 
 
 class _Assembly:
@@ -539,14 +550,12 @@ class _Assembly:
     def _points(self, key: Key, name: str, keys: Keys, numbers: list[int] | None = None) -> tuple[dict[str, Any], int]:
         bits = _bits(keys.count, 18 if keys.width == 4 else 20)
         if self._library is not None:
-            _, starts, lows, twins = self._library.lookup_points(keys.arena, keys.width, bits)
+            order, starts, lows, twins = self._library.lookup_points(keys.arena, keys.width, bits, True)
+            rows = len(order) // 4
         else:
-            _, starts, lows, twins = pack.points(keys, bits)
-        rows = keys.count
-        if twins:
-            self._refuse(key, twins if numbers is None else [(numbers[a], numbers[b]) for a, b in twins])
-            unique = sorted({*keys})
-            return self._points(key, name, Keys(b"".join(unique), None, keys.width, len(unique)))
+            ranked, starts, lows, twins = pack.points(keys, bits, True)
+            rows = len(ranked)
+        self._refuse(key, twins if numbers is None else [(numbers[a], numbers[b]) for a, b in twins])
         self._writer.section(f"{name}.dir", starts)
         self._writer.section(f"{name}.low", lows)
         return {"width": keys.width, "bits": bits, "dir": f"{name}.dir", "lows": f"{name}.low"}, rows
@@ -572,10 +581,7 @@ class _Assembly:
                 keys = self._keys(key)
                 bits = _bits(keys.count, 24)
                 order, starts, marks, twins = self._hash(keys, bits)
-                if twins:
-                    self._refuse(key, twins)
-                    if self._duplicates == "first" and len(table.keys) == 1:
-                        order, starts, marks = self._firsts(keys, order, bits)
+                self._refuse(key, twins)
                 hashed[number] = (order, starts, marks)
         first = min(hashed, default=None)
         rows = array("I", range(len(table))) if first is None else hashed[first][0]
@@ -594,7 +600,7 @@ class _Assembly:
                     refs = f"{name}.refs"
                     self._writer.section(refs, memoryview(array("I", [places[row] for row in order])))
                 self._layouts.append(
-                    {"layout": "hash", "bits": _bits(len(order) if number == first else len(table), 24),
+                    {"layout": "hash", "bits": _bits(len(table), 24),
                      "seed": self._seed, "dir": f"{name}.dir", "fps": f"{name}.fps", "refs": refs}
                 )  # fmt: skip
             else:
@@ -602,23 +608,12 @@ class _Assembly:
         return rows
 
     def _hash(self, keys: Keys, bits: int) -> tuple[array[int], bytes, bytes, pack.Twins]:
+        unique = self._duplicates == "first"
         if self._library is None:
-            return pack.hash_entries(keys, self._seed, bits)
+            return pack.hash_entries(keys, self._seed, bits, unique)
         ends = None if keys.ends is None else memoryview(keys.ends).cast("B")
-        order, starts, marks, twins = self._library.lookup_hash(keys.arena, ends, keys.width, self._seed, bits)
-        return _numbers(order), starts, marks, twins
-
-    def _firsts(self, keys: Keys, order: array[int], bits: int) -> tuple[array[int], bytes, bytes]:
-        """The entries again, with only the first row of each key."""
-        listed = list(keys)
-        first: dict[bytes, int] = {}
-        for row, key in enumerate(listed):
-            first.setdefault(key, row)
-        kept = sorted(first.values())
-        arena = b"".join(listed[row] for row in kept)
-        ends = array("I", accumulate(len(listed[row]) for row in kept))
-        order, starts, marks, _ = self._hash(Keys(arena, ends, 0, len(kept)), _bits(len(kept), 24))
-        return array("I", [kept[number] for number in order]), starts, marks
+        found, starts, marks, twins = self._library.lookup_hash(keys.arena, ends, keys.width, self._seed, bits, unique)
+        return _numbers(found), starts, marks, twins
 
     def _ranges(self, number: int, key: Key, places: array[int]) -> dict[str, Any]:
         table = self._table
@@ -637,7 +632,7 @@ class _Assembly:
             at, nodes = self._sweep(key, some, width, parents, refs, places)
             bits = min(16, _bits(len(at), 16))
             data = Keys(b"".join(point.to_bytes(width, "big") for point in at), None, width, len(at))
-            _, starts, lows, _ = pack.points(data, bits)
+            _, starts, lows, _ = pack.points(data, bits, False)
             name = f"i{number}.{width}"
             self._writer.section(f"{name}.dir", starts)
             self._writer.section(f"{name}.low", lows)
@@ -711,25 +706,40 @@ class _Assembly:
                 self._writer.section(f"c{number}.texts", b"".join(words))
             stores.append(shown)
             described.append(store)
-        if self._library is not None:
-            found, groups, symbols = self._library.lookup_records(
-                [
-                    (
-                        one["code"],
-                        one["width"],
-                        memoryview(one["data"]).cast("B"),
-                        memoryview(one["ends"]).cast("B") if "ends" in one else None,
-                        one.get("there"),
-                    )
-                    for one in described
-                ],
-                memoryview(order).cast("B"),
-            )
-        else:
-            found, groups, symbols = pack.records(described, order)
-        self._writer.section("records", found)
-        self._writer.section("groups", groups)
+        symbols, write = self._written(described)
+        groups: list[bytes] = []
+
+        def parts() -> Iterator[bytes]:
+            base = 0
+            for start in range(0, len(order), _SLICE):
+                found, places = write(order[start : start + _SLICE], base)
+                base += len(found)
+                groups.append(places)
+                yield found
+
+        self._writer.stream("records", parts())
+        self._writer.section("groups", *groups)
         return stores, at, symbols
+
+    def _written(
+        self, columns: list[dict[str, Any]]
+    ) -> tuple[list[bytes], Callable[[array[int], int], tuple[bytes, bytes]]]:
+        """The symbols of texts, and what makes rows of an order and a place."""
+        library = self._library
+        if library is None:
+            return [], lambda order, base: pack.records(columns, order, base)
+        passed = [
+            (
+                one["code"],
+                one["width"],
+                memoryview(one["data"]).cast("B"),
+                memoryview(one["ends"]).cast("B") if "ends" in one else None,
+                one.get("there"),
+            )
+            for one in columns
+        ]
+        symbols = library.lookup_symbols(passed)
+        return symbols, lambda order, base: library.lookup_records(passed, memoryview(order).cast("B"), base, symbols)
 
 
 def _bits(count: int, most: int) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple
 
@@ -94,6 +94,9 @@ class Writer:
         file.write(bytes(_START.size))
 
     def section(self, name: str, *parts: bytes | bytearray | memoryview) -> None:
+        self.stream(name, parts)
+
+    def stream(self, name: str, parts: Iterable[bytes | bytearray | memoryview]) -> None:
         self._file.write(bytes(-self._at % 64))
         self._at += -self._at % 64
         digest, size = hashlib.sha256(), 0

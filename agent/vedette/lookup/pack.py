@@ -36,17 +36,25 @@ class Keys:
             start = end
 
 
-def hash_entries(keys: Keys, seed: int, bits: int) -> tuple[array[int], bytes, bytes, Twins]:
-    """The row of each entry, ``dir``, ``fps``, twins."""
+def hash_entries(keys: Keys, seed: int, bits: int, unique: bool) -> tuple[array[int], bytes, bytes, Twins]:
+    """The row of each entry, ``dir``, ``fps``, twins; ``unique``: only the first row of a key."""
     listed = list(keys)
-    hashes = sorted((hash64(key, seed), row) for row, key in enumerate(listed))
+    hashes, twins = _merged(listed, sorted((hash64(key, seed), row) for row, key in enumerate(listed)), unique)
     order = array("I", [row for _, row in hashes])
-    twins: Twins = []
-    for before, here in pairwise(hashes):
-        if before[0] == here[0] and listed[before[1]] == listed[here[1]] and len(twins) < MAX_TWINS:
-            twins.append((before[1], here[1]))
     marks = bytes(found >> (56 - bits) & 255 for found, _ in hashes)
     return order, directory([found >> (64 - bits) for found, _ in hashes], bits), marks, twins
+
+
+def _merged(keys: Sequence[bytes], ranked: list[tuple[int, int]], unique: bool) -> tuple[list[tuple[int, int]], Twins]:
+    twins: Twins = []
+    kept = ranked[:1]
+    for before, here in pairwise(ranked):
+        if before[0] == here[0] and keys[before[1]] == keys[here[1]]:
+            twins.append((before[1], here[1]))
+            if unique:
+                continue
+        kept.append(here)
+    return kept, twins[:MAX_TWINS]
 
 
 def directory(places: Sequence[int], bits: int) -> bytes:
@@ -61,18 +69,19 @@ def directory(places: Sequence[int], bits: int) -> bytes:
     return starts.tobytes()
 
 
-def points(keys: Keys, bits: int) -> tuple[array[int], bytes, bytes, Twins]:
-    """The row of each key in order, ``dir``, ``lows``, twins. Keys of one width."""
-    ranked = sorted((key, row) for row, key in enumerate(keys))
-    twins = [(a[1], b[1]) for a, b in pairwise(ranked) if a[0] == b[0]][:MAX_TWINS]
+def points(keys: Keys, bits: int, unique: bool) -> tuple[array[int], bytes, bytes, Twins]:
+    """The row of each key in order, ``dir``, ``lows``, twins. Keys of one width; ``unique`` as above."""
+    listed = list(keys)
+    values = sorted((int.from_bytes(key, "big"), row) for row, key in enumerate(listed))
+    ranked, twins = _merged(listed, values, unique)
     low = (keys.width * 8 - bits + 7) // 8
-    places = [int.from_bytes(key, "big") >> (keys.width * 8 - bits) for key, _ in ranked]
-    lows = b"".join(key[keys.width - low :] for key, _ in ranked)
+    places = [value >> (keys.width * 8 - bits) for value, _ in ranked]
+    lows = b"".join(listed[row][keys.width - low :] for _, row in ranked)
     return array("I", [row for _, row in ranked]), directory(places, bits), lows, twins
 
 
-def records(columns: Sequence[dict[str, Any]], order: array[int]) -> tuple[bytes, bytes, list[bytes]]:
-    """``records``, ``groups`` and symbols of the rows ``order``.
+def records(columns: Sequence[dict[str, Any]], order: array[int], base: int) -> tuple[bytes, bytes]:
+    """``records`` and ``groups`` of the rows ``order``, the first of which lies at ``base`` and begins a group.
 
     A column: ``code``, ``width``; ``data`` (integers, floats, or the bytes of an arena), and of texts ``ends`` and
     ``there`` (a byte a row: whether it has a text).
@@ -80,7 +89,7 @@ def records(columns: Sequence[dict[str, Any]], order: array[int]) -> tuple[bytes
     out, groups = bytearray(), array("Q")
     for number, row in enumerate(order):
         if number % GROUP == 0:
-            groups.append(len(out))
+            groups.append(base + len(out))
         for column in columns:
             width, data = column["width"], column["data"]
             match column["code"]:
@@ -102,4 +111,4 @@ def records(columns: Sequence[dict[str, Any]], order: array[int]) -> tuple[bytes
                     size >>= 7
                 out.append(size)
                 out += text
-    return bytes(out), groups.tobytes(), []
+    return bytes(out), groups.tobytes()

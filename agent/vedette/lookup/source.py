@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -30,7 +31,10 @@ class Source(NamedTuple):
     batches: Iterator[Batch]
 
 
-def read(path: Path, types: Mapping[str, str], kinds: Mapping[str, str], columns: Sequence[str] = ()) -> Source:
+@contextmanager
+def read(
+    path: Path, types: Mapping[str, str], kinds: Mapping[str, str], columns: Sequence[str] = ()
+) -> Iterator[Source]:
     """Open ``path``. ``types``: of columns, as declared; ``kinds``: of keys, which tell a type where none is declared;
     ``columns``: those to take, all if empty. Raises BuildRefused and OSError."""
     form = SUFFIXES.get(path.suffix.lower())
@@ -39,17 +43,19 @@ def read(path: Path, types: Mapping[str, str], kinds: Mapping[str, str], columns
     wrong = [one for one in types.values() if one not in TYPES]
     if wrong:
         raise BuildRefused(f"{wrong[0]!r} is no type of a column: expects one of {', '.join(TYPES)}")
-    if form == "parquet":
-        found = _parquet(path, types, columns)
-    elif form == "jsonl":
-        found = _jsonl(path, types, kinds, columns)
-    else:
-        found = _csv(path, "\t" if form == "tsv" else ",", types, kinds, columns)
-    known = {column.name for column in found.columns}
-    for name in (*types, *columns):
-        if name not in known:
-            raise BuildRefused(f"{path}: there is no column {name}; there are {', '.join(sorted(known))}")
-    return found
+    with ExitStack() as opened:
+        if form == "parquet":
+            found = _parquet(path, opened.enter_context(path.open("rb")), types, columns)
+        elif form == "jsonl":
+            found = _jsonl(path, opened.enter_context(path.open("rb")), types, kinds, columns)
+        else:
+            lines = opened.enter_context(path.open(encoding="utf-8-sig", newline=""))
+            found = _csv(path, lines, "\t" if form == "tsv" else ",", types, kinds, columns)
+        known = {column.name for column in found.columns}
+        for name in (*types, *columns):
+            if name not in known:
+                raise BuildRefused(f"{path}: there is no column {name}; there are {', '.join(sorted(known))}")
+        yield found
 
 
 def _type(name: str, types: Mapping[str, str], kinds: Mapping[str, str], otherwise: str = "text") -> str:
@@ -57,49 +63,41 @@ def _type(name: str, types: Mapping[str, str], kinds: Mapping[str, str], otherwi
 
 
 def _csv(
-    path: Path, delimiter: str, types: Mapping[str, str], kinds: Mapping[str, str], columns: Sequence[str]
-) -> Source:
-    lines = path.open(encoding="utf-8-sig", newline="")
+    path: Path, lines: IO[str], delimiter: str, types: Mapping[str, str], kinds: Mapping[str, str],
+    columns: Sequence[str],
+) -> Source:  # fmt: skip
     csv.field_size_limit(MAX_FIELD)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         names = next(reader, None)
     except (csv.Error, UnicodeDecodeError) as error:
-        lines.close()
         raise BuildRefused(f"{path}:1: not CSV in UTF-8: {error}") from None
     if not names or not all(names) or len({*names}) != len(names):
-        lines.close()
         raise BuildRefused(f"{path}:1: expects a line with the names of the columns, each once")
     taken = [number for number, name in enumerate(names) if not columns or name in columns]
 
     def batches() -> Iterator[Batch]:
-        with lines:
-            while True:
-                before = reader.line_num
-                rows: list[list[str]] = []
-                try:
-                    rows.extend(islice(reader, BATCH))
-                except (csv.Error, UnicodeDecodeError) as error:
-                    raise BuildRefused(f"{path}:{reader.line_num}: not CSV in UTF-8: {error}") from None
-                if not rows:
-                    return
-                numbers: Sequence[int] = range(before + 1, before + 1 + len(rows))
-                if reader.line_num - before != len(rows):
-                    numbers = _lines(rows, before)
-                    numbers = [number for number, row in zip(numbers, rows, strict=True) if row]
-                    rows = [row for row in rows if row]
-                if {*map(len, rows)} - {len(names)}:
-                    at = next(at for at, row in enumerate(rows) if len(row) != len(names))
-                    if rows[at]:
-                        raise BuildRefused(f"{path}:{numbers[at]}: {len(rows[at])} values, expects {len(names)}")
-                    numbers = [number for number, row in zip(numbers, rows, strict=True) if row]
-                    rows = [row for row in rows if row]
-                    if {*map(len, rows)} - {len(names)}:
-                        at = next(at for at, row in enumerate(rows) if len(row) != len(names))
-                        raise BuildRefused(f"{path}:{numbers[at]}: {len(rows[at])} values, expects {len(names)}")
-                turned = list(zip(*rows, strict=True))
-                if turned:
-                    yield Batch([_blank(turned[number]) for number in taken], numbers)
+        while True:
+            before = reader.line_num
+            rows: list[list[str]] = []
+            try:
+                rows.extend(islice(reader, BATCH))
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise BuildRefused(f"{path}:{reader.line_num}: not CSV in UTF-8: {error}") from None
+            if not rows:
+                return
+            numbers: Sequence[int] = range(before + 1, before + 1 + len(rows))
+            if reader.line_num - before != len(rows):
+                numbers = _lines(rows, before)
+            if {*map(len, rows)} != {len(names)}:
+                there = [at for at, row in enumerate(rows) if row]  # an empty line is no row
+                rows, numbers = [rows[at] for at in there], [numbers[at] for at in there]
+                for number, row in zip(numbers, rows, strict=True):
+                    if len(row) != len(names):
+                        raise BuildRefused(f"{path}:{number}: {len(row)} values, expects {len(names)}")
+            turned = list(zip(*rows, strict=True))
+            if turned:
+                yield Batch([_blank(turned[number]) for number in taken], numbers)
 
     return Source(tuple(Column(names[number], _type(names[number], types, kinds)) for number in taken), batches())
 
@@ -117,24 +115,24 @@ def _lines(rows: Sequence[Sequence[str]], before: int) -> list[int]:
     return found
 
 
-def _jsonl(path: Path, types: Mapping[str, str], kinds: Mapping[str, str], columns: Sequence[str]) -> Source:
+def _jsonl(
+    path: Path, file: IO[bytes], types: Mapping[str, str], kinds: Mapping[str, str], columns: Sequence[str]
+) -> Source:
     """Columns are those of the first object, with its types: a later object may lack some, not have others."""
-    file = path.open("rb")
 
     def rows() -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
-        with file:
-            while line := file.readline(_MAX_LINE):
-                number += 1
-                if not line.strip():
-                    continue
-                try:
-                    row = orjson.loads(line)
-                except ValueError as error:
-                    raise BuildRefused(f"{path}:{number}: not JSON: {error}") from None
-                if type(row) is not dict:
-                    raise BuildRefused(f"{path}:{number}: expects an object")
-                yield number, row
+        while line := file.readline(_MAX_LINE):
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                row = orjson.loads(line)
+            except ValueError as error:
+                raise BuildRefused(f"{path}:{number}: not JSON: {error}") from None
+            if type(row) is not dict:
+                raise BuildRefused(f"{path}:{number}: expects an object")
+            yield number, row
 
     ahead = rows()
     first = next(ahead, None)
@@ -158,14 +156,14 @@ def _jsonl(path: Path, types: Mapping[str, str], kinds: Mapping[str, str], colum
     return Source(found, batches())
 
 
-def _parquet(path: Path, types: Mapping[str, str], columns: Sequence[str]) -> Source:
+def _parquet(path: Path, given: IO[bytes], types: Mapping[str, str], columns: Sequence[str]) -> Source:
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise BuildRefused(f"{path}: Parquet needs pyarrow: pip install 'vedette[region]', or give CSV") from None
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        file = pyarrow.parquet.ParquetFile(given)
     except pyarrow.ArrowInvalid as error:
         raise BuildRefused(f"{path}: not Parquet: {error}") from None
     of = pyarrow.types

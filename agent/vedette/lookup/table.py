@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from vedette.engine import kernel
 from vedette.lookup import probe
 from vedette.lookup.keys import canonical
 from vedette.lookup.layout import Column, Header, Index, LookupRefused, damaged, parse
@@ -37,7 +38,7 @@ class _Probe(Protocol):
 class Lookup:
     """Made by ``open``."""
 
-    def __init__(self, path: Path, data: mmap.mmap, native: bool) -> None:
+    def __init__(self, path: Path, data: mmap.mmap, file: int | None) -> None:
         self._data = data
         self.path = path
         header, self._base, self.version = parse(data)
@@ -49,7 +50,7 @@ class Lookup:
         self._view = memoryview(data)
         self._python: list[_Probe] | None = None
         self._rows: Rows | None = None
-        self._native = _native(path, header, self._base) if native else None
+        self._native: Any = None if file is None else _native(file, header, self._base)
         if self._native is None:
             self._open_python()
 
@@ -61,14 +62,14 @@ class Lookup:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             except ValueError:
                 raise LookupRefused("it is empty: copy it again") from None
-        try:
-            with suppress(OSError):
-                data.madvise(mmap.MADV_WILLNEED)
-            return cls(path, data, native)
-        except ValueError:
-            with suppress(BufferError):
-                data.close()
-            raise
+            try:
+                with suppress(OSError):
+                    data.madvise(mmap.MADV_WILLNEED)
+                return cls(path, data, file.fileno() if native else None)
+            except ValueError:
+                with suppress(BufferError):
+                    data.close()
+                raise
 
     def __enter__(self) -> Lookup:
         return self
@@ -208,6 +209,53 @@ def _probe(
     raise ValueError(f"an index of the unknown layout {layout['layout']}")
 
 
-def _native(path: Path, header: Header, base: int) -> Any:
-    """The kernel's view of the file, or None where there is no kernel."""
-    return None
+def _native(file: int, header: Header, base: int) -> Any:
+    """The kernel's view of the open file, or None where there is no kernel."""
+    if kernel.LOADED is None:
+        return None
+    none = (0, 0)
+
+    def section(name: str | None) -> tuple[int, int]:
+        if name is None:
+            return none
+        at, size, _ = header.sections[name]
+        return base + at, size
+
+    try:
+        stores = [
+            {
+                "code": store["code"],
+                "width": store["width"],
+                "at": store.get("at", 0),
+                "base": store.get("base", 0),
+                "kind": column.type,
+                "ends": section(store.get("ends")),
+                "texts": section(store.get("texts")),
+            }
+            for store, column in zip(header.stores, header.columns, strict=True)
+            if store
+        ]
+        names = [column.name for column in header.columns]
+        indexes = [
+            {
+                "kind": index.kind,
+                "layout": layout["layout"],
+                "column": names.index(index.columns[0]),
+                "bits": layout.get("bits", 0),
+                "seed": layout.get("seed", 0),
+                "dir": section(layout.get("dir")),
+                "fps": section(layout.get("fps")),
+                "refs": section(layout["refs"]) if layout.get("refs") else None,
+                "parents": section(layout.get("parents")),
+                "fst": section(layout.get("fst")),
+                "parts": [
+                    (p["width"], p["bits"], section(p["dir"]), section(p["lows"]), section(p.get("nodes")))
+                    for p in layout.get("parts", ())
+                ],
+            }
+            for index, layout in zip(header.indexes, header.layouts, strict=True)
+        ]
+        records, groups = (section(name if name in header.sections else None) for name in ("records", "groups"))
+        return kernel.LOADED.Table(file, stores, indexes, records, groups, header.width, header.symbols)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise LookupRefused(f"its parts do not fit together ({error}): build it again") from error

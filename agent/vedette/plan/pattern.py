@@ -22,9 +22,10 @@ What Flink 2.3 refuses is refused; ``mistakes`` says why, for whoever makes a ``
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from vedette.plan.query import Aggregate, Call, Expression, Literal, Match
+from vedette.plan.query import Aggregate, Call, Expression, Literal, Match, Variable
 
 LAST, FIRST, AGGREGATE, ROWTIME = "PATTERN.LAST", "PATTERN.FIRST", "PATTERN.AGGREGATE", "PATTERN.ROWTIME"
 ANY = "*"
@@ -56,7 +57,6 @@ REFUSED: tuple[Mistake, ...] = (
     Mistake("MATCH_PROCTIME", "MATCH_PROCTIME would depend on the clock: write MATCH_ROWTIME()"),
     Mistake("NEXT", "NEXT is not supported: test the row that follows by a variable of its own"),
     Mistake("PREV", "PREV is not supported: write LAST(variable.column, 1)"),
-    Mistake("COUNT(*)", "COUNT(*) is not supported in a pattern: count a column of a variable"),
     Mistake("DISTINCT", "DISTINCT is not supported in a pattern: leave it out"),
     Mistake("FILTER", "FILTER is not supported in a pattern: write CASE WHEN within the aggregate"),
     Mistake("DESC", "the rows of a pattern are in ascending order of the time attribute: leave DESC out"),
@@ -68,20 +68,24 @@ def mistakes(match: Match) -> Iterator[Mistake]:
     """What is wrong with a pattern that ``Match`` can say."""
     names = [variable.name for variable in match.pattern]
     for variable in match.pattern:
-        name, least, most, greedy = variable
+        name, least, most, takes_all = variable
         if names.count(name) > 1:
             yield Mistake(name, f"{name} is in PATTERN more than once: give each place a name of its own")
         if most is not None and (most < least or most == 0):
             yield Mistake(name, f"{name} cannot take {least} to {most} rows: the most is at least 1 and the least")
         if max(least, most or 0) > MOST_ROWS:
             yield Mistake(name, f"{name} takes more than {MOST_ROWS:,} rows by number: use +, or a condition on COUNT")
-        if not greedy and (least, most) == (0, 1):
+        if not takes_all and (least, most) == (0, 1):
             yield Mistake(name, f"{name}?? is not supported: write {name}?")
+    for before, variable in pairwise(match.pattern):
+        if greedy(before) and variable.least == 0 and variable.most in (1, None):
+            text = f"{variable.name} may take no row behind {before.name}, which takes all it can: not supported"
+            yield Mistake(variable.name, f"{text}; make {before.name} reluctant, as {before.name}+?")
     if not match.pattern:
         yield Mistake("PATTERN", "PATTERN needs a variable")
         return
     last = match.pattern[-1]
-    if last.greedy and last.least != last.most and (last.least, last.most) != (0, 1):
+    if greedy(last):
         text = (
             f"the last variable takes rows greedily and so never ends: write {last.name} without a quantifier behind it"
         )
@@ -104,6 +108,11 @@ def mistakes(match: Match) -> Iterator[Mistake]:
         for call in calls(expression):
             if call.name.startswith("PATTERN.") and call.options and call.options[0] not in known:
                 yield Mistake(str(call.options[0]), f"PATTERN has no variable {call.options[0]}")
+
+
+def greedy(variable: Variable) -> bool:
+    """Whether it takes every row that it can. ``?`` is not, nor what takes a fixed number of rows."""
+    return variable.greedy and variable.least != variable.most and (variable.least, variable.most) != (0, 1)
 
 
 def calls(expression: Expression | Aggregate) -> Iterator[Call]:

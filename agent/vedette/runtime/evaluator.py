@@ -89,6 +89,7 @@ class Evaluator:
     def release(self) -> None:
         self.engine.release()
         self._state.correlator.mute(())
+        self._state.statements.mute(())
 
     def save_memory(self, low: bool) -> None:
         """Do without a cache, or with one again."""
@@ -113,6 +114,7 @@ class Evaluator:
         """Rules and correlations that were quarantined before, in this life or an earlier one."""
         engine.quarantine(self._failures.digests())
         self._state.correlator.mute(self._failures.muted(engine.plan.correlations))
+        self._state.statements.mute(self._failures.muted(engine.plan.statements))
 
     # --- frames
 
@@ -196,6 +198,8 @@ class Evaluator:
             self._checkpointer.take(alerts)
         except Exception as error:  # the events that follow are evaluated
             self._failures.step(what, error)
+        if raised := self._state.statements.failures():
+            self._failures.statements(raised, self._clock())
         if failed := self._state.correlator.failures():
             self._failures.correlations(failed, self._clock())
 

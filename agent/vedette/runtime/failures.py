@@ -5,7 +5,8 @@
 * An alert that cannot be built in full is built **bare**: the event as text, without fields and entities, flag
   ``partial`` (``alerts.py``); the event is poisoned as well. One that cannot even be encoded is not sent.
 * A rule that comes to no answer (its pattern takes too long, it raises) on ``quarantine_after`` events, or a
-  correlation that raises as often, goes into **quarantine**: it is not evaluated any more, the others are.
+  correlation that raises as often, goes into **quarantine**: it is not evaluated any more, the others are. So does a
+  statement of which an operator raises, with those that share operators with it.
 
 The list of the quarantined outlives a restart and a switch of plans. It goes by the rule's id and the digest of its
 meaning, not by the digest of the plan: a rule that was changed is asked again, one that only has new neighbours is not.
@@ -35,7 +36,8 @@ from vedette.engine.match import Engine, UndecidedEvent
 from vedette.model.counters import Counters, Log
 from vedette.model.event import Frame
 from vedette.plan.ir import Rule
-from vedette.plan.relation import Correlation
+from vedette.plan.plan import AnyRule
+from vedette.plan.query import Statement
 from vedette.state.correlate import Failure
 
 log = structlog.get_logger()
@@ -51,7 +53,7 @@ MAX_QUARANTINED = 10_000
 Row = dict[str, Any]
 
 
-def key(rule: Rule | Correlation) -> str:
+def key(rule: AnyRule) -> str:
     """What tells a rule from others, and from itself before it was changed."""
     return f"{rule.id} {rule.digest}"
 
@@ -171,12 +173,20 @@ class Failures:
             if one.muted:
                 self._put(about, "correlation", one.times, one.reason, now)
 
+    def statements(self, failed: Iterable[tuple[Statement, Exception]], now: int) -> None:
+        """Operators of these statements raised; they take no rows any more."""
+        for about, error in failed:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            self._counters.totals["poisoned"] += 1
+            log.error(Log.EVALUATION_FAILED, what=f"statement {about.title}", rule=about.id, reason=reason)
+            self._put(about, "statement", 1, reason, now)
+
     def digests(self) -> set[str]:
         return {row["digest"] for row in self.quarantined.values() if row["kind"] == "rule"}
 
-    def muted(self, correlations: Iterable[Correlation]) -> set[str]:
-        """Of ``correlations`` the ids of those in quarantine."""
-        return {one.id for one in correlations if key(one) in self.quarantined}
+    def muted(self, rules: Iterable[AnyRule]) -> set[str]:
+        """Of ``rules`` the ids of those in quarantine."""
+        return {one.id for one in rules if key(one) in self.quarantined}
 
     def release(self) -> int:
         """Nothing is in quarantine any more; returns how many were."""
@@ -185,7 +195,7 @@ class Failures:
         self.quarantined.clear()
         return released
 
-    def _put(self, rule: Rule | Correlation, kind: str, events: int, reason: str, now: int) -> None:
+    def _put(self, rule: AnyRule, kind: str, events: int, reason: str, now: int) -> None:
         if key(rule) in self.quarantined:
             return
         if len(self.quarantined) < MAX_QUARANTINED:

@@ -93,8 +93,8 @@ class State:
             self._unwritten = self.correlator.groups.adopted(self._unwritten, old.groups)
 
     def muted(self) -> set[str]:
-        """Ids of the correlations in quarantine."""
-        return {node.c.id for node in self.correlator.nodes if node.muted}
+        """Ids of the correlations and statements in quarantine."""
+        return {node.c.id for node in self.correlator.nodes if node.muted} | self.statements.muted()
 
     def status(self) -> dict[str, Any]:
         """JSON-able figures; counts are since the state began."""

@@ -95,6 +95,10 @@ class Table(Generic[Value]):
         if self.values.pop(key, None) is not None:
             self.changed[key] = None
 
+    def clear(self) -> None:
+        for key in list(self.values):
+            self.remove(key)
+
     def settle(self) -> None:
         """Account for what has changed."""
         values, sizes = self.values, self._sizes

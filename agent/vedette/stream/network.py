@@ -17,12 +17,13 @@ After a crash: a new ``Network`` of the same or of other statements, ``restore``
 out, what is new begins empty.
 
 An **island** is a set of operators that are connected without passing through a ``Scan``: it has its own runs, so that
-an operator that has to see each watermark (a join) costs no other island its runs.
+an operator that has to see each watermark (a join) costs no other island its runs. An island in which an operator
+raises, which none should, is **muted**: it takes no rows any more, and its statements are in ``failures``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -104,9 +105,23 @@ class _Tap:
 class _Island:
     def __init__(self) -> None:
         self.taps: dict[_Entry, _Tap] = {}
+        self.statements: list[Statement] = []
+        self.muted = False
+        self.failure: Exception | None = None
+        """Why it was muted, until somebody has asked."""
 
     def flush(self) -> None:
         """Let the rows that wait go on, then the watermarks."""
+        try:
+            if not self.muted:
+                self._flush()
+        except Exception as error:  # the statements of other islands go on
+            self.muted, self.failure = True, error
+        for entry, tap in self.taps.items():
+            tap.taken, tap.mark = len(entry.rows), max(tap.mark, entry.mark)
+        self.look()
+
+    def _flush(self) -> None:
         taps = self.taps
         if len(taps) == 1:
             for entry, tap in taps.items():
@@ -123,23 +138,24 @@ class _Island:
                 for operator, port in tap.outputs:
                     operator.push(port, run)
         for entry, tap in taps.items():
-            tap.taken = len(entry.rows)
             if entry.mark > tap.mark:
-                tap.mark = entry.mark
                 for operator, port in tap.outputs:
                     operator.advance(port, entry.mark)
-        self.look()
 
     def look(self) -> None:
         """Ask the operators again how far watermarks may go unseen."""
         for entry, tap in self.taps.items():
-            tap.boundary = min(
-                (
-                    operator.boundary(operator.mark)
-                    for operator, ports in tap.ports.items()
-                    if any(operator.marks[port] <= operator.mark for port in ports)
-                ),
-                default=FOREVER,
+            tap.boundary = (
+                FOREVER
+                if self.muted
+                else min(
+                    (
+                        operator.boundary(operator.mark)
+                        for operator, ports in tap.ports.items()
+                        if any(operator.marks[port] <= operator.mark for port in ports)
+                    ),
+                    default=FOREVER,
+                )
             )
             entry.look()
 
@@ -213,7 +229,9 @@ class Network:
                 root[find(below)] = find(operator)
         islands: dict[int, _Island] = {}
         for one in every:
-            islands.setdefault(find(one), _Island())
+            island = islands.setdefault(find(one), _Island())
+            if isinstance(one, _Sink):
+                island.statements.append(one.statement)
         for entry in self._entries.values():
             for operator, port in entry.outputs:
                 island = islands[find(operator)]
@@ -232,6 +250,13 @@ class Network:
         self._islands = list(islands.values())
         for island in self._islands:
             island.look()
+
+    def use(self, lookups: Mapping[str, Any]) -> None:
+        """The lookups by name, before the first row, and again when one is replaced: rows that wait see the one that
+        was there before. Raises KeyError when one lacks what a statement asks for."""
+        self._drain()
+        for operator in self.operators.values():
+            operator.use(lookups)
 
     # --- rows
 
@@ -344,7 +369,7 @@ class Network:
         for operator in self.operators.values():
             operator.resume()
             for below, port in operator.takers():
-                _begin(below, port, operator.mark)
+                _begin(below, port, operator.passed(operator.mark))
         for island in self._islands:
             island.look()
 
@@ -364,6 +389,34 @@ class Network:
         self.timeless = dict(other.timeless)
         other.touch()
         self.touch()
+
+    # --- what fails
+
+    def failures(self) -> list[tuple[Statement, Exception]]:
+        """The statements of islands muted since the last call, and why."""
+        failed = []
+        for island in self._islands:
+            if island.failure is not None:
+                failed += [(statement, island.failure) for statement in island.statements]
+                island.failure = None
+        return failed
+
+    def muted(self) -> set[str]:
+        """The ids of the statements of muted islands."""
+        return {statement.id for island in self._islands if island.muted for statement in island.statements}
+
+    def mute(self, ids: Collection[str]) -> None:
+        """Mute the islands of these statements, and no others; one that is no longer muted begins empty."""
+        for island in self._islands:
+            muted = any(statement.id in ids for statement in island.statements)
+            if island.muted and not muted:
+                for tap in island.taps.values():
+                    for operator in tap.ports:
+                        for table in operator.tables:
+                            table.clear()
+                        operator.resume()
+            island.muted = muted
+            island.look()
 
     # --- what it costs
 

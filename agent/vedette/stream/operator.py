@@ -12,7 +12,7 @@ nothing else from one call to the next but its marks, and what follows from both
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vedette.plan.query import Node, Row
@@ -68,6 +68,10 @@ class Operator(ABC):
         """Rows dropped because they came behind the watermark, of one node."""
         return self.late
 
+    def use(self, lookups: Mapping[str, Any]) -> None:  # noqa: B027
+        """The lookups by name, before the first row and whenever one is replaced. Raises KeyError when one lacks what
+        the node asks for."""
+
     @abstractmethod
     def push(self, port: int, rows: Sequence[Row]) -> None:
         """Rows of an input, in the order of the log, none of them empty runs."""
@@ -95,9 +99,14 @@ class Operator(ABC):
             for operator, port in self.outputs:
                 operator.push(port, rows)
 
+    def passed(self, mark: int) -> int:
+        """The watermark that it gives when its own is ``mark``: less where its rows may be older than that."""
+        return mark
+
     def forward(self, mark: int) -> None:
+        passed = self.passed(mark)
         for operator, port in self.outputs:
-            operator.advance(port, mark)
+            operator.advance(port, passed)
 
     # --- state
 

@@ -7,7 +7,7 @@ own watermarks; where none come, with the receipts of others (``advance``); at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -152,6 +152,18 @@ class Statements:
             self._silent[rule] = silent + gone
             if (beyond := min(gone, silent + gone - IDLE)) > 0:
                 self.network.pass_time(rule, beyond // MILLISECOND * MILLISECOND)
+
+    def failures(self) -> list[tuple[Statement, Exception]]:
+        """The statements that raised since the last call; they take no rows any more."""
+        return self.network.failures()
+
+    def muted(self) -> set[str]:
+        """The ids of those that take no rows."""
+        return self.network.muted()
+
+    def mute(self, ids: Collection[str]) -> None:
+        """These statements take no rows, and all others do; whoever begins again begins empty."""
+        self.network.mute(ids)
 
     def finish(self) -> list[Selected]:
         """Nothing comes any more: every window ends. What is given since the last ``take``."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vedette.stream.functions import arithmetic, cast, compare
+from vedette.stream.functions import arithmetic, cast, compare, tables
 from vedette.stream.functions.table import Library, Refused
 
-_FAMILIES = (compare, arithmetic, cast)
+_FAMILIES = (compare, arithmetic, cast, tables)
 
 _CLOCK = "a replay must give the same; use the event's time (a column, or METADATA received_at)"
 _CHANCE = "a replay must give the same; there is no chance in a rule"

@@ -6,7 +6,10 @@ from vedette.plan import query
 from vedette.stream.operator import Operator
 from vedette.stream.operators.assign import Assign
 from vedette.stream.operators.calc import Calc
+from vedette.stream.operators.expand import Expand
 from vedette.stream.operators.grouped import Grouped
+from vedette.stream.operators.join import Join
+from vedette.stream.operators.lookup import LookupJoin
 from vedette.stream.operators.over import Over
 from vedette.stream.operators.top import Top
 from vedette.stream.operators.union import Union
@@ -14,6 +17,9 @@ from vedette.stream.operators.windowed import Windowed
 
 OPERATORS: dict[type[query.Node], type[Operator]] = {
     query.Calc: Calc,
+    query.Expand: Expand,
+    query.Join: Join,
+    query.LookupJoin: LookupJoin,
     query.Union: Union,
     query.Assign: Assign,
     query.Windowed: Windowed,

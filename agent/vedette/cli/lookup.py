@@ -1,0 +1,197 @@
+"""Dimension tables: lookup build, show, get, verify; where the region's package is, also sign."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from vedette.cli.console import WithRegion, fail, json_line, safe, whom
+
+KINDS = "text (default), nocase, number, ip, cidr, domain; or LOW..HIGH:range; may be repeated."
+
+
+@click.group(cls=WithRegion, region={"sign": "lookup_sign"})
+def lookup() -> None:
+    """Build and ask dimension tables.
+
+    Example: vedette lookup get assets.vlookup 10.1.2.3
+    """
+
+
+@lookup.command("build")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write.")
+@click.option("--key", "keys", metavar="COLUMN[:KIND]", multiple=True, required=True, help=KINDS)
+@click.option("--type", "types", metavar="COLUMN:TYPE", multiple=True,
+              help="text (default for CSV), int, float, bool or time; may be repeated.")  # fmt: skip
+@click.option("--columns", metavar="A,B,…", default="", help="Take only these columns.")
+@click.option("--name", metavar="NAME", default="", help="What rules call it.  [default: the name of the file]")
+@click.option("--valid", metavar="FROM,UNTIL", help="Two columns of times: when a row holds.")
+@click.option("--duplicates", type=click.Choice(["refuse", "keep", "first"]), default="refuse", show_default=True,
+              help="What to do with rows that have the same key.")  # fmt: skip
+def build(
+    source: Path,
+    output: Path,
+    keys: tuple[str, ...],
+    types: tuple[str, ...],
+    columns: str,
+    name: str,
+    valid: str | None,
+    duplicates: str,
+) -> None:
+    """Build a lookup from a table.
+
+    SOURCE is CSV with a header line (.csv, .tsv), JSON Lines (.jsonl) or Parquet. What was at the output is replaced
+    when the new file is whole. Exit code 2, with file and line, when a row cannot be taken: nothing is built.
+
+    Example: vedette lookup build assets.csv -o assets.vlookup --key ip:ip --key host:domain
+    """
+    from vedette.lookup.build import Key
+    from vedette.lookup.build import build as make
+    from vedette.lookup.source import read
+
+    asked = [Key.parse(key) for key in keys]
+    typed = dict(_pair(one, ":", "--type") for one in types)
+    kinds = {column: key.kind for key in asked for column in key.columns}
+    times = _pair(valid, ",", "--valid") if valid else None
+    for one in times or ():
+        typed.setdefault(one, "time")
+    with read(source, typed, kinds, [one for one in columns.split(",") if one]) as table:
+        built = make(
+            output,
+            table.columns,
+            asked,
+            table.batches,
+            created=time.time_ns() // 1000,
+            name=name,
+            source=str(source),
+            valid=times,
+            duplicates=duplicates,
+        )
+    each = built.size / built.rows if built.rows else 0.0
+    click.echo(
+        f"{output}: {built.rows:,} rows, {built.size:,} bytes ({each:.1f} a row), keys {', '.join(built.indexes)},"
+        f" version {built.version[:12]}, not signed yet"
+    )
+
+
+def _pair(text: str, sign: str, option: str) -> tuple[str, str]:
+    one, found, other = text.rpartition(sign)
+    if not (one and found and other):
+        fail(f"{option} {text}: expects two names with {sign!r} between")
+    return one, other
+
+
+@lookup.command("show")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON.")
+def show(path: Path, as_json: bool) -> None:
+    """Show what a lookup has.
+
+    Columns, keys, size; neither signature nor contents are checked.
+
+    Example: vedette lookup show assets.vlookup
+    """
+    from vedette.bundle.manifest import rfc3339
+    from vedette.lookup.sign import stated
+    from vedette.lookup.table import Lookup
+
+    try:
+        signed = stated(path)
+        with Lookup.open(path, native=False) as found:
+            header = found.header
+            document = {
+                "name": found.name,
+                "version": found.version,
+                "created": rfc3339(header.created),
+                "rows": header.rows,
+                "bytes": path.stat().st_size,
+                "signed_for": None if signed is None else {"fleet": signed[0], "channel": signed[1]},
+                "columns": [column._asdict() for column in found.columns],
+                "keys": [
+                    {"name": i.name, "kind": i.kind, "columns": list(i.columns), "layout": layout["layout"]}
+                    for i, layout in zip(found.indexes, header.layouts, strict=True)
+                ],
+            }
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+    if as_json:
+        click.echo(json_line(document, indent=True))
+        return
+    click.echo(
+        safe(f"{found.name} version {found.version[:12]}, created {rfc3339(header.created)}\n")
+        + f"{header.rows:,} rows, {document['bytes']:,} bytes\n"
+        + ("not signed" if signed is None else f"signed {whom(*signed)}")
+    )
+    for index, layout in zip(found.indexes, header.layouts, strict=True):
+        click.echo(safe(f"  key     {index.name} ({index.kind}, {layout['layout']})"))
+    for column in found.columns:
+        click.echo(safe(f"  column  {column.name} ({column.type})"))
+
+
+@lookup.command("get")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("key")
+@click.option("--index", metavar="NAME", help="Which key of the table.  [default: the first]")
+@click.option("--all", "every", is_flag=True, help="All rows: every network around an address, for one.")
+@click.option("--at", metavar="TIME", help="Only rows that hold then, as 2026-05-06T07:08:09Z.")
+def get(path: Path, key: str, index: str | None, every: bool, at: str | None) -> None:
+    """Look a key up.
+
+    Prints a JSON object for each row. Exit code 1 when there is none.
+
+    Example: vedette lookup get assets.vlookup 10.1.2.3 --index ip
+    """
+    from vedette.lookup.table import Lookup
+    from vedette.model.times import iso_time
+
+    moment = iso_time(at) if at else None
+    if at and moment is None:
+        fail(f"--at {at}: expects a time, as 2026-05-06T07:08:09Z")
+    try:
+        with Lookup.open(path) as found:
+            names = [one.name for one in found.indexes]
+            try:
+                rows = found.all(index or names[0], key, moment)
+            except KeyError:
+                fail(f"{path}: no key {index}; there are {', '.join(names)}")
+            columns = [column.name for column in found.columns]
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+    for row in rows if every else rows[:1]:
+        click.echo(json_line(dict(zip(columns, row, strict=True))))
+    if not rows:
+        raise SystemExit(1)
+
+
+@lookup.command("verify")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--trusted-key", "keys", metavar="KEY", multiple=True,
+              help="Public key (ed25519:…) that has to have signed it; may be repeated.")  # fmt: skip
+def verify(path: Path, keys: tuple[str, ...]) -> None:
+    """Check a lookup as an agent would.
+
+    Reads the whole file: every part has the digest that it was built with, and with --trusted-key the signature is by
+    one of these. Exit code 1 when an agent would refuse it.
+
+    Example: vedette lookup verify assets.vlookup --trusted-key ed25519:…
+    """
+    from vedette.lookup.layout import LookupRefused
+    from vedette.lookup.sign import verify as signed
+    from vedette.lookup.table import Lookup
+
+    try:
+        sealed = signed(path, keys) if keys else None
+        with Lookup.open(path) as found:
+            if (part := found.damaged()) is not None:
+                raise LookupRefused(f"its part {part} is damaged: copy it again")
+            rows, version = len(found), found.version
+    except OSError as error:
+        fail(f"{path}: {error}")
+    except LookupRefused as error:
+        click.echo(safe(f"{path}: refused: {error}"), err=True)
+        raise SystemExit(1) from None
+    by = "signature not checked" if sealed is None else f"signed {whom(sealed.fleet, sealed.channel)}"
+    click.echo(f"{path}: good: {rows:,} rows, version {version[:12]}, {by}")

@@ -1,0 +1,112 @@
+"""Rows that an operator keeps, in groups, so that a delta costs what has changed and not what is kept.
+
+A group's entries lie in chunks of ``CHUNK``, each a value of one ``Table`` under the group and a number: a further
+entry writes its chunk again, not the group. An entry is a list: the row, its bytes in memory, then what the operator
+adds. Chunks that the budget evicts are simply no longer there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from vedette.plan.query import Row
+from vedette.stream.keyed import Budget, Key, Table
+
+CHUNK = 32
+ENTRY_BYTES = 112
+"""What an entry takes besides its row: the list and its places."""
+
+Entry = list[Any]
+
+
+def weigh(value: Any) -> int:
+    """Bytes that a value of a row takes in memory, about."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return 56 + len(value)
+    if kind is tuple or kind is list:
+        return 64 + 8 * len(value) + sum(map(weigh, value))
+    if kind is dict:
+        return 232 + sum(weigh(key) + weigh(one) for key, one in value.items())
+    if value is None or kind is bool:
+        return 0
+    return 32 if kind is int or kind is float else 104
+
+
+def _size(chunk: list[Entry]) -> int:
+    total: int = sum([entry[1] for entry in chunk])
+    return 64 + total
+
+
+class Rows:
+    """See the module's text."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.table: Table[list[Entry]] = Table(budget, _size, load=lambda data: [list(entry) for entry in data])
+        self._numbers: dict[Key, list[int]] = {}
+        """Of each group its chunks, rising; those that were evicted among them until they are met."""
+
+    def __contains__(self, group: Key) -> bool:
+        return group in self._numbers
+
+    def add(self, group: Key, row: Row, *more: Any) -> Entry:
+        entry = [row, ENTRY_BYTES + weigh(row), *more]
+        numbers = self._numbers.get(group)
+        if numbers is None:
+            numbers = self._numbers[group] = [0]
+        key = (*group, numbers[-1])
+        chunk = self.table.values.get(key)
+        if chunk is not None and len(chunk) >= CHUNK:
+            numbers.append(numbers[-1] + 1)
+            key, chunk = (*group, numbers[-1]), None
+        if chunk is None:
+            self.table.values[key] = [entry]
+        else:
+            chunk.append(entry)
+        self.table.changed[key] = None
+        return entry
+
+    def chunks(self, group: Key) -> Iterator[tuple[Key, list[Entry]]]:
+        """Of a group its chunks with their keys, the oldest first. Who changes an entry calls ``touch`` with the key;
+        who takes entries away ``keep``, once it has gone through."""
+        values = self.table.values
+        for number in self._numbers.get(group, ()):
+            key = (*group, number)
+            chunk = values.get(key)
+            if chunk is not None:
+                yield key, chunk
+
+    def entries(self, group: Key) -> list[Entry]:
+        return [entry for _, chunk in self.chunks(group) for entry in chunk]
+
+    def touch(self, key: Key) -> None:
+        self.table.changed[key] = None
+
+    def keep(self, key: Key, entries: list[Entry]) -> None:
+        """Of the chunk ``key`` only these, if any."""
+        if entries:
+            self.table.put(key, entries)
+            return
+        self.table.remove(key)
+        group = key[:-1]
+        left = [number for number in self._numbers.get(group, ()) if (*group, number) in self.table.values]
+        if left:
+            self._numbers[group] = left
+        else:
+            self._numbers.pop(group, None)
+
+    def drop(self, group: Key) -> None:
+        for number in self._numbers.pop(group, ()):
+            self.table.remove((*group, number))
+
+    def groups(self) -> list[Key]:
+        return list(self._numbers)
+
+    def resume(self) -> None:
+        """After the last ``restore`` of the table."""
+        self._numbers = {}
+        for key in self.table.values:
+            self._numbers.setdefault(key[:-1], []).append(key[-1])
+        for numbers in self._numbers.values():
+            numbers.sort()

@@ -1,0 +1,249 @@
+"""Lookups of millions of rows: bytes a row, building, opening, probing in the kernel and from Python, shared pages.
+
+``python -m bench.lookups [--rows N] [KIND …]`` makes a table of each kind as CSV, builds it in a process of its own
+(whose time and peak memory are those of the build alone), and prints a row for each. In the kernel: the mean of a batch
+of half a million keys as texts, at random, parsing included; from Python: of single calls of ``contains`` and ``get``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from vedette.lookup.keys import spread
+from vedette.lookup.table import Lookup
+
+PROBES = 500_000
+_SYLLABLES = (
+    "al",
+    "ber",
+    "con",
+    "dor",
+    "est",
+    "fin",
+    "gar",
+    "hol",
+    "in",
+    "jun",
+    "kas",
+    "lor",
+    "mit",
+    "nor",
+    "ost",
+    "pra",
+)
+_ENDS = ("com", "net", "org", "de", "co.uk", "io", "ru", "info")
+
+
+def _address(number: int) -> str:
+    value = spread(number) >> 32
+    return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}"
+
+
+def _user(number: int) -> str:
+    return f"corp\\user{number * 7 % 100_000_000:011d}"
+
+
+def _domain(number: int) -> str:
+    value = spread(number)
+    name = "".join(_SYLLABLES[value >> at & 15] for at in range(0, 16, 4)) + f"{value >> 16 & 0xFFF:x}"
+    return f"{name}{number % 97}.{_ENDS[value >> 40 & 7]}"
+
+
+def _digest(number: int) -> str:
+    return hashlib.sha256(number.to_bytes(8, "little")).hexdigest()
+
+
+def _network(number: int) -> str:
+    value = spread(number) >> 32
+    bits = 12 + (spread(number + 1) >> 20) % 21
+    value &= ~((1 << 32 - bits) - 1)
+    return f"{value >> 24}.{value >> 16 & 255}.{value >> 8 & 255}.{value & 255}/{bits}"
+
+
+def _about(number: int) -> str:
+    value = spread(number * 3)
+    seen = f"2026-{value % 12 + 1:02d}-{value % 28 + 1:02d}T07:00:00Z"
+    return f",team-{value % 500},site{value >> 20 & 63},{value >> 30 & 1023},{seen}"
+
+
+KINDS: dict[str, tuple[str, str, Callable[[int], str], bool]] = {
+    "ip": ("k", "k:ip", _address, False),
+    "user": ("k", "k:text", _user, False),
+    "domain": ("k", "k:domain", _domain, False),
+    "sha256": ("k", "k:text", _digest, False),
+    "number": ("k", "k:number", lambda number: str(spread(number) >> 2), False),
+    "cidr": ("k", "k:cidr", _network, False),
+    "ip+4": ("k,owner,site,risk,seen", "k:ip", _address, True),
+    "domain+4": ("k,owner,site,risk,seen", "k:domain", _domain, True),
+}
+"""Header, key, the key of a number, whether further columns follow."""
+
+_BUILD = """
+import json, sys, time
+from pathlib import Path
+from vedette.lookup.build import Key, build
+from vedette.lookup.source import read
+source, target, key = sys.argv[1:]
+one = Key.parse(key)
+kept = "first" if one.kind not in ("cidr", "range") else "keep"
+names = open(source).readline()
+types = {name: kind for name, kind in (("risk", "int"), ("seen", "time")) if name in names}
+with read(Path(source), types, {"k": one.kind}) as table:
+    done = build(Path(target), table.columns, [one], table.batches, created=1, duplicates=kept)
+peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
+print(json.dumps({"seconds": time.process_time(), "rows": done.rows, "bytes": done.size,
+                  "peak_mb": int(peak) / 1024, "layout": done.indexes[0]}))
+"""
+
+_PSS = """
+import sys
+from pathlib import Path
+from vedette.lookup.table import Lookup
+found = Lookup.open(Path(sys.argv[1]))
+for name in found.header.sections:
+    at, size, _ = found.header.sections[name]
+    sum(memoryview(found._view)[at : at + size : 4096])
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def _table(path: Path, kind: str, rows: int) -> None:
+    header, _, make, more = KINDS[kind]
+    with path.open("w") as file:
+        file.write(header + "\n")
+        for start in range(0, rows, 10_000):
+            numbers = range(start, min(rows, start + 10_000))
+            file.write("".join(f"{make(n)}{_about(n)}\n" if more else f"{make(n)}\n" for n in numbers))
+
+
+def _nanoseconds(found: Lookup, keys: list[str]) -> float:
+    """Of a probe in the kernel; the best of three rounds."""
+    arena = "".join(keys).encode()
+    ends = memoryview(array("I", accumulate(map(len, keys)))).cast("B")
+    best = float("inf")
+    for _ in range(3):
+        before = time.process_time_ns()
+        found._native.holds(0, arena, ends)
+        best = min(best, (time.process_time_ns() - before) / len(keys))
+    return best
+
+
+def _calls(ask: Callable[[str], object], keys: list[str]) -> float:
+    before = time.process_time_ns()
+    for key in keys:
+        ask(key)
+    return (time.process_time_ns() - before) / len(keys)
+
+
+def _shared(path: Path) -> float:
+    """Memory of the file's pages in three processes together, as a multiple of one's."""
+
+    def pss(processes: list[subprocess.Popen[str]]) -> int:
+        total = 0
+        for process in processes:
+            name = None
+            for line in Path(f"/proc/{process.pid}/smaps").read_text().splitlines():
+                if "-" in line.split(" ")[0] and not line.endswith("kB"):
+                    name = line
+                elif line.startswith("Pss:") and name and str(path) in name:
+                    total += int(line.split()[1])
+        return total
+
+    def start() -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PSS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
+
+    running = [start()]
+    try:
+        one = pss(running)
+        running += [start(), start()]
+        return pss(running) / one
+    finally:
+        for process in running:
+            process.communicate("")
+
+
+def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
+    source, target = folder / "table.csv", folder / "table.vlookup"
+    _table(source, kind, rows)
+    done = subprocess.run(
+        [sys.executable, "-c", _BUILD, str(source), str(target), KINDS[kind][1]],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    result: dict[str, Any] = json.loads(done.stdout)
+    result |= {"bytes_a_row": result["bytes"] / result["rows"], "of_the_csv": result["bytes"] / source.stat().st_size}
+    source.unlink()
+    before = time.perf_counter()
+    found = Lookup.open(target)
+    result["open_ms"] = (time.perf_counter() - before) * 1000
+    make = KINDS[kind][2]
+    draw = random.Random(1)
+    inside = [make(draw.randrange(rows)).split("/")[0] for _ in range(PROBES)]
+    outside = [make(rows * 2 + draw.randrange(rows)).split("/")[0] for _ in range(PROBES)]
+    if found.native:
+        result["kernel_hit_ns"], result["kernel_miss_ns"] = _nanoseconds(found, inside), _nanoseconds(found, outside)
+    result["hits_of_outside"] = sum(map(found.tester("k"), outside[:10_000])) / 10_000
+    few = PROBES // 5
+    result["get_hit_us"] = _calls(lambda key: found.get("k", key), inside[:few]) / 1000
+    result["contains_miss_us"] = _calls(lambda key: found.contains("k", key), outside[:few]) / 1000
+    found.close()
+    with Lookup.open(target, native=False) as plain:
+        result["python_hit_us"] = _calls(lambda key: plain.get("k", key), inside[: few // 10]) / 1000
+    result["three_processes"] = _shared(target)
+    target.unlink()
+    return result
+
+
+def _lines(results: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+    yield (
+        "| key | layout | B a row | of the CSV | build CPU s | peak MB | open ms | kernel hit, miss ns |"
+        " Python get (hit), contains (miss) µs | plain Python µs | three processes |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for kind, one in results:
+        probes = f"{one['kernel_hit_ns']:.0f}, {one['kernel_miss_ns']:.0f}" if "kernel_hit_ns" in one else "no kernel"
+        layout = one["layout"].partition("(")[2].rstrip(")")
+        yield (
+            f"| {kind} | {layout} | {one['bytes_a_row']:.2f} | {one['of_the_csv']:.2f} | {one['seconds']:.1f} |"
+            f" {one['peak_mb']:.0f} | {one['open_ms']:.1f} | {probes} |"
+            f" {one['get_hit_us']:.2f}, {one['contains_miss_us']:.2f} | {one['python_hit_us']:.1f} |"
+            f" {one['three_processes']:.2f} × |"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.lookups", description="Measure lookups.")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of each table; networks a tenth of it")
+    parser.add_argument("--json", action="store_true", help="all figures")
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="which tables; all without one")
+    given = parser.parse_args()
+    with TemporaryDirectory(prefix="vedette-lookups-") as folder:
+        kinds = given.kinds or [*KINDS]
+        results = ((k, measure(Path(folder), k, given.rows // (10 if k == "cidr" else 1))) for k in kinds)
+        if given.json:
+            print(json.dumps(dict(results), indent=1))
+        else:
+            for line in _lines(results):
+                print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
