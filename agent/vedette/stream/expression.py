@@ -240,6 +240,8 @@ class _Code:
         """Names that must not be None, and the value as a Python expression; None for what is called."""
         args = call.args
         if call.name in _SIGNS:
+            if self._same(args):  # also NaN, and an array with NULL
+                return [self.value(args[0])], str(call.name in ("=", "<=", ">="))
             pair = self._compared(args, call.name not in ("=", "<>"))
             return None if pair is None else (pair, f"{pair[0]} {_SIGNS[call.name]} {pair[1]}")
         match call.name:
@@ -267,17 +269,20 @@ class _Code:
                     return [low[0]], f"{low[1]} <= {low[0]} <= {high[1]}"
         return None
 
+    def _same(self, args: Sequence[Expression]) -> bool:
+        return self.number(args[0]) == self.number(args[1])
+
     def _compared(self, args: Sequence[Expression], ordered: bool) -> list[str] | None:
         """The names of two values that Python compares as Flink does; None where it would not."""
         to = compare.compared(args, ordered)
         if to.name in ("ARRAY", "MAP", "ROW"):
             return None
-        return [self._as(arg, to) for arg in args]
+        return [self._as(arg, to, mixed=True) for arg in args]
 
-    def _as(self, arg: Expression, to: Type) -> str:
-        """The name of an argument's value, brought to ``to``."""
-        if to == DOUBLE and arg.type.name in ("TINYINT", "SMALLINT", "INT") and not isinstance(arg, Literal):
-            return self.value(arg)  # exact in Python's comparisons with a float
+    def _as(self, arg: Expression, to: Type, mixed: bool = False) -> str:
+        """The name of an argument's value, brought to ``to``; ``mixed``: a whole number beside a float may stay."""
+        if mixed and to == DOUBLE and arg.type.name in ("TINYINT", "SMALLINT", "INT") and not isinstance(arg, Literal):
+            return self.value(arg)  # exact as a float
         change = cast.implicit(arg.type, to)
         if change is None or (isinstance(arg, Literal) and arg.value is None):
             return self.value(arg)
@@ -303,7 +308,7 @@ class _Code:
         moved = a in STAMP and b == "INTERVAL_SECOND" and call.name != "*"
         if not (whole or double or moved):
             return None
-        names = [self._as(arg, DOUBLE) if double else self.value(arg) for arg in call.args]
+        names = [self._as(arg, DOUBLE, mixed=True) if double else self.value(arg) for arg in call.args]
         return names, f"{names[0]} {call.name} {names[1]}"
 
     def _listed(self, args: Sequence[Expression]) -> tuple[str, str] | None:
@@ -376,7 +381,7 @@ class _Code:
                 for arg in expression.args:
                     self.require(arg, otherwise)
                 return
-            if expression.name in _SIGNS and self._folded(expression) is None:
+            if expression.name in _SIGNS and self._folded(expression) is None and not self._same(expression.args):
                 pair = self._compared(expression.args, expression.name not in ("=", "<>"))
                 if pair is not None:
                     self._require_compared(pair, expression.name, otherwise)

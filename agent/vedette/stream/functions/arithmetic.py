@@ -218,7 +218,7 @@ def _sign(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> C
     if type.name in WHOLE:
         return lambda value: (value > 0) - (value < 0)
     if type.name in APPROXIMATE:
-        return lambda value: math.copysign(1.0, value) if value else value
+        return lambda value: math.copysign(1.0, value) if value and value == value else value
     fit = numbers.rounder(type)
     return lambda value: fit((value > 0) - (value < 0))
 
@@ -272,7 +272,7 @@ def _rounding(how: str) -> Function:
                 step = Decimal(1).scaleb(-digits)
                 return numbers.WRAP[type.name](int(Decimal(value).quantize(step, how, numbers.EXACT)))
             if not math.isfinite(value):
-                return value
+                raise Failed(f"ROUND of {value}")
             if abs(digits) > 400:
                 raise Failed(f"ROUND to {digits} digits")
             exact = Decimal(numbers.single_text(value) if type.name == "FLOAT" else repr(value))

@@ -65,7 +65,11 @@ def _compares(ordered: bool) -> Infer:
 
 def _comparison(test: Callable[[Any, Any], Any], ordered: bool) -> Function:
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-        left, right = both(args, compared(args, ordered))
+        to = compared(args, ordered)
+        left, right = both(args, to)
+        if to.name in ("ARRAY", "MAP", "ROW"):
+            first, second, wanted = left or _same, right or _same, test(0, 0)
+            return lambda a, b: _same_nested(first(a), second(b)) is wanted
         if left is None and right is None:
             return test
         first, second = left or _same, right or _same
@@ -83,6 +87,11 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _same_nested(a: Any, b: Any) -> bool:
+    """Whether two arrays, maps or rows are equal; with a NULL in an array they are not."""
+    return bool(a == b and (not isinstance(a, tuple) or None not in a))
+
+
 # --- IN, BETWEEN
 
 
@@ -93,10 +102,11 @@ def _in_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _in_type(args: Sequence[Expression]) -> Type:
-    """The type in which IN compares; here a text beside numbers is read as one."""
+    """The type in which IN compares; here a text beside numbers is read as one, and a DECIMAL beside a FLOAT."""
     found = args[0].type
     for one in args[1:]:
-        found = compared((Literal(None, found), one), True)
+        if found != FLOAT or one.type.name not in (*WHOLE, "DECIMAL"):
+            found = compared((Literal(None, found), one), True)
     return found
 
 
@@ -230,7 +240,8 @@ def _case(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> C
 def _common_types(least: int, most: int = 1000) -> Infer:
     def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
         count(args, least, most)
-        return shared(args)
+        found = shared(args)
+        return DOUBLE if found == FLOAT and any(one.type == DOUBLE for one in args) else found
 
     return infer
 
@@ -266,6 +277,11 @@ def _nullif(args: Sequence[Expression], options: tuple[Any, ...], type: Type) ->
 def _extreme(choose: Callable[..., Any]) -> Function:
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
         to = [cast.implicit(one.type, type) or _same for one in args]
+        if type.name in APPROXIMATE:  # NaN is above all
+            return lambda *values: choose(
+                (change(value) for value, change in zip(values, to, strict=True)),
+                key=lambda value: (value != value, value),
+            )
         return lambda *values: choose(change(value) for value, change in zip(values, to, strict=True))
 
     return Function(_common_types(1), choose, bind=bind)

@@ -88,12 +88,14 @@ _STAMP = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1
 
 
 def stamp_of_text(text: str, digits: int) -> int:
-    """Microseconds since 1970, cut to ``digits`` of a second. Raises ``Failed``."""
-    found = _STAMP.fullmatch(text.strip())
+    """Microseconds since 1970, cut to ``digits`` of a second; February 30th is its last day, as in Flink. Raises
+    ``Failed``."""
+    found = _STAMP.fullmatch(text)
     if found:
         year, month, day = int(found[1]), int(found[2]), int(found[3])
         hour, minute, second = (int(part or 0) for part in found.group(4, 5, 6))
-        if 1 <= month <= 12 and 1 <= day <= month_length(year, month) and hour < 24 and minute < 60 and second < 60:
+        if 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60:
+            day = min(day, month_length(year, month))
             fraction = cut_to(int((found[7] or "").ljust(6, "0")[:6]), digits)
             return days(year, month, day) * DAY + ((hour * 60 + minute) * 60 + second) * SECOND + fraction
     raise Failed(f"{text!r:.60} is no TIMESTAMP")

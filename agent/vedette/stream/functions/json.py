@@ -1,0 +1,475 @@
+"""JSON in texts: JSON_VALUE, JSON_QUERY, JSON_EXISTS, IS JSON, and what makes JSON.
+
+Options of the first three are clauses and what they say, one behind the other: ``RETURNING`` (a type); ``WRAPPER``
+(``WITHOUT``, ``CONDITIONAL``, ``UNCONDITIONAL``); ``EMPTY`` and ``ERROR`` (``NULL``, ``ERROR``, ``DEFAULT``, ``TRUE``,
+``FALSE``, ``UNKNOWN``, ``EMPTY ARRAY``, ``EMPTY OBJECT``). Values of DEFAULT are arguments behind the path, as their
+clauses follow each other.
+
+A path without ``lax`` is strict, as in Flink: what is missing is an ERROR, not EMPTY. Paths are those of Jayway's
+JsonPath without filters and functions. Numbers keep their digits (1.50 stays); objects are written with sorted keys.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from vedette.plan.query import Call, Expression, Type
+from vedette.stream.functions import cast
+from vedette.stream.functions.table import Failed, Function, WrongTypes
+from vedette.stream.functions.types import BOOLEAN, NULL, STRING, TEXT, constant, count, gives, takes
+
+
+class _Broken(ValueError):
+    """No JSON, or a path that finds nothing."""
+
+
+def _no_constant(text: str) -> Any:
+    raise _Broken(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+
+
+@lru_cache(64)
+def parsed(text: str) -> Any:
+    """The first value of a text, as Jackson reads it. Raises ``_Broken``."""
+    start = len(text) - len(text.lstrip(" \t\n\r"))
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        raise _Broken(str(error)) from error
+    if not isinstance(value, dict | list | str) and text[end : end + 1] not in ("", " ", "\t", "\n", "\r"):
+        raise _Broken(text)
+    return value
+
+
+# --- paths
+
+_STEP = re.compile(
+    r"""\.\.(?P<deep>[^.\[\]()\s'"]+) | \.\.\[(?P<deepword>'[^']*'|"[^"]*")\] | \.(?P<name>[^.\[\]()\s'"]+)
+    | \[\s*(?P<all>\*)\s*\] | \[\s*(?P<words>(?:'[^']*'|"[^"]*")(?:\s*,\s*(?:'[^']*'|"[^"]*"))*)\s*\]
+    | \[\s*(?P<indexes>-?\d+(?:\s*,\s*-?\d+)*)\s*\] | \[\s*(?P<slice>(?:-?\d+)?\s*:\s*(?:-?\d+)?)\s*\]""",
+    re.VERBOSE,
+)
+_MODE = re.compile(r"\s*(strict|lax)\s+(.+)", re.IGNORECASE | re.DOTALL)
+Step = tuple[str, Any]
+
+
+@lru_cache(1024)
+def path_of(text: str) -> tuple[bool, tuple[Step, ...] | None]:
+    """Whether it is lax, and its steps; None for a path that is none."""
+    mode = _MODE.fullmatch(text)
+    lax, path = (mode[1].lower() == "lax", mode[2]) if mode else (False, text)
+    path = path.strip()
+    if not path:
+        return lax, None
+    if path[0] not in "$@":
+        path = "$." + path
+    at, steps = 1, []
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if not found:
+            return lax, None
+        kind = str(found.lastgroup)
+        value: Any = found[kind]
+        if kind in ("words", "deepword"):
+            value = tuple(one[1:-1] for one in re.findall(r"'[^']*'|\"[^\"]*\"", value))
+            kind = "words" if kind == "words" else "deep"
+            value = value if kind == "words" else value[0]
+        elif kind == "indexes":
+            value = tuple(map(int, value.split(",")))
+        elif kind == "slice":
+            value = tuple(int(one) if one.strip() else None for one in value.split(":"))
+        elif value == "*":
+            kind = "all" if kind in ("name", "all") else "deepall"
+        steps.append((kind, value))
+        at = found.end()
+    return lax, tuple(steps)
+
+
+def _definite(steps: Sequence[Step]) -> bool:
+    """Whether a path names one value at most."""
+    return all(kind == "name" or (kind in ("words", "indexes") and len(value) == 1) for kind, value in steps)
+
+
+def _below(value: Any) -> Iterator[Any]:
+    yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for one in inner:
+        yield from _below(one)
+
+
+def _step(value: Any, step: Step) -> Iterator[Any]:
+    kind, given = step
+    if kind in ("deep", "deepall"):
+        for one in _below(value):
+            yield from _step(one, ("all", "*") if kind == "deepall" else ("name", given))
+    elif kind == "all":
+        yield from value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    elif kind in ("name", "words") and isinstance(value, dict):
+        names = (given,) if kind == "name" else given
+        if len(names) > 1:
+            yield {name: value[name] for name in names if name in value}
+        elif names[0] in value:
+            yield value[names[0]]
+    elif kind == "indexes" and isinstance(value, list):
+        for index in given:
+            if -len(value) <= index < len(value):
+                yield value[index]
+    elif kind == "slice" and isinstance(value, list):
+        yield from value[given[0] : given[1]]
+
+
+def found_by(document: Any, steps: Sequence[Step]) -> Any:
+    """What a path finds; of one that may name several values a list. Raises ``_Broken`` for nothing."""
+    values = [document]
+    for step in steps:
+        values = [found for value in values for found in _step(value, step)]
+    if not _definite(steps):
+        return values
+    if not values:
+        raise _Broken("nothing is there")
+    return values[0]
+
+
+def _looked_up(text: str, path: str) -> tuple[bool, Any, bool]:
+    """Whether the path is lax, what it finds, and whether that is an error."""
+    lax, steps = path_of(path)
+    try:
+        document = parsed(text)
+    except _Broken:
+        return lax, None, not lax
+    if steps is None:
+        return False, None, True
+    try:
+        return lax, found_by(document, steps), False
+    except (_Broken, RecursionError):
+        return lax, None, not lax
+
+
+# --- texts
+
+
+def written(value: Any) -> str:
+    """Compact JSON with sorted keys, as Jackson writes it."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{written(key)}:{written(value[key])}' for key in sorted(value))}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(written, value))}]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _scalar_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+# --- JSON_VALUE, JSON_QUERY, JSON_EXISTS
+
+
+def clauses(options: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(options[::2], options[1::2], strict=True))
+
+
+def _paths(args: Sequence[Expression]) -> None:
+    """Raises ``WrongTypes`` for a constant path that is none."""
+    if len(args) < 2:
+        raise WrongTypes("takes a text and a path")
+    takes(TEXT, TEXT)(args[:2])
+    path = constant(args[1])
+    if isinstance(path, str):
+        if "?(" in path or path.rstrip().endswith("()"):
+            raise WrongTypes(f"the path {path!r:.60} has a filter or a function; name the members instead")
+        if path_of(path)[1] is None:
+            raise WrongTypes(f"{path!r:.60} is no path such as $.a.b[0]")
+
+
+_RETURNED = ("STRING", "VARCHAR", "BOOLEAN", "INT", "DOUBLE")
+
+
+def _value_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    _paths(args)
+    said = clauses(options)
+    to: Type = said.get("RETURNING", STRING)
+    if to.name not in _RETURNED:
+        raise WrongTypes(f"RETURNING {to}: there are STRING, BOOLEAN, INT and DOUBLE; CAST the value")
+    defaults = list(said.values()).count("DEFAULT")
+    count(args, 2 + defaults)
+    for one in args[2:]:
+        if one.type != NULL and cast.conversion(one.type, to) is None:
+            raise WrongTypes(f"a DEFAULT of {one.type} beside RETURNING {to}")
+    return to
+
+
+def _returned(to: Type) -> Callable[[Any], Any]:
+    def change(value: Any) -> Any:
+        match to.name:
+            case "BOOLEAN" if isinstance(value, bool):
+                return value
+            case "INT" if type(value) is int and -(1 << 31) <= value < 1 << 31:
+                return value
+            case "DOUBLE" if isinstance(value, int | Decimal) and not isinstance(value, bool):
+                return float(value)
+            case "STRING" | "VARCHAR":
+                return _scalar_text(value)
+        raise Failed(f"{value!r:.60} in JSON is no {to}")
+
+    return change
+
+
+def _value(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    said, change = clauses(options), _returned(type)
+    places = {clause: 2 + place for place, clause in enumerate(key for key in said if said[key] == "DEFAULT")}
+    converted = {place: cast.implicit(args[place].type, type) for place in places.values()}
+
+    def otherwise(clause: str, values: Sequence[Any]) -> Any:
+        what = said.get(clause, "NULL")
+        if what == "ERROR":
+            raise Failed(f"JSON_VALUE: {clause}")
+        if what == "NULL":
+            return None
+        value, to = values[places[clause]], converted[places[clause]]
+        return value if value is None or to is None else to(value)
+
+    def value(*values: Any) -> Any:
+        if values[0] is None or values[1] is None:
+            return None
+        lax, found, error = _looked_up(values[0], values[1])
+        if error:
+            return otherwise("ERROR", values)
+        if found is None or isinstance(found, dict | list):
+            return otherwise("EMPTY" if lax else "ERROR", values)
+        return change(found)
+
+    return value
+
+
+def _query_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    _paths(args)
+    count(args, 2)
+    to: Type = clauses(options).get("RETURNING", STRING)
+    if to.name not in ("STRING", "VARCHAR"):
+        raise WrongTypes(f"RETURNING {to}: there is STRING")
+    return to
+
+
+def _query(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    said = clauses(options)
+    wrapper = said.get("WRAPPER", "WITHOUT")
+
+    def otherwise(clause: str) -> str | None:
+        what = said.get(clause, "NULL")
+        if what == "ERROR":
+            raise Failed(f"JSON_QUERY: {clause}")
+        return {"NULL": None, "EMPTY ARRAY": "[]", "EMPTY OBJECT": "{}"}[what]
+
+    def query(text: str, path: str) -> str | None:
+        lax, found, error = _looked_up(text, path)
+        if error:
+            return otherwise("ERROR")
+        if found is not None and (
+            wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(found, dict | list))
+        ):
+            found = [found]
+        if found is None:
+            return otherwise("EMPTY")
+        if not isinstance(found, dict | list):
+            return otherwise("EMPTY" if lax else "ERROR")
+        return written(found)
+
+    return query
+
+
+def _exists_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    _paths(args)
+    count(args, 2)
+    return BOOLEAN
+
+
+def _exists(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    what = clauses(options).get("ERROR", "FALSE")
+
+    def exists(text: str, path: str) -> bool | None:
+        _, found, error = _looked_up(text, path)
+        if not error:
+            return found is not None
+        if what == "ERROR":
+            raise Failed("JSON_EXISTS: ERROR")
+        return {"TRUE": True, "FALSE": False, "UNKNOWN": None}[what]
+
+    return exists
+
+
+# --- IS JSON
+
+
+def _is_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes(TEXT)(args)
+    return BOOLEAN
+
+
+def _is_json(text: str | None, kind: str = "VALUE") -> bool:
+    if text is None:
+        return False
+    try:
+        value = parsed(text)
+    except _Broken:
+        return False
+    match kind:
+        case "OBJECT":
+            return isinstance(value, dict)
+        case "ARRAY":
+            return isinstance(value, list)
+        case "SCALAR":
+            return not isinstance(value, dict | list)
+    return True
+
+
+# --- what makes JSON
+
+
+def writer(given: Type) -> Callable[[Any], str]:
+    """What writes values of a type as JSON."""
+    write = cast.text_of(given) or str
+    match given.name:
+        case "CHAR" | "VARCHAR" | "STRING":
+            return _quoted
+        case "BOOLEAN":
+            return lambda value: "true" if value else "false"
+        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT" | "DECIMAL":
+            return str
+        case "DATE":
+            return lambda value: f'"{write(value)}"'
+        case "TIMESTAMP":
+            return lambda value: f'"{_iso(write(value))}"'
+        case "TIMESTAMP_LTZ":
+            return lambda value: f'"{_iso(write(value))}Z"'
+        case "FLOAT" | "DOUBLE":
+            return lambda value: write(value).replace("E", "E+").replace("E+-", "E-") if value else "0.0"
+        case "ARRAY":
+            inner = _or_null(writer(given.args[0]))
+            return lambda value: f"[{','.join(map(inner, value))}]"
+        case "MAP" if given.args[0].name in TEXT:
+            inner = _or_null(writer(given.args[1]))
+            return lambda value: _object((key, inner(one)) for key, one in value.items())
+        case "ROW":
+            parts = [(name, _or_null(writer(of))) for name, of in given.args]
+            return lambda value: _object((name, part(one)) for (name, part), one in zip(parts, value, strict=True))
+    raise WrongTypes(f"{given} is not written as JSON; CAST it to STRING")
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _object(pairs: Iterable[tuple[str, str]]) -> str:
+    return f"{{{','.join(f'{_quoted(name)}:{value}' for name, value in pairs)}}}"
+
+
+def _or_null(write: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: "null" if value is None else write(value)
+
+
+def _iso(text: str) -> str:
+    whole, _, fraction = text.replace(" ", "T").partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _string_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 1)
+    writer(args[0].type)
+    return STRING
+
+
+def _string(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    return writer(args[0].type)
+
+
+def _object_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    if len(args) % 2:
+        raise WrongTypes("takes pairs of a name and a value")
+    for name, value in zip(args[::2], args[1::2], strict=True):
+        takes(TEXT)((name,))
+        if value.type != NULL:
+            writer(value.type)
+    return STRING
+
+
+def _object_of(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    absent = bool(options) and options[0] == "ABSENT"
+    writers = [_or_null(str if one.type == NULL else _part_writer(one)) for one in args[1::2]]
+
+    def made(*values: Any) -> str:
+        given = zip(values[::2], values[1::2], writers, strict=True)
+        pairs = {name: write(value) for name, value, write in given if value is not None or not absent}
+        return _object(pairs.items())
+
+    return made
+
+
+def _part_writer(one: Expression) -> Callable[[Any], str]:
+    """Of an argument; what JSON functions made is put in as JSON."""
+    if isinstance(one, Call) and one.name in ("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING"):
+        return str
+    return writer(one.type)
+
+
+def _array_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    for one in args:
+        if one.type != NULL:
+            writer(one.type)
+    return STRING
+
+
+def _array_of(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    absent = not options or options[0] == "ABSENT"
+    writers = [_or_null(str if one.type == NULL else _part_writer(one)) for one in args]
+
+    def made(*values: Any) -> str:
+        given = zip(values, writers, strict=True)
+        return f"[{','.join(write(value) for value, write in given if value is not None or not absent)}]"
+
+    return made
+
+
+def _unquote(text: str) -> str:
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return text
+        return value if isinstance(value, str) else text
+    return text
+
+
+FUNCTIONS: dict[str, Function] = {
+    "JSON_VALUE": Function(_value_types, _unquote, nulls=True, bind=_value,
+                           example="JSON_VALUE('{\"a\": {\"b\": 1.50}}', '$.a.b')", gives="1.50",
+                           says="a scalar; RETURNING STRING, BOOLEAN, INT or DOUBLE; ON EMPTY, ON ERROR"),
+    "JSON_QUERY": Function(_query_types, _unquote, bind=_query,
+                           example="JSON_QUERY('{\"b\": 1, \"a\": [2]}', '$')", gives='{"a":[2],"b":1}',
+                           says="an object or array as text; WRAPPER, ON EMPTY, ON ERROR"),
+    "JSON_EXISTS": Function(_exists_types, _unquote, bind=_exists, example="JSON_EXISTS('{\"a\": 1}', '$.a')",
+                            gives="TRUE", says="whether something other than null is there"),
+    "IS JSON": Function(_is_types, _is_json, nulls=True, example="'[1]' IS JSON ARRAY", gives="TRUE",
+                        says="VALUE, OBJECT, ARRAY, SCALAR; FALSE for NULL"),
+    "IS NOT JSON": Function(_is_types, lambda text, kind="VALUE": not _is_json(text, kind), nulls=True,
+                            example="'x' IS NOT JSON", gives="TRUE", says="TRUE for NULL"),
+    "JSON_STRING": Function(_string_types, _unquote, bind=_string, example="JSON_STRING('a\"b')", gives='"a\\"b"',
+                            says="a value as JSON"),
+    "JSON_OBJECT": Function(_object_types, _unquote, nulls=True, bind=_object_of,
+                            example="JSON_OBJECT('a' VALUE 1)", gives='{"a":1}'),
+    "JSON_ARRAY": Function(_array_types, _unquote, nulls=True, bind=_array_of, example="JSON_ARRAY(1, 'a')",
+                           gives='[1,"a"]'),
+    "JSON_QUOTE": Function(gives(STRING, takes(TEXT)), _quoted, example="JSON_QUOTE('a')", gives='"a"'),
+    "JSON_UNQUOTE": Function(gives(STRING, takes(TEXT)), _unquote, example="JSON_UNQUOTE('\"a\"')", gives="a"),
+}  # fmt: skip

@@ -1,0 +1,270 @@
+"""LIKE, SIMILAR TO and regular expressions (Java's, see ``javaregex.py``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from vedette.plan.query import Expression, Type
+from vedette.stream.functions import javaregex
+from vedette.stream.functions.javaregex import BadPattern, NotCarriedOver, bounded, compiled
+from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes
+from vedette.stream.functions.types import BOOLEAN, INT, STRING, TEXT, WHOLE, constant, takes
+
+_NO_END = r"[^\n\r\x85\u2028\u2029]"
+_LIKE = takes(TEXT, TEXT, TEXT, least=2)
+
+
+# --- LIKE
+
+
+def _parts(pattern: str, escape: str) -> list[str | None]:
+    """Characters of a LIKE pattern; ``%`` and ``_`` that stand for something as ``"%"`` and None. Raises Failed."""
+    found: list[str | None] = []
+    at = 0
+    while at < len(pattern):
+        character = pattern[at]
+        if escape and character == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                raise Failed(f"the escape {escape!r} must stand before %, _ or itself, in {pattern!r:.60}")
+            found.append("\\" + pattern[at])
+        else:
+            found.append(None if character == "_" else "%" if character == "%" else "\\" + character)
+        at += 1
+    return found
+
+
+@lru_cache(2048)
+def _like_test(pattern: str, escape: str) -> Callable[[str], bool]:
+    """The test of a text. Raises Failed for a misplaced escape."""
+    if len(escape) > 1:
+        raise Failed(f"the escape {escape!r:.20} must be one character")
+    parts = _parts(pattern, escape)
+    if None not in parts:
+        pieces = "".join("\0" if one == "%" else one[1:] for one in parts if one is not None).split("\0")
+        if "\0" not in pattern:
+            return _chain(pieces)
+    text = "".join(_NO_END if one is None else "(?s:.*)" if one == "%" else re.escape(one[1:]) for one in parts)
+    search = re.compile(text).fullmatch
+    return lambda value: search(value) is not None
+
+
+def _chain(pieces: list[str]) -> Callable[[str], bool]:
+    """A text that begins with the first piece, ends with the last, and has the others between in their order."""
+    first, last, between = pieces[0], pieces[-1], [piece for piece in pieces[1:-1] if piece]
+    if len(pieces) == 1:
+        return lambda value: value == first
+    if not between:
+        if not last:
+            return lambda value: value.startswith(first)
+        if not first:
+            return lambda value: value.endswith(last)
+        least = len(first) + len(last)
+        return lambda value: len(value) >= least and value.startswith(first) and value.endswith(last)
+    if not first and not last and len(between) == 1:
+        middle = between[0]
+        return lambda value: middle in value
+
+    def test(value: str) -> bool:
+        end = len(value) - len(last)
+        if not value.startswith(first) or not value.endswith(last):
+            return False
+        at = len(first)
+        for piece in between:
+            at = value.find(piece, at, end)
+            if at < 0:
+                return False
+            at += len(piece)
+        return at <= end
+
+    return test
+
+
+def _constants(args: Sequence[Expression]) -> tuple[Any, Any] | None:
+    """Pattern and escape of a LIKE or SIMILAR TO if both are constants."""
+    given = [constant(one) for one in args[1:]]
+    return None if None in given else (given[0], given[1] if len(given) > 1 else "")
+
+
+def _checked(test: Callable[[str, str], Any]) -> Infer:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        _LIKE(args)
+        given = _constants(args)
+        if given is not None:
+            try:
+                test(*given)
+            except ValueError as error:
+                raise WrongTypes(str(error)) from error
+        return BOOLEAN
+
+    return infer
+
+
+def _matcher(test: Callable[[str, str], Callable[[str], Any]]) -> Function:
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+        given = _constants(args)
+        if given is not None:
+            made = test(*given)
+            return lambda value, *rest: made(value)
+        return lambda value, pattern, escape="": test(pattern, escape)(value)
+
+    return Function(_checked(test), test, bind=bind)
+
+
+# --- SIMILAR TO
+
+_CLASSES = {
+    "ALPHA": "Alpha", "DIGIT": "Digit", "UPPER": "Upper", "LOWER": "Lower", "ALNUM": "Alnum", "SPACE": "Space",
+    "WHITESPACE": "Space",
+}  # fmt: skip
+_SPECIAL = "[]()|^-+*_%?{}"
+
+
+@lru_cache(2048)
+def _similar_test(pattern: str, escape: str) -> Callable[[str], bool]:
+    """Raises Failed for a bad pattern."""
+    if len(escape) > 1:
+        raise Failed(f"the escape {escape!r:.20} must be one character")
+    made, at, inside = "", 0, False
+    while at < len(pattern):
+        character = pattern[at]
+        at += 1
+        if escape and character == escape:
+            following = pattern[at : at + 1]
+            if not following or (following not in _SPECIAL and following != escape):
+                raise Failed(f"the escape {escape!r} must stand before one of {_SPECIAL} or itself")
+            made += "\\" + following if not following.isalnum() else following
+            at += 1
+        elif inside:
+            name = re.match(r"\[:(\w+):\]", pattern[at - 1 :])
+            if name:
+                if name[1].upper() not in _CLASSES:
+                    raise Failed(f"there is no class [:{name[1]}:]")
+                made += f"\\p{{{_CLASSES[name[1].upper()]}}}"
+                at += len(name[0]) - 1
+            else:
+                inside = character != "]"
+                made += character
+        elif character == "[":
+            made, inside = made + "[", True
+        elif character in "\\$":
+            made += "\\" + character
+        else:
+            made += {"_": ".", "%": "(?s:.*)"}.get(character, character)
+    try:
+        search = compiled(made).fullmatch
+    except (BadPattern, NotCarriedOver) as error:
+        raise Failed(f"{pattern!r:.60} is no pattern of SIMILAR TO: {error}") from error
+    return lambda value: bounded(search, value) is not None
+
+
+# --- regular expressions
+
+
+def _searching(pattern: str) -> Any:
+    """The compiled pattern; None for a bad one. Raises Failed for what is not carried over."""
+    try:
+        return compiled(pattern)
+    except BadPattern:
+        return None
+    except NotCarriedOver as error:
+        raise Failed(f"{pattern!r:.60}: {error} is not supported in regular expressions here") from error
+
+
+def _with_pattern(result: Type, check: Callable[[Sequence[Expression]], None], place: int = 1) -> Infer:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        check(args)
+        pattern = constant(args[place])
+        if isinstance(pattern, str):
+            try:
+                compiled(pattern)
+            except BadPattern:
+                pass  # Flink's answer to it is false or NULL
+            except NotCarriedOver as error:
+                raise WrongTypes(f"{error} is not supported in regular expressions here") from error
+        return result
+
+    return infer
+
+
+def _regexp(text: str, pattern: str) -> bool:
+    found = _searching(pattern) if pattern else None
+    return found is not None and bounded(found.search, text) is not None
+
+
+def _extract(text: str, pattern: str, group: int = 0) -> str | None:
+    found = _searching(pattern)
+    if found is None or not 0 <= group <= found.groups:
+        return None
+    match = bounded(found.search, text)
+    return None if match is None else match[group]
+
+
+def _extract_all(text: str, pattern: str, group: int = 1) -> tuple[str | None, ...] | None:
+    found = _searching(pattern)
+    if found is None or not 0 <= group <= found.groups:
+        return None
+    return tuple(match[group] for match in _all(found, text))
+
+
+def _all(found: Any, text: str) -> list[Any]:
+    try:
+        return list(found.finditer(text, timeout=javaregex.TIMEOUT))
+    except TimeoutError as error:
+        raise Failed("a regular expression took too long") from error
+
+
+def _regexp_replace(text: str, pattern: str, new: str) -> str | None:
+    found = _searching(pattern)
+    return None if found is None else bounded(found.sub, lambda match: new, text)
+
+
+def _regexp_count(text: str, pattern: str) -> int | None:
+    found = _searching(pattern)
+    return None if found is None else len(_all(found, text))
+
+
+def _regexp_instr(text: str, pattern: str) -> int | None:
+    found = _searching(pattern)
+    if found is None:
+        return None
+    match = bounded(found.search, text)
+    return 0 if match is None else match.start() + 1
+
+
+def _regexp_substr(text: str, pattern: str) -> str | None:
+    return _extract(text, pattern)
+
+
+_TWO = takes(TEXT, TEXT)
+_GROUP = takes(TEXT, TEXT, WHOLE, least=2)
+
+
+def _shown(row: Function, example: str, value: str, says: str) -> Function:
+    return Function(row.infer, row.implementation, bind=row.bind, example=example, gives=value, says=says)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "LIKE": _shown(_matcher(_like_test), "'a_b' LIKE '%!_b' ESCAPE '!'", "TRUE",
+                   "`%` any characters, `_` one that ends no line; no escape unless named"),
+    "SIMILAR TO": _shown(_matcher(_similar_test), "'abc' SIMILAR TO '(a|x)[[:ALPHA:]]+'", "TRUE",
+                         "SQL's regular expressions, of the whole text"),
+    "REGEXP": Function(_with_pattern(BOOLEAN, _TWO), _regexp, example="REGEXP('user=root', '=r\\w+$')", gives="TRUE",
+                       says="whether Java's expression is found; a bad or empty one is not"),
+    "REGEXP_EXTRACT": Function(_with_pattern(STRING, _GROUP), _extract, example="REGEXP_EXTRACT('a=12', '=(\\d+)', 1)",
+                               gives="12", says="the match, or a group of it"),
+    "REGEXP_EXTRACT_ALL": Function(_with_pattern(Type("ARRAY", args=(STRING,)), _GROUP), _extract_all,
+                                   example="REGEXP_EXTRACT_ALL('a1b2', '(\\d)', 1)", gives="[1, 2]",
+                                   says="of all matches a group, the first if none is named"),
+    "REGEXP_REPLACE": Function(_with_pattern(STRING, takes(TEXT, TEXT, TEXT)), _regexp_replace,
+                               example="REGEXP_REPLACE('a1b22', '\\d+', '#')", gives="a#b#",
+                               says="all matches by a text, in which `$1` is two characters"),
+    "REGEXP_COUNT": Function(_with_pattern(INT, _TWO), _regexp_count, example="REGEXP_COUNT('a1b22', '\\d')",
+                             gives="3"),
+    "REGEXP_INSTR": Function(_with_pattern(INT, _TWO), _regexp_instr, example="REGEXP_INSTR('ab1', '\\d')", gives="3"),
+    "REGEXP_SUBSTR": Function(_with_pattern(STRING, _TWO), _regexp_substr, example="REGEXP_SUBSTR('ab12', '\\d+')",
+                              gives="12"),
+}  # fmt: skip

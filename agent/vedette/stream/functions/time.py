@@ -1,0 +1,431 @@
+"""Dates and times, in UTC. Units are texts in capitals: YEAR, MONTH … (an option of the call).
+
+A time before 1970 is cut towards 1970 by EXTRACT, and a TIMESTAMP by CAST, as in Flink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from vedette.plan.query import Expression, Type
+from vedette.stream.functions import arithmetic, dates
+from vedette.stream.functions.dates import DAY, HOUR, MINUTE, SECOND
+from vedette.stream.functions.formats import BadFormat, check, formatted, read
+from vedette.stream.functions.numbers import WRAP
+from vedette.stream.functions.table import Failed, Function, WrongTypes
+from vedette.stream.functions.types import (
+    BIGINT,
+    DATE,
+    INT,
+    INTERVAL,
+    NUMERIC,
+    STAMP,
+    STRING,
+    TEXT,
+    TIMESTAMP_3,
+    TIMESTAMP_LTZ_3,
+    WHOLE,
+    constant,
+    count,
+    gives,
+    takes,
+)
+
+_FIXED = {"SECOND": SECOND, "MINUTE": MINUTE, "HOUR": HOUR, "DAY": DAY, "WEEK": 7 * DAY, "MILLISECOND": 1000,
+          "MICROSECOND": 1}  # fmt: skip
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOY", "DOW", "ISODOW", "ISOYEAR", "HOUR", "MINUTE", "SECOND",
+          "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH", "DECADE", "CENTURY", "MILLENNIUM")  # fmt: skip
+_OF_DAY = _PARTS[9:15]
+_DATED = (*STAMP, "DATE")
+_TIMED = (*_DATED, "TIME")
+
+
+# --- EXTRACT
+
+
+def _extract_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes((*_TIMED, *INTERVAL))(args)
+    unit, given = options[0], args[0].type.name
+    known: tuple[str, ...] = _PARTS
+    if given == "TIME":
+        known = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH")
+    elif given == "INTERVAL_SECOND":
+        known = ("DAY", *_OF_DAY, "EPOCH")
+    elif given == "INTERVAL_MONTH":
+        known = ("YEAR", "MONTH")
+    if unit not in known:
+        raise WrongTypes(f"there is no {unit} of {args[0].type}; there is {', '.join(known)}")
+    return BIGINT
+
+
+def _extract(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[Any], int]:
+    return part_of(args[0].type, options[0])
+
+
+def part_of(given: Type, unit: str) -> Callable[[Any], int]:
+    """EXTRACT(``unit`` FROM a value of ``given``)."""
+    match given.name:
+        case "INTERVAL_MONTH":
+            return (lambda value: arithmetic.divided(value, 12)) if unit == "YEAR" else (
+                lambda value: arithmetic.remainder(value, 12))  # fmt: skip
+        case "DATE":
+            return lambda value: _part(unit, value, 0)
+        case "TIME":
+            return lambda value: _part(unit, 0, value * 1000)
+        case "TIMESTAMP_LTZ" if unit == "HOUR":
+            return lambda value: value % DAY // HOUR
+    return lambda value: _part(unit, day := arithmetic.divided(value, DAY), value - day * DAY)
+
+
+def _part(unit: str, day: int, rest: int) -> int:
+    """Of a day and the microseconds behind its beginning."""
+    match unit:
+        case "HOUR":
+            return arithmetic.divided(rest, HOUR)
+        case "MINUTE":
+            return arithmetic.remainder(arithmetic.divided(rest, MINUTE), 60)
+        case "SECOND":
+            return arithmetic.remainder(arithmetic.divided(rest, SECOND), 60)
+        case "MILLISECOND":
+            return arithmetic.remainder(arithmetic.divided(rest, 1000), 1000)
+        case "MICROSECOND":
+            return arithmetic.remainder(arithmetic.divided(rest, 1000), 1000) * 1000
+        case "NANOSECOND":
+            return arithmetic.remainder(arithmetic.divided(rest, 1000), 1000) * 1_000_000
+        case "EPOCH":
+            return day * 86400 + arithmetic.divided(rest, SECOND)
+        case "DOW":
+            return (dates.weekday(day) + 1) % 7 + 1
+        case "ISODOW":
+            return dates.weekday(day) + 1
+        case "WEEK":
+            return dates.iso_week(day)[1]
+        case "ISOYEAR":
+            return dates.iso_week(day)[0]
+    year, month, of_month = dates.civil(day)
+    match unit:
+        case "YEAR":
+            return year
+        case "QUARTER":
+            return (month + 2) // 3
+        case "MONTH":
+            return month
+        case "DAY":
+            return of_month
+        case "DOY":
+            return day - dates.days(year, 1, 1) + 1
+        case "DECADE":
+            return year // 10
+        case "CENTURY":
+            return (year + 99) // 100
+    return (year + 999) // 1000
+
+
+def _named_part(unit: str, example: str, value: str) -> Function:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        return _extract_types(args, (unit,))
+
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[Any], int]:
+        return part_of(args[0].type, unit)
+
+    return Function(infer, _part, bind=bind, example=example, gives=value)
+
+
+# --- FLOOR and CEIL, of times and of numbers
+
+_ROUNDED = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")
+
+
+def _whole_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 1)
+    if not options:
+        return arithmetic.whole_types(args)
+    takes(_TIMED)(args)
+    if options[0] not in _ROUNDED or (args[0].type.name == "TIME" and options[0] in _ROUNDED[:5]):
+        raise WrongTypes(f"TO {options[0]}: there is {', '.join(_ROUNDED)}")
+    return args[0].type
+
+
+def floored(value: int, unit: str) -> int:
+    """A timestamp at the beginning of its unit; a WEEK begins on Sunday."""
+    if unit == "WEEK":
+        day = value // DAY
+        return (day - (dates.weekday(day) + 1) % 7) * DAY
+    if unit in _FIXED:
+        return value - value % _FIXED[unit]
+    year, month, _ = dates.civil(value // DAY)
+    month = {"MONTH": month, "QUARTER": month - (month - 1) % 3, "YEAR": 1}[unit]
+    return dates.days(year, month, 1) * DAY
+
+
+def ceiled(value: int, unit: str) -> int:
+    begin = floored(value, unit)
+    if begin == value:
+        return value
+    if unit in _FIXED:
+        return begin + _FIXED[unit]
+    return dates.add_months(begin // DAY, _MONTHS[unit]) * DAY
+
+
+def _whole(up: bool) -> Function:
+    def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[Any], Any]:
+        if not options:
+            return arithmetic.to_whole(up, type)
+        unit, step = options[0], ceiled if up else floored
+        match type.name:
+            case "DATE":
+                return lambda value: step(value * DAY, unit) // DAY
+            case "TIME":
+                return lambda value: step(value * 1000, unit) // 1000
+        return lambda value: step(value, unit)
+
+    return Function(_whole_types, ceiled if up else floored, bind=bind)
+
+
+# --- TIMESTAMPADD, TIMESTAMPDIFF
+
+
+def _add_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes(WHOLE, _TIMED)(args)
+    unit, given = options[0], args[1].type
+    if unit not in _FIXED and unit not in _MONTHS:
+        raise WrongTypes(f"there is no unit {unit} here")
+    if given.name == "TIME" and unit in _MONTHS:
+        raise WrongTypes("a TIME has no months")
+    if given.name == "DATE" and unit in ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"):
+        return Type("TIMESTAMP", 6)
+    return given
+
+
+def _add(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[int, int], int]:
+    unit, given = options[0], args[1].type
+    months = unit in _MONTHS
+    step = _MONTHS[unit] if months else _FIXED[unit]
+    by = Type("INTERVAL_MONTH" if months else "INTERVAL_SECOND")
+    if given.name == "DATE" and type.name == "TIMESTAMP":
+        return lambda number, value: value * DAY + number * step
+    return lambda number, value: arithmetic.shifted(value, given, number * step, by)
+
+
+def _diff_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes(_DATED, _DATED)(args)
+    if {one.type.name for one in args} & {"TIMESTAMP_LTZ"} and args[0].type.name != args[1].type.name:
+        raise WrongTypes("a TIMESTAMP_LTZ is compared with another only; CAST one of them")
+    if options[0] not in _FIXED and options[0] not in _MONTHS:
+        raise WrongTypes(f"there is no unit {options[0]} here")
+    return INT
+
+
+def _diff(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[[int, int], int]:
+    unit = options[0]
+    first, last = (DAY if one.type.name == "DATE" else 1 for one in args)
+    if unit in _FIXED:
+        step = _FIXED[unit]
+        return lambda a, b: WRAP["INT"](arithmetic.divided(b * last - a * first, step))
+    step = _MONTHS[unit]
+    return lambda a, b: arithmetic.divided(months_between(a * first, b * last), step)
+
+
+def months_between(a: int, b: int) -> int:
+    """Whole months from one timestamp to another."""
+    if b < a:
+        return -months_between(b, a)
+    (year, month, day), (later, other, last) = dates.civil(a // DAY), dates.civil(b // DAY)
+    months = (later - year) * 12 + other - month
+    return months - ((last, b % DAY) < (day, a % DAY))
+
+
+# --- texts
+
+
+def _checked_format(args: Sequence[Expression], reading: bool) -> None:
+    pattern = constant(args[1]) if len(args) > 1 else None
+    if isinstance(pattern, str):
+        try:
+            check(pattern, reading)
+        except BadFormat as error:
+            raise WrongTypes(f"format {pattern!r:.60}: {error}") from error
+
+
+def _format_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes((*STAMP, *TEXT), TEXT)(args)
+    _checked_format(args, reading=False)
+    return STRING
+
+
+def _date_format(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    if args[0].type.name in TEXT:
+        return lambda value, pattern: formatted(dates.stamp_of_text(value, 3), pattern)
+    return formatted
+
+
+def _read_types(result: Type, least: int = 1, most: int = 2) -> Callable[..., Type]:
+    def infer(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+        takes(*[TEXT] * most, least=least)(args)
+        _checked_format(args, reading=True)
+        return result
+
+    return infer
+
+
+def _tried(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def tried(*values: Any) -> Any:
+        try:
+            return compute(*values)
+        except ValueError:
+            return None
+
+    return tried
+
+
+def _to_timestamp(text: str, pattern: str | None = None) -> int:
+    return dates.stamp_of_text(text, 3) if pattern is None else dates.cut_to(read(text, pattern), 3)
+
+
+def _to_date(text: str, pattern: str | None = None) -> int:
+    return dates.date_of_text(text) if pattern is None else read(text, pattern) // DAY
+
+
+_FIRST, _LAST = dates.days(1, 1, 1) * DAY, dates.days(10000, 1, 1) * DAY
+
+
+def _ltz_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    count(args, 1, 3)
+    if args[0].type.name in NUMERIC:
+        takes(NUMERIC, WHOLE, least=1)(args)
+        if len(args) > 1 and constant(args[1]) not in (None, 0, 3):
+            raise WrongTypes("the precision is 0 (seconds) or 3 (milliseconds)")
+    else:
+        takes(TEXT, TEXT, TEXT, least=1)(args)
+        _checked_format(args, reading=True)
+        zone = constant(args[2]) if len(args) > 2 else None
+        if isinstance(zone, str) and _zone(zone) is None:
+            raise WrongTypes(f"there is no time zone {zone!r:.40}")
+    return TIMESTAMP_LTZ_3
+
+
+def _ltz(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
+    if args[0].type.name in NUMERIC:
+        return _of_epoch
+    return _tried(_ltz_of_text)
+
+
+def _of_epoch(number: Any, precision: int = 3) -> int | None:
+    if isinstance(number, float) and number - number != 0:
+        return None
+    if precision not in (0, 3):
+        raise Failed("the precision is 0 or 3")
+    found = int(number) * (SECOND if precision == 0 else 1000)
+    return found if _FIRST <= found < _LAST else None
+
+
+def _ltz_of_text(text: str, pattern: str | None = None, zone: str | None = None) -> int:
+    found = _to_timestamp(text, pattern)
+    return found if zone is None else to_utc(found, zone)
+
+
+@lru_cache(64)
+def _zone(name: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _offset(stamp: int, zone: ZoneInfo, local: bool) -> int:
+    """Microseconds that a zone is ahead of UTC at a time, of UTC or of the zone."""
+    from datetime import UTC, datetime, timedelta
+
+    moment = datetime(1970, 1, 1) + timedelta(microseconds=stamp)
+    aware = moment.replace(tzinfo=zone) if local else moment.replace(tzinfo=UTC).astimezone(zone)
+    found = aware.utcoffset()
+    assert found is not None
+    return found // timedelta(microseconds=1)
+
+
+def to_utc(stamp: int, name: str) -> int:
+    zone = _zone(name)
+    if zone is None:
+        raise Failed(f"there is no time zone {name!r:.40}")
+    return stamp - _offset(stamp, zone, True)
+
+
+def _convert_tz(text: str, of: str, to: str) -> str | None:
+    stamp = to_utc(dates.stamp_of_text(text, 0), of)
+    zone = _zone(to)
+    if zone is None:
+        raise Failed(f"there is no time zone {to!r:.40}")
+    return dates.stamp_text(stamp + _offset(stamp, zone, False), 0)
+
+
+def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
+    stamp = seconds * SECOND
+    if not _FIRST <= stamp < _LAST:
+        raise Failed(f"{seconds} seconds are beyond the calendar")
+    return formatted(stamp, pattern)
+
+
+def _from_unixtime_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes(NUMERIC, TEXT, least=1)(args)
+    _checked_format(args, reading=False)
+    return STRING
+
+
+def _unix_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    if not args:
+        raise WrongTypes("a replay must give the same; use the event's time (a column), or a text as argument")
+    takes(TEXT, TEXT, least=1)(args)
+    _checked_format(args, reading=True)
+    return BIGINT
+
+
+def _unix(text: str, pattern: str = "yyyy-MM-dd HH:mm:ss") -> int:
+    try:
+        return read(text, pattern) // SECOND
+    except ValueError:
+        return -(1 << 63)
+
+
+FUNCTIONS: dict[str, Function] = {
+    "EXTRACT": Function(_extract_types, _part, bind=_extract, example="EXTRACT(MONTH FROM DATE '2026-02-03')",
+                        gives="2", says=", ".join(_PARTS)),
+    "YEAR": _named_part("YEAR", "YEAR(DATE '2026-02-03')", "2026"),
+    "QUARTER": _named_part("QUARTER", "QUARTER(DATE '2026-02-03')", "1"),
+    "MONTH": _named_part("MONTH", "MONTH(DATE '2026-02-03')", "2"),
+    "WEEK": _named_part("WEEK", "WEEK(DATE '2026-02-03')", "6"),
+    "DAYOFYEAR": _named_part("DOY", "DAYOFYEAR(DATE '2026-02-03')", "34"),
+    "DAYOFMONTH": _named_part("DAY", "DAYOFMONTH(DATE '2026-02-03')", "3"),
+    "DAYOFWEEK": _named_part("DOW", "DAYOFWEEK(DATE '2026-02-03')", "3"),
+    "HOUR": _named_part("HOUR", "HOUR(TIMESTAMP '2026-02-03 04:05:06')", "4"),
+    "MINUTE": _named_part("MINUTE", "MINUTE(TIMESTAMP '2026-02-03 04:05:06')", "5"),
+    "SECOND": _named_part("SECOND", "SECOND(TIMESTAMP '2026-02-03 04:05:06')", "6"),
+    "FLOOR": _whole(False),
+    "CEIL": _whole(True),
+    "TIMESTAMPADD": Function(_add_types, _add, bind=_add, example="TIMESTAMPADD(MONTH, 1, DATE '2026-01-31')",
+                             gives="2026-02-28"),
+    "TIMESTAMPDIFF": Function(_diff_types, _diff, bind=_diff,
+                              example="TIMESTAMPDIFF(DAY, DATE '2026-01-31', DATE '2026-02-03')", gives="3",
+                              says="whole units from the first to the second"),
+    "DATE_FORMAT": Function(_format_types, formatted, bind=_date_format,
+                            example="DATE_FORMAT(TIMESTAMP '2026-02-03 04:05:06', 'dd.MM.yyyy')", gives="03.02.2026",
+                            says="by Java's letters"),
+    "TO_TIMESTAMP": Function(_read_types(TIMESTAMP_3), _tried(_to_timestamp),
+                             example="TO_TIMESTAMP('03/Feb/2026:04:05:06', 'dd/MMM/yyyy:HH:mm:ss')",
+                             gives="2026-02-03 04:05:06.000", says="NULL for what is none"),
+    "TO_TIMESTAMP_LTZ": Function(_ltz_types, _of_epoch, bind=_ltz, example="TO_TIMESTAMP_LTZ(1770091506, 0)",
+                                 gives="2026-02-03 04:05:06.000",
+                                 says="of seconds (0) or milliseconds (3), or a text, its format and its time zone"),
+    "TO_DATE": Function(_read_types(DATE), _tried(_to_date), example="TO_DATE('03.02.2026', 'dd.MM.yyyy')",
+                        gives="2026-02-03", says="NULL for what is none"),
+    "FROM_UNIXTIME": Function(_from_unixtime_types, _from_unixtime, example="FROM_UNIXTIME(1770091506)",
+                              gives="2026-02-03 04:05:06"),
+    "UNIX_TIMESTAMP": Function(_unix_types, _unix, example="UNIX_TIMESTAMP('2026-02-03 04:05:06')", gives="1770091506",
+                               says="of a text; without one it is refused"),
+    "CONVERT_TZ": Function(gives(STRING, takes(TEXT, TEXT, TEXT)), _tried(_convert_tz),
+                           example="CONVERT_TZ('2026-02-03 04:05:06', 'UTC', 'America/New_York')",
+                           gives="2026-02-02 23:05:06"),
+}  # fmt: skip
