@@ -105,6 +105,7 @@ fuzz: environment
 
 bench: setup
 	$(BIN)/python -m bench.harness
+	$(BIN)/python -m bench.joins
 
 ALERTS ?= 1000000
 

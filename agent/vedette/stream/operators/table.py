@@ -11,6 +11,7 @@ from vedette.stream.operators.grouped import Grouped
 from vedette.stream.operators.join import Join
 from vedette.stream.operators.lookup import LookupJoin
 from vedette.stream.operators.over import Over
+from vedette.stream.operators.pattern import Match
 from vedette.stream.operators.top import Top
 from vedette.stream.operators.union import Union
 from vedette.stream.operators.windowed import Windowed
@@ -20,6 +21,7 @@ OPERATORS: dict[type[query.Node], type[Operator]] = {
     query.Expand: Expand,
     query.Join: Join,
     query.LookupJoin: LookupJoin,
+    query.Match: Match,
     query.Union: Union,
     query.Assign: Assign,
     query.Windowed: Windowed,

@@ -1,0 +1,538 @@
+"""MATCH_RECOGNIZE, as Flink 2.3 answers it (``plan/pattern.py`` has the calls by which expressions refer to rows).
+
+**Rows** wait until the watermark reaches their time; then those of all keys go on by time, ties as they came. A row
+that comes when the watermark is already there is late. NULL is a key as any other.
+
+**The automaton.** A pattern is a chain of states; a state *takes* a row that meets a variable's condition, and leads
+on, or lets the row *pass* to the next state where the variable may take no (further) row. A greedy variable puts "and
+not mine" on every edge of the state that follows its own: a row fit for it never goes on, not even where it can take no
+more (``X{1,3} Y`` over four rows fit for both finds nothing). ``?`` is never greedy. Where several edges are open, all
+are followed. Each row begins a partial match, too.
+
+**Partial matches.** A match's rows lie next to each other, so a partial match is a state, the number of its first row,
+and how many rows each variable has. It ends with the first row that no edge takes, when its time is ``within`` or more
+after its first row's, and when a match is given whose skip covers its first row.
+
+**Matches** are given in the order of their first rows: one waits while a partial match that began earlier is open. Then
+AFTER MATCH SKIP ends all that begin at its first row (``NEXT``), up to its last row (``PAST``), before the first or
+last row of a variable. When that variable has no row, or it is the first, the match is not given and counted in
+``failed`` (Flink's job dies). MATCH_ROWTIME() is the time at which a match was given: its last row's, or when what it
+waited for ended.
+
+A row for which a condition fails is left out and counted. Of a key at most ``MAX_PARTIALS`` partial matches and
+``MAX_ROWS`` rows are kept: the partial match that began first gives way, counted as ``evicted``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, ClassVar, NamedTuple
+
+from vedette.plan import query
+from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST, ROWTIME, greedy
+from vedette.plan.query import SECOND, Call, Column, Expression, Row
+from vedette.stream.aggregates import Accumulators
+from vedette.stream.expression import FAILURES, condition, several
+from vedette.stream.functions.library import LIBRARY
+from vedette.stream.functions.table import Function
+from vedette.stream.keyed import Budget, Key, Table
+from vedette.stream.operator import FOREVER, NEVER, Operator
+from vedette.stream.operators import heap
+from vedette.stream.operators.rows import Rows
+
+MAX_PARTIALS = 1_000
+MAX_ROWS = 10_000
+
+Counts = tuple[int, ...]
+"""Of each variable of the pattern how many rows it has."""
+Partial = tuple[int, int, Counts]
+"""Number of the first row, state, counts. Of a key they are a heap; one of them is ``BEGIN``, in ``start``, from which
+the next row begins a match."""
+BEGIN = FOREVER
+Found = tuple[int, Counts]
+"""A complete match: number of the first row, counts."""
+
+
+# --- the automaton
+
+
+class Edge(NamedTuple):
+    """``takes``: the row, else it passes. ``when``: the variable whose condition it must meet, -1 for none; ``unless``:
+    the variables whose conditions it must not meet."""
+
+    takes: bool
+    target: int
+    when: int
+    unless: tuple[int, ...] = ()
+
+
+FINAL = 0
+
+
+class Automaton:
+    """``edges``: of each state, in the order in which they are tried. ``variables``: of each state whose rows it takes.
+    ``start``: where a match begins."""
+
+    def __init__(self, pattern: tuple[query.Variable, ...]) -> None:
+        self.edges: list[list[Edge]] = [[]]
+        self.variables = [-1]
+        follows = FINAL
+        for variable in range(len(pattern) - 1, -1, -1):
+            follows = self._variable(variable, pattern[variable], follows)
+        self.start = follows
+
+    def _variable(self, number: int, variable: query.Variable, follows: int) -> int:
+        """The first state of a variable; ``follows`` is that of the next."""
+        _, least, most, _ = variable
+        optional = least == 0
+        least = max(1, least)
+        if greedy(variable) and least != most:
+            self.edges[follows] = [edge._replace(unless=(*edge.unless, number)) for edge in self.edges[follows]]
+        state = follows
+        if most is None:
+            state = self._state(number, [Edge(False, follows, -1)])
+            self.edges[state].append(Edge(True, state, number))
+        for _ in range(0 if most is None else most - least):
+            state = self._state(number, [Edge(True, state, number), Edge(False, follows, -1)])
+        for _ in range(least - 1):
+            state = self._state(number, [Edge(True, state, number)])
+        return self._state(number, [Edge(True, state, number), *([Edge(False, follows, -1)] if optional else [])])
+
+    def _state(self, variable: int, edges: list[Edge]) -> int:
+        self.edges.append(edges)
+        self.variables.append(variable)
+        return len(self.edges) - 1
+
+    def step(self, state: int, counts: Counts, meets: Callable[[int], bool]) -> Iterator[tuple[int, Counts]]:
+        """Where a partial match in ``state`` is after a row; ``meets`` says which conditions the row meets."""
+
+        def is_open(edge: Edge) -> bool:
+            return (edge.when < 0 or meets(edge.when)) and not any(map(meets, edge.unless))
+
+        ahead = [state]
+        takes = []
+        while ahead:
+            at = ahead.pop()
+            for edge in self.edges[at]:
+                if is_open(edge):
+                    if edge.takes:
+                        takes.append(edge)
+                    else:
+                        ahead.append(edge.target)
+        for edge in takes:
+            more = (*counts[: edge.when], counts[edge.when] + 1, *counts[edge.when + 1 :])
+            yield edge.target, more
+            ahead = [edge.target]
+            while ahead:  # whether nothing more is needed
+                for edge in self.edges[ahead.pop()]:
+                    if not edge.takes and is_open(edge):
+                        if edge.target == FINAL:
+                            yield FINAL, more
+                            ahead.clear()
+                            break
+                        ahead.append(edge.target)
+
+
+# --- what expressions see of a match
+
+
+class View(NamedTuple):
+    """``rows`` from ``start`` on: of the match so far; ``counts``: whose they are; ``row``: the one under test, for
+    ``variable``, None in a complete match."""
+
+    rows: Sequence[Row]
+    start: int
+    counts: Counts
+    row: Row | None
+    variable: int
+    time: int
+
+    def span(self, variable: int) -> tuple[int, int]:
+        """First place in ``rows`` and number of the rows of a variable (-1: of all), the one under test left out."""
+        if variable < 0:
+            return self.start, sum(self.counts)
+        return self.start + sum(self.counts[:variable]), self.counts[variable]
+
+    def tests(self, variable: int) -> bool:
+        """Whether the row under test is one of the variable's."""
+        return self.row is not None and variable in (self.variable, -1)
+
+    def of(self, variable: int) -> list[Row]:
+        first, count = self.span(variable)
+        rows = list(self.rows[first : first + count])
+        if self.tests(variable):
+            assert self.row is not None
+            rows.append(self.row)
+        return rows
+
+    def at(self, variable: int, distance: int, from_end: bool) -> Row | None:
+        """The row so far from the variable's first or last."""
+        first, count = self.span(variable)
+        all_of = count + self.tests(variable)
+        if distance >= all_of:
+            return None
+        place = all_of - 1 - distance if from_end else distance
+        return self.row if place == count else self.rows[first + place]
+
+
+def _refer(call: Call, names: dict[str, int]) -> Callable[[View], Any]:
+    """What a call of ``plan/pattern.py`` gives."""
+    if call.name == ROWTIME:
+        return lambda view: view.time
+    variable = names[call.options[0]]
+    if call.name == AGGREGATE:
+        return _aggregate(query.Aggregate(call.options[1], call.args, call.type, options=call.options[2:]), variable)
+    (column,), distance, from_end = call.args, call.options[1], call.name == LAST
+    assert isinstance(column, Column)
+    index = column.index
+
+    def value(view: View) -> Any:
+        row = view.at(variable, distance, from_end)
+        return None if row is None else row[index]
+
+    return value
+
+
+def _aggregate(aggregate: query.Aggregate, variable: int) -> Callable[[View], Any]:
+    accumulators = Accumulators([aggregate])
+    add, _, values = accumulators.compiled([aggregate])
+
+    def value(view: View) -> Any:
+        fields = accumulators.new()
+        for row in view.of(variable):
+            add(fields, row)
+        return values(fields)[0]
+
+    return value
+
+
+class _Seen:
+    """Expressions over a row with what they refer to behind its columns."""
+
+    def __init__(self, width: int, names: dict[str, int]) -> None:
+        self._width, self._names = width, names
+        self._calls: dict[Call, int] = {}
+
+    def rewritten(self, expression: Expression, variable: int = -2) -> Expression:
+        """``expression`` with columns in place of calls that refer to rows; ``variable`` is the one being defined."""
+        if not isinstance(expression, Call):
+            return expression
+        if expression.name not in (LAST, FIRST, AGGREGATE, ROWTIME):
+            args = tuple(self.rewritten(one, variable) for one in expression.args)
+            return Call(expression.name, args, expression.type, expression.options)
+        if (
+            expression.name == LAST
+            and expression.options[1] == 0
+            and variable >= 0
+            and (self._names[expression.options[0]] in (variable, -1))
+        ):  # the row under test
+            return expression.args[0]
+        index = self._calls.setdefault(expression, len(self._calls))
+        return Column(self._width + index, expression.type)
+
+    def references(self) -> list[Callable[[View], Any]]:
+        return [_refer(call, self._names) for call in self._calls]
+
+
+class Condition:
+    """Of one variable. ``plain``: of a row alone, when it refers to no other."""
+
+    def __init__(self, expression: Expression, variable: int, width: int, names: dict[str, int]) -> None:
+        seen = _Seen(width, names)
+        self._test = condition(seen.rewritten(expression, variable))
+        self._references = seen.references()
+        self.variable, self.plain = variable, not self._references
+
+    def alone(self, row: Row) -> bool:
+        return self._test(row)
+
+    def holds(self, row: Row, rows: Sequence[Row], start: int, counts: Counts) -> bool:
+        view = View(rows, start, counts, row, self.variable, 0)
+        return self._test((*row, *[refer(view) for refer in self._references]))
+
+
+# --- the operator
+
+
+class _Run:
+    """Of a key the rows from ``first`` on, as numbered."""
+
+    __slots__ = ("first", "rows")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.rows: list[Row] = []
+
+
+class Match(Operator):
+    """State: of each key the number of its next row, its partial matches and its complete ones that wait; its rows; and
+    the rows of all keys that wait for the watermark, in groups of a second, until the last of these has gone on."""
+
+    node: query.Match
+    library: ClassVar[Mapping[str, Function]] = LIBRARY
+
+    def __init__(self, node: query.Match, budget: Budget) -> None:
+        super().__init__(node, budget)
+        self._names = {variable.name: place for place, variable in enumerate(node.pattern)} | {ANY: -1}
+        self._automaton = Automaton(node.pattern)
+        self._begin: Partial = (BEGIN, self._automaton.start, (0,) * len(node.pattern))
+        width = 1 + len(node.input.columns)
+        defines = dict(node.defines)
+        self._conditions = [
+            Condition(defines[variable.name], place, width, self._names) if variable.name in defines else None
+            for place, variable in enumerate(node.pattern)
+        ]
+        seen = _Seen(1, self._names)
+        self._measures = several([seen.rewritten(measure) for measure in node.measures])
+        self._references = seen.references()
+        self._waiting = Rows(budget)
+        self._kept = Rows(budget)
+        self._keys: Table[Any] = Table(budget, lambda value: 80 + 96 * (len(value[1]) + len(value[2])))
+        self.tables += [self._waiting.table, self._kept.table, self._keys]
+        self._order: list[tuple[int, int, Row]] = []
+        """A heap of the rows that wait: time, number, row."""
+        self._slots: list[int] = []
+        """A heap of their seconds."""
+        self._runs: dict[Key, _Run] = {}
+        self._ends: list[tuple[int, int, Key]] = []
+        """A heap: when the first partial match of a key is too old, a number, the key."""
+        self._ending: dict[Key, int] = {}
+        """What of ``_ends`` is not void."""
+        self._number = self._pushed = self._evicted = 0
+        self._done = NEVER
+        """The rows up to this time have gone on."""
+
+    def push(self, port: int, rows: Sequence[Row]) -> None:
+        time, mark = self.node.input.time, self.mark
+        for row in rows:
+            at = row[time]
+            if at <= mark:
+                self.late += 1
+                continue
+            slot = at // SECOND
+            if (slot,) not in self._waiting:
+                heappush(self._slots, slot)
+            self._waiting.add((slot,), row, self._number)
+            heappush(self._order, (at, self._number, row))
+            self._number += 1
+
+    def due(self, mark: int) -> None:
+        if sum(table.evicted for table in self.tables) != self._evicted:
+            self._find()
+        self._done = mark
+        order, ends = self._order, self._ends
+        given: list[Row] = []
+        while True:
+            at = order[0][0] if order and order[0][0] <= mark else FOREVER + 1
+            if ends and ends[0][0] <= min(at, mark):
+                end, _, key = heappop(ends)
+                if self._ending.get(key) == end:
+                    del self._ending[key]
+                    self._expire(key, end, given)
+            elif at <= mark:
+                _, _, row = heappop(order)
+                self._row(row, at, given)
+            else:
+                break
+        while self._slots and (self._slots[0] + 1) * SECOND <= mark:
+            self._waiting.drop((heappop(self._slots),))
+        self.emit(given)
+
+    def _row(self, row: Row, at: int, given: list[Row]) -> None:
+        key = tuple([row[index] for index in self.node.keys])
+        state = self._keys.values.get(key)
+        number, partials, found = state or (0, (self._begin,), ())
+        run = self._runs.get(key) or _Run(number)
+        try:
+            left, complete = self._step(row, run, number, partials)
+        except FAILURES:
+            self.failed += 1
+            return
+        if len(left) == 1 and not complete and not found:
+            if state is not None:
+                self._forget(key)
+            return
+        self._runs[key] = run
+        run.rows.append(row)
+        self._kept.add(key, row, number)
+        waiting = list(found)
+        for match in complete:
+            heap.add(waiting, match)
+        self._settle(key, number + 1, left, waiting, at, given)
+
+    def _step(self, row: Row, run: _Run, number: int, partials: Sequence[Partial]) -> tuple[heap.Heap, heap.Heap]:
+        """Heaps of the partial matches and of the complete ones after a row."""
+        alone: dict[int, bool] = {}
+        left: heap.Heap = []
+        complete: heap.Heap = []
+        for first, state, counts in partials:
+            if first == BEGIN:
+                first = number
+            meets = self._meets(row, run.rows, first - run.first, counts, alone)
+            for target, more in self._automaton.step(state, counts, meets):
+                if target == FINAL:
+                    heap.add(complete, (first, more))
+                else:
+                    heap.add(left, (first, target, more))
+            if first == number:
+                heap.add(left, self._begin)
+        return left, complete
+
+    def _meets(
+        self, row: Row, rows: list[Row], start: int, counts: Counts, alone: dict[int, bool]
+    ) -> Callable[[int], bool]:
+        """Whether a row meets a variable's condition behind a partial match. ``alone``: what is known of the row for
+        all partial matches."""
+        conditions = self._conditions
+        within: dict[int, bool] = {}
+
+        def meets(variable: int) -> bool:
+            known_by = conditions[variable]
+            if known_by is None:
+                return True
+            known = alone if known_by.plain else within
+            truth: bool | None = known.get(variable)
+            if truth is None:
+                truth = known_by.alone(row) if known_by.plain else known_by.holds(row, rows, start, counts)
+                known[variable] = truth
+            return truth
+
+        return meets
+
+    def _settle(self, key: Key, number: int, partials: heap.Heap, found: heap.Heap, at: int, given: list[Row]) -> None:
+        """Give what need not wait any longer, and keep the rest."""
+        while found and found[0][0] <= partials[0][0]:
+            match = heap.take(found)
+            until = self._skip(match)
+            if until is None:
+                self.failed += 1
+                until = match[0]
+            else:
+                self._give(key, match, at, given)
+            partials = heap.keep(partials, lambda one: one[0] > until)  # noqa: B023
+            found = heap.keep(found, lambda one: one[0] > until)  # noqa: B023
+        if len(partials) > MAX_PARTIALS + 1 or number - partials[0][0] > MAX_ROWS:
+            firsts = sorted(one[0] for one in partials)
+            least = max(firsts[-MAX_PARTIALS - 1] if len(firsts) > MAX_PARTIALS else 0, number - MAX_ROWS)
+            partials = heap.keep(partials, lambda one: one[0] >= least)
+            self._keys.evicted += len(firsts) - len(partials)
+        if len(partials) == 1 and not found:
+            self._forget(key)
+            return
+        self._keys.put(key, (number, tuple(partials), tuple(found)))
+        self._hold(key, self._runs[key], partials, found)
+
+    def _hold(self, key: Key, run: _Run, partials: Sequence[Partial], found: Sequence[Found]) -> None:
+        """Keep no more rows than are needed, and see that the first partial match ends in time."""
+        first = partials[0][0]
+        if self.node.within and first < BEGIN:
+            self._end_at(key, run.rows[first - run.first][self.node.input.time] + self.node.within)
+        if found:
+            first = min(first, found[0][0])
+        if first > run.first:
+            self._trim(key, run, first)
+
+    def _skip(self, match: Found) -> int | None:
+        """Up to which first row all ends when ``match`` is given; None when it cannot."""
+        first, counts = match
+        skip = self.node.skip
+        if skip == "NEXT":
+            return first
+        if skip == "PAST":
+            return first + sum(counts) - 1
+        variable = self._names[self.node.skip_to]
+        to = first + sum(counts[: variable + (skip == "LAST")]) - (skip == "LAST")
+        return to - 1 if counts[variable] and to > first else None
+
+    def _give(self, key: Key, match: Found, at: int, given: list[Row]) -> None:
+        run, (first, counts) = self._runs[key], match
+        start = first - run.first
+        view = View(run.rows, start, counts, None, -2, at)
+        try:
+            measures = self._measures((0, *[refer(view) for refer in self._references]))
+        except FAILURES:
+            self.failed += 1
+            return
+        given.append((max(row[0] for row in view.of(-1)), *key, *measures))
+
+    def _expire(self, key: Key, end: int, given: list[Row]) -> None:
+        """End what is too old at ``end``."""
+        state, run = self._keys.values.get(key), self._runs.get(key)
+        if state is None or run is None:
+            return
+        number, partials, found = state
+        time, before = self.node.input.time, end - self.node.within
+        left = [one for one in partials if one[0] == BEGIN or run.rows[one[0] - run.first][time] > before]
+        self._settle(key, number, heap.made(left), list(found), end, given)
+
+    def _end_at(self, key: Key, end: int) -> None:
+        if self._ending.get(key) != end:
+            self._ending[key] = end
+            heappush(self._ends, (end, self._pushed, key))
+            self._pushed += 1
+
+    def _trim(self, key: Key, run: _Run, first: int) -> None:
+        """Let the rows before ``first`` go."""
+        del run.rows[: first - run.first]
+        run.first = first
+        gone = []
+        for place, chunk in self._kept.chunks(key):
+            if chunk[-1][2] >= first:
+                break
+            gone.append(place)
+        for place in gone:
+            self._kept.keep(place, [])
+
+    def _forget(self, key: Key) -> None:
+        self._keys.remove(key)
+        self._kept.drop(key)
+        self._runs.pop(key, None)
+        self._ending.pop(key, None)
+
+    def boundary(self, mark: int) -> int:
+        return mark + 1
+
+    def resume(self) -> None:
+        self._done = self.mark
+        self._find()
+
+    def _find(self) -> None:
+        """What follows from the tables."""
+        self._evicted = sum(table.evicted for table in self.tables)
+        self._number = self._pushed = 0
+        for part in (self._order, self._slots, self._runs, self._ends, self._ending):
+            part.clear()
+        self._waiting.resume()
+        self._kept.resume()
+        for group in self._waiting.groups():
+            self._slots.append(group[0])
+            for row, _, number in self._waiting.entries(group):
+                self._number = max(self._number, number + 1)
+                if row[self.node.input.time] > self._done:
+                    self._order.append((row[self.node.input.time], number, row))
+        heapify(self._slots)
+        heapify(self._order)
+        for key in {*self._kept.groups(), *self._keys.values}:
+            self._resume(key)
+
+    def _resume(self, key: Key) -> None:
+        """A key that the budget has evicted in part loses what refers to rows that are gone."""
+        state = self._keys.values.get(key)
+        entries = self._kept.entries(key)
+        if state is None or not entries or entries[-1][2] != state[0] - 1:
+            self._forget(key)
+            return
+        number, partials, found = state
+        while len(entries) > 1 and entries[-1][2] - entries[0][2] != len(entries) - 1:
+            entries = entries[1:]  # a chunk in between is gone
+        first = entries[0][2]
+        if min(one[0] for one in (*partials, *found)) < first:
+            partials, found = (tuple(heap.keep(list(ones), lambda one: one[0] >= first)) for ones in (partials, found))
+            if len(partials) == 1 and not found:
+                self._forget(key)
+                return
+            self._keys.put(key, (number, partials, found))
+        run = self._runs[key] = _Run(first)
+        run.rows = [entry[0] for entry in entries]
+        self._hold(key, run, partials, found)
