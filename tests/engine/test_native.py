@@ -28,7 +28,7 @@ from vedette.decode.formats import services as services_format
 from vedette.engine import kernel
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joiner
-from vedette.engine.match import Context, Engine
+from vedette.engine.match import SURE_SAMPLE, Context, Engine
 from vedette.model.event import Chunk, Frame, LogSource
 from vedette.plan import plan as plans
 from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, text
@@ -42,8 +42,10 @@ ROUNDS = 6
 
 
 def counts(engine: Engine) -> tuple[int, ...]:
-    """``Engine.kernel``, in its order."""
-    return tuple(engine.kernel().values())
+    """``Engine.kernel``, in its order, of a kernel that was not wrong."""
+    *found, wrong = engine.kernel().values()
+    assert not wrong
+    return tuple(found)
 
 
 def objects(draw: Draw) -> tuple[list[drawn.Drawn], list[str]]:
@@ -556,3 +558,49 @@ def test_a_decoder_that_raises_teaches_nothing(monkeypatch: pytest.MonkeyPatch) 
     for _ in range(2):
         assert found(on, chunks(events, ends_wanted=False)) == {(3, 0)}
     assert counts(on)[3] == 1
+
+
+@pytest.fixture
+def matching() -> Engine:
+    """An engine whose kernel knows that events match two rules."""
+    predicates = [Predicate("a", Op.EXACT, "x"), Predicate("b", Op.CONTAINS, "y")]
+    on = Engine(plans.build([rule(0, Leaf(0)), rule(1, Not(Leaf(1)))], predicates), route=False, cache=Cache(0))
+    for _ in range(3):
+        found(on, chunks([drawn.Drawn("json", b'{"a":"z","b":"y"}', "")], ends_wanted=False))
+    return on
+
+
+MATCHING = [drawn.Drawn("json", b'{"a":"x","b":"z"}', "")] * 1500
+
+
+def evaluations(engine: Engine) -> tuple[set[tuple[int, int]], int]:
+    """The matches of ``MATCHING``, and how many of them were evaluated."""
+    times = []
+    among = engine.evaluator.among
+    with mock.patch.object(engine.evaluator, "among", lambda *given: (times.append(0), among(*given))[1]):
+        return found(engine, chunks(MATCHING, ends_wanted=False)), len(times)
+
+
+def test_what_surely_matches_is_not_evaluated(matching: Engine) -> None:
+    """But for a sample, in which the kernel is found right."""
+    both = {(n, i) for n in range(1500) for i in range(2)}
+    assert evaluations(matching) == (both, 1500 // SURE_SAMPLE)
+    assert matching.kernel()["wrong"] == 0
+    assert matching.tally.matches == 3000
+
+
+def test_a_kernel_that_is_wrong_is_found_out(matching: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The evaluation counts, and is asked about all events from then on."""
+    monkeypatch.setattr(matching.evaluator, "among", lambda *_: [1])
+    matches = found(matching, chunks(MATCHING, ends_wanted=False))
+    assert {(n, 1) for n in range(1500)} == {one for one in matches if one[1] == 1}
+    assert len(matches) == 1500 + SURE_SAMPLE - 1
+    assert matching.kernel()["wrong"] == 1
+    assert "rules [0]" in matching.kernel_wrong
+
+
+def test_rules_in_quarantine_are_not_matched(matching: Engine) -> None:
+    """Whatever the kernel knows, they are asked no more, and counted."""
+    matching.quarantine([matching.plan.rules[0].digest])
+    assert found(matching, chunks(MATCHING, ends_wanted=False)) == {(n, 1) for n in range(1500)}
+    assert matching.tally.skipped[0] == 1500

@@ -94,10 +94,13 @@ pub struct Counts {
     pub panics: u64,
 }
 
+/// A bit of the count of rules: each surely matches.
+pub const SURE: u32 = 1 << 31;
+
 /// What came of one chunk.
 #[derive(Default)]
 pub struct Answer {
-    /// Start, end, count, rules: of every event that a rule may match.
+    /// Start, end, count, rules: of every event that a rule may match. Where all surely do, `SURE` is in the count.
     pub found: Vec<u32>,
     /// Start, end: of everything that is left to others, neighbours as one.
     pub rest: Vec<u32>,
@@ -272,12 +275,12 @@ impl State {
                 }
                 let from = answer.found.len();
                 answer.found.extend([place.0, place.1, 0]);
-                self.work.evaluate(plan, layout, line, &self.event.leaves, &mut answer.found);
+                let sure = self.work.evaluate(plan, layout, line, &self.event.leaves, &mut answer.found);
                 let count = answer.found.len() - from - 3;
                 if count == 0 {
                     answer.found.truncate(from);
                 } else {
-                    answer.found[from + 2] = count as u32;
+                    answer.found[from + 2] = count as u32 | if sure { SURE } else { 0 };
                     answer.found[from + 3..].sort_unstable();
                 }
                 if layout.count() {
@@ -474,7 +477,7 @@ impl Work {
     /// Test `groups` alone: what is found is in `marks`.
     fn test(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], groups: &[GroupNumber]) {
         self.begin();
-        let mut event = Under { plan, layout, line, leaves, work: self };
+        let mut event = Under { plan, layout, line, leaves, work: self, sure: false };
         for &group in groups {
             event.test(group);
         }
@@ -492,17 +495,17 @@ impl Work {
     ) {
         self.begin();
         layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
-        let mut event = Under { plan, layout, line, leaves, work: self };
+        let mut event = Under { plan, layout, line, leaves, work: self, sure: false };
         rules.for_each(|rule| event.ask(rule, out));
     }
 
-    /// Append the rules that may match.
-    fn evaluate(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], out: &mut Vec<u32>) {
+    /// Append the rules that may match; whether each surely does.
+    fn evaluate(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], out: &mut Vec<u32>) -> bool {
         self.begin();
         layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
         layout.open.iter().for_each(|&predicate| self.marks.leave_open(predicate));
         let known = self.marks.found.len();
-        let mut event = Under { plan, layout, line, leaves, work: self };
+        let mut event = Under { plan, layout, line, leaves, work: self, sure: true };
         for &group in &layout.eager {
             event.test(group);
         }
@@ -517,6 +520,7 @@ impl Work {
                 event.ask(rule, out);
             }
         }
+        event.sure
     }
 }
 
@@ -526,6 +530,8 @@ struct Under<'a> {
     line: &'a [u8],
     leaves: &'a [Leaf],
     work: &'a mut Work,
+    /// Whether every rule that was found surely matches.
+    sure: bool,
 }
 
 impl Under<'_> {
@@ -537,8 +543,10 @@ impl Under<'_> {
         *asked = self.work.epoch;
         let plan = self.plan;
         let root = plan.rules.roots[rule as usize];
-        if plan.rules.truth(root, &mut |predicate| self.truth(predicate)) & YES != 0 {
+        let truth = plan.rules.truth(root, &mut |predicate| self.truth(predicate));
+        if truth & YES != 0 {
             out.push(rule);
+            self.sure &= truth == YES;
         }
     }
 

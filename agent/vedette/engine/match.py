@@ -11,6 +11,9 @@ see neither the time an event was received nor the zone of its input, so neither
 when a rule asks for that. Rules in quarantine are counted event by event, so what they would be asked about is not
 kept.
 
+**The native kernel** (``native.py``) leaves out rules that surely do not match. Where it knows that each of the others
+does, the event is a match without being evaluated, but for one in ``SURE_SAMPLE``, which proves it.
+
 **Quarantine.** A rule that could not be decided on ``quarantine_after`` events (its pattern took too long, or it
 raised) is evaluated on no further one. The caller keeps each of those events (``UndecidedEvent``); what a rule in
 quarantine would have been evaluated on is counted (``Tally.skipped``).
@@ -35,7 +38,7 @@ from vedette.engine.cache import CACHE_BYTES, VERIFY_SAMPLE, Cache, Hash, Part
 from vedette.engine.evaluate import Among, Evaluator
 from vedette.engine.join import REST, Joined, Joiner, may_hold_records
 from vedette.engine.native import Native
-from vedette.engine.prefilter import Prefilter, bits_of
+from vedette.engine.prefilter import Prefilter, Sure, bits_of
 from vedette.model.event import Chunk, Frame, LogSource, Source
 from vedette.plan.ir import KEYWORDS, as_shown
 from vedette.plan.plan import Plan
@@ -93,6 +96,9 @@ class Tally:
 
 EVENTS_FLOOR = 0.15
 """Share of look-ups of whole events that must hit for them to pay."""
+
+SURE_SAMPLE = 1000
+"""Of so many events whose rules surely match, as the native kernel says, one is evaluated all the same."""
 
 SCOPES_BYTES, PREPARED_BYTES = 8 << 20, 32 << 20
 """About how much the sets of candidate rules take whose scope is remembered, for each kind of input, and those that are
@@ -165,6 +171,9 @@ class Engine:
         self._asks: dict[int, tuple[bool, bool, bool]] = {}
         """By rule, whether it asks for an event's host, process number, origin."""
         self._scopes_ever = 0
+        self._until_check = SURE_SAMPLE
+        self.kernel_wrong = ""
+        """What the kernel said wrongly; from then on all that it says is evaluated."""
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
 
     def remember(self, cache: Cache) -> None:
@@ -227,6 +236,14 @@ class Engine:
         _, start, end, rules, raw, _ = candidate
         self._at = (start, end)
         self.tally.candidates += 1
+        if type(rules) is Sure and not self.quarantined and not self.kernel_wrong:
+            event = self._record(chunk, start, raw, context)
+            true = sorted(rules)
+            self._until_check -= 1
+            if not self._until_check:
+                true = self._checked(true, event, rules, context)
+            self.tally.matches += len(true)
+            return [Match(rule, start, end, event) for rule in true]
         cache, digest, known, line = self.cache, None, None, None
         if cache.on:
             if context is not self._context or chunk.codec != self._codec:
@@ -269,6 +286,16 @@ class Engine:
                 cache.fail(f"rules {sorted(set(known) ^ set(true))[:10]} came out differently for the same event")
         self.tally.matches += len(true)
         return [Match(rule, start, end, event) for rule in true]
+
+    def _checked(self, said: list[int], event: Record, rules: frozenset[int], context: Context) -> list[int]:
+        """The rules that are true, where the kernel ``said`` that all of these are."""
+        self._until_check = SURE_SAMPLE
+        undecided = len(self._undecided_events)
+        true = self.true(event, rules, context.logsource)
+        if true != said and undecided == len(self._undecided_events):
+            wrong = sorted(set(said) ^ set(true))[:10]
+            self.kernel_wrong = f"rules {wrong} came out differently than the kernel said"
+        return true
 
     @staticmethod
     def _record(chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:
@@ -358,12 +385,14 @@ class Engine:
         return known
 
     def kernel(self) -> dict[str, int]:
-        """What the native kernel did with JSON events, and its panics with any; empty without one."""
+        """What the native kernel did with JSON events, its panics with any, and whether it was found wrong; empty
+        without one."""
         if self._native is None:
             return {}
         account = self._native.account()
         scans = (self.prefilter, *self._narrow.values())
-        return {**account, "panics": account["panics"] + sum(scan.panics for scan in scans)}
+        panics = account["panics"] + sum(scan.panics for scan in scans)
+        return {**account, "panics": panics, "wrong": int(bool(self.kernel_wrong))}
 
     def _view_number(self, native: Native, codec: str, logsource: LogSource) -> int:
         """The native kernel's number for such an input."""

@@ -1,4 +1,4 @@
-"""Events before the native kernel: it decides which rules an event surely does not match.
+"""Events before the native kernel: it decides which rules an event surely does not match, and which it does.
 
 The kernel (``agent/kernel``) knows JSON, and of the headers of syslog those that nearly all senders write.
 
@@ -16,8 +16,9 @@ methods or ``str()``, not hand them to C code that reads them unseen, such as ``
 input's events are nothing but messages; other fields are open. A message that is a JSON object is one of the above,
 with what the header gives as part of the structure.
 
-So for an event the kernel leaves out a rule only if it is false, or of another log source. Where it knows nothing an
-event keeps the rules that the prefilter names.
+So for an event the kernel leaves out a rule only if it is false, or of another log source. Where it knows all that the
+other rules of an object depend on these are ``Sure``. Where it knows nothing an event keeps the rules that the
+prefilter names.
 """
 
 from __future__ import annotations

@@ -78,6 +78,10 @@ class Candidate(NamedTuple):
     rules: frozenset[int]
 
 
+class Sure(frozenset[int]):
+    """Rules of which it is known that they match: nothing is left to evaluate."""
+
+
 class _Meaning(NamedTuple):
     """What hits of the patterns, by their numbers, say of the ``size`` rules of a plan."""
 
@@ -242,17 +246,20 @@ def unpacked(
         if count == _EVERY:
             yield Candidate(start, end, everything)
             continue
-        key = found[at : at + 4 * count]
-        at += 4 * count
+        size_of = 4 * (count & ~_SURE)
+        key = found[at - 4 : at + size_of]
+        at += size_of
         named = sets.get(key)
         if named is None:
-            named = frozenset(memoryview(key).cast("I"))
+            named = (Sure if count & _SURE else frozenset)(memoryview(key)[4:].cast("I"))
             sets.keep(key, named, ENTRY + getsizeof(key) + getsizeof(named))
         yield Candidate(start, end, named)
 
 
 _ROW = Struct("=III")
 """Start, end, number of rules."""
+_SURE = 1 << 31
+"""A bit of that number: each surely matches."""
 _EVERY = 0 if Lines is None else Lines.EVERY
 
 

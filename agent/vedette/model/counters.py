@@ -99,6 +99,7 @@ class Log(StrEnum):
     EVALUATION_FAILED = "evaluation_failed"
     CACHE_WRONG = "cache_wrong"
     KERNEL_PANICKED = "kernel_panicked"
+    KERNEL_WRONG = "kernel_wrong"
     EVENT_POISONED = "event_poisoned"
     BUNDLE_INSTALLED = "bundle_installed"
     BUNDLE_REFUSED = "bundle_refused"

@@ -67,6 +67,7 @@ class Evaluator:
         self._low_memory = False
         self._cache_failure = ""
         self._panics = 0
+        self._kernel_wrong = ""
         self._counted = 0
         """Events of the frame under way that are counted as evaluated."""
         self._found: list[tuple[Joined, list[Match]]] = []
@@ -268,7 +269,15 @@ class Evaluator:
         if self._checkpointer.alerts:
             self._checkpointer.due.set()
 
-    def _look_for_panics(self) -> None:
+    def _look_at_kernel(self) -> None:
+        if self.engine.kernel_wrong != self._kernel_wrong:
+            self._kernel_wrong = self.engine.kernel_wrong
+            if self._kernel_wrong:
+                log.error(
+                    Log.KERNEL_WRONG,
+                    reason=self._kernel_wrong,
+                    action="its matches are evaluated until the next rule set; please report this",
+                )
         panics = self.engine.kernel().get("panics", 0)
         if panics > self._panics:
             log.error(
@@ -286,7 +295,7 @@ class Evaluator:
 
     def tick(self) -> None:
         """Let time pass although nothing came. Only when all that is stored is evaluated."""
-        self._look_for_panics()
+        self._look_at_kernel()
         now, until = self._clock(), time.perf_counter() + STEP_SECONDS
         if not self._progress.caught_up or self._checkpointer.full:
             return

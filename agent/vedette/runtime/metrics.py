@@ -177,6 +177,7 @@ METRICS: tuple[Metric, ...] = (
         ("learned", "kernel_learned", "count", "Structures of events that were learned"),
         ("refused", "kernel_refused", "count", "Structures of events that cannot be learned"),
         ("panics", "kernel_panics", "count", "Panics of the native kernel; what it was about was evaluated without it"),
+        ("wrong", "kernel_wrong", "bool", "1 once a match of the native kernel was wrong: all are evaluated since"),
     ),
     *_rows(
         "raw_log",
