@@ -22,8 +22,8 @@ OUTSIDE = {"asyncio", "fcntl", "glob", "os", "pathlib", "selectors", "signal", "
            "subprocess", "tempfile", "threading", "time"}  # fmt: skip
 ONLY = {"lmdb": {"store.environment"}, "paho": {"mqtt.connection"}, "hyperscan": {"plan.database"}}
 """Libraries that one module owns."""
-FRONT_ENDS = {"build", "sigma", "authoring.cases", "authoring.lint"}
-"""Parts of ``rules`` that read rule files; they load pySigma."""
+FRONT_ENDS = {"build", "sigma", "sql", "authoring.cases", "authoring.lint"}
+"""Parts of ``rules`` that read rule files; they load pySigma and sqlglot."""
 
 
 class Import(NamedTuple):
@@ -152,7 +152,7 @@ def test_nothing_on_the_edge_imports_the_region() -> None:
 def test_front_ends_only_where_rules_are_written() -> None:
     """The rule front ends are imported by those who write rules, and there in functions only."""
     front_ends = {name for name in MODULES for part in FRONT_ENDS if f"{name}.".startswith(f"rules.{part}.")}
-    inside = {name for name in front_ends if name.startswith("rules.sigma.")}
+    inside = {name for name in front_ends if name.startswith(("rules.sigma.", "rules.sql."))}
     assert {one.who for one in IMPORTS if one.what in inside} - inside == front_ends - inside
     users = [one for one in IMPORTS if one.what in front_ends and one.who not in front_ends]
     assert {one.who for one in users} <= {"api", "cli.console", "cli.rules", "cli.author", "rules.__main__"}
@@ -160,10 +160,20 @@ def test_front_ends_only_where_rules_are_written() -> None:
 
 
 def test_the_agent_starts_without_what_it_does_not_need() -> None:
-    """Importing the agent and its command line loads neither pySigma nor YAML, the region or the Python API."""
+    """Importing the agent and its command line loads no reader of rules or YAML, no region, no Python API."""
     program = "import sys, vedette.runtime.app, vedette.cli.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    unwanted = ("sigma", "yaml", "pyarrow", "pyspark", "vedette.region", "vedette.api", "vedette.rules.sigma")
+    unwanted = (
+        "sigma",
+        "sqlglot",
+        "yaml",
+        "pyarrow",
+        "pyspark",
+        "vedette.region",
+        "vedette.api",
+        "vedette.rules.sigma",
+        "vedette.rules.sql",
+    )
     assert not [name for name in loaded if name in unwanted or name.startswith(tuple(f"{one}." for one in unwanted))]
 
 

@@ -16,6 +16,7 @@ from vedette.rules.authoring.cases import is_test
 from vedette.rules.ruleset import FrontEnd, RuleSet
 from vedette.rules.sigma import pipelines as processing
 from vedette.rules.sigma.frontend import Sigma
+from vedette.rules.sql.frontend import Sql
 from vedette.system.folders import listed, read_regular
 
 MAX_SAMPLE = 16 << 20
@@ -28,7 +29,7 @@ SIGMA = ".yml"
 def front_ends(rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path]) -> dict[str, FrontEnd]:
     """The rule languages, by the suffix of their files."""
     sigma = Sigma(rules, processing.load(pipelines, lookups))
-    return {SIGMA: sigma, ".yaml": sigma}
+    return {SIGMA: sigma, ".yaml": sigma, ".sql": Sql(rules)}
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -43,7 +44,7 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
         raise FileNotFoundError(f"{paths[0]}: holds test events: give the rule file beside it, or the folder")
     for path in rule_paths:
         if path.is_dir():
-            yield from (found for found in listed(path, (SIGMA, ".yaml")) if not is_test(found))
+            yield from (found for found in listed(path, (SIGMA, ".yaml", ".sql")) if not is_test(found))
         elif path.exists():
             yield path
         else:

@@ -1,0 +1,309 @@
+"""``.sql`` files to statements: the front end (``ruleset.FrontEnd``) of SQL.
+
+A file declares tables and views and inserts into ``alerts``; each INSERT INTO alerts (or SELECT by itself) is one rule.
+Comment lines before it, or at the head of the file for all of its rules, say what alerts carry:
+
+    -- title: Many failed logins by one user
+    -- id: 6f2c9a54-5e0b-4d3e-9a6b-0d6c1b1f5f10
+    -- level: high
+    -- tags: attack.credential_access, attack.t1110
+    -- entities: user=user, src_ip=ip
+    -- suppress: by user for 1h
+
+For each Scan of a statement a rule of the set selects its events (``predicates.py``); it has an id made of its meaning,
+so that equal scans are one, and makes no alerts.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import PurePath
+from typing import Any
+
+from vedette.plan.ir import Expr, Refusal, Rule
+from vedette.plan.limits import MAX_RULES
+from vedette.plan.query import Expression, Node, Scan, Statement, dump, load
+from vedette.plan.relation import Suppress
+from vedette.rules.ruleset import RuleSet, Unsupported
+from vedette.rules.sigma.frontend import meaning_digest
+from vedette.rules.sigma.head import derived_id, own_id, suppress_of
+from vedette.rules.sql import dialect
+from vedette.rules.sql.catalog import ALERTS, Catalog
+from vedette.rules.sql.check import Wrong
+from vedette.rules.sql.dialect import SqlError, Text
+from vedette.rules.sql.lower import Lowering, Relation
+from vedette.rules.sql.predicates import necessary, with_rules
+from vedette.rules.sql.simplify import simplified
+
+MAX_FILE = 1 << 20
+"""Bytes."""
+MAX_STATEMENTS = 1_000
+"""Of a file."""
+LEVELS = ("informational", "low", "medium", "high", "critical")
+KINDS = ("ip", "user", "host", "hash", "domain", "url", "user_agent", "device")
+_KEYS = (
+    "title",
+    "id",
+    "level",
+    "tags",
+    "description",
+    "entities",
+    "suppress",
+    "author",
+    "date",
+    "modified",
+    "references",
+    "status",
+    "falsepositives",
+)
+_LINE = re.compile(r"\s*--\s*(\w+)\s*:\s*(.*?)\s*$")
+SPECIAL = ("level", "title", "tags")
+"""Columns that say what a header says, row by row."""
+
+
+class Sql:
+    """Compiles files into ``rules``; each by itself."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self.rules = rules
+
+    def names(self, rule: Rule) -> dict[Expr, str]:
+        return {}
+
+    def finish(self) -> None:
+        """Nothing refers to other files."""
+
+    def add(self, content: bytes | str, path: str) -> None:
+        refused = self.rules.refused
+        if len(content) > MAX_FILE:
+            refused.append(Refusal(path, 1, "", "", f"a file of more than {MAX_FILE} bytes: make several of it"))
+            return
+        try:
+            sql = content if isinstance(content, str) else content.decode("utf-8")
+            sql.encode("utf-8")
+        except UnicodeError as error:
+            line = 1 if isinstance(content, str) else content[: error.start].count(b"\n") + 1  # type: ignore[attr-defined]
+            refused.append(Refusal(path, line, "", "", "is no UTF-8"))
+            return
+        File(self.rules, path, Text(sql.removeprefix("\ufeff"))).read()
+
+
+class File:
+    """One file while it is read."""
+
+    def __init__(self, rules: RuleSet, path: str, text: Text) -> None:
+        self.rules, self.path, self.text = rules, path, text
+        self.catalog = Catalog()
+        self.head: dict[str, str] = {}
+        self._used: set[str] = set()
+        """Ids that the file's rules have."""
+
+    def read(self) -> None:
+        try:
+            found = list(dialect.statements(self.text))
+        except SqlError as error:
+            self._refuse(error, "", "")
+            return
+        if len(found) > MAX_STATEMENTS:
+            self._refuse(SqlError(f"more than {MAX_STATEMENTS} statements in one file", 1), "", "")
+            return
+        end = 0
+        for number, one in enumerate(found):
+            own = header(self.text.sql[end : one.start])
+            if not number:
+                self.head = own
+            end = one.start + len(one.words)
+            head = {**self.head, **own}
+            title = head.get("title") or PurePath(self.path).stem.replace("_", " ")
+            rule_id = own.get("id", self.head.get("id", ""))
+            first, placeholders = len(self.rules.predicates), len(self.rules.placeholders)
+            rules = len(self.rules.rules)
+            try:
+                if one.fault is not None:
+                    raise one.fault
+                self._statement(one, head, title, rule_id)
+            except (SqlError, Wrong, Unsupported, ValueError, LookupError, RecursionError) as error:
+                for made in self.rules.rules[rules:]:
+                    self.rules.ids.discard(made.id)
+                del self.rules.rules[rules:]
+                self.rules.forget(first, placeholders)
+                self._refuse(self._placed(error, one), rule_id, title)
+        for name, fed in self.catalog.streams.items():
+            if name not in self.catalog.read:
+                place = dialect.start(fed[0].query)
+                line, column = self.text.place(max(0, place))
+                why = f"nothing reads the stream {name}: INSERT INTO {ALERTS}, or a SELECT that reads it, behind this"
+                self.rules.refused.append(Refusal(self.path, line, "", name, why, column))
+
+    def _placed(self, error: Exception, one: dialect.Parsed) -> SqlError:
+        if isinstance(error, SqlError):
+            return error
+        at, hint = one.start, ""
+        reason = str(error)
+        if isinstance(error, Wrong):
+            at = dialect.start(error.node) if error.node is not None else one.start
+            reason, hint = error.reason, error.hint
+        elif isinstance(error, Unsupported):
+            hint = error.hint
+        elif isinstance(error, RecursionError):
+            reason = "nested too deeply"
+        return SqlError(reason, *self.text.place(one.start if at < 0 else at), hint)
+
+    def _refuse(self, error: SqlError, rule_id: str, title: str) -> None:
+        self.rules.refused.append(
+            Refusal(self.path, error.line or 1, rule_id, title, error.reason, error.column, error.hint)
+        )
+
+    def _statement(self, one: dialect.Parsed, head: dict[str, str], title: str, rule_id: str) -> None:
+        tree = one.tree
+        if isinstance(tree, dialect.SetOfStatements):
+            return
+        if isinstance(tree, dialect.CreateView):
+            Lowering(self.catalog).view_alone(tree)
+        if self.catalog.declare(tree):
+            if isinstance(tree, dialect.CreateTable) and tree.this.name in self.catalog.tables:
+                try:
+                    Lowering(self.catalog).table(self.catalog.tables[tree.this.name])
+                except Wrong:
+                    del self.catalog.tables[tree.this.name]
+                    raise
+            return
+        names: tuple[str, ...] = ()
+        query = tree
+        if isinstance(tree, dialect.InsertInto):
+            names = tuple(name.name for name in tree.args.get("columns") or ())
+            if tree.this.name != ALERTS:
+                Lowering(self.catalog).view_alone(tree)
+                self.catalog.feed(tree)
+                return
+            query = tree.args["query"]
+        self._rule(query, names, one, head, title, rule_id)
+
+    def _rule(
+        self, query: Any, names: tuple[str, ...], one: dialect.Parsed, head: dict[str, str], title: str, rule_id: str
+    ) -> None:
+        rules = self.rules
+        if len(rules.rules) + len(rules.statements) >= MAX_RULES:
+            raise Unsupported(f"the rule set holds {MAX_RULES} rules already, the most it can hold")
+        for key in head:
+            if key not in _KEYS:
+                raise Wrong(query, f"the header has no key {key}", f"one of {', '.join(_KEYS)}")
+        level = head.get("level", "medium").lower()
+        if level not in LEVELS:
+            raise Wrong(query, f"the level is one of {', '.join(LEVELS)}, not {level!r:.40}")
+        lowering = Lowering(self.catalog)
+        relation = lowering.statement(query)
+        if names:
+            relation = lowering.renamed(relation, names, query)
+        check_columns(relation, query)
+        shown = tuple(col.name for col in relation.cols)
+        root = with_rules(simplified(relation.node, shown), lambda scan, when: self._selecting(scan, when, title, one))
+        _check_depth(root)
+        tags = tuple(filter(None, (tag.strip() for tag in head.get("tags", "").split(","))))
+        self._id_taken(rule_id, head)
+        rule_id = self._id(rule_id, title)
+        line = self.text.place(one.start)[0]
+        rules.ids.add(rule_id)
+        rules.statements.append(
+            Statement(
+                rule_id,
+                title,
+                level,
+                tags,
+                root,
+                root.fingerprint.hex(),
+                self.path,
+                line,
+                entities(head, shown, query),
+                suppression(head, query),
+            )
+        )
+
+    def _id_taken(self, rule_id: str, head: dict[str, str]) -> None:
+        if rule_id and rule_id in self.rules.ids and rule_id not in self._used:
+            raise Unsupported(f"id {rule_id} is used by an earlier rule")
+
+    def _id(self, rule_id: str, title: str) -> str:
+        """The file's id for the first of its rules; the others have ids made of it."""
+        found = rule_id or derived_id({"title": title})
+        if found in self.rules.ids:
+            found = own_id(found, self.rules.ids)
+        self._used.add(rule_id)
+        return found
+
+    def _selecting(self, scan: Scan, when: Expression | None, title: str, one: dialect.Parsed) -> str:
+        """The id of the rule that selects the events of a scan."""
+        rules = self.rules
+        table = self.catalog.tables[scan.table]
+        source = table.logsource
+        all_of_it = scan.mark is not None and table.all_events  # for the watermark, as in Flink
+        expr = necessary(rules, scan, None if all_of_it else when)
+        digest = meaning_digest(expr, rules.predicates, source)
+        rule_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"scan/{digest}"))
+        if rule_id not in rules.ids:
+            line = self.text.place(one.start)[0]
+            rules.add(
+                Rule(rule_id, f"events of: {title}", "informational", (), source, (), expr, digest, self.path, line)
+            )
+        return rule_id
+
+
+def header(before: str) -> dict[str, str]:
+    """The ``-- key: value`` lines of the last run of comment lines before a statement."""
+    lines = before.split("\n")
+    found: dict[str, str] = {}
+    last = ""
+    for line in lines:
+        if match := _LINE.match(line):
+            last = match[1].lower()
+            found[last] = match[2]
+        elif last and (more := re.match(r"\s*--\s{3,}(\S.*?)\s*$", line)):
+            found[last] += f" {more[1]}"
+        elif line.strip() and not line.strip().startswith("--") and not line.strip().startswith((";", "/*", "*")):
+            last = ""
+    return {key: value for key, value in found.items() if key in _KEYS}
+
+
+def check_columns(relation: Relation, query: Any) -> None:
+    """What an alert can carry: each column once, by a name."""
+    seen: set[str] = set()
+    for col in relation.cols:
+        if col.name.startswith("EXPR$"):
+            raise Wrong(query, "each column of an alert has a name", "… AS name")
+        if col.name in seen:
+            raise Wrong(query, f"two columns are called {col.name}", f"… AS {col.name}_2")
+        if col.name in SPECIAL and col.type.name not in ("STRING", "CHAR", "VARCHAR", "NULL"):
+            raise Wrong(
+                query, f"the column {col.name} is a text, this is {col.type}", f"CAST(… AS STRING) AS {col.name}"
+            )
+        seen.add(col.name)
+
+
+def entities(head: dict[str, str], columns: tuple[str, ...], query: Any) -> tuple[tuple[str, str], ...]:
+    found = []
+    for part in filter(None, (part.strip() for part in head.get("entities", "").split(","))):
+        column, _, kind = (text.strip() for text in part.partition("="))
+        if column not in columns or kind not in KINDS:
+            raise Wrong(query, f"entities: {part!r:.60} is no COLUMN=KIND, the kind one of {', '.join(KINDS)}")
+        found.append((column, kind))
+    return tuple(found)
+
+
+def suppression(head: dict[str, str], query: Any) -> Suppress | None:
+    asked = head.get("suppress")
+    if asked is None:
+        return None
+    match = re.fullmatch(r"(?:by\s+(.+?)\s+)?for\s+(\S+)", asked)
+    if match is None:
+        raise Wrong(query, "suppress: says for how long", "-- suppress: by user for 10m")
+    by = [name.strip() for name in (match[1] or "").split(",") if name.strip()]
+    return suppress_of({"suppress": {"by": by, "for": match[2]}})
+
+
+def _check_depth(root: Node) -> None:
+    """Nothing that an agent would not read."""
+    try:
+        load(dump(root))
+    except (ValueError, RecursionError):
+        raise Unsupported("queries and functions nested too deeply for a plan") from None

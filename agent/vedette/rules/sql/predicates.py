@@ -1,0 +1,255 @@
+"""What a WHERE lets the engine look for: a condition in the rules' own terms that holds whenever the WHERE is true.
+
+The engine's predicates, prefilter and kernel then select a statement's events as they do for Sigma rules, and equal
+tests are one. The WHERE itself stays as it is, above: a predicate here may hold for more events, never for fewer. So it
+speaks of decoded fields as ``stream/reader.py`` makes values of them: a number in a column of whole numbers is cut, one
+of DECIMAL rounded; a list is NULL there, and matches here when an element does.
+
+``true(c)`` holds whenever ``c`` is true, ``false(c)`` whenever it is false; None says nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from vedette.plan.ir import ANY, STAR, TRUE, And, Expr, Leaf, Not, Op, Or, Predicate
+from vedette.plan.query import Calc, Call, Column, Expression, Literal, Node, Scan, Type
+from vedette.rules.ruleset import RuleSet
+
+_TEXT = ("CHAR", "VARCHAR", "STRING")
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_NUMBERS = (*_WHOLE, "FLOAT", "DOUBLE", "DECIMAL")
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+MAX_NESTING = 30
+"""AND, OR and NOT within each other; what is deeper says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """``leaf``: of a predicate the expression; ``scan``: whose columns conditions are over."""
+
+    leaf: Callable[[Predicate], Leaf]
+    scan: Scan
+
+    def true(self, c: Expression, depth: int = 0) -> Expr | None:
+        if depth > MAX_NESTING or not isinstance(c, Call):
+            return self._flag(c, "true") if isinstance(c, Column) else None
+        match c.name:
+            case "AND":
+                return _and([self.true(one, depth + 1) for one in c.args])
+            case "OR":
+                return _or([self.true(one, depth + 1) for one in c.args])
+            case "NOT":
+                return self.false(c.args[0], depth + 1)
+            case "IS TRUE":
+                return self.true(c.args[0], depth + 1)
+            case "IS FALSE":
+                return self.false(c.args[0], depth + 1)
+            case "IS NOT NULL":
+                return self._there(c.args[0])
+            case "IN":
+                return _or([self._compared("=", c.args[0], one) for one in c.args[1:]])
+            case "BETWEEN":
+                low, high = (
+                    self._compared(name, c.args[0], one) for name, one in ((">=", c.args[1]), ("<=", c.args[2]))
+                )
+                return _and([low, high])
+            case "LIKE":
+                return self._like(c.args)
+            case "IS NOT DISTINCT FROM" if any(isinstance(one, Literal) and one.value is not None for one in c.args):
+                return self._compared("=", *c.args)
+            case "=" | "<>" | "<" | "<=" | ">" | ">=":
+                return self._compared(c.name, *c.args)
+        return None
+
+    def false(self, c: Expression, depth: int = 0) -> Expr | None:
+        if depth > MAX_NESTING or not isinstance(c, Call):
+            return self._flag(c, "false") if isinstance(c, Column) else None
+        match c.name:
+            case "AND":
+                return _or([self.false(one, depth + 1) for one in c.args])
+            case "OR":
+                return _and([self.false(one, depth + 1) for one in c.args])
+            case "NOT":
+                return self.true(c.args[0], depth + 1)
+            case "IS NULL":
+                return self._there(c.args[0])
+            case "IN":
+                return _and([self._compared("<>", c.args[0], one) for one in c.args[1:]])
+            case "BETWEEN":
+                return _or([self._compared("<", c.args[0], c.args[1]), self._compared(">", c.args[0], c.args[2])])
+            case "LIKE":
+                return self._there(c.args[0])
+            case "=" | "<>" | "<" | "<=" | ">" | ">=":
+                return self._compared(_OPPOSITE[c.name], *c.args)
+        return None
+
+    # --- one test
+
+    def _field(self, value: Expression) -> str | None:
+        """The decoded field that a column is."""
+        if not isinstance(value, Column):
+            return None
+        source = self.scan.sources[value.index - 1]
+        return None if source.metadata else source.path
+
+    def _test(self, field: str, op: Op, value: Any = None, cased: bool = False) -> Leaf:
+        return self.leaf(Predicate(field, op, value, cased))
+
+    def _there(self, value: Expression) -> Expr | None:
+        field = self._field(value)
+        return None if field is None else Not(self._test(field, Op.NULL))
+
+    def _flag(self, column: Column, text: str) -> Expr | None:
+        field = self._field(column)
+        return None if field is None or column.type.name != "BOOLEAN" else self._test(field, Op.EXACT, text)
+
+    def _compared(self, name: str, first: Expression, second: Expression) -> Expr | None:
+        if isinstance(first, Literal):
+            name, first, second = _MIRRORED[name], second, first
+        if not isinstance(second, Literal):
+            return _and([self._there(first), self._there(second)])
+        value = second.value
+        if value is None:
+            return None
+        if (
+            isinstance(first, Call)
+            and first.name == "LOWER"
+            and name == "="
+            and isinstance(value, str)
+            and value.isascii()
+        ):
+            field = self._field(first.args[0]) if first.args[0].type.name in _TEXT else None
+            return None if field is None else self._test(field, Op.EXACT, value.lower())
+        field = self._field(first)
+        if field is None:
+            return None
+        kind = first.type
+        if kind.name in _TEXT and isinstance(value, str):
+            if name == "=":
+                return self._test(field, Op.EXACT, value, True)
+            if name == "<>":
+                return And((Not(self._test(field, Op.NULL)), Not(self._test(field, Op.EXACT, value, True))))
+        elif kind.name in _NUMBERS and name != "<>" and (found := self._number(field, name, kind, value)) is not None:
+            return found
+        return Not(self._test(field, Op.NULL))
+
+    def _number(self, field: str, name: str, kind: Type, value: Any) -> Expr | None:
+        if type(value) not in (int, float, Decimal) or not math.isfinite(value) or abs(value) > 1e300:
+            return None
+        tests: list[Expr | None] = []
+        if kind.name in _WHOLE and type(value) is int:
+            low = value + 1 if name == ">" else value
+            high = value - 1 if name == "<" else value
+            if name in ("=", ">", ">="):  # what is cut to at least ``low``
+                tests.append(self._test(field, Op.GTE, low) if low > 0 else self._test(field, Op.GT, low - 1))
+            if name in ("=", "<", "<="):
+                tests.append(self._test(field, Op.LTE, high) if high < 0 else self._test(field, Op.LT, high + 1))
+            return _and(tests)
+        number = float(value)
+        slack = abs(number) * (1e-6 if kind.name == "FLOAT" else 1e-9)
+        slack += 1.0 if kind.name in _WHOLE else 10.0**-kind.scale if kind.name == "DECIMAL" else 5e-324
+        if kind.name == "FLOAT":
+            slack += 1e-44
+        if name in ("=", ">", ">="):
+            tests.append(self._test(field, Op.GTE, number - slack))
+        if name in ("=", "<", "<="):
+            tests.append(self._test(field, Op.LTE, number + slack))
+        return _and(tests)
+
+    def _like(self, args: Sequence[Expression]) -> Expr | None:
+        value, pattern, *escape = args
+        if value.type.name not in _TEXT or not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            return None
+        lower = isinstance(value, Call) and value.name == "LOWER"
+        field = self._field(value.args[0] if lower else value)  # type: ignore[union-attr]
+        if field is None or (escape and not isinstance(escape[0], Literal)):
+            return None
+        parts = like_parts(pattern.value, escape[0].value if escape else None)  # type: ignore[union-attr]
+        if parts is None:
+            return None
+        texts = [part for part in parts if part not in (STAR, ANY)]
+        if lower and not all(text.isascii() for text in texts):
+            return None
+        cased = not lower
+        if lower:
+            parts = [part if part in (STAR, ANY) else part.lower() for part in parts]
+        match parts:
+            case []:
+                return self._test(field, Op.EXACT, "", cased)
+            case [text] if text not in (STAR, ANY):
+                return self._test(field, Op.EXACT, text, cased)
+            case ["\x00*"]:
+                return Not(self._test(field, Op.NULL))
+            case [text, "\x00*"] if text not in (STAR, ANY):
+                return self._test(field, Op.PREFIX, text, cased)
+            case ["\x00*", text] if text not in (STAR, ANY):
+                return self._test(field, Op.SUFFIX, text, cased)
+            case ["\x00*", text, "\x00*"] if text not in (STAR, ANY):
+                return self._test(field, Op.CONTAINS, text, cased)
+        if lower or ANY in parts:  # a character may be written by several code units; folding changes lengths
+            longest = max(texts, key=len, default="")
+            return self._test(field, Op.CONTAINS, longest, cased) if longest else Not(self._test(field, Op.NULL))
+        return self._test(field, Op.GLOB, tuple(parts), cased)
+
+
+def like_parts(pattern: str, escape: str | None) -> list[str] | None:
+    """Texts, ``STAR`` and ``ANY`` of a LIKE pattern; None for a bad escape."""
+    found: list[str] = []
+    text = ""
+    signs = iter(pattern)
+    for sign in signs:
+        if escape and sign == escape:
+            behind = next(signs, None)
+            if behind is None or behind not in ("%", "_", escape):
+                return None
+            text += behind
+        elif sign in "%_":
+            if text:
+                found.append(text)
+            text = ""
+            part = STAR if sign == "%" else ANY
+            if part == ANY or not found or found[-1] != STAR:
+                found.append(part)
+        else:
+            text += sign
+    return [*found, text] if text else found
+
+
+def _and(found: Sequence[Expr | None]) -> Expr | None:
+    known = list(dict.fromkeys(one for one in found if one is not None))
+    return And(tuple(known)) if len(known) > 1 else known[0] if known else None
+
+
+def _or(found: Sequence[Expr | None]) -> Expr | None:
+    known = list(dict.fromkeys(found))
+    if not known or None in known:
+        return None
+    return Or(tuple(one for one in known if one is not None)) if len(known) > 1 else known[0]
+
+
+def necessary(rules: RuleSet, scan: Scan, when: Expression | None) -> Expr:
+    """What holds for every event for which ``when`` is true. Raises Unsupported when the set would be too large."""
+    found = None if when is None else Conditions(rules.leaf, scan).true(when)
+    return TRUE if found is None else found
+
+
+def with_rules(node: Node, name: Callable[[Scan, Expression | None], str]) -> Node:
+    """The nodes with the rule of each Scan, which ``name`` gives for it and the condition right above it."""
+    if isinstance(node, Calc) and isinstance(node.input, Scan):
+        return replace(node, input=replace(node.input, rule=name(node.input, node.when)))
+    if isinstance(node, Scan):
+        return replace(node, rule=name(node, None))
+    changes: dict[str, Any] = {}
+    for key in ("input", "left", "right"):
+        below = getattr(node, key, None)
+        if isinstance(below, Node):
+            changes[key] = with_rules(below, name)
+    if hasattr(node, "parts"):
+        changes["parts"] = tuple(with_rules(one, name) for one in node.parts)
+    return replace(node, **changes) if changes else node
