@@ -156,7 +156,7 @@ def exprs(predicates: int) -> st.SearchStrategy[Expr]:
     return st.recursive(
         leaf,
         lambda inner: st.one_of(
-            st.lists(inner, min_size=1, max_size=3).map(lambda args: And(tuple(args))),
+            st.lists(inner, min_size=0, max_size=3).map(lambda args: And(tuple(args))),
             st.lists(inner, min_size=1, max_size=3).map(lambda args: Or(tuple(args))),
             inner.map(Not),
         ),

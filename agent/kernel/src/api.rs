@@ -164,7 +164,7 @@ fn node(rules: &mut Rules, given: &Bound<PyAny>, predicates: usize, depth: u32) 
         Node::Leaf(predicate)
     } else {
         let parts = given.cast::<PyList>().map_err(|_| wrong())?;
-        if depth > MAX_DEPTH || parts.len() < 2 {
+        if depth > MAX_DEPTH || parts.is_empty() {
             return Err(wrong());
         }
         let mut inner = Vec::new();
@@ -172,9 +172,9 @@ fn node(rules: &mut Rules, given: &Bound<PyAny>, predicates: usize, depth: u32) 
             inner.push(node(rules, &part, predicates, depth + 1)?);
         }
         match parts.get_item(0)?.extract::<String>()?.as_str() {
-            "not" => Node::Not(inner[0]),
+            "not" if inner.len() == 1 => Node::Not(inner[0]),
             "and" => Node::And(inner),
-            "or" => Node::Or(inner),
+            "or" if !inner.is_empty() => Node::Or(inner),
             _ => return Err(wrong()),
         }
     };
