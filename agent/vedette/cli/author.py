@@ -115,7 +115,8 @@ def _sources(roots: tuple[Path, ...], files: list[Path], refused: set[str]) -> d
     sources = {}
     for file in files:
         root = next((root for root in roots if file.is_relative_to(root) and root.is_dir()), file.parent)
-        parts = [re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in file.relative_to(root).with_suffix(".yml").parts]
+        name = file.relative_to(root).with_suffix(".sql" if file.suffix == ".sql" else ".yml")
+        parts = [re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in name.parts]
         try:
             sources["/".join(parts)] = read_regular(file)
         except OSError:

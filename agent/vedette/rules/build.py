@@ -22,6 +22,8 @@ from vedette.system.folders import listed, read_regular
 MAX_SAMPLE = 16 << 20
 """Bytes of a sample that are looked at."""
 
+SUFFIXES = (".yml", ".yaml", ".sql")
+"""Of rule files."""
 SIGMA = ".yml"
 """What a file is read as whose suffix names no language, and text without a file."""
 
@@ -44,7 +46,7 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
         raise FileNotFoundError(f"{paths[0]}: holds test events: give the rule file beside it, or the folder")
     for path in rule_paths:
         if path.is_dir():
-            yield from (found for found in listed(path, (SIGMA, ".yaml", ".sql")) if not is_test(found))
+            yield from (found for found in listed(path, SUFFIXES) if not is_test(found))
         elif path.exists():
             yield path
         else:

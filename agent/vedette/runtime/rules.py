@@ -324,7 +324,7 @@ class Rules:
         """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
         for path in (*self._paths, *self._pipelines, *self._lookups):
             if path.is_dir():
-                yield from listed(path, (".yml", ".yaml", ".txt", ".csv"))
+                yield from listed(path, (".yml", ".yaml", ".sql", ".txt", ".csv"))
             else:
                 yield path
 

@@ -70,8 +70,8 @@ def sequences(plan: Plan) -> tuple[list[Sequence], list[str]]:
     items about a rule that is not in the file, and files beside correlations alone."""
     found: list[Sequence] = []
     mistakes: list[str] = []
-    ruled = {rule.path for rule in plan.rules}
-    for path in dict.fromkeys([*ruled, *(c.path for c in plan.correlations)]):
+    ruled = {rule.path for rule in plan.detections} | {one.path for one in plan.statements}
+    for path in dict.fromkeys([*ruled, *(one.path for one in plan.correlations)]):
         every: list[Correlation | Statement] = [*plan.correlations, *plan.statements]
         here = [one for one in every if one.path == path]
         known = {name for one in plan.detections if one.path == path for name in (one.id, one.title)}

@@ -102,7 +102,8 @@ def statement(one: Statement) -> Iterator[str]:
     while waiting:
         depth, node = waiting.pop()
         of = f" {node.table}, selected by rule {node.rule}" if isinstance(node, Scan) else ""
-        yield f"{'  ' * depth}{type(node).__name__}{of}: {', '.join(f'{name} {kind}' for name, kind in node.columns)}"
+        columns = ", ".join(f"{name or number} {kind}" for number, (name, kind) in enumerate(node.columns, 1))
+        yield f"{'  ' * depth}{type(node).__name__}{of}: {columns}"
         waiting += ((depth + 1, below) for below in reversed(node.inputs))
 
 
@@ -191,6 +192,9 @@ def _tree(engine: Engine, expr: Expr, event: Record, names: Mapping[Expr, str], 
         case Not(arg):
             yield f"{head}{name}not"
             args: tuple[Expr, ...] = (arg,)
+        case And(()):
+            yield f"{head}{name}every event"
+            return
         case And(args):
             yield f"{head}{name}all of"
         case Or(args):

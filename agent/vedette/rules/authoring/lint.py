@@ -279,6 +279,8 @@ def why_always(rules: RuleSet, plan: Plan, expr: Expr) -> str:
             return described(plan.predicates[number])
         case Not(arg):
             return f"not: {why_always(rules, plan, arg)}" if not isinstance(arg, And | Or) else "a negation alone"
+        case And(()):
+            return "it holds for every event"
         case And(args) | Or(args):
             lacking = [arg for arg in args if required(arg, plan.predicates) is None]
             count = len(set(tests(expr)))

@@ -108,6 +108,8 @@ class Compiler:
         self._known: dict[str, list[tuple[str, int | str]]] = {}
         """By id and name: (file, number of the correlation or id of the rule)."""
         for rule in rules.rules:
+            if rule.id not in written:  # of another language
+                continue
             for name in {rule.id, written[rule.id].name or rule.id}:
                 self._known.setdefault(name, []).append((rule.path, rule.id))
 

@@ -1067,7 +1067,7 @@ def _check_size(chunk: list[Token], text: Text) -> None:
         run = run + 1 if kind in _PREFIXES else 0
         if depth > MAX_NESTING or run > MAX_NESTING:
             raise SqlError(f"nested deeper than {MAX_NESTING}", *text.place(token.start))
-        if kind in _ENDS and previous is TokenType.COMMA:
+        if kind in _ENDS and previous is TokenType.COMMA and kind is not TokenType.R_BRACE:  # a pattern's {2,}
             raise SqlError("a comma with nothing behind it", *text.place(token.start))
         previous = kind
         if kind is TokenType.HINT:

@@ -270,7 +270,6 @@ class Match(Operator):
     the rows of all keys that wait for the watermark, in groups of a second, until the last of these has gone on."""
 
     node: query.Match
-    exact = True
     library: ClassVar[Mapping[str, Function]] = LIBRARY
 
     def __init__(self, node: query.Match, budget: Budget) -> None:
@@ -490,6 +489,9 @@ class Match(Operator):
         self._kept.drop(key)
         self._runs.pop(key, None)
         self._ending.pop(key, None)
+
+    def boundary(self, mark: int) -> int:
+        return mark + 1
 
     def resume(self) -> None:
         self._done = self.mark
