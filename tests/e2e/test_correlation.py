@@ -67,8 +67,8 @@ def line(second: float, ev: str, src: str, door: int = 0) -> bytes:
 class Door:
     """An agent on one JSON file."""
 
-    def __init__(self, folder: Path, more: str = "", rules: str = RULES) -> None:
-        self.folder, self.file, self.rules = folder, folder / "door.json", folder / "rules"
+    def __init__(self, folder: Path, more: str = "", rules: str = RULES, name: str = "door.yml") -> None:
+        self.folder, self.file, self.rules, self._name = folder, folder / "door.json", folder / "rules", name
         self.rules.mkdir()
         self.write(rules)
         self.file.touch()
@@ -81,7 +81,7 @@ class Door:
     def write(self, rules: str) -> None:
         partial = self.folder / "rules.new"
         partial.write_text(rules)
-        partial.replace(self.rules / "door.yml")
+        partial.replace(self.rules / self._name)
 
     def add(self, *lines: bytes) -> None:
         with self.file.open("ab") as file:

@@ -1,0 +1,122 @@
+"""Statements in SQL in the real agent: over kills, and over a change of rules."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.agent import KILLS, chance, reborn, until, vedette
+from tests.e2e.test_correlation import Door, line
+
+TABLE = """
+CREATE TABLE door (
+    ev STRING, src STRING, door INT,
+    ts TIMESTAMP_LTZ(3) METADATA FROM 'event_time',
+    WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+) WITH ('connector' = 'vedette', 'product' = 'door');
+"""
+STATEMENTS = {
+    "Failed logins a minute": """
+        SELECT src, window_start, window_end, COUNT(*) AS fails, AVG(CAST(door AS DOUBLE)) AS mean
+        FROM TABLE(TUMBLE(TABLE door, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        WHERE ev = 'fail' GROUP BY window_start, window_end, src HAVING COUNT(*) >= 3""",
+    "Doors in two minutes": """
+        SELECT src, window_start, window_end, COUNT(DISTINCT door) AS doors
+        FROM TABLE(HOP(TABLE door, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '2' MINUTE))
+        GROUP BY window_start, window_end, src HAVING COUNT(DISTINCT door) = 4""",
+    "Busy without a break": """
+        SELECT src, window_start, window_end, COUNT(*) AS events
+        FROM TABLE(SESSION(TABLE door PARTITION BY src, DESCRIPTOR(ts), INTERVAL '15' SECOND))
+        GROUP BY window_start, window_end, src HAVING COUNT(*) >= 5""",
+    "Failed and not opened": """
+        SELECT f.src, f.ts AS since FROM (SELECT * FROM door WHERE ev = 'fail' AND door = 1) AS f
+        LEFT JOIN (SELECT * FROM door WHERE ev = 'open') AS o
+        ON f.src = o.src AND o.ts BETWEEN f.ts AND f.ts + INTERVAL '40' SECOND WHERE o.src IS NULL""",
+    "Opened after failures": """
+        SELECT * FROM door MATCH_RECOGNIZE (PARTITION BY src ORDER BY ts
+            MEASURES FIRST(f.ts) AS since, LAST(o.ts) AS opened
+            ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (f{2,} o) WITHIN INTERVAL '2' MINUTE
+            DEFINE f AS f.ev = 'fail', o AS o.ev = 'open')""",
+}
+SQL = TABLE + "".join(
+    f"\n-- title: {title}\n-- level: high\nINSERT INTO alerts {query};\n" for title, query in STATEMENTS.items()
+)
+
+
+def given(door: Door) -> Counter[tuple[str, str]]:
+    """Title and fields of each alert."""
+    return Counter((row["rule_title"], json.dumps(dict(row["fields"]), sort_keys=True)) for row in door.agent.alerts())
+
+
+def scanned(door: Door, before: int) -> Counter[tuple[str, str]]:
+    """The same of what ``scan`` finds, but for rows that the lines from ``before`` on (from 1) complete."""
+    done = vedette("scan", "--rules", door.rules, "--format", "json", door.file).stdout
+    rows: list[dict[str, Any]] = [json.loads(row) for row in done.splitlines()]
+    return Counter(
+        (row["rule_title"], json.dumps(row["fields"], sort_keys=True)) for row in rows if row["line"] < before
+    )
+
+
+@pytest.mark.crash
+def test_killed_in_the_middle(tmp_path: Path) -> None:
+    """Killed at random while events come in the order of their times: windows, sessions, joins and patterns give the
+    rows that ``scan`` gives over the file, each once."""
+    rng = chance()
+    door, second = Door(tmp_path, rules=SQL, name="door.sql"), 0.0
+    door.agent.up()
+    try:
+        for kill in range(KILLS + 1):
+            lines = []
+            for _ in range(1000):
+                second += rng.choice([0.5, 1, 2])
+                ev = rng.choice(["fail", "fail", "fail", "open"])
+                lines.append(line(second, ev, f"10.0.0.{rng.randrange(12)}", rng.randrange(4)))
+            door.add(*lines)
+            if kill < KILLS:
+                until("some to be judged", lambda: door.agent.alive() and door.agent.input()["judged"])
+                door.agent.kill()
+                reborn(door.agent, rng)
+                door.agent.ready()
+        last = door.file.read_bytes().count(b"\n")
+        door.add(line(second + 3600, "other", "x"), line(second + 7200, "other", "y"))  # every window comes to its end
+        every = scanned(door, last)
+        until("the end", lambda: not every - given(door) and door.settled(), 60.0 + KILLS, pause=0.5)
+        found = given(door)
+    finally:
+        door.agent.kill()
+    assert {title for title, _ in every} == set(STATEMENTS)
+    assert set(found.values()) == {1}
+    assert not every - found
+    assert not found - scanned(door, last + 3)
+
+
+def test_a_change_of_rules(tmp_path: Path) -> None:
+    """What a statement has counted outlives a change of another, a restart and the arrival of new ones; one that has
+    changed starts empty and the status says so."""
+    door = Door(tmp_path, rules=SQL, name="door.sql")
+    agent = door.agent.up()
+    try:
+        door.add(line(0, "fail", "a"), line(1, "fail", "a"))
+        door.settled()
+        before = agent.status()["plan_digest"]
+        door.write(SQL.replace("'15' SECOND", "'20' SECOND"))
+        until("the new rules", lambda: agent.status()["plan_digest"] != before)
+        changed = agent.status()["correlation_state"]["started_empty"]
+        agent.stop()
+        agent.up()
+        door.add(line(2, "fail", "a"), line(3, "open", "a"), line(500, "other", "b"))
+        door.settled()
+        until("the alerts", lambda: len(agent.alerts()) >= 2)
+        rows, status = agent.alerts(), agent.status()
+    finally:
+        agent.kill()
+    found = {row["rule_title"]: dict(row["fields"]) for row in rows}
+    assert found["Failed logins a minute"]["fails"] == "3"
+    assert found["Opened after failures"]["src"] == "a"
+    assert len(changed) == 1
+    assert status["rules"]["statements"] == len(STATEMENTS)
+    assert {one["title"]: one["rows"] for one in status["statement_state"]["statements"]}["Failed logins a minute"] == 1
