@@ -133,7 +133,7 @@ def test_tiny_sizes_work(size: int) -> None:
 def test_a_use_without_hits_rests_and_tries_again() -> None:
     """Under its floor a use is off for REST times its trial; trials grow, up to a bound; with hits it stays on."""
     part = Part(0.5)
-    asked = [part.wanted() for _ in range(500_000)]
+    asked = [part.wanted() for _ in range(2_000_000)]
     looked_up = sum(asked)
     assert asked[: caches.TRIAL] == [True] * caches.TRIAL
     assert looked_up < len(asked) / (caches.REST + 1) * 1.5

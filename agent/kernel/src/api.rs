@@ -16,7 +16,7 @@ use crate::hs::{Library, Scratch};
 use crate::layout::{Computed, Cut};
 use crate::lines::{Events as Lie, numbers_of, packed};
 use crate::rules::{Node, Rules};
-use crate::sift::{Named, Reads, Texts, View};
+use crate::sift::{Direct, Named, Reads, Texts, View};
 
 type Searches = (PyBackedBytes, Vec<(u32, u8)>);
 
@@ -105,6 +105,7 @@ struct TextParts {
     searched: Vec<u32>,
     with_message: Vec<u32>,
     with_program: Vec<u32>,
+    direct: Vec<(u32, u8, bool, String)>,
     named_by: Vec<Vec<u8>>,
     formats: Vec<u8>,
     prefixed: (Vec<u8>, usize),
@@ -118,7 +119,14 @@ impl TextParts {
         named.into_iter().all(|&group| group < groups) && held.into_iter().all(|&one| (one as usize) < predicates)
     }
 
-    fn build(self) -> Texts {
+    fn build(self, rules: &Rules) -> Texts {
+        let direct: HashMap<_, _> = self
+            .direct
+            .iter()
+            .map(|(predicate, place, cased, text)| {
+                (*predicate, Direct { place: at(*place).ok(), cased: *cased, text: Finder::new(text).into_owned() })
+            })
+            .collect();
         let mut formats = [false; 256];
         self.formats.iter().for_each(|&byte| formats[usize::from(byte)] = true);
         Texts {
@@ -127,6 +135,8 @@ impl TextParts {
             keywords: self.searched,
             with_message: self.with_message,
             with_program: self.with_program,
+            asks: rules.roots.iter().map(|&root| rules.count(root, &|one| direct.contains_key(&one))).collect(),
+            direct,
             named_by: self.named_by.iter().map(|name| Finder::new(name).into_owned()).collect(),
             formats,
             prefixed: self.prefixed,
@@ -247,7 +257,7 @@ impl Events {
                     .map(|parts| parts.build(&library, &mut scratch))
                     .collect::<Result<_, _>>()?,
                 keywords: texts.keywords,
-                texts: texts.build(),
+                texts: texts.build(&built),
                 rules: built,
                 folding: folding.into_iter().collect(),
                 guesses,

@@ -477,25 +477,25 @@ impl Work {
     /// Test `groups` alone: what is found is in `marks`.
     fn test(&mut self, plan: &Plan, layout: &Layout, line: &[u8], leaves: &[Leaf], groups: &[GroupNumber]) {
         self.begin();
-        let mut event = Under { plan, layout, line, leaves, work: self, sure: false };
+        let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: false };
         for &group in groups {
             event.test(group);
         }
     }
 
-    /// Append those of `rules` that may match a line.
+    /// Append those of `rules` that may match a line. `direct`: by `Texts::direct`, where that has a test.
     pub(crate) fn ask(
         &mut self,
         plan: &Plan,
         layout: &Layout,
-        line: &[u8],
-        leaves: &[Leaf],
+        (line, leaves): (&[u8], &[Leaf]),
         rules: impl Iterator<Item = u32>,
+        direct: bool,
         out: &mut Vec<u32>,
     ) {
         self.begin();
         layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
-        let mut event = Under { plan, layout, line, leaves, work: self, sure: false };
+        let mut event = Under { plan, layout, line, leaves, direct, work: self, sure: false };
         rules.for_each(|rule| event.ask(rule, out));
     }
 
@@ -505,7 +505,7 @@ impl Work {
         layout.holds.iter().for_each(|&predicate| self.marks.hold(predicate));
         layout.open.iter().for_each(|&predicate| self.marks.leave_open(predicate));
         let known = self.marks.found.len();
-        let mut event = Under { plan, layout, line, leaves, work: self, sure: true };
+        let mut event = Under { plan, layout, line, leaves, direct: false, work: self, sure: true };
         for &group in &layout.eager {
             event.test(group);
         }
@@ -529,6 +529,7 @@ struct Under<'a> {
     layout: &'a Layout,
     line: &'a [u8],
     leaves: &'a [Leaf],
+    direct: bool,
     work: &'a mut Work,
     /// Whether every rule that was found surely matches.
     sure: bool,
@@ -555,6 +556,16 @@ impl Under<'_> {
             About::Compare(..) if self.layout.partial => return MAYBE,
             About::Compare(place, one, other) => return self.compare(predicate, place, one, other),
             About::Text(group) | About::Presence(group) if self.layout.is_open(group) => return MAYBE,
+            About::Text(group) if self.direct && self.work.tested[group as usize] != self.work.epoch => {
+                if let Some(test) = self.plan.texts.direct.get(&predicate) {
+                    let mut holds = false;
+                    self.each_text(self.layout.leaves(group)[0] as usize, |text, _| {
+                        holds = text.is_some_and(|text| test.holds(text));
+                    });
+                    return if holds { YES } else { NO };
+                }
+                self.test(group);
+            }
             About::Text(group) | About::Presence(group) => self.test(group),
         }
         if self.work.marks.holds(predicate) {

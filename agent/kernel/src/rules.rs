@@ -41,6 +41,15 @@ pub struct Witness {
 }
 
 impl Rules {
+    /// How many leaves of `node` are `wanted`.
+    pub fn count(&self, node: u32, wanted: &impl Fn(Predicate) -> bool) -> u32 {
+        match &self.nodes[node as usize] {
+            Node::Leaf(predicate) => u32::from(wanted(*predicate)),
+            Node::Not(inner) => self.count(*inner, wanted),
+            Node::And(inner) | Node::Or(inner) => inner.iter().map(|&node| self.count(node, wanted)).sum(),
+        }
+    }
+
     /// The truth of `node`, given that of predicates.
     pub fn truth(&self, node: u32, of: &mut impl FnMut(Predicate) -> Truth) -> Truth {
         match &self.nodes[node as usize] {

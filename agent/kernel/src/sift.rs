@@ -10,7 +10,7 @@ use foldhash::HashMap;
 use memchr::memmem::{Finder, find};
 
 use crate::events::{Answer, Plan, State};
-use crate::fields::Predicate;
+use crate::fields::{PAD, Place, Predicate, Text};
 use crate::header::{self, Header};
 use crate::json::{Kind, Leaf};
 use crate::layout::{GroupNumber, Layout};
@@ -52,6 +52,10 @@ pub struct Texts {
     pub with_message: Vec<Predicate>,
     /// What holds of a program that is there.
     pub with_program: Vec<Predicate>,
+    /// What is tested by itself where little is asked.
+    pub direct: HashMap<Predicate, Direct>,
+    /// By rule how many of these it asks for.
+    pub asks: Vec<u32>,
     /// With one of them, a line may name its program otherwise.
     pub named_by: Vec<Finder<'static>>,
     /// Whether a message that begins with this byte may be of a format.
@@ -59,6 +63,33 @@ pub struct Texts {
     /// What a message holds within so many bytes that is of a format behind other words.
     pub prefixed: (Vec<u8>, usize),
 }
+
+/// A test of one text that needs no database.
+pub struct Direct {
+    /// Where the text must stand; None: it is the whole.
+    pub place: Option<Place>,
+    /// Whether case counts.
+    pub cased: bool,
+    /// The text, folded unless `cased`.
+    pub text: Finder<'static>,
+}
+
+impl Direct {
+    /// Whether it holds for a text.
+    #[must_use]
+    pub fn holds(&self, text: Text) -> bool {
+        let padded = if self.cased { text.padded } else { text.folded };
+        let (text, own) = (&padded[..padded.len() - PAD.len()], self.text.needle());
+        match self.place {
+            None => text == own,
+            Some(Place::Within) => self.text.find(text).is_some(),
+            Some(place) => place.holds(text, own),
+        }
+    }
+}
+
+/// Direct tests up to which they are cheaper than one search for all that rules ask of a text.
+const FEW: u32 = 16;
 
 const PROGRAM: usize = 1;
 const KEYWORDS: usize = 2;
@@ -252,7 +283,8 @@ impl State {
         let known = plan.texts.known(text, header.as_ref(), start);
         answer.found.extend([line.place.0, line.place.1, 0]);
         let rules = line.rules.iter().chain(line.always).copied();
-        self.work.ask(plan, &self.lines[known], text, &leaves, rules, &mut answer.found);
+        let asked = rules.clone().map(|rule| plan.texts.asks[rule as usize]).fold(0, u32::saturating_add);
+        self.work.ask(plan, &self.lines[known], (text, &leaves), rules, asked <= FEW, &mut answer.found);
         true
     }
 
@@ -309,6 +341,8 @@ mod tests {
             keywords: vec![2],
             with_message: vec![7],
             with_program: vec![8],
+            direct: HashMap::default(),
+            asks: Vec::new(),
             named_by: vec![Finder::new(b"program")],
             formats,
             prefixed: (b"EF:".to_vec(), 8),
@@ -343,6 +377,18 @@ mod tests {
         assert_eq!(open(PROGRAM | KEYWORDS), [3]);
         assert_eq!((&layouts[KEYWORDS].holds[..], &layouts[PROGRAM].holds[..]), (&[7][..], &[7, 8][..]));
         assert_eq!((layouts[PROGRAM].leaves(1), layouts[KEYWORDS].leaves(2)), (&[1][..], &[0][..]));
+    }
+
+    #[test]
+    fn direct_tests() {
+        let text = Text { padded: b"aBc\n\n", folded: b"abc\n\n", number: None };
+        let holds = |place, cased, own: &'static str| Direct { place, cased, text: Finder::new(own) }.holds(text);
+        assert!(holds(None, false, "abc") && holds(None, true, "aBc"));
+        assert!(!holds(None, true, "abc") && !holds(None, false, "abc\n"));
+        let places = [(Place::Prefix, "ab"), (Place::Suffix, "bc"), (Place::Within, "b"), (Place::Within, "")];
+        assert!(places.iter().all(|&(place, own)| holds(Some(place), false, own)));
+        let not = [(Place::Prefix, "bc"), (Place::Suffix, "c\n"), (Place::Within, "c\n"), (Place::Within, "B")];
+        assert!(not.iter().all(|&(place, own)| !holds(Some(place), false, own)));
     }
 
     #[test]

@@ -39,8 +39,8 @@ MAX_ANSWERS = 0xFFFF
 """Distinct answers; with more, all is forgotten and begun anew."""
 
 TRIAL = 2048
-MAX_TRIAL = 1 << 17
-REST = 7
+MAX_TRIAL = 1 << 14
+REST = 31
 
 CACHE_BYTES = 32 << 20
 VERIFY_SAMPLE = 0.001

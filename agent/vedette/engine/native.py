@@ -107,6 +107,7 @@ class Native:
                 "searched": fields.get(KEYWORDS, ()),
                 "with_message": self._fixed_in("message"),
                 "with_program": self._fixed_in("program"),
+                "direct": self._direct(),
                 "named_by": NAMED_BY["program"],
                 "formats": b"".join(FIRST),
                 "prefixed": PREFIXED,
@@ -118,6 +119,15 @@ class Native:
     def _fixed_in(self, field: str) -> list[int]:
         """The predicates that hold wherever the field is there."""
         return [number for number, p in enumerate(self._plan.predicates) if p.field == field and p.op is Op.EXISTS]
+
+    def _direct(self) -> list[tuple[int, int, bool, str]]:
+        """Of the groups of lines that are scanned the tests that need no scan: predicate, place, whether case counts,
+        text."""
+        evaluator, places = self._evaluator, _PLACES | {Op.EXACT: 3}
+        groups = (i for name in ("message", "program", KEYWORDS) for i in self._fields.get(name, ()))
+        scanned = (i for i in groups if i < len(evaluator.groups) and evaluator.groups[i].scans)
+        tests = ((number, self._plan.predicates[number]) for i in scanned for number in evaluator.members[i])
+        return [(n, places[p.op], p.cased, str(p.value)) for n, p in tests if p.op in places and _encodes(p.value)]
 
     def _about(self, number: int, p: Predicate) -> tuple[int, int, int]:
         """What a predicate depends on: kind, group, other group."""
