@@ -764,6 +764,12 @@ class Query:
         right, right_keys = with_keys(
             right, [check.substituted(one, lambda at, of: Column(at - width, of)) for _, one in keys]
         )
+        if not both:
+            compared = {at for one in rest if time_bounds(one, cols, width) for at in check.columns(one)}
+            times = [at for at in compared if at <= width], [at for at in compared if at > width]
+            if any(len(several) > 1 for several in times):
+                raise Wrong(node, "bounds on two times of one side", "bounds on one time attribute of each")
+            left, right = timed(left, times[0][0]), timed(right, times[1][0] - width)
         moved = [check.substituted(one, lambda at, of: Column(at + shift if at > width else at, of)) for one in others]
         joined = [*left.cols] if semi else [*left.cols, *right.cols]
         if not semi:
