@@ -83,11 +83,7 @@ def _to_whole(given: Type, name: str) -> Change | None:
         return lambda value: numbers.whole_of_float(value, name)
     if given.name == "DECIMAL":
         return lambda value: wrap(numbers.cut(value))
-    if given.name == "BOOLEAN" or given.name == "INTERVAL_MONTH":
-        return int
-    if given.name == "INTERVAL_SECOND":
-        return lambda value: wrap(value // 1000)
-    return None
+    return int if given.name == "BOOLEAN" else None
 
 
 def _to_float(given: Type, name: str) -> Change | None:
@@ -106,7 +102,7 @@ def _to_float(given: Type, name: str) -> Change | None:
 def _to_decimal(given: Type, to: Type) -> Change | None:
     change = numbers.rounder(to)
     if given.name in TEXT:
-        return lambda value: change(numbers.decimal_of_text(value))
+        return lambda value: _within(change(numbers.decimal_of_text(value)), value, to)
     if given.name == "FLOAT":
         return lambda value: change(Decimal(numbers.single_text(value)) if value - value == 0 else value)
     if given.name in NUMERIC:
@@ -114,6 +110,12 @@ def _to_decimal(given: Type, to: Type) -> Change | None:
     if given.name == "BOOLEAN":
         return lambda value: change(int(value))
     return None
+
+
+def _within(found: Decimal | None, text: str, to: Type) -> Decimal:
+    if found is None:
+        raise Failed(f"{text!r:.60} is beyond {to}")
+    return found
 
 
 _TRUE = {"t", "true", "y", "yes", "1"}
@@ -135,15 +137,23 @@ def _to_time(given: Type, to: Type) -> Change | None:
         case (("CHAR" | "VARCHAR" | "STRING"), "DATE"):
             return dates.date_of_text
         case (("CHAR" | "VARCHAR" | "STRING"), "TIME"):
-            return dates.time_of_text
+            return lambda value: _cut_time(dates.time_of_text(value), digits)
         case (("CHAR" | "VARCHAR" | "STRING"), _):
             return lambda value: dates.stamp_of_text(value, digits)
-        case (("TIMESTAMP" | "TIMESTAMP_LTZ"), ("TIMESTAMP" | "TIMESTAMP_LTZ")):
+        case ("TIMESTAMP", ("TIMESTAMP" | "TIMESTAMP_LTZ")):
+            return lambda value: dates.cut_to(value, digits) if value >= 0 else -dates.cut_to(-value, digits)
+        case ("TIMESTAMP_LTZ", ("TIMESTAMP" | "TIMESTAMP_LTZ")):
             return lambda value: dates.cut_to(value, digits)
-        case (("TIMESTAMP" | "TIMESTAMP_LTZ"), "DATE"):
+        case ("TIMESTAMP", "DATE"):
+            return lambda value: value // dates.DAY if value >= 0 else -(-value // dates.DAY)
+        case ("TIMESTAMP_LTZ", "DATE"):
             return lambda value: value // dates.DAY
-        case (("TIMESTAMP" | "TIMESTAMP_LTZ"), "TIME"):
-            return lambda value: value % dates.DAY // 1000
+        case ("TIMESTAMP", "TIME"):
+            return lambda value: _cut_time(
+                value % dates.DAY // 1000 if value >= 0 else -(-value % dates.DAY // 1000), digits
+            )
+        case ("TIMESTAMP_LTZ", "TIME"):
+            return lambda value: _cut_time(value % dates.DAY // 1000, digits)
         case "DATE", ("TIMESTAMP" | "TIMESTAMP_LTZ"):
             return lambda value: value * dates.DAY
         case "TIME", ("TIMESTAMP" | "TIMESTAMP_LTZ"):
@@ -151,6 +161,12 @@ def _to_time(given: Type, to: Type) -> Change | None:
         case "TIME", "TIME":
             return _same
     return None
+
+
+def _cut_time(of_day: int, digits: int) -> int:
+    """Milliseconds of a day with so many digits of a second, towards midnight."""
+    step = int(10 ** (3 - min(digits, 3)))
+    return (of_day - of_day % step if of_day >= 0 else of_day + -of_day % step) % dates.DAY_MS
 
 
 def _to_bytes(given: Type, to: Type) -> Change | None:

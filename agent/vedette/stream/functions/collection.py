@@ -180,14 +180,7 @@ def _intersect(first: Sequence[Any], *others: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _except(first: Sequence[Any], second: Sequence[Any]) -> tuple[Any, ...]:
-    left = list(second)
-    kept = []
-    for one in first:
-        if one in left:
-            left.remove(one)
-        else:
-            kept.append(one)
-    return tuple(kept)
+    return _distinct([one for one in first if one not in second])
 
 
 def _sort_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:

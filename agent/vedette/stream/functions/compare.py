@@ -16,6 +16,7 @@ from vedette.stream.functions.types import (
     NULL,
     NUMERIC,
     STAMP,
+    STRING,
     TEXT,
     WHOLE,
     common,
@@ -47,9 +48,7 @@ def comparable(a: Type, b: Type, ordered: bool) -> Type | None:
     if found is not None:
         return found
     for text, other in ((a, b), (b, a)):
-        if text.name in TEXT and (
-            other.name in (*STAMP, "DATE", "TIME", "BOOLEAN") or (ordered and other.name in NUMERIC)
-        ):
+        if text.name in TEXT and (other.name in (*STAMP, "DATE", "TIME") or (ordered and other.name in NUMERIC)):
             return other
     return None
 
@@ -102,8 +101,12 @@ def _in_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
 
 
 def _in_type(args: Sequence[Expression]) -> Type:
-    """The type in which IN compares; here a text beside numbers is read as one, and a DECIMAL beside a FLOAT."""
+    """The type in which IN compares; here a number beside texts is one of them, and a DECIMAL beside a FLOAT is."""
     found = args[0].type
+    if {one.type.name in TEXT for one in args} == {True, False} and all(
+        one.type.name in (*TEXT, *NUMERIC, "NULL") for one in args
+    ):
+        return STRING
     for one in args[1:]:
         if found != FLOAT or one.type.name not in (*WHOLE, "DECIMAL"):
             found = compared((Literal(None, found), one), True)

@@ -128,13 +128,14 @@ def _step(value: Any, step: Step) -> Iterator[Any]:
 def found_by(document: Any, steps: Sequence[Step]) -> Any:
     """What a path finds; of one that may name several values a list. Raises ``_Broken`` for nothing."""
     values = [document]
+    definite = True
     for step in steps:
-        values = [found for value in values for found in _step(value, step)]
-    if not _definite(steps):
-        return values
-    if not values:
-        raise _Broken("nothing is there")
-    return values[0]
+        below = values
+        values = [found for value in below for found in _step(value, step)]
+        definite = definite and _definite((step,))
+        if definite and not values:
+            raise _Broken("nothing is there")
+    return values[0] if definite else values
 
 
 def _looked_up(text: str, path: str) -> tuple[bool, Any, bool]:

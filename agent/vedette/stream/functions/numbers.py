@@ -54,6 +54,8 @@ def rounder(to: Type) -> Callable[[Any], Decimal | None]:
         if not -most < value < most:
             return None
         found: Decimal = value.quantize(step, context=EXACT)
+        if not found:
+            return found.copy_abs()  # no -0.00
         return found if -most < found < most else None
 
     return change

@@ -76,8 +76,8 @@ def part_of(given: Type, unit: str) -> Callable[[Any], int]:
             return lambda value: _part(unit, value, 0)
         case "TIME":
             return lambda value: _part(unit, 0, value * 1000)
-        case "TIMESTAMP_LTZ" if unit == "HOUR":
-            return lambda value: value % DAY // HOUR
+        case "INTERVAL_SECOND" if unit == "DAY":
+            return lambda value: arithmetic.divided(value, DAY)
     return lambda value: _part(unit, day := arithmetic.divided(value, DAY), value - day * DAY)
 
 
@@ -181,6 +181,8 @@ def _whole(up: bool) -> Function:
                 return lambda value: step(value * DAY, unit) // DAY
             case "TIME":
                 return lambda value: step(value * 1000, unit) // 1000
+        if not up and unit in _MONTHS:  # before 1970 that of the day after, as in Flink
+            return lambda value: step(arithmetic.divided(value, DAY) * DAY, unit)
         return lambda value: step(value, unit)
 
     return Function(_whole_types, ceiled if up else floored, bind=bind)
@@ -232,11 +234,19 @@ def _diff(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> C
 
 def months_between(a: int, b: int) -> int:
     """Whole months from one timestamp to another."""
+    months = _months_of_days(a // DAY, b // DAY)
+    if dates.add_months(a // DAY, months) == b // DAY and b % DAY < a % DAY:
+        months -= 1
+    return months
+
+
+def _months_of_days(a: int, b: int) -> int:
+    """A day counts as the month's last where there is none of its number (Calcite's ``subtractMonths``)."""
     if b < a:
-        return -months_between(b, a)
-    (year, month, day), (later, other, last) = dates.civil(a // DAY), dates.civil(b // DAY)
+        return -_months_of_days(b, a)
+    (year, month, _), (later, other, _) = dates.civil(a), dates.civil(b)
     months = (later - year) * 12 + other - month
-    return months - ((last, b % DAY) < (day, a % DAY))
+    return months - (dates.add_months(a, months) > b)
 
 
 # --- texts
