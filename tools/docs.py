@@ -122,7 +122,43 @@ def metrics() -> str:
     return (DOCS / "metrics.md").read_text("utf-8").partition(heading)[0] + heading + "\n".join(rows) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "metrics.md": metrics}
+FUNCTIONS_HEAD = """# Functions of SQL rules
+
+<!-- Written by `make docs` from the function table, agent/vedette/stream/functions. -->
+
+What [rules in SQL](sql.md) can write, with Flink's types and values; a test runs each example. Where Flink's job would
+die (a division by zero, a CAST of a text that is no number) the row is dropped and counted. Differences from Flink are
+in [decision 54](decisions/0054-expressions.md).
+"""
+
+
+def functions() -> str:
+    """docs/sql-functions.md: the scalar functions of SQL, by family, and those that are refused."""
+    from vedette.stream.functions.library import FAMILIES, REFUSED
+
+    def cell(text: str) -> str:
+        return text.replace("|", "\\|")
+
+    parts = [FUNCTIONS_HEAD]
+    for family in FAMILIES:
+        parts.append(f"## {(inspect.getdoc(family) or '').splitlines()[0].split('. ')[0].rstrip('.')}\n")
+        rows = [
+            f"| `{cell(name)}` | `{cell(row.example)}` | `{cell(row.gives)}` | {cell(row.says)} |"
+            for name, row in family.FUNCTIONS.items()
+        ]
+        parts.append(
+            "\n".join(["| name | example | gives | |", "|---|---|---|---|", *rows]).replace("| `` |", "| |") + "\n"
+        )
+    parts.append("## Refused\n")
+    rows = [f"| `{name}` | {row.instead} |" for name, row in REFUSED.items()]
+    return "\n".join([*parts, "| name | why, and what instead |", "|---|---|", *rows, ""])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "metrics.md": metrics,
+    "sql-functions.md": functions,
+}
 """Each page's name in docs/, and what makes its text."""
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 from vedette.plan.query import Expression, Type
 from vedette.stream.functions import dates, numbers
-from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes
+from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes, shown
 from vedette.stream.functions.types import (
     APPROXIMATE,
     BINARY,
@@ -384,3 +384,36 @@ FUNCTIONS: dict[str, Function] = {
     "HEX": Function(gives(STRING, takes((*WHOLE, *TEXT, *BINARY))), _hex),
     "UNHEX": Function(gives(BYTES, takes(TEXT)), _unhex),
 }  # fmt: skip
+
+shown(
+    FUNCTIONS,
+    {
+        "ROUND": ("ROUND(2.45, 1)", "2.5", "half away from zero"),
+        "TRUNCATE": ("TRUNCATE(2.49, 1)", "2.4", ""),
+        "POWER": ("POWER(2, 3)", "8.0", ""),
+        "SQRT": ("SQRT(9)", "3.0", ""),
+        "EXP": ("EXP(0)", "1.0", ""),
+        "LN": ("LN(1)", "0.0", ""),
+        "LOG10": ("LOG10(100)", "2.0", ""),
+        "LOG2": ("LOG2(8)", "3.0", ""),
+        "LOG": ("LOG(2, 8)", "3.0", "to a base, natural without one"),
+        "SIN": ("SIN(0)", "0.0", ""),
+        "COS": ("COS(0)", "1.0", ""),
+        "TAN": ("TAN(0)", "0.0", ""),
+        "COT": ("COT(0)", "Infinity", ""),
+        "ASIN": ("ASIN(0)", "0.0", ""),
+        "ACOS": ("ACOS(1)", "0.0", ""),
+        "ATAN": ("ATAN(0)", "0.0", ""),
+        "ATAN2": ("ATAN2(0, 1)", "0.0", ""),
+        "SINH": ("SINH(0)", "0.0", ""),
+        "COSH": ("COSH(0)", "1.0", ""),
+        "TANH": ("TANH(0)", "0.0", ""),
+        "DEGREES": ("DEGREES(PI())", "180.0", ""),
+        "RADIANS": ("RADIANS(0)", "0.0", ""),
+        "PI": ("PI()", "3.141592653589793", ""),
+        "E": ("E()", "2.718281828459045", ""),
+        "BIN": ("BIN(5)", "101", ""),
+        "HEX": ("HEX('abc')", "616263", "of a number, a text or bytes"),
+        "UNHEX": ("DECODE(UNHEX('616263'), 'UTF-8')", "abc", "bytes; NULL for what is no hex"),
+    },
+)

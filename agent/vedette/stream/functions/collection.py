@@ -281,7 +281,7 @@ FUNCTIONS: dict[str, Function] = {
     "ARRAY": Function(_made_types, _slice, nulls=True, bind=_made, example="ARRAY[1, 2.5]", gives="[1.0, 2.5]"),
     "MAP": Function(_map_types, _slice, nulls=True, bind=_map, example="MAP['a', 1]", gives="{a=1}"),
     "ROW": Function(_row_types, lambda *values: values, nulls=True, example="ROW(1, 'a')", gives="(1, a)"),
-    "ITEM": Function(_item_types, _slice, bind=_item, example="ARRAY['a', 'b'][2]", gives="b",
+    "ITEM": Function(_item_types, _slice, bind=_item, example="MAP['a', 1]['a']", gives="1",
                      says="`a[i]`, counted from 1, and `m[key]`; NULL where there is none"),
     "FIELD": Function(_field_types, _slice, bind=_field, says="`r.name`"),
     "ELEMENT": Function(_element_types, _element, example="ELEMENT(ARRAY[5])", gives="5",

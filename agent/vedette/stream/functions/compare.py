@@ -7,7 +7,7 @@ from typing import Any
 
 from vedette.plan.query import Expression, Literal, Type
 from vedette.stream.functions import cast
-from vedette.stream.functions.table import Function, Infer, WrongTypes
+from vedette.stream.functions.table import Function, Infer, WrongTypes, shown
 from vedette.stream.functions.types import (
     APPROXIMATE,
     BOOLEAN,
@@ -325,3 +325,38 @@ FUNCTIONS: dict[str, Function] = {
     "GREATEST": _extreme(max),
     "LEAST": _extreme(min),
 }
+
+shown(
+    FUNCTIONS,
+    {
+        "=": ("1 = 1.0", "TRUE", "in the type that both have in common; a text beside a number is refused"),
+        "<>": ("1 <> 2", "TRUE", ""),
+        "<": ("1 < 2", "TRUE", "a text beside a number or a time is read as one"),
+        "<=": ("1 <= 2", "TRUE", ""),
+        ">": ("2 > '1'", "TRUE", ""),
+        ">=": ("2 >= 2", "TRUE", ""),
+        "IS DISTINCT FROM": ("1 IS DISTINCT FROM CAST(NULL AS INT)", "TRUE", "never NULL"),
+        "IS NOT DISTINCT FROM": ("1 IS NOT DISTINCT FROM 1", "TRUE", "never NULL"),
+        "BETWEEN": ("2 BETWEEN 1 AND 3", "TRUE", "both ends are within"),
+        "BETWEEN SYMMETRIC": ("2 BETWEEN SYMMETRIC 3 AND 1", "TRUE", "the ends in either order"),
+        "IN": ("2 IN (1, 2)", "TRUE", "NULL if it is not there beside a NULL"),
+        "AND": ("FALSE AND CAST(NULL AS BOOLEAN)", "FALSE", "no further than what decides"),
+        "OR": ("TRUE OR CAST(NULL AS BOOLEAN)", "TRUE", "no further than what decides"),
+        "NOT": ("NOT FALSE", "TRUE", ""),
+        "IS NULL": ("1 IS NULL", "FALSE", ""),
+        "IS NOT NULL": ("1 IS NOT NULL", "TRUE", ""),
+        "IS TRUE": ("TRUE IS TRUE", "TRUE", "never NULL"),
+        "IS NOT TRUE": ("CAST(NULL AS BOOLEAN) IS NOT TRUE", "TRUE", ""),
+        "IS FALSE": ("FALSE IS FALSE", "TRUE", ""),
+        "IS NOT FALSE": ("TRUE IS NOT FALSE", "TRUE", ""),
+        "IS UNKNOWN": ("CAST(NULL AS BOOLEAN) IS UNKNOWN", "TRUE", ""),
+        "IS NOT UNKNOWN": ("TRUE IS NOT UNKNOWN", "TRUE", ""),
+        "CASE": ("CASE WHEN 1 > 2 THEN 'a' ELSE 'b' END", "b", "also `CASE x WHEN 1 THEN …`; NULL without ELSE"),
+        "IF": ("IF(1 > 2, 'a', 'b')", "b", ""),
+        "COALESCE": ("COALESCE(CAST(NULL AS INT), 2)", "2", "the first that is not NULL"),
+        "IFNULL": ("IFNULL(CAST(NULL AS INT), 2)", "2", ""),
+        "NULLIF": ("NULLIF(1, 1)", "NULL", ""),
+        "GREATEST": ("GREATEST(1, 3, 2)", "3", "NULL if any is"),
+        "LEAST": ("LEAST(1, 3, 2)", "1", "NULL if any is"),
+    },
+)

@@ -32,7 +32,7 @@ Arguments need no casts that SQL does not write: a function converts by its own 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vedette.plan.query import Expression, Type
@@ -114,3 +114,9 @@ class Library(Mapping[str, Function]):
         except WrongTypes as error:
             given = ", ".join(str(one.type) for one in args)
             raise WrongTypes(f"{name}({given}): {error}") from None
+
+
+def shown(rows: dict[str, Function], examples: Mapping[str, tuple[str, str, str]]) -> None:
+    """Gives rows their example, its value, and what they do."""
+    for name, (example, value, says) in examples.items():
+        rows[name] = replace(rows[name], example=example, gives=value, says=says)

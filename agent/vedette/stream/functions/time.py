@@ -15,7 +15,7 @@ from vedette.stream.functions import arithmetic, dates
 from vedette.stream.functions.dates import DAY, HOUR, MINUTE, SECOND
 from vedette.stream.functions.formats import BadFormat, check, formatted, read
 from vedette.stream.functions.numbers import WRAP
-from vedette.stream.functions.table import Failed, Function, WrongTypes
+from vedette.stream.functions.table import Failed, Function, WrongTypes, shown
 from vedette.stream.functions.types import (
     BIGINT,
     DATE,
@@ -439,3 +439,11 @@ FUNCTIONS: dict[str, Function] = {
                            example="CONVERT_TZ('2026-02-03 04:05:06', 'UTC', 'America/New_York')",
                            gives="2026-02-02 23:05:06"),
 }  # fmt: skip
+
+shown(
+    FUNCTIONS,
+    {
+        "FLOOR": ("FLOOR(DATE '2026-02-03' TO MONTH)", "2026-02-01", "of a time to its unit, or of a number"),
+        "CEIL": ("CEIL(2.1)", "3", "likewise, upwards"),
+    },
+)
