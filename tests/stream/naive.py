@@ -133,43 +133,69 @@ def windowed(node: Windowed, stream: Sequence[tuple[Row, int]]) -> tuple[list[li
     return found, late
 
 
-def over(node: Over, stream: Sequence[tuple[Row, int]]) -> list[Row]:
+def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]:
     """A row is given when the watermark reaches its time; it is late when rows of its key at or after its time have
     been given, without bounds when the watermark is at its time."""
-    mark = NEVER
+    mark, late = NEVER, 0
     given: dict[Any, list[Row]] = {}
     waiting: list[Row] = []
     found: list[Row] = []
+    bounded = node.rows is not None or node.range is not None
 
     def due() -> None:
-        for row in sorted((one for one in waiting if one[1] <= mark), key=lambda one: one[1]):
+        ready = sorted((row for row in waiting if row[1] <= mark), key=lambda row: row[1])
+        for row in ready:
             waiting.remove(row)
-            key = tuple(row[at] for at in node.keys)
-            given.setdefault(key, []).append(row)
-        for key in given:
-            fresh = [row for row in given[key] if row not in found_rows]
-            for row in fresh:
-                found_rows.append(row)
-                past = given[key][: given[key].index(row) + 1]
-                if node.rows is not None:
-                    past = past[-node.rows - 1 :]
-                else:
-                    ties = [one for one in given[key] if one[1] == row[1]]
-                    past = [one for one in given[key] if one[1] < row[1]] + ties
-                    if node.range is not None:
-                        past = [one for one in past if one[1] >= row[1] - node.range]
-                found.append((*row, *(aggregate(one, past) for one in node.aggregates)))
+            given.setdefault(row[2], []).append(row)
+        for row in ready:
+            past = given[row[2]]
+            if node.rows is not None:
+                at = past.index(row)
+                past = past[max(0, at - node.rows) : at + 1]
+            else:
+                past = [one for one in past if one[1] <= row[1]]
+                if node.range is not None:
+                    past = [one for one in past if one[1] >= row[1] - node.range]
+            found.append((*row, *(aggregate(one, past) for one in node.aggregates)))
 
-    found_rows: list[Row] = []
-    bounded = node.rows is not None or node.range is not None
     for row, after in stream:
-        key = tuple(row[at] for at in node.keys)
-        last = max((one[1] for one in given.get(key, ())), default=NEVER)
+        last = max((one[1] for one in given.get(row[2], ())), default=NEVER)
         if row[1] > (last if bounded else mark):
             waiting.append(row)
+        else:
+            late += 1
         if after > mark:
             mark = after
             due()
     mark = FOREVER
     due()
-    return found
+    return found, late
+
+
+def sessions(gap: int, stream: Sequence[tuple[Row, int]]) -> tuple[list[tuple[int, int, list[Row]]], int]:
+    """Sessions of ``row[2]`` in the order of their ends, and how many rows were late."""
+    mark, late = NEVER, 0
+    open_: list[tuple[int, int, list[Row]]] = []
+    found: list[tuple[int, int, list[Row]]] = []
+
+    def fire() -> None:
+        for one in sorted((one for one in open_ if one[1] - MILLISECOND <= mark), key=lambda one: one[1]):
+            open_.remove(one)
+            found.append(one)
+
+    for row, after in stream:
+        start, end = row[1], row[1] + gap
+        same = [one for one in open_ if one[2][0][2] == row[2] and one[0] <= end and start <= one[1]]
+        start, end = min([start, *(one[0] for one in same)]), max([end, *(one[1] for one in same)])
+        if end - MILLISECOND <= mark:
+            late += 1
+        else:
+            for one in same:
+                open_.remove(one)
+            open_.append((start, end, [*(each for one in same for each in one[2]), row]))
+        if after > mark:
+            mark = after
+            fire()
+    mark = FOREVER
+    fire()
+    return found, late

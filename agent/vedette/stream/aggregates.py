@@ -30,6 +30,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
+from types import CodeType
 from typing import Any, NamedTuple
 
 from vedette.plan.query import Aggregate, Column, Expression, Type
@@ -420,7 +422,7 @@ AGGREGATES: dict[str, Function] = {
     ),
     "COLLECT": Function(
         lambda args, options: Type("MAP", args=(_one(args), INT)),
-        _plain("bag"),
+        _plain("bag", lambda found: found and dict(found)),
         "values, and how often each occurs",
         "COLLECT(host)",
         ordered=True,
@@ -610,8 +612,13 @@ def _in(lines: Iterable[str], depth: int) -> list[str]:
 def run(text: str, names: dict[str, Any]) -> dict[str, Any]:
     """The functions that the generated ``text`` defines. It holds numbers and names of this module's making only."""
     made: dict[str, Any] = dict(names)
-    exec(compile(text, "<aggregates>", "exec"), made)  # noqa: S102
+    exec(_code(text), made)  # noqa: S102
     return made
+
+
+@lru_cache(256)
+def _code(text: str) -> CodeType:
+    return compile(text, "<aggregates>", "exec")
 
 
 # --- fields as bytes

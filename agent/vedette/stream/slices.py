@@ -4,8 +4,9 @@ A ``Layer`` holds slices of one length. A slice has an index of its keys, and fo
 (``aggregates.py``) a column: a group takes one place in each, so that its state is a few numbers instead of objects.
 Code for a run of rows is generated once for each layer: one look-up and one addition a row, whatever reads the slice.
 
-Its bytes (``delta``), for each slice that changed: ``[start, closed, lacks, gone, keys, columns]`` with the groups
-that changed and the keys that gave way to the budget, ``[start, nil]`` for a slice that is gone.
+Its bytes (``delta``): the names and fields of its parts, then for each slice that changed ``[start, closed, lacks,
+gone, keys, columns]`` with the groups that changed and the keys that gave way to the budget, ``[start, nil]`` for a
+slice that is gone.
 """
 
 from __future__ import annotations
@@ -288,10 +289,6 @@ class Layer(Table[Any]):
 
     # --- state
 
-    def header(self) -> list[Any]:
-        """What its deltas are read by."""
-        return [self.ident, [[name, aggregates.PARTS[held.part].fields] for name, held in self.parts.items()]]
-
     def delta(self) -> list[Any] | None:
         if self.changed:
             self.settle()
@@ -319,17 +316,19 @@ class Layer(Table[Any]):
                 one.gone = []
             else:
                 found.append([start, one.closed, list(one.lacks)])
-        return found
+        parts = [[name, aggregates.PARTS[held.part].fields] for name, held in self.parts.items()]
+        return [parts, found]
 
-    def restore_slices(self, saved_parts: Iterable[tuple[bytes, str]], data: Iterable[Any]) -> None:
-        """Take over one ``delta`` of a layer with these parts (``header``)."""
+    def restore(self, data: Iterable[Any]) -> None:
+        """Take over one ``delta``, of a layer that may have had other parts."""
+        saved_parts, changed = data
         starts: dict[bytes, int] = {}
         at = 1
         for name, held_fields in saved_parts:
             starts[name] = at
             at += len(held_fields)
         missing = frozenset(name for name in self.parts if name not in starts)
-        for start, closed, *more in data:
+        for start, closed, *more in changed:
             if closed is None:
                 if start in self.slices:
                     self.remove_slice(start)

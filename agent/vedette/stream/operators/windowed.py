@@ -277,7 +277,7 @@ class Windowed(Operator):
     # --- state
 
     def delta(self) -> list[Any] | None:
-        layers = [[layer.header(), self._fed_by.get(ident), layer.delta()] for ident, layer in self.layers.items()]
+        layers = [[ident, self._fed_by.get(ident), layer.delta()] for ident, layer in self.layers.items()]
         late = [[member.node.fingerprint, member.late] for member in self.members]
         counted = [*self.marks, self.failed, *(member.late for member in self.members)]
         if counted == self._written and not any(part for _, _, part in layers):
@@ -292,12 +292,12 @@ class Windowed(Operator):
         for member in self.members:
             member.late = counts.get(member.node.fingerprint, member.late)
         self._saved = {}
-        for (ident, parts), fed_by, part in layers:
+        for ident, fed_by, part in layers:
             self._saved[ident] = fed_by
             if ident not in self.layers:  # no statement needs it any more; see resume
                 self.layers[ident] = self._layer(ident)
             if part is not None:
-                self.layers[ident].restore_slices(parts, part)
+                self.layers[ident].restore(part)
         for ident in self._wanted_no_more():
             if ident not in self._saved:
                 self._remove(ident)
