@@ -135,33 +135,54 @@ def windowed(node: Windowed, stream: Sequence[tuple[Row, int]]) -> tuple[list[li
 
 def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]:
     """A row is given when the watermark reaches its time; it is late when rows of its key at or after its time have
-    been given, without bounds when the watermark is at its time."""
+    been given, without bounds when the watermark is at its time. With a range a key is forgotten after 1.5 of it."""
     mark, late = NEVER, 0
     given: dict[Any, list[Row]] = {}
     waiting: list[Row] = []
     found: list[Row] = []
     bounded = node.rows is not None or node.range is not None
 
-    def due() -> None:
-        ready = sorted((row for row in waiting if row[1] <= mark), key=lambda row: row[1])
-        for row in ready:
-            waiting.remove(row)
-            given.setdefault(row[2], []).append(row)
-        for row in ready:
-            past = given[row[2]]
-            if node.rows is not None:
-                at = past.index(row)
-                past = past[max(0, at - node.rows) : at + 1]
-            else:
-                past = [one for one in past if one[1] <= row[1]]
-                if node.range is not None:
-                    past = [one for one in past if one[1] >= row[1] - node.range]
-            found.append((*row, *(aggregate(one, past) for one in node.aggregates)))
+    def give(row: Row) -> None:
+        past = given[row[2]]
+        if node.rows is not None:
+            at = past.index(row)
+            past = past[max(0, at - node.rows) : at + 1]
+        else:
+            past = [one for one in past if one[1] <= row[1]]
+            if node.range is not None:
+                past = [one for one in past if one[1] >= row[1] - node.range]
+        found.append((*row, *(aggregate(one, past) for one in node.aggregates)))
 
+    def due() -> None:
+        times = sorted(
+            {row[1] for row in waiting if row[1] <= mark}
+            | {at for each in alarms.values() for at in each if at <= mark}
+        )
+        for time in times:
+            for key in [key for key, each in alarms.items() if time in each]:
+                last[key] = time
+                alarms[key].remove(time)
+            for key in [key for key, each in alarms.items() if not each]:
+                del alarms[key], last[key]
+                given.pop(key, None)
+                waiting[:] = [row for row in waiting if row[2] != key]
+            ready = [row for row in waiting if row[1] == time]
+            for row in ready:
+                waiting.remove(row)
+                given.setdefault(row[2], []).append(row)
+            for row in ready:
+                give(row)
+
+    alarms: dict[Any, list[int]] = {}
+    last: dict[Any, int] = {}
     for row, after in stream:
-        last = max((one[1] for one in given.get(row[2], ())), default=NEVER)
-        if row[1] > (last if bounded else mark):
+        past = max((one[1] for one in given.get(row[2], ())), default=NEVER)
+        if row[1] > (max(past, last.get(row[2], NEVER)) if bounded else mark):
             waiting.append(row)
+            if node.range is not None:
+                pending = alarms.setdefault(row[2], [])
+                if not pending or pending[-1] < row[1] + node.range + MILLISECOND:
+                    pending.append(row[1] + node.range * 3 // 2 + MILLISECOND)
         else:
             late += 1
         if after > mark:

@@ -65,7 +65,7 @@ def test_the_first_row_of_a_key_is_given_once(events: list[Any], stops: list[int
     waiting: dict[Any, Any] = {}
     expected: dict[Any, Any] = {}
     for row, after in rows:
-        if row[1] <= mark:
+        if row[1] < mark:
             late += 1
         elif row[2] not in expected and (row[2] not in waiting or row[1] < waiting[row[2]][1]):
             waiting[row[2]] = row

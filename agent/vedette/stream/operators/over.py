@@ -2,7 +2,8 @@
 
 A row is given when the watermark reaches its time, ties by arrival; with RANGE it counts all rows of its time, with
 ROWS those before it only. Which rows are late is Flink's choice: with a bound, those at or before the time of the key's
-last row that was given (even behind the watermark), else those at or before the watermark.
+last row that was given (even behind the watermark), else those at or before the watermark. With RANGE a key is
+forgotten when the watermark has passed its newest row by between one range and one and a half.
 
 A bounded frame keeps its rows. Its aggregates are those of two stacks: of what is in front, the aggregates of each
 row and all behind it; of what came since, one for all. So a row costs a few merges however long the frame is.
@@ -16,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from vedette.plan import query
-from vedette.plan.query import Row
+from vedette.plan.query import MILLISECOND, Row
 from vedette.stream import aggregates
 from vedette.stream.aggregates import Accumulators
 from vedette.stream.expression import FAILURES
@@ -29,9 +30,11 @@ class _Held:
     """Of one key. What ``front`` and ``back`` hold follows from ``rows``; of an unbounded frame, ``back`` is all there
     is."""
 
-    __slots__ = ("back", "front", "last", "rows", "split", "waiting")
+    __slots__ = ("alarms", "back", "front", "last", "rows", "split", "waiting")
 
     def __init__(self) -> None:
+        self.alarms: list[int] = []
+        """Watermarks to come: at the last all of it goes, each other is as late as a row given then makes it."""
         self.last = NEVER
         """The time of the last row that was given."""
         self.waiting: list[Row] = []
@@ -71,7 +74,15 @@ class Over(Operator):
             if all(other[time] != at for other in one.waiting):
                 heappush(self._times, (at, repr(key), key))
             one.waiting.append(row)
+            if self.over.range is not None:
+                self._forget_later(one, key, at, self.over.range)
             held.put(key, one)
+
+    def _forget_later(self, one: _Held, key: Key, at: int, range: int) -> None:
+        """As Flink does, for what is late afterwards depends on it."""
+        if not one.alarms or one.alarms[-1] < at + range + MILLISECOND:
+            one.alarms.append(at + range // MILLISECOND * 3 // 2 * MILLISECOND + MILLISECOND)
+            heappush(self._times, (one.alarms[-1], repr(key), key))
 
     def due(self, mark: int) -> None:
         found: list[Row] = []
@@ -79,8 +90,15 @@ class Over(Operator):
         while times and times[0][0] <= mark:
             at, _, key = heappop(times)
             one = self.held.values.get(key)
-            ready = [row for row in one.waiting if row[time] == at] if one is not None else []
-            if one is None or not ready:
+            if one is None:
+                continue
+            if one.alarms and one.alarms[-1] <= at:
+                self.held.remove(key)
+                continue
+            ready = [row for row in one.waiting if row[time] == at]
+            if at in one.alarms:
+                one.alarms.remove(at)
+            elif not ready:
                 continue
             one.waiting = [row for row in one.waiting if row[time] != at]
             one.last = max(one.last, at)
@@ -155,12 +173,12 @@ class Over(Operator):
 
     def _dump(self, one: _Held) -> Any:
         fields = [] if self.bounded else list(map(aggregates.dump, self.kinds.fields, one.back))
-        return [one.last, one.waiting, one.rows, fields]
+        return [one.last, one.alarms, one.waiting, one.rows, fields]
 
     def _load(self, data: Any) -> _Held:
         one = _Held()
-        one.last, waiting, rows, fields = data
-        one.waiting, one.rows = list(waiting), list(rows)
+        one.last, alarms, waiting, rows, fields = data
+        one.alarms, one.waiting, one.rows = list(alarms), list(waiting), list(rows)
         one.back = self.kinds.new()
         if self.bounded:
             for row in rows:
@@ -173,6 +191,6 @@ class Over(Operator):
         self._times = [
             (at, repr(key), key)
             for key, one in self.held.values.items()
-            for at, _ in groupby(sorted(row[self.time] for row in one.waiting))
+            for at, _ in groupby(sorted([*(row[self.time] for row in one.waiting), *one.alarms]))
         ]
         heapify(self._times)

@@ -22,6 +22,10 @@ class TopInWindow(Operator):
         start, end = node.window
         self._key = (end, start, *(at for at in node.keys if at not in node.window))
         self._rank = [_ranking(*one) for one in reversed(node.order)]
+        (column, descending, _), *others = node.order
+        by_time = node.input.columns[column - 1].type.name.startswith("TIMESTAMP")
+        self._newest = by_time and descending and not others and node.last == 1
+        """The last row by time: of those of one time it is the last to come, as in Flink."""
         self.rows: Table[list[Row]] = Table(budget, lambda rows: 64 + sum(map(row_bytes, rows)), load=list)
         self.tables.append(self.rows)
         self._windows: dict[int, dict[Key, None]] = {}
@@ -37,7 +41,7 @@ class TopInWindow(Operator):
             if held is None:
                 held = []
                 self._windows.setdefault(key[0], {})[key] = None
-            held.append(row)
+            held.insert(0, row) if self._newest else held.append(row)
             for rank, descending in self._rank:
                 held.sort(key=rank, reverse=descending)
             del held[self.top.last :]
@@ -64,8 +68,8 @@ class TopInWindow(Operator):
 
 
 class Top(Operator):
-    """The first row of each key by time: given when the watermark reaches it; then the key is done with. A row at or
-    before the watermark is late."""
+    """The first row of each key by time: given when the watermark reaches it; then the key is done with. A row before
+    the watermark is late."""
 
     def __init__(self, node: query.Top, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -83,7 +87,7 @@ class Top(Operator):
     def push(self, port: int, rows: Sequence[Row]) -> None:
         time = self.time
         for row in rows:
-            if row[time] <= self.mark:
+            if row[time] < self.mark:
                 self.late += 1
                 continue
             key = tuple([row[at] for at in self.top.keys])
