@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,3 +144,11 @@ def test_stretches_merge_to_what_all_rows_give(name: str, stretches: list[list[A
     assert all(size(kind, field) >= 8 for kind, field in zip(held.fields, whole, strict=True))
     expected = naive.aggregate(one, [(0, each) for stretch in stretches for each in stretch])
     assert values(whole)[0] == expected
+
+
+def test_the_page_has_a_line_for_each_aggregate() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sql.md").read_text("utf-8")
+    missing = [
+        line for name, row in AGGREGATES.items() if (line := f"| `{name}` | `{row.example}` | {row.says} |") not in page
+    ]
+    assert not missing

@@ -23,7 +23,7 @@ from vedette.stream import aggregates
 from vedette.stream.aggregates import Accumulators, Held
 from vedette.stream.keyed import Budget, Table
 
-GROUP_BYTES = 104
+GROUP_BYTES = 136
 """What a group takes besides its fields and its key's text, about: places in the index and the list of keys, its key's
 object, its number."""
 
