@@ -129,7 +129,7 @@ dist: environment
 	@[ -f $(KEY) ] || $(BIN)/vedette bundle keygen $(KEY)
 	@[ -f $(RELEASE_KEY) ] || $(BIN)/vedette bundle keygen $(RELEASE_KEY)
 	@$(BIN)/python -m bench.traffic --count 20000 --seed 3 --attacks 0.01 --out build/sample.log
-	$(BIN)/vedette bundle build rules/sigma -o build/starter.vbundle --name starter --version $(BUNDLE_VERSION) \
+	$(BIN)/vedette bundle build rules/sigma rules/sql -o build/starter.vbundle --name starter --version $(BUNDLE_VERSION) \
 	    --days 1825 --sample build/sample.log --strict
 	$(BIN)/vedette bundle sign build/starter.vbundle --key $(KEY)
 	$(BIN)/python packaging/dist.py --bundle build/starter.vbundle --key "$$($(BIN)/vedette bundle public $(KEY))" \
