@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pytest
 
-from vedette.plan.query import Calc, Column, Named, Scan, Statement, Type
-from vedette.stream.statements import Selected, shown
+from vedette.decode.decoder import record
+from vedette.plan.query import (
+    SECOND,
+    Aggregate,
+    Calc,
+    Call,
+    Column,
+    Field,
+    Grid,
+    Literal,
+    Named,
+    Scan,
+    Statement,
+    Type,
+    Windowed,
+)
+from vedette.stream.reader import Event
+from vedette.stream.statements import Selected, Statements, shown
 
 TEXT, TIME = Type("STRING"), Type("TIMESTAMP_LTZ", 3)
 NOON = 1_795_176_000_000_000
@@ -60,3 +78,59 @@ def test_what_an_alert_is_made_of() -> None:
     }  # fmt: skip
     plain = selected(("src", TEXT, "a"))
     assert (plain.window, plain.times, plain.head("level"), plain.key) == (None, 1, "", b"")
+
+
+def counted() -> Statement:
+    """Rows a device in ten seconds, with a watermark five seconds behind."""
+    columns = (Named("ts", TIME), Named("device", TEXT))
+    delay = Literal(5 * SECOND, Type("INTERVAL_SECOND"))
+    mark = Call("-", (Column(1, TIME), delay), TIME)
+    scan = Scan(columns, 1, "t", "r", (Field("ts"), Field("device")), mark)
+    rows = Calc(columns, 1, scan, (Column(1, TIME), Column(2, TEXT)))
+    given = (Named("device", TEXT), Named("n", Type("BIGINT")), *(Named(name, TIME) for name in "set"))
+    count = Aggregate("COUNT", (), Type("BIGINT"))
+    windows = Windowed(given, 5, rows, Grid("TUMBLE", 10 * SECOND), (2,), (count,))
+    return Statement("s", "S", "low", (), windows, "d", "a.sql", 1)
+
+
+def fed(statements: Statements, second: int) -> None:
+    read = record(orjson.dumps({"ts": NOON // SECOND + second, "device": "a"}), "json")
+    statements.feed(statements.read("r", Event(read, second, input="in", host=None, time=None)))
+
+
+def test_time_goes_on_where_nothing_comes() -> None:
+    """A minute after the last row, the watermark goes on with the receipts, so the last window ends; a row that comes
+    in time stops that, and so does another clock."""
+    one = Statements([counted()])
+    one.advance(1)
+    fed(one, 9)  # the watermark is at 4 s
+    for second in range(1, 66):
+        one.advance(1 + second * SECOND)
+    assert one.take() == []
+    one.advance(1 + 66 * SECOND)
+    assert [row.row[1:3] for row in one.take()] == [("a", 1)]
+    fed(one, 29)
+    one.advance(1 + 67 * SECOND)
+    one.advance(1 + 400 * SECOND)  # the agent was down: nobody was silent
+    one.advance(5)
+    assert one.take() == []
+    assert [row.row[1:3] for row in one.finish()] == [("a", 1)]
+
+
+def test_state_comes_back() -> None:
+    """Rows counted before a restart count after it; equal statements of another plan take them over."""
+    one = Statements([counted()])
+    fed(one, 1)
+    assert one.take() == []
+    saved = one.delta()
+    assert one.delta() == b""
+    again = Statements([counted()])
+    again.restore(saved)
+    again.resume()
+    fed(again, 2)
+    again.take()
+    changed = replace(counted(), digest="other")
+    other = Statements([changed])
+    assert other.adopt(again) == ["s"]
+    assert [row.row[1:3] for row in other.finish()] == [("a", 2)]
+    assert other.status()["statements"][0]["rows"] == 1
