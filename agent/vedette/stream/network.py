@@ -96,10 +96,19 @@ class _Tap:
         self.outputs: list[tuple[Any, int]] = []
         self.ports: dict[Operator, set[int]] = {}
         """Of all operators that the entry's watermark reaches those ports."""
+        self.exact = False
+        """Whether a row behind the watermark must find it there (``Operator.exact``)."""
+        self.forked = False
+        """Whether an operator below takes its rows at several ports: then each row goes everywhere before the next."""
         self.taken = 0
         """So many of the entry's rows went on."""
         self.mark = NEVER
         self.boundary = FOREVER
+
+    def push(self, run: Sequence[Row]) -> None:
+        for part in ([row] for row in run) if self.forked else (run,):
+            for operator, port in self.outputs:
+                operator.push(port, part)
 
 
 class _Island:
@@ -126,17 +135,14 @@ class _Island:
         if len(taps) == 1:
             for entry, tap in taps.items():
                 if run := entry.rows[tap.taken :]:
-                    for operator, port in tap.outputs:
-                        operator.push(port, run)
+                    tap.push(run)
         else:
             waiting = [
                 zip(entry.order[tap.taken :], repeat(tap), entry.rows[tap.taken :], strict=False)
                 for entry, tap in taps.items()
             ]
             for tap, numbered in groupby(merge(*waiting, key=itemgetter(0)), key=itemgetter(1)):
-                run = [row for _, _, row in numbered]
-                for operator, port in tap.outputs:
-                    operator.push(port, run)
+                tap.push([row for _, _, row in numbered])
         for entry, tap in taps.items():
             if entry.mark > tap.mark:
                 for operator, port in tap.outputs:
@@ -247,6 +253,8 @@ class Network:
                         if operator not in tap.ports:
                             ahead += operator.takers()
                         tap.ports.setdefault(operator, set()).add(port)
+                        tap.exact = tap.exact or operator.exact
+                        tap.forked = tap.forked or len(tap.ports[operator]) > 1
         self._islands = list(islands.values())
         for island in self._islands:
             island.look()
@@ -267,6 +275,8 @@ class Network:
         if scan.time and row[scan.time] is None:
             self.timeless[scan.table] = self.timeless.get(scan.table, 0) + 1
             return
+        if scan.time and row[scan.time] <= entry.mark:
+            self._catch_up(entry)
         entry.rows.append(row)
         entry.order.append(self._number)
         self._number += 1
@@ -303,6 +313,13 @@ class Network:
             entry.mark = mark
             if mark >= entry.boundary:
                 self._pass(entry)
+
+    def _catch_up(self, entry: _Entry) -> None:
+        """A row comes that is behind the watermark: let who asks see the watermark first."""
+        for island in entry.islands:
+            tap = island.taps[entry]
+            if tap.exact and tap.mark < entry.mark:
+                island.flush()
 
     def _pass(self, entry: _Entry) -> None:
         for island in entry.islands:

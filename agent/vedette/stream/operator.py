@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from vedette.plan.query import Node, Row
 from vedette.stream.keyed import Budget, Table
@@ -26,6 +26,10 @@ FOREVER = 1 << 62
 
 class Operator(ABC):
     """One running ``node``. ``marks``: the watermark of each input; ``mark``: the least of them, which it forwarded."""
+
+    exact: ClassVar[bool] = False
+    """Whether it asks of each row if it came behind the watermark. Then a row that its table's watermark has passed
+    finds the operator at that watermark, whatever ``boundary`` says; ``boundary`` need only think of rows in time."""
 
     def __init__(self, node: Node, budget: Budget) -> None:
         self.node, self.budget = node, budget

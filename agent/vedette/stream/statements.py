@@ -7,7 +7,7 @@ own watermarks; where none come, with the receipts of others (``advance``); at t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -135,6 +135,11 @@ class Statements:
             for at, scan in enumerate(self.network.scans[rule_id])
             if not scan.inputs_named or event.input in scan.inputs_named
         ]
+
+    def use(self, lookups: Mapping[str, Any]) -> None:
+        """The lookups by name (``vedette.lookup``), before the first row, and again when one is replaced. Raises
+        KeyError when one lacks a column or an index that a statement asks for."""
+        self.network.use(lookups)
 
     def feed(self, rows: Iterable[Read]) -> None:
         """Rows in the order of the log."""

@@ -92,6 +92,8 @@ class Join(Operator):
 class IntervalJoin(Join):
     """Groups of rows are (key, slot of time); an entry adds its number among all, and whether it has joined."""
 
+    exact = True
+
     def __init__(self, node: query.Join, budget: Budget) -> None:
         super().__init__(node, budget)
         lower, upper = node.lower, node.upper
@@ -211,7 +213,11 @@ class IntervalJoin(Join):
         return mark - self._delay if mark < FOREVER else mark
 
     def boundary(self, mark: int) -> int:
-        return mark + 1
+        """When a row is given alone: of those that are kept, and of those that may come."""
+        if not any(self._outer):
+            return FOREVER
+        ends = (reach for (_, reach), outer in zip(self._reach, self._outer, strict=True) if outer)
+        return max(mark + 1, min(self._due[0][0] if self._due else FOREVER, mark + min(ends)))
 
     def resume(self) -> None:
         self._due.clear()

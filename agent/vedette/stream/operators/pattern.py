@@ -77,6 +77,8 @@ class Automaton:
     def __init__(self, pattern: tuple[query.Variable, ...]) -> None:
         self.edges: list[list[Edge]] = [[]]
         self.variables = [-1]
+        self._moves: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
+        self._none: Counts = (0,) * len(pattern)
         follows = FINAL
         for variable in range(len(pattern) - 1, -1, -1):
             follows = self._variable(variable, pattern[variable], follows)
@@ -103,6 +105,15 @@ class Automaton:
         self.edges.append(edges)
         self.variables.append(variable)
         return len(self.edges) - 1
+
+    def moves(self, state: int, met: int) -> tuple[tuple[int, int], ...]:
+        """As ``step``, where the bits of ``met`` say which conditions the row meets: target and the variable that takes
+        the row."""
+        known = self._moves.get((state, met))
+        if known is None:
+            after = self.step(state, self._none, lambda variable: bool(met >> variable & 1))
+            known = self._moves[state, met] = tuple((target, more.index(1)) for target, more in after)
+        return known
 
     def step(self, state: int, counts: Counts, meets: Callable[[int], bool]) -> Iterator[tuple[int, Counts]]:
         """Where a partial match in ``state`` is after a row; ``meets`` says which conditions the row meets."""
@@ -270,6 +281,7 @@ class Match(Operator):
     the rows of all keys that wait for the watermark, in groups of a second, until the last of these has gone on."""
 
     node: query.Match
+    exact = True
     library: ClassVar[Mapping[str, Function]] = LIBRARY
 
     def __init__(self, node: query.Match, budget: Budget) -> None:
@@ -283,6 +295,7 @@ class Match(Operator):
             Condition(defines[variable.name], place, width, self._names) if variable.name in defines else None
             for place, variable in enumerate(node.pattern)
         ]
+        self._plain = all(one is None or one.plain for one in self._conditions)
         seen = _Seen(1, self._names)
         self._measures = several([seen.rewritten(measure) for measure in node.measures])
         self._references = seen.references()
@@ -366,11 +379,19 @@ class Match(Operator):
         alone: dict[int, bool] = {}
         left: heap.Heap = []
         complete: heap.Heap = []
+        met = self._met(row)
         for first, state, counts in partials:
             if first == BEGIN:
                 first = number
-            meets = self._meets(row, run.rows, first - run.first, counts, alone)
-            for target, more in self._automaton.step(state, counts, meets):
+            if met is None:
+                meets = self._meets(row, run.rows, first - run.first, counts, alone)
+                after = list(self._automaton.step(state, counts, meets))
+            else:
+                after = [
+                    (target, (*counts[:variable], counts[variable] + 1, *counts[variable + 1 :]))
+                    for target, variable in self._automaton.moves(state, met)
+                ]
+            for target, more in after:
                 if target == FINAL:
                     heap.add(complete, (first, more))
                 else:
@@ -378,6 +399,20 @@ class Match(Operator):
             if first == number:
                 heap.add(left, self._begin)
         return left, complete
+
+    def _met(self, row: Row) -> int | None:
+        """Bits of the conditions that a row meets, where they are about the row alone. None where they are not, or one
+        of them fails: then only those are evaluated that a partial match needs."""
+        if not self._plain:
+            return None
+        met = 0
+        try:
+            for place, one in enumerate(self._conditions):
+                if one is None or one.alone(row):
+                    met |= 1 << place
+        except FAILURES:
+            return None
+        return met
 
     def _meets(
         self, row: Row, rows: list[Row], start: int, counts: Counts, alone: dict[int, bool]
@@ -489,9 +524,6 @@ class Match(Operator):
         self._kept.drop(key)
         self._runs.pop(key, None)
         self._ending.pop(key, None)
-
-    def boundary(self, mark: int) -> int:
-        return mark + 1
 
     def resume(self) -> None:
         self._done = self.mark

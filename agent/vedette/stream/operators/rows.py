@@ -7,7 +7,7 @@ adds. Chunks that the budget evicts are simply no longer there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vedette.plan.query import Row
@@ -20,18 +20,22 @@ ENTRY_BYTES = 112
 Entry = list[Any]
 
 
-def weigh(value: Any) -> int:
-    """Bytes that a value of a row takes in memory, about."""
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return 56 + len(value)
-    if kind is tuple or kind is list:
-        return 64 + 8 * len(value) + sum(map(weigh, value))
-    if kind is dict:
-        return 232 + sum(weigh(key) + weigh(one) for key, one in value.items())
-    if value is None or kind is bool:
-        return 0
-    return 32 if kind is int or kind is float else 104
+def weigh(values: Sequence[Any]) -> int:
+    """Bytes that a row takes in memory, about."""
+    size = 64 + 8 * len(values)
+    for value in values:
+        kind = type(value)
+        if kind is str or kind is bytes:
+            size += 56 + len(value)
+        elif kind is int or kind is float:
+            size += 32
+        elif kind is tuple:
+            size += weigh(value)
+        elif kind is dict:
+            size += 232 + weigh(tuple(value)) + weigh(tuple(value.values()))
+        elif value is not None and kind is not bool:
+            size += 104
+    return size
 
 
 def _size(chunk: list[Entry]) -> int:

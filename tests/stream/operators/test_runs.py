@@ -1,0 +1,79 @@
+"""Joins and patterns in a network give the same rows, in the same order, however many rows go in at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, statement
+from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST
+from vedette.plan.query import SECOND, Call, Column, Join, Literal, Match, Named, Node, Row, Type, Variable
+from vedette.stream.keyed import Budget
+from vedette.stream.network import Network
+
+COLUMNS = (("ts", TIME), ("host", STRING), ("n", BIGINT))
+BOOLEAN = Type("BOOLEAN")
+
+
+def rows_of(n: int) -> Node:
+    """Those whose n leaves ``n`` when divided by 2."""
+    half = Call("%", (Column(3, BIGINT), Literal(2, BIGINT)), BIGINT)
+    return calc(scan(COLUMNS, delay=3 * SECOND), Call("=", (half, Literal(n, BIGINT)), BOOLEAN))
+
+
+def joined(kind: str, lower: int, upper: int) -> Node:
+    left, right = rows_of(0), rows_of(1)
+    columns = (*left.columns, *right.columns)
+    return Join(columns, 1, left, right, kind, (2,), (2,), None, lower * SECOND, upper * SECOND)
+
+
+def twice() -> Node:
+    """A join of a join."""
+    first = joined("LEFT", 0, 5)
+    return Join(
+        (*first.columns, *rows_of(1).columns), 1, first, rows_of(1), "LEFT", (2,), (2,), None, -2 * SECOND, 4 * SECOND
+    )
+
+
+def matched(within: int, skip: str, input: Node | None = None) -> Node:
+    every = calc(scan(COLUMNS, delay=3 * SECOND)) if input is None else input
+    more = Call(">", (Column(3, BIGINT), Literal(4, BIGINT)), BOOLEAN)
+    measures = (
+        Call(FIRST, (Column(3, BIGINT),), BIGINT, (ANY, 0)), Call(LAST, (Column(3, BIGINT),), BIGINT, ("B", 0)),
+        Call(AGGREGATE, (), BIGINT, (ANY, "COUNT")),
+    )  # fmt: skip
+    columns = (Named("host", STRING), *(Named(f"m{i}", BIGINT) for i in range(3)))
+    pattern = (Variable("A", 1, None, greedy=False), Variable("B", 1, 1))
+    return Match(columns, 0, every, (2,), pattern, (("B", more),), measures, skip, within=within * SECOND)
+
+
+NODES = {
+    "inner": joined("INNER", -2, 6), "left": joined("LEFT", 0, 5), "right": joined("RIGHT", -4, -1),
+    "full": joined("FULL", -3, 3), "left before": joined("LEFT", -8, -2), "twice": twice(),
+    "match": matched(0, "NEXT"), "match within": matched(6, "PAST"),
+    "match of a join": matched(9, "PAST", joined("FULL", 0, 4)),
+}  # fmt: skip
+ROW = st.tuples(st.integers(0, 40).map(lambda n: n / 2), st.sampled_from(["a", "b"]), st.integers(0, 9))
+
+
+@pytest.mark.parametrize("name", NODES)
+@given(st.lists(ROW, max_size=40), st.sets(st.integers(0, 40)))
+def test_runs(name: str, drawn: list[Any], flushed: set[int]) -> None:
+    """Rows one by one, all at once, or with the state written and read anywhere: late ones are late in all of these."""
+    root = NODES[name]
+    rows: list[Row] = [(i, round(second * SECOND), host, n) for i, (second, host, n) in enumerate(drawn)]
+
+    def run(cuts: set[int]) -> tuple[list[Row], int]:
+        network = Network([statement("s", root)], Budget())
+        found = []
+        for number, row in enumerate(rows):
+            if number in cuts:
+                found += network.flush()
+            network.feed("r", row)
+        found += network.finish()
+        return [row for _, row in found], network.counts()["s"].late
+
+    assert run(set(range(40))) == run(set()) == run(flushed)
