@@ -39,8 +39,6 @@ def open_in(file: Path, key: str) -> dict[int, str]:
 
 OPEN = {
     "expand-union": {1: "equal parts of a UNION ALL", 3: "WITH ORDINALITY", 11: "WITH ORDINALITY"},
-    "join-two-tables": {12: "whose watermark comes first of three inputs"},
-    "pattern-ambiguous": dict.fromkeys((28, 29), "X{2,}"),
     "pattern-quantifiers": dict.fromkeys(range(33), "DEFINE of what PATTERN does not have, X{2,}"),
 }
 """Statements that are not answered yet, by file and number."""
