@@ -51,9 +51,11 @@ def load_rules(bundle: str | Path, trusted_keys: Iterable[str]) -> Engine:
     from vedette import __version__
     from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
+    from vedette.lookup.sets import carried
 
     verified = verify(read_bundle(Path(bundle)), trusted_keys, __version__)
-    return Artifact(verified.plan, verified.databases, verified.manifest.hyperscan).engine(route=False)
+    artifact = Artifact(verified.plan, verified.databases, verified.manifest.hyperscan)
+    return artifact.engine(carried(verified.parts), route=False)
 
 
 def evaluate(

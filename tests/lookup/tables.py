@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests import reference
 from vedette.lookup.build import Batch, Key, build
 from vedette.lookup.layout import Column
 from vedette.lookup.table import Lookup
+
+
+@cache
+def reference_lookups() -> Mapping[str, Lookup]:
+    """The tables of ``tests/reference.py`` as lookups: ``name`` without regard to case, and the row's number."""
+    with TemporaryDirectory() as folder:
+        return {
+            name: made(
+                Path(folder) / f"{name}.vlookup", "name n:int", "name:nocase", [*zip(rows, range(99), strict=False)]
+            )
+            for name, rows in reference.TABLES.items()
+        }
 
 
 def made(

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from tests import reference
+from tests.lookup.tables import reference_lookups
 from vedette.decode.decoder import record
 from vedette.engine.evaluate import Evaluator
 from vedette.model.event import LogSource
@@ -29,6 +30,8 @@ CASES: dict[Op, tuple[Predicate, str, object, object]] = {
     Op.LTE: (Predicate("f", Op.LTE, 5), "f <= 5", 5, 5.5),
     Op.GT: (Predicate("f", Op.GT, 5), "f > 5", "6", "x"),
     Op.GTE: (Predicate("f", Op.GTE, 5), "f >= 5", 5, 4),
+    Op.LOOKUP: (Predicate("f", Op.LOOKUP, "users", False, "name"), "f is in name of the lookup users",
+                "\u00c9VA", "Anna2"),
     Op.NULL: (Predicate("f", Op.NULL), "f is null or absent", None, ""),
     Op.EXISTS: (Predicate("g", Op.EXISTS), "g is present", 1, ...),
     Op.FIELD_EXACT: (Predicate("f", Op.FIELD_EXACT, "g"), "f equals the field g", "GG", "g"),
@@ -48,12 +51,13 @@ BAD = {
     Value.NUMBER: "5",
     Value.NETWORK: "10.0.0.1/8",
     Value.FIELD: None,
+    Value.TABLE: None,
 }
 
 
 def plan_of(p: Predicate) -> Plan:
     rule = Rule("id", "t", "low", (), LogSource(), (), Leaf(0), "digest", "rule.yml", 1)
-    return build([rule], [p])
+    return build([rule], [p]).with_lookups(reference_lookups())
 
 
 def test_every_operator_has_a_row_and_a_case() -> None:

@@ -8,6 +8,7 @@ A bundle is a zip archive, after its signature (``seal.py``) once it is signed. 
     tests.msgpack       part: events for the self-test with the rules they must match (required)
     databases/*.hsdb    parts: serialized Hyperscan databases, of use to the library version named in the manifest only
     rules/**            parts: the sources, .yml and .sql
+    lookups/*.vlookup   parts: the lookups that rules ask
 
 Everything but the manifest is a part, and every part is in the manifest. The **digest** of a bundle is the SHA-256 of
 its manifest.json, so it covers all parts and does not change with the signature. A version is an integer that only
@@ -38,6 +39,7 @@ REQUIRED = (PLAN, RULES, TESTS)
 _PART_NAME = re.compile(
     r"plan\.msgpack|rules\.json|tests\.msgpack"
     r"|databases/[A-Za-z0-9_-][A-Za-z0-9._-]*\.hsdb"
+    r"|lookups/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\.vlookup"
     r"|rules/(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]*\.(?:yml|sql)"
 )
 _MAX_NAME = 240

@@ -83,7 +83,7 @@ def build(
     timed, more = cases.sequences(plan)
     mistakes += more
     artifact = Artifact.of(plan)
-    failures = check(artifact.engine(), [*tests, *timed])
+    failures = check(artifact.engine(plan.lookups), [*tests, *timed])
     for line in (*plan.refused, *mistakes, *failures):
         click.echo(safe(str(line)), err=True)
     if failures or (strict and (plan.refused or mistakes)):
@@ -99,6 +99,7 @@ def build(
         databases=artifact.databases,
         sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
         rules=listed,
+        lookups={name: plan.lookups[name].path.read_bytes() for name, _ in sorted(plan.asked)},
         tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
         hyperscan_version=artifact.library,
     )

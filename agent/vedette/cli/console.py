@@ -201,7 +201,7 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     """``--pipeline`` and ``--lookup``, of all commands that read rule files."""
     for option in (
         click.option("--lookup", "lookups", type=click.Path(path_type=Path), multiple=True,
-                     help="Values of a placeholder (NAME.txt, NAME.csv), or a folder of such files; may be repeated."),
+                     help="Values of a placeholder (NAME.txt, .csv, .vlookup), or a folder of them; may be repeated."),
         click.option("--pipeline", "pipelines", type=click.Path(path_type=Path), multiple=True,
                      help="pySigma processing pipeline (YAML) that maps fields and log sources; may be repeated."),
     ):  # fmt: skip

@@ -149,12 +149,14 @@ def _engine_of(
     from vedette.bundle.seal import BundleRefused
     from vedette.bundle.trust import verify
     from vedette.engine.artifact import Artifact
+    from vedette.lookup.sets import carried
 
     try:
         if not keys:
             fail(f"{bundles[0]}: --trusted-key is needed: a bundle runs only when its signature is verified")
         bundle = verify(read_bundle(bundles[0]), keys, __version__)
-        return Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine(route=route)
+        artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
+        return artifact.engine(carried(bundle.parts), route=route)
     except (BundleRefused, OSError, ValueError) as error:
         fail(f"{bundles[0]}: {error}")
 

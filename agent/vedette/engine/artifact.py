@@ -14,7 +14,7 @@ import gc
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -35,10 +35,11 @@ class Artifact(NamedTuple):
         """Compiles the databases of ``plan``: seconds for thousands of rules."""
         return cls(plan.to_bytes(), Engine(plan).databases(), LIBRARY)
 
-    def engine(self, *, route: bool = True) -> Engine:
-        """Raises ValueError when the plan or its databases cannot be used."""
+    def engine(self, lookups: Mapping[str, Any] | None = None, *, route: bool = True) -> Engine:
+        """``lookups``: those that rules may ask, by name. Raises ValueError when the plan or its databases cannot be
+        used, or the plan asks a lookup that is not among them."""
         with _uncollected():
-            plan = Plan.from_bytes(self.plan).fitted()
+            plan = Plan.from_bytes(self.plan).fitted().with_lookups(lookups or {})
             engine = Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
             engine.evaluator.compile()
             return engine

@@ -27,10 +27,10 @@ import msgpack
 from vedette.decode.decoder import ABSENT, Record
 from vedette.engine.cache import Cache, Hash, Part
 from vedette.engine.fallback import TIMEOUT, Watch
-from vedette.engine.group import SEARCHES, Find, Group, Hit, compare_fields
+from vedette.engine.group import SEARCHES, Find, Group, Hit, compare_fields, of_lookup
 from vedette.plan.database import Scanner, refused
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, tests
-from vedette.plan.operators import OPERATORS
+from vedette.plan.operators import OPERATORS, Test
 from vedette.plan.patterns import search
 from vedette.plan.plan import Plan
 
@@ -130,10 +130,13 @@ class Evaluator:
         """By group the numbers of its predicates, by bit."""
         for i, ((name, _), numbers) in enumerate(by_field.items()):
             members = [plan.predicates[number] for number in numbers]
-            self.groups.append(Group(name, members, not_scanned, partial(self._finder, i), self._watch))
+            self.groups.append(Group(name, members, not_scanned, partial(self._finder, i), self._watch, self._test))
             self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
         self._not_scanned = not_scanned
         self._programs: list[Program | None] = [None] * len(plan.rules)
+
+    def _test(self, p: Predicate) -> Test:
+        return of_lookup(p, self._plan.lookups)
 
     def remember(self, cache: Cache) -> None:
         """Use this cache from now on."""
@@ -353,7 +356,9 @@ class Evaluator:
             groups[group] = whole
             searches = sum(p.op in SEARCHES for p in members.values())
             if whole.scans and searches <= FEW and not any(p.op in _LONG for p in members.values()):
-                part = Group(whole.field, list(members.values()), (), None, self._watch, list(members), whole.size)
+                part = Group(
+                    whole.field, list(members.values()), (), None, self._watch, self._test, (list(members), whole.size)
+                )
                 groups[group], nanoseconds = part, nanoseconds + PART_COST
                 searched += len(members)
             else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,16 +68,17 @@ class Group:
         not_scanned: Collection[Predicate],
         load: Callable[[bool], Find] | None,
         watch: Watch,
-        places: Sequence[int] | None = None,
-        size: int = 0,
+        given: Callable[[Predicate], Test],
+        part: tuple[Sequence[int], int] | None = None,
     ) -> None:
         """``load(cased)`` gives what finds the searches of the text as it is, or folded; None: no scans.
 
-        ``not_scanned``: the predicates whose pattern Hyperscan does not take. ``places``: of a part of a group, the
-        bits of its ``predicates`` in the whole, which has ``size``.
+        ``not_scanned``: the predicates whose pattern Hyperscan does not take. ``given``: the tests of lookups.
+        ``part``: of a part of a group, the bits of its ``predicates`` in the whole, and the whole's size.
         """
+        places, size = part or (range(len(predicates)), len(predicates))
         self.field = name
-        self.size = size or len(predicates)
+        self.size = size
         self._watch = watch
         self._costly = False
         self._absent = self._present = 0
@@ -92,7 +93,7 @@ class Group:
         self._others: list[tuple[int, Test]] = []
         folded: list[tuple[int, Predicate]] = []
         raw: list[tuple[int, Predicate]] = []
-        for place, p in zip(places or range(len(predicates)), predicates, strict=True):
+        for place, p in zip(places, predicates, strict=True):
             bit = 1 << place
             match p.op:
                 case Op.NULL:
@@ -108,6 +109,9 @@ class Group:
                 case Op.CIDR:
                     self._costly = True
                     self._networks.append((bit, ipaddress.ip_network(str(p.value))))
+                case Op.LOOKUP:
+                    self._costly = True
+                    self._others.append((bit, given(p)))
                 case _ if p.op in SEARCHES and p not in not_scanned:
                     (raw if p.cased else folded).append((bit, p))
                 case _:
@@ -331,6 +335,26 @@ def addresses(value: str) -> tuple[ipaddress.IPv4Address | ipaddress.IPv6Address
         return ()
     mapped = getattr(address, "ipv4_mapped", None)
     return (address,) if mapped is None else (address, mapped)
+
+
+def of_lookup(p: Predicate, lookups: Mapping[str, Any]) -> Test:
+    """The test of a lookup. One that is not there leaves it undecided: that is never "no match"."""
+    lookup = lookups.get(str(p.value))
+    if lookup is None:
+
+        def absent(plain: str, folded: str) -> object:
+            raise Undecided(f"the lookup {p.value} is not there")
+
+        return absent
+    holds: Callable[[object], bool] = lookup.tester(p.option)
+    if lookup.index(p.option).kind not in ("ip", "cidr"):
+        return lambda plain, folded: holds(plain)
+
+    def address(plain: str, folded: str) -> object:
+        plain = plain.strip()
+        return holds(plain) or (":" in plain and any(holds(str(one)) for one in addresses(plain)))
+
+    return address
 
 
 def in_network(own: Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address], network: Network) -> bool:

@@ -240,7 +240,7 @@ class _Texts:
                 start = end
             return shown.store()
         if (digits := self.digits()) is not None:
-            return {"code": "x", "width": digits, "data": bytes.fromhex(self.arena.decode())}
+            return {"code": "x", "width": digits, "data": self.from_hex()}
         return {"code": "t", "width": 0, "data": self.arena, "ends": self.ends, "there": self.there}
 
     def _even(self) -> bool:
@@ -257,6 +257,14 @@ class _Texts:
             return None
         fits = re.fullmatch(rb"[0-9a-f]*", self.arena)
         return width // 2 if fits else None
+
+    def from_hex(self) -> bytearray:
+        """The bytes of digests; their digits are let go of."""
+        raw = bytearray()
+        for start in range(0, len(self.arena), 1 << 24):
+            raw += bytes.fromhex(self.arena[start : start + (1 << 24)].decode())
+        self.arena = bytearray()
+        return raw
 
 
 class _Numbers:
@@ -518,7 +526,7 @@ class _Assembly:
         if key.kind == "ip":
             return self._addresses(key, column)
         if key.kind in ("text", "nocase") and (width := column.digits()) is not None:
-            raw = Keys(bytes.fromhex(column.arena.decode()), None, width, len(table))
+            raw = Keys(column.from_hex(), None, width, len(table))
             part, rows = self._points(key, f"i0.{width}", raw)
             return {"layout": "sorted", "parts": [part]}, rows
         if key.kind in ("text", "nocase", "domain") and self._library is not None:

@@ -16,6 +16,7 @@ has it open. A lookup is immutable; ``version`` names its contents. Safe to use 
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ from vedette.lookup.rows import Rows
 from vedette.plan.ir import fold, text
 
 Row = tuple[Any, ...]
+SUFFIX = ".vlookup"
+"""Of the file of a lookup; what stands before it is what rules call it."""
 
 
 class _Probe(Protocol):
@@ -70,6 +73,17 @@ class Lookup:
                 with suppress(BufferError):
                     data.close()
                 raise
+
+    @classmethod
+    def of(cls, data: bytes, name: str) -> Lookup:
+        """A lookup in memory, as a bundle carries it. Raises as ``open``."""
+        descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            return cls.open(Path(f"/proc/self/fd/{descriptor}"))
+        finally:
+            os.close(descriptor)
 
     def __enter__(self) -> Lookup:
         return self

@@ -12,6 +12,8 @@ each operator, for a decoded field value ``v``:
   strings that are written as numbers;
 * ``NULL`` holds when the field is absent or null; ``EXISTS`` when it is present, null or not;
 * ``FIELD_*`` compare two fields of the same event as texts;
+* ``LOOKUP`` holds when the text is a key of an index of a lookup, as the index's kind compares (``docs/lookups.md``);
+  an address also when its IPv4 form is one, whatever white space stands around it;
 * ``TIME_PART`` is equality of a number with the minute, hour, day, week (ISO 8601), month or year of the time that the
   text is written as, taken as it is written, whatever its zone; a number is seconds (or milli-, micro-, nanoseconds)
   since 1970 in UTC (``plan/timepart.py``).
@@ -59,6 +61,7 @@ class Op(StrEnum):
     FIELD_SUFFIX = "field_suffix"
     FIELD_CONTAINS = "field_contains"
     TIME_PART = "time_part"
+    LOOKUP = "lookup"
 
 
 FIELD_OPS = frozenset({Op.FIELD_EXACT, Op.FIELD_PREFIX, Op.FIELD_SUFFIX, Op.FIELD_CONTAINS})
@@ -69,8 +72,8 @@ class Predicate(NamedTuple):
     """One test, shared by all rules that use it.
 
     ``value``: the text, folded unless ``cased``; for ``GLOB`` a tuple of texts and ``STAR``/``ANY``; the pattern of a
-    regex; the network of ``CIDR``; a number; the other field of ``FIELD_*``; for ``TIME_PART`` a number.
-    ``option``: the regex's flags; the unit of ``TIME_PART``.
+    regex; the network of ``CIDR``; a number; the other field of ``FIELD_*``; for ``TIME_PART`` a number;
+    the name of a lookup. ``option``: the regex's flags; the unit of ``TIME_PART``; the lookup's index.
     """
 
     field: str

@@ -30,6 +30,7 @@ class Value(Enum):
     NUMBER = "a number"
     NETWORK = "a network"
     FIELD = "the name of another field"
+    TABLE = "the name of a lookup"
 
 
 class Operator(NamedTuple):
@@ -86,6 +87,7 @@ OPERATORS: dict[Op, Operator] = {
     Op.FIELD_PREFIX: Operator(Value.FIELD, "begins with the field"),
     Op.FIELD_SUFFIX: Operator(Value.FIELD, "ends with the field"),
     Op.FIELD_CONTAINS: Operator(Value.FIELD, "contains the field"),
+    Op.LOOKUP: Operator(Value.TABLE, "is in {option} of the lookup", dear=True),
     Op.TIME_PART: Operator(Value.NUMBER, "has the {option}", dear=True, test=_is_part),
 }
 
@@ -109,6 +111,8 @@ def check(p: Predicate) -> None:
             fits = type(value) is str and bool(ipaddress.ip_network(value))
         case Value.TEXT | Value.FIELD:
             fits = type(value) is str
+        case Value.TABLE:
+            fits = type(value) is str and bool(value) and bool(p.option)
     if not fits:
         raise ValueError(f"{value!r:.80} is no value for {p.op}")
 

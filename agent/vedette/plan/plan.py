@@ -11,8 +11,8 @@ behind where there are some.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -51,6 +51,9 @@ class Plan:
     """Digest of what the decoders for which literals were chosen declare of its fields; ``fitted``: for others."""
     statements: tuple[Statement, ...] = ()
     """In SQL; each of their scans names one of ``rules``."""
+    lookups: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """By name the opened lookups (``lookup/table.py``) that rules and statements ask: no part of what a plan means, nor
+    of its bytes. Who loads a plan gives them: ``with_lookups``."""
 
     @cached_property
     def digest(self) -> str:
@@ -112,6 +115,22 @@ class Plan:
     def always(self) -> list[Rule]:
         """The rules that are candidates at every event of their log source."""
         return [rule for rule, chosen in zip(self.rules, self.literals, strict=True) if chosen is None]
+
+    @cached_property
+    def asked(self) -> frozenset[tuple[str, str]]:
+        """Names and indexes of the lookups that predicates ask."""
+        return frozenset((str(p.value), p.option) for p in self.predicates if p.op is Op.LOOKUP)
+
+    def with_lookups(self, lookups: Mapping[str, Any]) -> Plan:
+        """This plan with its lookups. Raises ValueError when one that rules ask is not there or lacks the index."""
+        for name, index in sorted(self.asked):
+            if name not in lookups:
+                raise ValueError(f"its rules ask the lookup {name}, which is not there")
+            try:
+                lookups[name].index(index)
+            except KeyError:
+                raise ValueError(f"its rules ask the lookup {name} by {index}, which is no key of it") from None
+        return replace(self, lookups=lookups)
 
     def to_bytes(self) -> bytes:
         return bytes(

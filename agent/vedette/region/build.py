@@ -31,12 +31,13 @@ def build(
     tests: Sequence[Any],
     hyperscan_version: str,
     min_agent: str = __version__,
+    lookups: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """An unsigned bundle.
 
-    ``databases`` are by name without folder and ending, ``sources`` by path below ``rules/`` (``linux/sshd.yml``),
-    ``created`` and ``expires`` UTC microseconds. Raises ValueError naming the argument that cannot be packed, also
-    when an agent would refuse the result (BundleRefused, which is one).
+    ``databases`` and ``lookups`` are by name without folder and ending, ``sources`` by path below ``rules/``
+    (``linux/sshd.yml``), ``created`` and ``expires`` UTC microseconds. Raises ValueError naming the argument that
+    cannot be packed, also when an agent would refuse the result (BundleRefused, which is one).
     """
     if expires <= created:
         raise ValueError("expires must lie after created")
@@ -46,6 +47,7 @@ def build(
         TESTS: msgpack.packb(list(tests)),
         **{f"databases/{key}.hsdb": data for key, data in databases.items()},
         **{f"rules/{path}": data for path, data in sources.items()},
+        **{f"lookups/{name}.vlookup": data for name, data in (lookups or {}).items()},
     }
     for part in parts:
         if not part_name(part):

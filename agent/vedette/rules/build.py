@@ -30,7 +30,9 @@ SIGMA = ".yml"
 
 def front_ends(rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path]) -> dict[str, FrontEnd]:
     """The rule languages, by the suffix of their files."""
-    sigma = Sigma(rules, processing.load(pipelines, lookups))
+    given = processing.load(pipelines, lookups)
+    rules.lookups = given.tables
+    sigma = Sigma(rules, given)
     return {SIGMA: sigma, ".yaml": sigma, ".sql": Sql(rules)}
 
 
@@ -114,7 +116,8 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     for front_end in dict.fromkeys(rules.front_ends.values()):
         front_end.finish()
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
-    return plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
+    plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
+    return plan.with_lookups(rules.lookups)
 
 
 def cost_of(rules: RuleSet, sample: bytes) -> Measured:

@@ -20,10 +20,10 @@ import asyncio
 import hashlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -35,6 +35,8 @@ from vedette.config.settings import Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
+from vedette.lookup.sets import opened, version
+from vedette.lookup.table import SUFFIX
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
@@ -132,7 +134,7 @@ class Rules:
                 last = max(self._built(), key=lambda path: path.stat().st_mtime_ns, default=None)
                 if last is None:
                     raise
-                engine = await asyncio.to_thread(_load, last)
+                engine = await asyncio.to_thread(self._load, last)
                 return Loaded(engine, "the last rules that could be built", None)
         loaded = await asyncio.to_thread(self.bundles.load, validate)
         current = Installed(loaded[0].version, loaded[0].digest) if loaded else None
@@ -292,7 +294,7 @@ class Rules:
                 return None
             if ended.code != 0:
                 raise OSError(ended.complaint)
-            engine = await asyncio.to_thread(_load, out)
+            engine = await asyncio.to_thread(_load, out, loaded.engine.plan.lookups)
             if not same_meaning(engine.plan, plan):
                 raise ValueError(f"{out} is not the plan that runs")
             for old in self._cache.glob("chosen-*.vplan"):
@@ -310,7 +312,7 @@ class Rules:
         """The bundle's engine with the literals last chosen on this agent, if any; ``engine`` when there are none."""
         try:
             artifact = Artifact.from_bytes(self._chosen(bundle.sha256).read_bytes())
-            chosen = artifact.engine() if artifact.library == LIBRARY else engine
+            chosen = artifact.engine(engine.plan.lookups) if artifact.library == LIBRARY else engine
         except (ValueError, OSError):
             return engine
         return chosen if same_meaning(chosen.plan, engine.plan) else engine
@@ -324,7 +326,7 @@ class Rules:
         """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
         for path in (*self._paths, *self._pipelines, *self._lookups):
             if path.is_dir():
-                yield from listed(path, (".yml", ".yaml", ".sql", ".txt", ".csv"))
+                yield from listed(path, (".yml", ".yaml", ".sql", ".txt", ".csv", SUFFIX))
             else:
                 yield path
 
@@ -354,7 +356,7 @@ class Rules:
         engine: Engine | None = None
         if out.exists() and not again:
             try:
-                engine = await asyncio.to_thread(_load, out)
+                engine = await asyncio.to_thread(self._load, out)
                 out.touch()
             except ValueError:
                 out.unlink()
@@ -364,7 +366,7 @@ class Rules:
             except ValueError:
                 self._seen = seen
                 raise
-            engine = await asyncio.to_thread(_load, out)
+            engine = await asyncio.to_thread(self._load, out)
         self._seen, self._out = seen, out.with_name(f"rules-{digest}-sampled.vplan")
         for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
             old.unlink()
@@ -373,13 +375,17 @@ class Rules:
             log.warning(Log.RULE_UNSUPPORTED, file=f"{refusal.path}:{refusal.line}", reason=refusal.reason)
         return Loaded(engine, ", ".join(map(str, self._paths)), None)
 
+    def _load(self, path: Path) -> Engine:
+        """Raises ValueError as the function does."""
+        return _load(path, opened(self._lookups))
+
     def _digest(self) -> str:
         """Of all that a build depends on but the sample."""
         roles = [list(map(str, paths)) for paths in (self._paths, self._pipelines, self._lookups)]
         digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}\0".encode("utf-8", "surrogateescape"))
         for path in self._files():
             try:
-                content = read_regular(path)
+                content = version(path).encode() if path.suffix == SUFFIX else read_regular(path)
             except OSError as error:
                 if error.errno in SPENT:
                     raise
@@ -413,9 +419,9 @@ async def _compiler(module: str, *arguments: str, sample: bytes) -> child.Ended:
     return ended
 
 
-def _load(path: Path) -> Engine:
-    """Raises ValueError when the file is damaged or from another version."""
-    return Artifact.from_bytes(path.read_bytes()).engine()
+def _load(path: Path, lookups: Mapping[str, Any]) -> Engine:
+    """Raises ValueError when the file is damaged or from another version, or asks a lookup that is not there."""
+    return Artifact.from_bytes(path.read_bytes()).engine(lookups)
 
 
 def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:

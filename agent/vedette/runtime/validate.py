@@ -15,6 +15,7 @@ from vedette.bundle.seal import MAX_BUNDLE
 from vedette.bundle.trust import Bundle, inspect
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
+from vedette.lookup.sets import carried
 from vedette.rules.selftest import check, from_row
 from vedette.system import child
 
@@ -27,7 +28,8 @@ def validate(bundle: Bundle, *, whole: bool = False) -> Engine:
     """Compile a verified bundle and run its self-test; raises ValueError when it does not work.
 
     ``whole``: with what is else loaded or compiled when the first event needs it."""
-    engine = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan).engine()
+    artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
+    engine = artifact.engine(carried(bundle.parts))
     if whole:
         engine.evaluator.load()
     failures = check(engine, map(from_row, bundle.tests))

@@ -36,6 +36,8 @@ from sigma.types import (
     type_map,
 )
 
+from vedette.lookup.layout import KINDS
+from vedette.lookup.table import Lookup
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Not, Op, Or, Predicate, fold
 from vedette.plan.patterns import End, fallback, search
@@ -110,6 +112,8 @@ def _value(rules: RuleSet, name: str, value: SigmaType, given: Pipelines) -> Exp
     match value:
         case SigmaExpansion():
             return Or(tuple(_value(rules, name, item, given) for item in value.values))
+        case SigmaString() | SigmaRegularExpression() if (asked := _asked(value, given)) is not None:
+            return rules.leaf(_looked_up(name, value, *asked))
         case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
             made = Or(tuple(_value(rules, name, item, given) for item in _replaced(value, given)))
             whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
@@ -215,6 +219,34 @@ def _string(name: str, value: SigmaString) -> Predicate:
         case ["\x00*", text, "\x00*"] if text not in (STAR, ANY):
             return Predicate(name, Op.CONTAINS, text, cased)
     return Predicate(name, Op.GLOB, tuple(parts), cased)
+
+
+def _asked(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> tuple[Lookup, str | None] | None:
+    """The built lookup that a value's placeholder names, and the index, where it names one; None: it has none."""
+    whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
+    found = [(part.name, given.table(part.name)) for part in whole.s if isinstance(part, Placeholder)]
+    name, table = next(((name, table) for name, table in found if table is not None), ("", None))
+    if table is not None and (len(whole.s) != 1 or whole is not value):
+        raise Unsupported(
+            f"%{name}% is a built lookup, which is asked for the whole value of a field: write 'field|expand:"
+            f" %{name}%' alone (a key of kind domain finds what ends so, cidr|expand networks)"
+        )
+    return table
+
+
+def _looked_up(name: str, value: SigmaString | SigmaRegularExpression, lookup: Lookup, index: str | None) -> Predicate:
+    if name == KEYWORDS:
+        raise Unsupported(f"the lookup {lookup.name} is asked for the value of a field: name the field")
+    kinds = {"cidr", "ip"} if isinstance(value, SigmaNetworkText) else {*KINDS} - {"range"}
+    if isinstance(value, SigmaCasedString):
+        kinds = {"text"}
+    fit = [one.name for one in lookup.indexes if one.kind in kinds]
+    if index is not None:
+        fit = [one for one in fit if one == index]
+    if not fit:
+        has = ", ".join(f"{one.name} ({one.kind})" for one in lookup.indexes)
+        raise Unsupported(f"the lookup {lookup.path.stem} has no key that this can ask; it has {has}")
+    return Predicate(name, Op.LOOKUP, lookup.path.stem, option=fit[0])
 
 
 def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> list[SigmaType]:

@@ -7,7 +7,8 @@ Several run in the order of their ``priority``, then as they are given. What wor
 A **lookup** gives a placeholder its values: ``Administrators.txt`` is ``%Administrators%``. Text files hold a value a
 line; of CSV files the first column counts, and a first row that says ``value`` or the placeholder's name is a heading.
 Empty lines and lines that begin with ``#`` are none. A value is a Sigma pattern: ``srv*`` stands for all that begin so.
-Where a pipeline gives the same placeholder, the pipeline's values hold.
+Where a pipeline gives the same placeholder, the pipeline's values hold. A built lookup, ``Assets.vlookup``, is asked
+for each value in place of being spelled out, whatever its size (``lookup/table.py``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from sigma.policy.regex_engine import RegexEngine
 from sigma.processing.pipeline import ProcessingPipeline
 from sigma.rule import SigmaRule
 
+from vedette.lookup.table import SUFFIX, Lookup
 from vedette.plan.database import Pattern, Scanner
 from vedette.plan.ir import Refusal
 from vedette.plan.limits import check_regex
@@ -70,6 +72,15 @@ class Pipelines:
     pipeline: ProcessingPipeline | None = None
     lookups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     faults: Mapping[str, Refusal] = field(default_factory=dict)
+    tables: Mapping[str, Lookup] = field(default_factory=dict)
+    """Lookups that are asked for a value, not spelled out."""
+
+    def table(self, name: str) -> tuple[Lookup, str | None] | None:
+        """The lookup that a placeholder names, and its index where it names one (``%NAME.INDEX%``)."""
+        if name in self.tables:
+            return self.tables[name], None
+        lookup, dot, index = name.rpartition(".")
+        return (self.tables[lookup], index) if dot and lookup in self.tables else None
 
     def apply(self, rule: SigmaRule) -> None:
         """Change ``rule`` as the pipelines say; raises SigmaError when one refuses it."""
@@ -81,7 +92,8 @@ NONE = Pipelines()
 
 
 def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipelines:
-    """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt`` and ``*.csv`` in them).
+    """Read pipeline files and lookup files (folders: the ``*.yml``, or the ``*.txt``, ``*.csv`` and ``*.vlookup`` in
+    them).
 
     A lookup that cannot be used is one of ``faults``: it stops the rules that ask for it and no others. A pipeline is
     for all rules: raises ValueError with file and reason for one that cannot be used, and OSError for what of
@@ -91,19 +103,24 @@ def load(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> Pipeli
     read.sort(key=lambda pipeline: pipeline.priority)
     values: dict[str, tuple[str, ...]] = {}
     faults: dict[str, Refusal] = {}
-    for path, named in _files(lookups, (".txt", ".csv")):
+    tables: dict[str, Lookup] = {}
+    for path, named in _files(lookups, (".txt", ".csv", SUFFIX)):
         try:
-            if path.stem in values:
+            if path.stem in values or path.stem in tables:
                 raise ValueError(f"another lookup defines %{path.stem}% already")
-            values[path.stem] = _lookup(path)
+            if path.suffix == SUFFIX:
+                tables[path.stem] = Lookup.open(path)
+            else:
+                values[path.stem] = _lookup(path)
         except (OSError, ValueError) as error:
             if named and isinstance(error, OSError):
                 raise
             values.pop(path.stem, None)
+            tables.pop(path.stem, None)
             name = str(path).encode("utf-8", "replace").decode()
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
             faults[path.stem] = Refusal(name, 1, "", f"%{path.stem}%", reason)
-    return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values, faults)
+    return Pipelines(reduce(lambda a, b: a + b, read) if read else None, values, faults, tables)
 
 
 def _files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> Iterator[tuple[Path, bool]]:
@@ -181,5 +198,7 @@ def _lookup(path: Path) -> tuple[str, ...]:
     if not values:
         raise ValueError("the lookup is empty")
     if len(values) > MAX_VALUES:
-        raise ValueError(f"the lookup has {len(values):,} values: the limit is {MAX_VALUES:,}; split it")
+        raise ValueError(
+            f"the lookup has {len(values):,} values: the limit is {MAX_VALUES:,}; build it with `vedette lookup build`"
+        )
     return tuple(values)
