@@ -36,7 +36,9 @@ from vedette.model.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, E
 from vedette.plan.plan import Plan
 from vedette.rawlog import checkpoint, format
 from vedette.region.build import build as build_bundle
-from vedette.rules.build import from_text
+from vedette.rules.build import from_rules, from_text
+from vedette.rules.ruleset import RuleSet
+from vedette.rules.sql.frontend import Sql
 from vedette.runtime.arrivals import announcement
 
 ROOT = Path(__file__).parents[2]
@@ -198,6 +200,17 @@ def plan(data: bytes) -> None:
         assert Plan.from_bytes(data).to_bytes()
 
 
+def sql(data: bytes) -> None:
+    """A file of SQL is rules and refusals, each with a place in the file; a plan of them is one that an agent reads."""
+    data = data[:4096]  # each statement is compiled by itself
+    rules = RuleSet()
+    Sql(rules).add(data, "fuzz.sql")
+    lines = data.count(b"\n") + 1
+    assert all(1 <= one.line <= lines and one.reason for one in rules.refused)
+    if rules.statements:
+        Plan.from_bytes(from_rules(rules).to_bytes())
+
+
 def configuration(data: bytes) -> None:
     with suppress(ConfigError):
         parse(data.decode("utf-8", "replace"))
@@ -291,6 +304,23 @@ _ALERT = envelope.encode(
     )
 )  # fmt: skip
 
+_SQL = (
+    b"-- title: t\nINSERT INTO alerts SELECT window_start, host, COUNT(DISTINCT user) AS n FROM "
+    b"TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) WHERE action = 'x' "
+    b"GROUP BY window_start, window_end, host HAVING COUNT(*) > 5",
+    b"CREATE TABLE t (a INT, b ROW<c STRING, d ARRAY<INT>>, ts TIMESTAMP_LTZ(3) METADATA FROM "
+    b"'event_time', f AS a + 1, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH ('connector' = "
+    b"'vedette');\nCREATE VIEW v AS SELECT * FROM t;\nSELECT l.a AS x FROM v AS l LEFT JOIN v AS r ON "
+    b"l.a = r.a AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '8' HOUR",
+    b"SELECT x FROM events MATCH_RECOGNIZE (PARTITION BY user ORDER BY event_time MEASURES "
+    b"FIRST(A.x) AS x PATTERN (A+? B{2,3} C) WITHIN INTERVAL '1' HOUR DEFINE A AS A.x = '1', B AS "
+    b"B.x < LAST(A.x, 1))",
+    b"SELECT user FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY user ORDER BY event_time) AS n "
+    b"FROM events) WHERE n = 1; SELECT COUNT(*) OVER (ORDER BY event_time ROWS BETWEEN 9 PRECEDING "
+    b"AND CURRENT ROW) AS c FROM events",
+    b"SELECT CASE WHEN a IN ('x', 'y') THEN CAST(b AS DECIMAL(9, 2)) ELSE NULL END AS c FROM events "
+    b"WHERE NOT (a LIKE 'a%' OR b BETWEEN 1 AND 2) AND EXTRACT(HOUR FROM event_time) = 3",
+)
 TARGETS: dict[str, Target] = {
     "framing": Target(framing, (b"".join(b"%d %s" % (len(s), s) for s in _SYSLOG), b"\n".join(_SYSLOG) + b"\n")),
     "lines": Target(lines, (b"\n".join(_SYSLOG), b"a\r\nb\0c\n")),
@@ -312,5 +342,6 @@ TARGETS: dict[str, Target] = {
     "manifest": Target(_refuses(Manifest.from_bytes), (inspect(_BUNDLE).manifest_bytes,)),
     "plan": Target(plan, (_PLAN,)),
     "artifact": Target(_refuses(Artifact.from_bytes), (Artifact(_PLAN, {}, "5.4.12").to_bytes(),)),
+    "sql": Target(sql, _SQL),
     "configuration": Target(configuration, (_CONFIG, _TOML)),
 }

@@ -11,6 +11,7 @@
 | ``BYTES`` | a text in Base64 |
 | ``ARRAY`` | a list; ``MAP`` and ``ROW``: an object |
 
+A text is a number when it is written as predicates of rules read it (``plan/operators.py``): ``-5``, ``0.5``, ``1e9``.
 What does not fit its type is NULL and counted (``unfit``); so are a number beyond the type's range, and a list or an
 object in any other column. A time attribute more than five minutes after the event's receipt is set to the receipt, as
 everywhere in the agent.
@@ -22,6 +23,7 @@ import base64
 import math
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import date
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
@@ -30,6 +32,7 @@ from vedette.decode.decoder import Record
 from vedette.decode.values import ABSENT
 from vedette.model.times import iso_time, time_of
 from vedette.plan.ir import text
+from vedette.plan.operators import as_number
 from vedette.plan.query import MILLISECOND, Row, Scan, Type
 
 MAX_SKEW = 300_000_000
@@ -94,10 +97,7 @@ def _text(value: Any) -> str:
 def _integer(limit: int) -> Convert:
     def convert(value: Any) -> int:
         if type(value) is str:
-            try:
-                value = int(value) if len(value) < 40 else None
-            except ValueError:
-                raise Unfit from None
+            value = as_number(value)
         elif type(value) is float and math.isfinite(value):
             value = int(value)
         if type(value) is not int or not -limit <= value < limit:
@@ -110,11 +110,12 @@ def _integer(limit: int) -> Convert:
 def _number(value: Any) -> float:
     if type(value) is float:
         return value
-    if type(value) is int or (type(value) is str and len(value) < 400):
-        try:
-            return float(value)
-        except (ValueError, OverflowError):
-            pass
+    found = as_number(value) if type(value) is str else value
+    if type(found) is float and math.isfinite(found):
+        return found
+    if type(found) is int:
+        with suppress(OverflowError):
+            return float(found)
     raise Unfit
 
 
@@ -131,6 +132,8 @@ def _decimal(precision: int, scale: int) -> Convert:
 
     def convert(value: Any) -> Decimal:
         if type(value) is bool or not isinstance(value, int | float | str) or len(str(value)) > 400:
+            raise Unfit
+        if type(value) is str and as_number(value) is None:
             raise Unfit
         try:
             found = Decimal(str(value)).quantize(unit, context=_CONTEXT)

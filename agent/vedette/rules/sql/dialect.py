@@ -184,6 +184,7 @@ _WORDS = {
     "ON": TokenType.ON,
     "OR": TokenType.OR,
     "ORDER BY": TokenType.ORDER_BY,
+    "ORDINALITY": TokenType.ORDINALITY,
     "OUTER": TokenType.OUTER,
     "OVER": TokenType.OVER,
     "PARTITION BY": TokenType.PARTITION_BY,

@@ -551,7 +551,10 @@ class Query:
         if len(item.expressions) != 1:
             raise Wrong(item, "UNNEST takes one array")
         value = Checker(self.scope).of(item.expressions[0])
-        ordinality = (ORDINALITY,) if item.args.get("offset") else ()
+        number = item.args.get("offset")
+        ordinality = (ORDINALITY,) if number else ()
+        if isinstance(number, exp.Identifier):  # sqlglot takes the last name of the alias away
+            columns = (*columns, number.name)
         function = Checker(self.scope).call(item, "UNNEST", (value,), ordinality)
         assert isinstance(function, Call)
         inner = function.type.args[0].args

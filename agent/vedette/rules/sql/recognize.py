@@ -115,6 +115,7 @@ def _split(text: str) -> tuple[str, str]:
 
 def recognized(query: Query, relation: Relation, name: str, tree: Any) -> Relation:
     variables = [one.name for one in tree.args["pattern"]]
+    known = [*variables, *(one.alias for one in tree.args.get("define") or ())]
     scope = Scope([Part(name, relation.cols, 0, relation.open)])
     plain = Checker(scope)
     keys = []
@@ -133,13 +134,13 @@ def recognized(query: Query, relation: Relation, name: str, tree: Any) -> Relati
     defines: list[tuple[str, Expression]] = []
     for one in tree.args.get("define") or ():
         variable = one.alias
-        if variable not in variables:
-            raise Wrong(one.args["alias"], f"PATTERN has no variable {variable}")
-        if any(variable == known for known, _ in defines):
+        if any(variable == other for other, _ in defines):
             raise Wrong(one.args["alias"], f"{variable} is defined twice")
-        rows = _Rows(relation, name, variables, variable)
+        rows = _Rows(relation, name, known, variable)
         rows.time = first.index
-        defines.append((variable, rows.condition(one.this)))
+        condition = rows.condition(one.this)
+        if variable in variables:  # another one is checked, and means nothing
+            defines.append((variable, condition))
     measures: list[Expression] = []
     cols = [relation.cols[column.index - 1] for column in keys]
     cols = [replace(col, rowtime=False, window="") for col in cols]
