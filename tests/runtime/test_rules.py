@@ -319,7 +319,7 @@ def test_a_trial_that_would_take_the_agent_with_it(
     if what == "time":
         monkeypatch.setattr(validate, "DRY_RUN_SECONDS", 0.05)
     elif what == "memory":
-        monkeypatch.setattr(validate, "DRY_RUN_BYTES", 150 << 20)
+        monkeypatch.setattr(validate, "DRY_RUN_BYTES", 110 << 20)
     changes: dict[str, Any] = {}
     if what != "time":
         many = tuple(Predicate("f", Op.CONTAINS, f"value{i}") for i in range(19_000 if what == "memory" else 20_001))

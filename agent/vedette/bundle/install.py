@@ -125,7 +125,7 @@ class BundleDir:
         try:
             sha256 = hashlib.sha256(data).hexdigest()
             self._attempts.died(sha256)
-            bundle, path = self._stage(data, of_host=of_host)
+            bundle, path = self._stage(data, sha256, of_host=of_host)
             name = path.name
             try:
                 self._careful(data)
@@ -140,19 +140,20 @@ class BundleDir:
         self._switch(bundle, path)
         return result
 
-    def _stage(self, data: bytes, *, of_host: bool) -> tuple[Bundle, Path]:
+    def _stage(self, data: bytes, sha256: str, *, of_host: bool) -> tuple[Bundle, Path]:
         """Verify and admit ``data`` and write it under its name. Raises BundleRefused and OSError."""
-        bundle = self.verified(data)
+        bundle = self.verified(data, sha256)
         addressed(bundle, self.fleet, self.channel, of_host=of_host)
         admit(bundle, self.installed(), self.clock(), self.withdrawn())
         path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
         write_whole(path, data)
         return bundle, path
 
-    def verified(self, data: bytes) -> Bundle:
-        """The bundle, when a key that this agent trusts signed it. Raises BundleRefused."""
+    def verified(self, data: bytes, sha256: str = "") -> Bundle:
+        """The bundle, when a key that this agent trusts signed it; ``sha256``: of ``data``, where it is known. Raises
+        BundleRefused."""
         try:
-            return verify(data, self.trusted, self.agent_version)
+            return verify(data, self.trusted, self.agent_version, sha256)
         except MemoryError as error:
             raise BundleRefused("not enough memory to open it") from error
 
@@ -220,7 +221,7 @@ class BundleDir:
             if self._attempts.died(sha256):
                 self._careful(data)
             with self._attempts.of(sha256):
-                bundle = self.verified(data)
+                bundle = self.verified(data, sha256)
                 result = dry_run(bundle)
         except Exception as error:  # also a disk that does not give the file back: the previous bundle may still load
             raise self._refuse(path.name, str(error) or type(error).__name__) from error

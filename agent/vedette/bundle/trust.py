@@ -115,9 +115,10 @@ class Bundle:
         return now > self.manifest.expires
 
 
-def verify(data: bytes, trusted: Iterable[str], agent_version: str) -> Bundle:
-    """Checks 1 to 4; ``trusted`` are ``ed25519:BASE64`` public keys. Raises BundleRefused."""
-    return _open(data, unseal(data, trusted), agent_version)
+def verify(data: bytes, trusted: Iterable[str], agent_version: str, sha256: str = "") -> Bundle:
+    """Checks 1 to 4; ``trusted`` are ``ed25519:BASE64`` public keys, ``sha256`` that of ``data`` where it is known.
+    Raises BundleRefused."""
+    return _open(data, unseal(data, trusted), agent_version, sha256)
 
 
 def inspect(data: bytes) -> Bundle:
@@ -217,7 +218,7 @@ def _broken(what: str) -> BundleRefused:
     return BundleRefused(f"not a whole zip archive as `vedette bundle build` writes it ({what}): build it again")
 
 
-def _open(data: bytes, sealed: Sealed, agent_version: str | None) -> Bundle:
+def _open(data: bytes, sealed: Sealed, agent_version: str | None, sha256: str = "") -> Bundle:
     """Checks 2 to 4."""
     entries = _unpack(sealed.body)
     raw = entries.pop(MANIFEST, None)
@@ -237,5 +238,5 @@ def _open(data: bytes, sealed: Sealed, agent_version: str | None) -> Bundle:
         stated = manifest.parts[name]
         if len(entries[name]) != stated.size or hashlib.sha256(entries[name]).hexdigest() != stated.sha256:
             raise BundleRefused(f"part {name!r} is not the one of the manifest (size or SHA-256 differ)")
-    digest, sha256 = hashlib.sha256(raw).hexdigest(), hashlib.sha256(data).hexdigest()
+    digest, sha256 = hashlib.sha256(raw).hexdigest(), sha256 or hashlib.sha256(data).hexdigest()
     return Bundle(manifest, raw, digest, sha256, sealed.key, sealed.fleet, sealed.channel, entries)

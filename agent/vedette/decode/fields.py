@@ -71,14 +71,23 @@ _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 """Layers that an event of each kind may have beside its message. With JSON any other."""
 
 
+@lru_cache(maxsize=256)
+def can_give_any(codec: str) -> bool:
+    """Whether an event of ``codec`` can have a field of any name."""
+    return any(row.any is not None for row in _rows(codec))
+
+
 @lru_cache(maxsize=65536)
 def can_give(codec: str, field: str) -> bool:
     """Whether an event of ``codec`` can have ``field``."""
+    names = {field, *ALIASES.get(field, ())}
+    return can_give_any(codec) or any(one.name in names for row in _rows(codec) for one in row.fields)
+
+
+def _rows(codec: str) -> list[Gives]:
     program = CODECS[codec].program
     layers = {"message", "transport"}.union(*map(_OF_KIND.__getitem__, CODECS[codec].kinds))
-    rows = [*(LAYERS[name] for name in layers), *([PROGRAMS[program].gives] if program else ())]
-    names = {field, *ALIASES.get(field, ())}
-    return any(row.any is not None or any(one.name in names for one in row.fields) for row in rows)
+    return [*(LAYERS[name] for name in layers), *([PROGRAMS[program].gives] if program else ())]
 
 
 _BY_NAME: dict[str, list[Field]] = {}

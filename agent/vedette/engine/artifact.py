@@ -38,7 +38,7 @@ class Artifact(NamedTuple):
     def engine(self, lookups: Mapping[str, Any] | None = None, *, route: bool = True) -> Engine:
         """``lookups``: those that rules may ask, by name. Raises ValueError when the plan or its databases cannot be
         used, or the plan asks a lookup that is not among them."""
-        with _uncollected():
+        with uncollected():
             plan = Plan.from_bytes(self.plan).fitted().with_lookups(lookups or {})
             engine = Engine(plan, self.databases if self.library == LIBRARY else None, route=route)
             engine.evaluator.compile()
@@ -61,7 +61,7 @@ class Artifact(NamedTuple):
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Without the garbage collector, whose runs take longer than making what they look at in vain: all of it stays."""
     enabled = gc.isenabled()
     gc.disable()

@@ -109,6 +109,7 @@ class Evaluator:
         self._hits: Hits | None = None
         self._watch = Watch()
         self._place: dict[int, tuple[int, int]] = {}
+        """Group and number of the bit: the bits themselves would take 10 MB for 30,000 predicates."""
         given = self._given = databases or {}
         if REFUSED in given:
             self.refused = frozenset[int](msgpack.unpackb(given[REFUSED]))
@@ -131,7 +132,7 @@ class Evaluator:
         for i, ((name, _), numbers) in enumerate(by_field.items()):
             members = [plan.predicates[number] for number in numbers]
             self.groups.append(Group(name, members, not_scanned, partial(self._finder, i), self._watch, self._test))
-            self._place.update((number, (i, 1 << bit)) for bit, number in enumerate(numbers))
+            self._place.update((number, (i, bit)) for bit, number in enumerate(numbers))
         self._not_scanned = not_scanned
         self._programs: list[Program | None] = [None] * len(plan.rules)
 
@@ -192,12 +193,11 @@ class Evaluator:
         index, bit = self._place[number]
         group = self.groups[index]
         known = group.any_bits(record.keywords()) if group.field == KEYWORDS else group.bits(record.get(group.field))
-        return None if known >> group.size & bit else bool(known & bit)
+        return None if known >> group.size + bit & 1 else bool(known >> bit & 1)
 
     def place(self, number: int) -> tuple[int, int] | None:
         """Group and bit of a predicate; None for one that compares two fields."""
-        place = self._place.get(number)
-        return None if place is None else (place[0], place[1].bit_length() - 1)
+        return self._place.get(number)
 
     def among(self, record: Record, among: Among, undecided: Callable[[int, str], None]) -> list[int]:
         """The rules of ``among`` that are true for ``record``, in its order.
@@ -346,7 +346,7 @@ class Evaluator:
                 asked[p.field] = None
                 if number in self._place:
                     group, bit = self._place[number]
-                    wanted.setdefault(group, {})[bit.bit_length() - 1] = p
+                    wanted.setdefault(group, {})[bit] = p
                 else:
                     asked[str(p.value)] = None
         programs = [(rule, self._programs[rule] or self._compile(rule)) for rule in rules]
@@ -377,7 +377,7 @@ class Evaluator:
                     return fields(number)
                 group, bit = self._place[number]
                 known = bits(group)
-                return None if known >> self.groups[group].size & bit else bool(known & bit)
+                return None if known >> self.groups[group].size + bit & 1 else bool(known >> bit & 1)
             case Not(arg):
                 truth = self._decide(arg, bits, fields)
                 return None if truth is None else not truth
@@ -399,7 +399,7 @@ class Evaluator:
                 if number not in self._place:
                     return f"f({number})"
                 group, bit = self._place[number]
-                return f"g({group})&{bit:#x}"
+                return f"g({group})&{1 << bit:#x}"
             case Not(arg):
                 return f"not({self._source(arg)})"
             case And(args):
@@ -418,7 +418,7 @@ class Evaluator:
         for arg in args:
             if isinstance(arg, Leaf) and arg.predicate in self._place:
                 group, bit = self._place[arg.predicate]
-                masks[group] = masks.get(group, 0) | bit
+                masks[group] = masks.get(group, 0) | 1 << bit
             else:
                 rest.append(arg)
         return masks, rest

@@ -113,7 +113,7 @@ class Group:
                     self._costly = True
                     self._others.append((bit, given(p)))
                 case _ if p.op in SEARCHES and p not in not_scanned:
-                    (raw if p.cased else folded).append((bit, p))
+                    (raw if p.cased else folded).append((place, p))
                 case _:
                     self._costly |= OPERATORS[p.op].dear
                     self._others.append((bit, _plain_test(p, watch)))
@@ -126,11 +126,11 @@ class Group:
         """The scan of ``searches``; None when they are few and plain: then they are tests."""
         if load is None or (len(searches) < SCAN_FROM and not any(p.op in PATTERNS for _, p in searches)):
             plain = {Op.CONTAINS: self._within, Op.PREFIX: self._begins, Op.SUFFIX: self._ends}
-            for bit, p in searches:
+            for place, p in searches:
                 if p.op in plain and not p.cased:
-                    plain[p.op].append((bit, str(p.value)))
+                    plain[p.op].append((1 << place, str(p.value)))
                 else:
-                    self._others.append((bit, _plain_test(p, self._watch)))
+                    self._others.append((1 << place, _plain_test(p, self._watch)))
             return None
         return _Scan(searches, partial(load, cased), self._watch)
 
@@ -251,7 +251,9 @@ class _Scan:
     __slots__ = ("_find", "_load", "_searches", "_tests", "_watch", "hits", "runs")
 
     def __init__(self, searches: list[tuple[int, Predicate]], load: Callable[[], Find], watch: Watch) -> None:
-        self._load, self._searches, self._watch = load, searches, watch
+        self._load, self._watch = load, watch
+        self._searches = searches
+        """By number the place of a search's bit: bits of thousands of places would take 10 MB."""
         self.runs = self.hits = 0
         self._find: Find | None = None
         self._tests: dict[int, tuple[int, End, Test | None]] = {}
@@ -268,12 +270,12 @@ class _Scan:
             self._test(i)
 
     def _test(self, i: int) -> tuple[int, End, Test | None]:
-        bit, p = self._searches[i]
+        place, p = self._searches[i]
         try:
             plain = _plain_test(p, self._watch)
         except ValueError:  # the second engine cannot read it
             plain = None
-        made = self._tests[i] = bit, search(p).end, plain
+        made = self._tests[i] = 1 << place, search(p).end, plain
         return made
 
     def bits(self, value: str) -> tuple[int, int]:

@@ -38,6 +38,7 @@ from vedette.config.settings import Config
 from vedette.delivery.queue import Source
 from vedette.delivery.sinks import SINKS, Sink
 from vedette.delivery.uplink import MqttUplink
+from vedette.engine.artifact import uncollected
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
 from vedette.runtime import status
@@ -157,17 +158,18 @@ class Agent:
         """Set up ``pipeline`` and ``active``, which alone keep the ruleset: a replaced one gives its memory back."""
         context = self.context
         rules = Rules(context.config, lambda: newest_lines(context.raw_log))
-        loaded = await rules.start()
-        context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
-        self.pipeline = Pipeline(context, loaded.engine, loaded.bundle)
-        self.active = ActiveRules(self.pipeline, rules, loaded)
+        with uncollected():
+            loaded = await rules.start()
+            context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
+            self.pipeline = Pipeline(context, loaded.engine, loaded.bundle)
+            self.active = ActiveRules(self.pipeline, rules, loaded)
+            gc.freeze()  # as ``active.freeze``; a start leaves nothing worth the 40 ms of a collection
 
     async def _serve(self) -> None:
         config = self.context.config
         control = Control(
             config.agent.control_socket, {"status": self._status_command, "rollback": self.active.rollback}
         )
-        gc.freeze()  # as ``active.freeze``; a start leaves nothing worth the 40 ms of a collection
         allocator.trim()
         try:
             async with asyncio.TaskGroup() as self._group:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from vedette.decode.codecs import CODECS
 from vedette.decode.decoder import possible_source
-from vedette.decode.fields import LAYERS, can_give
+from vedette.decode.fields import LAYERS, can_give, can_give_any
 from vedette.decode.programs import PROGRAMS
 from vedette.model.event import LogSource
 from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Rule, tests
@@ -26,6 +26,8 @@ def dead(plan: Plan, rule: Rule, inputs: Iterable[Input]) -> str | None:
     codecs = reaching(rule, inputs)
     if not codecs:
         return f"no input has its log source {'/'.join(rule.logsource)}"
+    if any(map(can_give_any, codecs)):
+        return None
     lacking = [_lacks(plan, rule.expr, codec) for codec in codecs]
     if all(field is not None for field in lacking):
         return f"no decoder gives the field {lacking[0]!r} to events of format {codecs[0]}"
