@@ -175,15 +175,16 @@ def _v4_of(address: Any) -> Any:
 
 @functools.cache
 def _regex(pattern: str, options: str) -> re.Pattern[str]:
-    """Python's own engine with PCRE's meaning: ASCII classes; no line begins after a final newline.
+    """Python's own engine with PCRE's meaning: ASCII classes; no line begins after a final newline, and ``\\Z`` is
+    before one.
 
     Without regard to case its classes are Unicode's: tests do not mix the two. Python also takes i, dotless i and
     I with dot for one letter, which simple folding does not.
     """
     number = sum({"i": re.I, "m": re.M, "s": re.S}[flag] for flag in options)
-    if "m" in options:
-        token = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.S)
-        pattern = token.sub(lambda t: r"(?:\A|(?<=\n)(?!\Z))" if t[0] == "^" else t[0], pattern)
+    meant = {r"\Z": r"(?=\n?\Z)", **({"^": r"(?:\A|(?<=\n)(?!\Z))"} if "m" in options else {})}
+    token = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.S)
+    pattern = token.sub(lambda t: meant.get(t[0], t[0]), pattern)
     return re.compile(pattern, number | (0 if "i" in options else re.ASCII))
 
 
