@@ -413,3 +413,142 @@ fn as_number(text: &[u8]) -> Written {
         _ => Written::Other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks() -> Marks {
+        let mut marks = Marks::new(8);
+        marks.begin();
+        marks
+    }
+
+    #[test]
+    fn marks_are_forgotten() {
+        let mut marks = marks();
+        marks.hold(1);
+        marks.leave_open(1);
+        marks.leave_open(2);
+        marks.hold(2);
+        marks.hold(1);
+        assert_eq!(marks.found, [1, 2]);
+        assert!(marks.holds(1) && marks.is_open(1) && marks.holds(2) && !marks.holds(3) && !marks.is_open(3));
+        marks.perhaps = true;
+        marks.hold(4);
+        assert!(!marks.holds(4) && marks.is_open(4));
+        for epoch in [2, u32::MAX] {
+            marks.epoch = epoch;
+            marks.hold(1);
+            marks.begin();
+            assert!(marks.found.is_empty() && !marks.perhaps && !marks.holds(1) && !marks.is_open(1));
+        }
+        assert_eq!(marks.epoch, 1);
+    }
+
+    #[test]
+    fn places_of_a_part() {
+        let places = [Place::Prefix, Place::Suffix, Place::Within];
+        let holds = |whole: &str, part: &str| places.map(|place| place.holds(whole.as_bytes(), part.as_bytes()));
+        assert_eq!(holds("abc", "ab"), [true, false, true]);
+        assert_eq!(holds("abc", "bc"), [false, true, true]);
+        assert_eq!(holds("abc", "b"), [false, false, true]);
+        assert_eq!(holds("abc", "x"), [false; 3]);
+        assert_eq!(holds("", ""), [true; 3]);
+    }
+
+    #[test]
+    fn addresses_in_networks() {
+        let inside =
+            |address: &str, network: &str, bits| within(address.parse().unwrap(), network.parse().unwrap(), bits);
+        assert!(inside("10.1.2.3", "10.1.2.3", 32) && !inside("10.1.2.3", "10.1.2.2", 32));
+        assert!(inside("10.1.2.3", "10.1.2.2", 31) && inside("10.1.2.3", "10.0.0.0", 8));
+        assert!(!inside("11.1.2.3", "10.0.0.0", 8) && inside("11.1.2.3", "10.0.0.0", 0));
+        assert!(inside("fe80::1", "fe80::", 64) && !inside("fe81::1", "fe80::", 64) && inside("fe81::1", "::", 0));
+        assert!(inside("fe80::1", "fe80::1", 128) && !inside("fe80::1", "fe80::2", 128));
+        assert!(inside("::ffff:10.1.2.3", "10.0.0.0", 8) && !inside("::10.1.2.3", "10.0.0.0", 8));
+        assert!(!inside("10.1.2.3", "::", 0));
+    }
+
+    fn tested(group: &Group, text: &str) -> (Vec<Predicate>, Vec<Predicate>) {
+        let mut marks = marks();
+        group.find_networks(text.as_bytes(), &mut marks);
+        group.compare(text.as_bytes(), &mut marks);
+        let found = marks.found.clone();
+        found.into_iter().partition(|&predicate| marks.holds(predicate))
+    }
+
+    #[test]
+    fn texts_that_are_addresses() {
+        let group = Group { networks: vec![("10.0.0.0".parse().unwrap(), 8, 0)], ..Group::default() };
+        for text in ["10.1.2.3", " 10.1.2.3 "] {
+            assert_eq!(tested(&group, text), (vec![0], vec![]), "{text}");
+        }
+        for text in ["11.1.2.3", "10.1.2", "x", "", "010.1.2.3"] {
+            assert_eq!(tested(&group, text), (vec![], vec![]), "{text}");
+        }
+        // What Python may take for an address, and this not.
+        for text in ["10.1.2.3\t", "fe80::1%eth0", "\u{a0}10.1.2.3", "10.1.2.3\x7f"] {
+            assert_eq!(tested(&group, text), (vec![], vec![0]), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_numbers() {
+        let orders = [Order::Less, Order::AtMost, Order::More, Order::AtLeast];
+        let orders = orders.into_iter().enumerate().map(|(i, order)| (order, 7.0, i as u32)).collect();
+        let group = Group { orders, ..Group::default() };
+        let exact: [(&str, &[u32]); 9] = [
+            ("6", &[0, 1]),
+            ("7", &[1, 3]),
+            ("7.0", &[1, 3]),
+            ("70e-1", &[1, 3]),
+            ("8", &[2, 3]),
+            ("-8", &[0, 1]),
+            ("7.5E+0", &[2, 3]),
+            ("999999999999999", &[2, 3]),
+            ("1e300", &[2, 3]),
+        ];
+        for (text, holding) in exact {
+            assert_eq!(tested(&group, text), (holding.to_vec(), vec![]), "{text}");
+        }
+        for text in ["", "-", "x", "7x", "7.", ".7", "7e", "7e+", "+7", " 7", "7 ", "--7", "7.0.0", "0x7", "inf", "NaN"]
+        {
+            assert_eq!(tested(&group, text), (vec![], vec![]), "{text}");
+        }
+        for text in ["9999999999999999", "-9999999999999999"] {
+            assert_eq!(tested(&group, text), (vec![], vec![0, 1, 2, 3]), "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_texts() {
+        let of = |text: &str, predicate| (text.as_bytes().into(), vec![predicate]);
+        let group = Group {
+            exact: HashMap::from_iter([of("ab", 0)]),
+            exact_cased: HashMap::from_iter([of("Ab", 1)]),
+            numbers: HashMap::from_iter([(7, vec![2])]),
+            plain: [(Place::Prefix, false, "a", 3), (Place::Suffix, true, "B", 4)]
+                .map(|(place, cased, text, predicate)| Plain { place, cased, text: text.as_bytes().into(), predicate })
+                .into(),
+            open: vec![5],
+            all: vec![0, 1, 2, 3, 4, 5],
+            ..Group::default()
+        };
+        let found = |text: &str, number| {
+            let (padded, folded) = (format!("{text}\n\n"), format!("{}\n\n", text.to_lowercase()));
+            let text = Text { padded: padded.as_bytes(), folded: folded.as_bytes(), number };
+            let mut marks = marks();
+            group.look_up(text, &mut marks);
+            group.search_plain(text.padded, text.folded, &mut marks);
+            (String::from_utf8(text.own().to_vec()).unwrap(), marks.found)
+        };
+        assert_eq!(found("Ab", None), ("Ab".into(), vec![0, 1, 3]));
+        assert_eq!(found("AB", None), ("AB".into(), vec![0, 3, 4]));
+        assert_eq!(found("7", Some(7)), ("7".into(), vec![2]));
+        assert_eq!(found("", None), (String::new(), vec![]));
+        let mut all = marks();
+        all.leave_group_open(&group);
+        assert_eq!(all.found, group.all);
+    }
+}

@@ -228,3 +228,111 @@ impl Layout {
         self.rules.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Node;
+
+    /// Predicate `n` is a text of group `n`, but for 9: whether group 0 is there.
+    struct Simple;
+
+    impl Shape for Simple {
+        fn groups_of(&self, predicate: Predicate) -> [GroupNumber; 2] {
+            [predicate % 9; 2]
+        }
+
+        fn depends_on_text(&self, predicate: Predicate) -> bool {
+            predicate != 9
+        }
+    }
+
+    /// A rule for each predicate, then one for each predicate's opposite.
+    fn rules() -> Rules {
+        let leaves = (0..10).map(Node::Leaf);
+        let nots = (0..10).map(Node::Not);
+        Rules { nodes: leaves.chain(nots).collect(), roots: (0..20).collect() }
+    }
+
+    fn chosen(layout: &mut Layout, cost: impl Fn(Predicate) -> Option<f64>) -> Marks {
+        let mut marks = Marks::new(10);
+        layout.choose(&rules(), &Simple, &mut marks, cost);
+        marks
+    }
+
+    #[test]
+    fn parts_before_and_after_separators() {
+        let cut = |after, last, text: &str| {
+            String::from_utf8(Cut { separator: b'?', after, last }.of(text.as_bytes()).to_vec()).unwrap()
+        };
+        assert_eq!([cut(false, false, "a?b?c"), cut(true, false, "a?b?c")], ["a", "b?c"]);
+        assert_eq!([cut(false, true, "a?b?c"), cut(true, true, "a?b?c")], ["a?b", "c"]);
+        assert_eq!(
+            [cut(false, false, "a"), cut(true, false, "a"), cut(false, true, "a"), cut(true, true, "a")],
+            ["a", "", "", "a"]
+        );
+        assert_eq!([cut(false, false, "?"), cut(true, true, "?")], ["", ""]);
+    }
+
+    #[test]
+    fn rules_that_cannot_match_are_left_out() {
+        let mut sources = vec![Vec::new(); 10];
+        sources[0] = vec![0];
+        sources[1] = vec![1, 2];
+        let computed = HashMap::from_iter([(2, Computed { parts: vec![(0, Vec::new())], guards: Vec::new() })]);
+        let mut layout = Layout::new(&sources, computed, Some(3), vec![4, 9], vec![5], (0..20).collect());
+        chosen(&mut layout, |_| Some(1.0));
+        // By a value, by two, computed, searched in all, held, open; what is not there only where it must not be.
+        assert_eq!(layout.rules, [0, 1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 15, 16, 17, 18]);
+        assert!(!layout.is_empty());
+        assert_eq!((layout.leaves(1), layout.leaves(2)), (&[1, 2][..], &[][..]));
+        assert!(layout.computed(2).is_some() && layout.computed(1).is_none());
+        assert_eq!([0, 1, 2, 3].map(|predicate| layout.waiting_for(predicate).to_vec()), [[0], [1], [2], [3]]);
+        assert!([4, 5, 6, 9].iter().all(|&predicate| layout.waiting_for(predicate).is_empty()));
+        assert_eq!(layout.always, [4, 5, 9, 10, 11, 12, 13, 15, 16, 17, 18]);
+        assert_eq!(layout.eager, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_rule_without_a_witness_is_looked_at_always() {
+        let sources = vec![vec![0]; 10];
+        let mut layout = Layout::new(&sources, HashMap::default(), None, Vec::new(), Vec::new(), vec![0, 1]);
+        chosen(&mut layout, |predicate| (predicate == 0).then_some(1.0));
+        assert_eq!((&layout.always[..], layout.waiting_for(0), layout.waiting_for(1)), (&[1][..], &[0][..], &[][..]));
+        let mut none = Layout::new(&vec![Vec::new(); 10], HashMap::default(), None, Vec::new(), Vec::new(), vec![0]);
+        chosen(&mut none, |_| Some(1.0));
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn what_is_the_same_in_every_event_is_known() {
+        let sources = vec![vec![0], vec![1], vec![2]];
+        let mut layout = Layout::new(&sources, HashMap::default(), None, vec![7], Vec::new(), vec![0, 1, 2]);
+        let mut marks = Marks::new(10);
+        marks.begin();
+        marks.hold(0);
+        marks.leave_open(1);
+        layout.settle(&[0, 1], &marks);
+        assert_eq!((&layout.holds[..], &layout.open[..]), (&[7, 0][..], &[1][..]));
+        assert_eq!([0, 1, 2].map(|group| layout.leaves(group).len()), [0, 0, 1]);
+    }
+
+    #[test]
+    fn witnesses_are_chosen_again_three_times() {
+        let mut layout = Layout::default();
+        let again: Vec<u32> = (1..=1 << 15).filter(|_| layout.count()).collect();
+        assert_eq!(again, [1 << 6, 1 << 10, 1 << 14]);
+    }
+
+    #[test]
+    fn what_a_layout_takes_grows_with_what_it_holds() {
+        let weight = |sources: &[Vec<u32>], computed| {
+            Layout::new(sources, computed, None, Vec::new(), Vec::new(), vec![1; 10]).weight()
+        };
+        let none = weight(&[], HashMap::default());
+        assert!(none >= 400 + 40);
+        assert!(weight(&vec![vec![1; 10]; 10], HashMap::default()) >= none + 400);
+        let part = Computed { parts: vec![(0, Vec::new()); 10], guards: vec![(0, Vec::new()); 10] };
+        assert!(weight(&[], HashMap::from_iter([(0, part)])) >= none + 20 * 64);
+    }
+}
