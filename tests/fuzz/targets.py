@@ -11,6 +11,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +31,8 @@ from vedette.decode.decoder import record
 from vedette.decode.entities import entities
 from vedette.delivery import envelope, receipts, topics
 from vedette.engine.artifact import Artifact
+from vedette.engine.cache import Cache
+from vedette.engine.match import Engine
 from vedette.inputs.batches import split
 from vedette.inputs.framing import Lines, StreamFramer
 from vedette.model.event import MAX_EVENT, Alert, Chunk, Contribution, Cursor, Entity, FilePosition, RawRef
@@ -123,6 +126,46 @@ def batch(data: bytes) -> None:
     for part in split(data) or ():
         assert part
         at = data.index(part, at) + len(part)
+
+
+_DETECTIONS = (
+    "{a|contains: x, b|exists: true}", "{a: 'é/'}", "{n.x|re: '^[a-z]+$'}", "{n|gte: 7}",
+    "{a|startswith: X, a|endswith: y}",
+    "{cs-uri-query|contains: c}", "{cs-uri-stem: /a}", "{src_ip|cidr: 10.0.0.0/8}", "{user: null}", "{b|fieldref: a}",
+    "{EventID: 1, Image|endswith: cmd.exe}", "{a|re|i: 'x.?y'}", "['x', 'y?z']", "{b: true}", "{source.ip: 10.1.2.3}",
+)  # fmt: skip
+_OBJECTS = (
+    b'{"a":"xy","b":true,"n":{"x":"abc"},"u":"\\u00e9\\/"}\n{"a":"zy","b":false,"n":{"x":"1"},"u":""}',
+    b'{"remote_addr":"10.1.2.3","status":1,"request":"GET /a?b=c HTTP/1.1","remote_user":"-"}',
+    b'{"ts":1,"uid":"C","id.orig_h":"10.1.2.3","trans_depth":1,"uri":"/a?c","n":7.5}',
+    b'{"client_ip":"10.1.2.3:22","a":["x",["y",null]],"b":[{"x":1},{"x":-0}]}',
+    b'{"EventID":1,"Channel":"Security","Image":"C:\\\\cmd.exe","n":1e400}',
+    b'<13>Oct 11 22:14:15 h app[1]: {"a":"xy","b":1}\n<13>Oct 11 22:14:15 h sshd[1]: x y',
+)
+
+
+@cache
+def _engines() -> tuple[Engine, Engine]:
+    """With the native kernel and without it: not, of what and what not each."""
+    rule = "title: Rule {0}\nid: 6a1f0000-0000-4000-8000-{0:012}\nlogsource: {{category: any}}\n"
+    rule += "detection:\n  s: {1}\n  condition: {2}s\nlevel: low\n"
+    given = [(one, negated) for one in _DETECTIONS for negated in ("", "not ")]
+    plan = from_text("---\n".join(rule.format(i, one, negated) for i, (one, negated) in enumerate(given)))
+    assert not plan.refused
+    on, off = (Engine(plan, route=False, kernel=kernel, cache=Cache(0)) for kernel in (True, False))
+    return on, off
+
+
+def native(data: bytes) -> None:
+    """Lines of objects: the native kernel, which learns from them, leaves out no match and adds none; it does not
+    panic."""
+    on, off = _engines()
+    chunk = Chunk("fuzz", "auto", NOW, data.rstrip(b"\n") + b"\n")
+    expected = [(match.start, match.rule) for match in off.evaluate(chunk)]
+    for _ in range(3):
+        assert [(match.start, match.rule) for match in on.evaluate(chunk)] == expected
+    assert not on.kernel().get("panics")
+    assert not on.kernel_wrong
 
 
 # --- the raw log
@@ -336,6 +379,7 @@ TARGETS: dict[str, Target] = {
     "announcement": Target(
         _refuses(announcement), (orjson.dumps({"version": 3, "sha256": "ab" * 32, "size": 100, "created": "x"}),)
     ),
+    "native": Target(native, _OBJECTS),
     "batch": Target(batch, (b'[{"a": 1}, {"b": "}, {"}]', b'{"a": 1}\n{"b": 2}\n', b'[{"a": [{"c": 1}, {"d": 2}]}]')),
     "bundle": Target(_refuses(inspect), (_BUNDLE, *_SEALED)),
     "sealed": Target(sealed, (_BUNDLE, *_SEALED)),
