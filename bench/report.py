@@ -184,14 +184,19 @@ _WAYS = {
 
 
 def _sigmahq(found: Results) -> str:
+    peer = found.get("rsigma")
+    columns = {"on": "", "off": "… without the kernel", **({"rsigma": "rsigma"} if peer else {})}
     rows = [
-        (text, *(f"{found[kind][way][kernel]:.1f}" for kind in ("real", "made") for kernel in ("on", "off")))
+        (text, *(number(found[kind][way].get(of)) for kind in ("real", "made") for of in columns))
         for way, text in _WAYS.items()
     ]
-    header = ("CPU µs an event", "real events", "… without the kernel", "made events", "… without the kernel")
+    header = ["CPU µs an event", *(text or f"{kind} events" for kind in ("real", "made") for text in columns.values())]
+    beside = (
+        f"{peer}, by turns" if peer else "rsigma is not installed here (`cargo install rsigma`), and so not measured"
+    )
     return (
         f"{markdown(header, rows)}\n{found['rules']:,} rules; events of {found['real']['bytes_per_event']:,} and"
-        f" {found['made']['bytes_per_event']:,} bytes. Native kernel: {found['kernel']}.\n"
+        f" {found['made']['bytes_per_event']:,} bytes. Native kernel: {found['kernel']}. {beside}.\n"
     )
 
 

@@ -4,14 +4,20 @@ Events: real ones (``REAL``: 10,000 of them, over and over) and those of ``bench
 kernel and without it (``VEDETTE_KERNEL=off``), by turns. Routed, the agent asks a rule only about its log source: live
 over TCP, with raw log and commits, and as ``vedette scan --route``; unrouted is ``vedette scan``. A scan's start is
 measured on an empty file and taken off. ``few`` is the routed scan with ten of the rules.
+
+Beside the scans, by turns with them, rsigma (Rust; ``cargo install rsigma``, or its path in ``RSIGMA``) on the same
+rules and file: ``rsigma engine eval``, routed by log source and not, its matches as JSON lines like ours. Where it is
+not installed the result says so.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import shutil
 import statistics
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +34,11 @@ RULES = DATA / "sigma-all" / "rules"
 REAL = DATA / "windows" / "otrf-10k.ndjson.zst"
 FEW = 10
 WAYS = ("live", "scan_routed", "scan_unrouted", "few")
+RSIGMA = {
+    "scan_routed": ("--logsource-routing", "--event-logsource", "product=windows"),
+    "scan_unrouted": (),
+}
+"""Its options by way."""
 
 
 def run(bench: Bench) -> dict[str, Any]:
@@ -39,7 +50,11 @@ def run(bench: Bench) -> dict[str, Any]:
     sample.write_bytes(b"".join(line + b"\n" for line in windows.events(2, 3000)))
     files = sorted((RULES / "windows" / "process_creation").glob("*.yml"))[:FEW]
     bundle, few = bench.bundle(RULES, sample=sample), bench.bundle(*files, sample=sample)
-    found: dict[str, Any] = {"rules": len(bench.plan(bundle).rules), "kernel": why_not or "in use"}
+    found: dict[str, Any] = {
+        "rules": len(bench.plan(bundle).rules),
+        "kernel": why_not or "in use",
+        "rsigma": _version(),
+    }
     for kind, lines in (("real", _real(count)), ("made", windows.events(1, count))):
         stream = bench.folder / f"windows-{kind}-{count}.log"
         with stream.open("wb") as file:
@@ -76,7 +91,42 @@ def _measured(bench: Bench, bundle: Bundle, few: Bundle, stream: Path, count: in
                 times.setdefault((way, kernel), []).append(used / count * 1e6)
             os.environ.pop(SWITCH)
             bench.say(f"  {stream.stem}, kernel {kernel}: {_text(seconds, count)}")
-    return {way: {kernel: round(statistics.median(times[way, kernel]), 1) for kernel in ("on", "off")} for way in WAYS}
+        if (program := _rsigma()) is not None:
+            seconds = {way: _rsigma_eval(program, stream, *options) for way, options in RSIGMA.items()}
+            for way, used in seconds.items():
+                times.setdefault((way, "rsigma"), []).append(used / count * 1e6)
+            bench.say(f"  {stream.stem}, rsigma: {_text(seconds, count)}")
+    found: dict[str, Any] = {way: {} for way in WAYS}
+    for (way, of), runs in times.items():
+        found[way][of] = round(statistics.median(runs), 1)
+    return found
+
+
+def _rsigma() -> str | None:
+    return shutil.which(os.environ.get("RSIGMA", "rsigma"))
+
+
+def _version() -> str | None:
+    """What rsigma says of itself; None where it is not installed."""
+    program = _rsigma()
+    if program is None:
+        return None
+    told = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+    return told.splitlines()[0]
+
+
+def _rsigma_eval(program: str, stream: Path, *options: str) -> float:
+    """CPU seconds of rsigma on ``stream`` beyond its start."""
+    command = [program, "engine", "eval", "--quiet", "--output-format", "ndjson", "--input-format", "json", *options]
+    return _beyond_start(stream, lambda file: _matched([*command, "--rules", str(RULES), "--event", f"@{file}"]))
+
+
+def _matched(command: list[str]) -> None:
+    """Run ``command``; raises OSError when it fails. What it prints goes where the scans' matches go: a pipe."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        _, complaint = process.communicate()
+    if process.returncode:
+        raise OSError(f"{command[0]}: code {process.returncode}: {complaint[-200:].decode('utf-8', 'replace')}")
 
 
 def _text(seconds: dict[str, float], count: int) -> str:
@@ -94,12 +144,17 @@ def _scan(bundle: Bundle, stream: Path, *options: str) -> float:
         "windows",
         *options,
     ]
+    return _beyond_start(stream, lambda file: vedette("scan", *with_rules, file))
+
+
+def _beyond_start(stream: Path, run: Callable[[Path], object]) -> float:
+    """CPU seconds of child processes for ``stream``, beyond those for an empty file."""
     empty = stream.with_name("empty.log")
     empty.touch()
     used = []
     for file in (stream, empty):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        vedette("scan", *with_rules, file)
+        run(file)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return used[0] - used[1]
