@@ -10,7 +10,7 @@ import pytest
 from tests.rules.sql.plans import read
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sql.md").read_text("utf-8")
-OWN = PAGE[: PAGE.index("## Joins")]
+OWN = PAGE[: PAGE.index("## What is there")]
 EXAMPLES = re.findall(r"^```sql\n(.*?)^```", OWN, re.MULTILINE | re.DOTALL)
 
 
