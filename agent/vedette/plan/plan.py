@@ -118,18 +118,19 @@ class Plan:
 
     @cached_property
     def asked(self) -> frozenset[tuple[str, str]]:
-        """Names and indexes of the lookups that predicates ask."""
-        return frozenset((str(p.value), p.option) for p in self.predicates if p.op is Op.LOOKUP)
+        """Names and indexes of the lookups that predicates and statements ask."""
+        asked = {(str(p.value), p.option) for p in self.predicates if p.op is Op.LOOKUP}
+        return frozenset(asked | {(node.lookup, node.index) for one in self.statements for node in one.lookups})
 
     def with_lookups(self, lookups: Mapping[str, Any]) -> Plan:
         """This plan with its lookups. Raises ValueError when one that rules ask is not there or lacks the index."""
         for name, index in sorted(self.asked):
-            if name not in lookups:
-                raise ValueError(f"its rules ask the lookup {name}, which is not there")
-            try:
-                lookups[name].index(index)
-            except KeyError:
-                raise ValueError(f"its rules ask the lookup {name} by {index}, which is no key of it") from None
+            if lack := lacking(lookups, name, index):
+                raise ValueError(f"its rules ask {lack}")
+        for one in self.statements:
+            for node in one.lookups:
+                if lack := lacking(lookups, node.lookup, node.index, node.wanted):
+                    raise ValueError(f"its statement {one.title} asks {lack}")
         return replace(self, lookups=lookups)
 
     def to_bytes(self) -> bytes:
@@ -188,6 +189,18 @@ class Plan:
         if self.names == _names(self.predicates):
             return self
         return build(self.rules, self.predicates, self.refused, guess, self.correlations, self.statements)
+
+
+def lacking(lookups: Mapping[str, Any], name: str, index: str, wanted: Iterable[str] = ()) -> str:
+    """What of the opened ``lookups`` who asks one by ``index`` for the columns ``wanted`` does not find; else empty."""
+    if name not in lookups:
+        return f"the lookup {name}, which is not there"
+    try:
+        lookups[name].index(index)
+    except KeyError:
+        return f"the lookup {name} by {index}, which is no key of it"
+    gone = sorted(set(wanted) - {column.name for column in lookups[name].columns})
+    return f"the lookup {name} for {', '.join(gone)}, which it does not have" if gone else ""
 
 
 def build(

@@ -380,6 +380,10 @@ class Statement:
         return tuple(node for node in nodes(self.root) if isinstance(node, Scan))
 
     @cached_property
+    def lookups(self) -> tuple[LookupJoin, ...]:
+        return tuple(node for node in nodes(self.root) if isinstance(node, LookupJoin))
+
+    @cached_property
     def stateful(self) -> bool:
         """Whether a row is about more than one event, or an event makes more than one."""
         return any(not isinstance(node, Scan | Calc | Union) for node in nodes(self.root))

@@ -115,9 +115,25 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     """The plan of loaded rules, with their filters and correlations."""
     for front_end in dict.fromkeys(rules.front_ends.values()):
         front_end.finish()
+    _refuse_lacking(rules)
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
     plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
     return plan.with_lookups(rules.lookups)
+
+
+def _refuse_lacking(rules: RuleSet) -> None:
+    """Refuse the statements that ask a lookup which is not there, with the rules that select events for them alone."""
+    for one in list(rules.statements):
+        lacks = (plans.lacking(rules.lookups, node.lookup, node.index, node.wanted) for node in one.lookups)
+        if reason := next(filter(None, lacks), ""):
+            rules.statements.remove(one)
+            hint = "vedette lookup build makes it; --lookup or rules.lookups names its file or folder"
+            rules.refused.append(Refusal(one.path, one.line, one.id, one.title, f"asks {reason}", hint=hint))
+            alone = {scan.rule for scan in one.scans}.difference(
+                scan.rule for other in rules.statements for scan in other.scans
+            )
+            rules.rules[:] = [rule for rule in rules.rules if rule.id not in alone]
+            rules.ids -= alone
 
 
 def cost_of(rules: RuleSet, sample: bytes) -> Measured:

@@ -16,6 +16,9 @@ from vedette.state.graph import Item
 from vedette.stream.reader import Event
 from vedette.stream.statements import Statements
 
+SOME_TIME = 1_767_225_600_000_000
+"""2026-01-01, in UTC microseconds."""
+
 
 class Case(NamedTuple):
     """One event and whether the rule ``rule_id`` matches it; ``where``: file and line, for the report."""
@@ -136,9 +139,9 @@ def firings(engine: Engine, case: Sequence) -> int | None:
 
 
 def selected(engine: Engine, statement: Statement, events: Iterable[Timed]) -> int:
-    """How many rows the statement gives for the events, taken by time, when nothing comes after them. An event without
-    a time of its own happens when its sequence says."""
-    statements, plan = Statements([statement], max_bytes=1 << 30), engine.plan
+    """How many rows the statement gives for the events, taken by time, when nothing comes after them. What the agent
+    takes for an event's time is what its sequence says, else what the event says, else ``SOME_TIME``."""
+    statements, plan = Statements([statement], engine.plan.lookups, max_bytes=1 << 30), engine.plan
     asked: dict[str, set[int]] = {}  # by product, as in ``firings``
     for number, rule in enumerate(plan.rules):
         if statements.wants(rule.id):
@@ -147,7 +150,7 @@ def selected(engine: Engine, statement: Statement, events: Iterable[Timed]) -> i
         for product, numbers in asked.items():
             own = LogSource(product=product)
             event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
-            time = one.time or event.event_time
+            time = one.time or event.event_time or SOME_TIME
             row = Event(event, offset, input="test", host=event.host, time=time)
             for number in sorted(engine.true(event, frozenset(numbers))):
                 statements.feed(statements.read(plan.rules[number].id, row))

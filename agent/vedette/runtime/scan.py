@@ -123,7 +123,7 @@ class Timeline:
         self._items: list[tuple[int, int, list[Item]]] = []
         self._places: list[tuple[str, int, dict[str, Any]]] = []
         self._timeless = 0
-        self._statements = Statements(plan.statements, max_bytes=1 << 62)
+        self._statements = Statements(plan.statements, plan.lookups, max_bytes=1 << 62)
         self._rows: list[tuple[int, int, Read]] = []
 
     def add(self, found: Detection, file: str) -> None:

@@ -48,7 +48,7 @@ class State:
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
         self.suppressor = Suppressor(self.clock)
         self.joiner = Joiner()
-        self.statements = Statements(plan.statements, max_bytes=max_bytes)
+        self.statements = Statements(plan.statements, plan.lookups, max_bytes=max_bytes)
         self._looked = 0
         self.started_empty: list[str] = []
         """Correlations and statements that have changed since the plan before: what was known of them is gone."""
@@ -86,7 +86,7 @@ class State:
         operators that mean the same."""
         old = self.correlator
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
-        statements = Statements(plan.statements, max_bytes=self._max_bytes)
+        statements = Statements(plan.statements, plan.lookups, max_bytes=self._max_bytes)
         self.started_empty = [*self.correlator.adopt(old), *statements.adopt(self.statements)]
         self.statements = statements
         if self._unwritten is not None:

@@ -111,11 +111,14 @@ def shown(value: Any, of: Type) -> str | None:
 
 
 class Statements:
-    """See the module's text. ``max_bytes`` bounds the state of all of them together."""
+    """See the module's text. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together."""
 
-    def __init__(self, statements: Iterable[Statement], *, max_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self, statements: Iterable[Statement], lookups: Mapping[str, Any] | None = None, *, max_bytes: int = 64 << 20
+    ) -> None:
         self.statements = tuple(statements)
         self.network = Network(self.statements, Budget(max_bytes))
+        self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
         self._silent = dict.fromkeys(self.network.scans, 0)
         """By rule: microseconds of receipts since the last row."""
@@ -135,11 +138,6 @@ class Statements:
             for at, scan in enumerate(self.network.scans[rule_id])
             if not scan.inputs_named or event.input in scan.inputs_named
         ]
-
-    def use(self, lookups: Mapping[str, Any]) -> None:
-        """The lookups by name (``vedette.lookup``), before the first row, and again when one is replaced. Raises
-        KeyError when one lacks a column or an index that a statement asks for."""
-        self.network.use(lookups)
 
     def feed(self, rows: Iterable[Read]) -> None:
         """Rows in the order of the log."""
