@@ -2,9 +2,10 @@
 
 Starts a real mosquitto, the landing and the agent, all on loopback and in ``build/demo``; plays a mixed stream with
 attacks planted in it (``bench.traffic``) over syslog TCP, a tailed web access log and MQTT, and a few lines by the
-host's own ``logger``; publishes a bundle with one more rule while the stream runs; then runs the Spark jobs over what
-landed, and shows alerts, the region's report and the agent's own account. Ends with exit code 1 when the account does
-not add up or an expected alert is missing.
+host's own ``logger``; publishes a bundle with one more rule while the stream runs; evaluates a rule in SQL with a
+lookup of a million addresses over the same syslog lines; then runs the Spark jobs over what landed, and shows alerts,
+the region's report and the agent's own account. Ends with exit code 1 when the account does not add up or an expected
+alert is missing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,26 @@ falsepositives:
     - Running the demo
 level: low
 """
+
+KNOWN = """\
+CREATE TABLE reputation (ip STRING, kind STRING) WITH ('connector' = 'vedette', 'lookup' = 'reputation');
+
+CREATE VIEW known AS
+SELECT e.src_ip, r.kind, e.event_time
+FROM events AS e
+JOIN reputation FOR SYSTEM_TIME AS OF e.event_time AS r ON r.ip = e.src_ip
+WHERE e.message LIKE 'Failed password for %';
+
+-- title: Failed Logins from a Known Address
+-- level: high
+INSERT INTO alerts
+SELECT src_ip, kind, window_start, window_end, COUNT(*) AS failures
+FROM TABLE(TUMBLE(TABLE known, DESCRIPTOR(event_time), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end, src_ip, kind
+HAVING COUNT(*) >= 3;
+"""
+ADDRESSES = 1_000_000
+KINDS = ("scanner", "botnet", "proxy")
 
 CONFIG = """\
 [agent]
@@ -158,6 +180,15 @@ def traffic() -> None:
         )  # fmt: skip
 
 
+def reputation(path: Path) -> None:
+    """A table of addresses, those of the traffic's attackers among them."""
+    known = [f"{network}.{host}" for network in ("203.0.113", "198.51.100") for host in range(256)]
+    others = (f"{n >> 16 & 63 | 128}.{n >> 14 & 255}.{n >> 7 & 255}.{n & 127}" for n in range(ADDRESSES - len(known)))
+    with path.open("w") as table:
+        table.write("ip,kind\n")
+        table.writelines(f"{ip},{KINDS[i % len(KINDS)]}\n" for i, ip in enumerate(chain(known, others)))
+
+
 def main() -> None:
     began = time.monotonic()
     shutil.rmtree(WORK, ignore_errors=True)
@@ -225,6 +256,17 @@ def main() -> None:
         print("\n".join(line[:150] for line in _one_of_each(alerts)))
         if "Demo Beacon Text In Syslog" not in alerts:
             sys.exit("the pushed rule made no alert")
+
+        say(f"A rule in SQL and a lookup of {ADDRESSES:,} addresses, over the same syslog lines")
+        reputation(WORK / "reputation.csv")
+        lookup, rule = WORK / "reputation.vlookup", WORK / "known.sql"
+        rule.write_text(KNOWN)
+        made = command(VEDETTE, "lookup", "build", WORK / "reputation.csv", "-o", lookup, "--key", "ip:ip")
+        print(made.replace(f"{ROOT}/", ""), end="")
+        rows = command(VEDETTE, "scan", "--rules", rule, "--lookup", lookup, WORK / "lines.log").splitlines()
+        if not rows:
+            sys.exit("the rule in SQL found nothing")
+        print(f"{len(rows)} rows, the last: {json.dumps(json.loads(rows[-1])['fields'])}")
 
         say("Spark: each alert once into the tables, counted by rule, site, entity and host; then a report")
         quiet = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
