@@ -1,10 +1,10 @@
-"""SQL as Apache Flink answers it: the vectors of ``sql/*.json`` (``flink.py`` has their format) through the front end
-and the operators.
+"""SQL as Apache Flink answers it: the vectors of ``sql/*.json`` (``flink.py`` has their format) against the same text.
 
-Of a statement the rows are equal as a bag (Flink gives the rows of one time in the order of a hash), of an expression
-the value for each event. What Flink refuses is refused here; of what dies there the row is dropped and counted. An
-entry with ``ours`` says where this is meant to differ: ``refused`` (by name, where rules are written), ``accepted``
-(what Flink refuses), or the values.
+Each goes the whole way of a rule: text, plan, the plan as bytes, decoded events, the network of operators. Of a
+statement the rows are equal as a bag (Flink gives the rows of one time in the order of a hash), of an expression the
+value for each event. What Flink refuses is refused here, and so is what would update its result; what dies there is
+refused, or its row is dropped and counted. An entry with ``ours`` says where this is meant to differ: ``refused`` (by
+name, where rules are written), ``accepted`` (what Flink refuses), or the rows or values; each has to be as it says.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from vedette.decode.decoder import from_mapping
+from vedette.plan.plan import Plan
 from vedette.plan.query import Row, Type
-from vedette.rules.ruleset import RuleSet
+from vedette.rules import build
 from vedette.rules.sql.frontend import Sql
 from vedette.stream.functions import dates, numbers
-from vedette.stream.keyed import Budget
-from vedette.stream.network import Network
-from vedette.stream.reader import converter
+from vedette.stream.reader import Event
+from vedette.stream.statements import Statements
 
 FILES = sorted((Path(__file__).parent / "sql").glob("*.json"))
 
@@ -33,25 +34,9 @@ def vectors(file: Path) -> dict[str, Any]:
     return json.loads(file.read_text("utf-8"))
 
 
-def open_in(file: Path, key: str) -> dict[int, str]:
-    return OPEN.get(file.stem, {}) if key == "statements" else {}
-
-
-OPEN = {
-    "expand-union": {1: "equal parts of a UNION ALL", 3: "WITH ORDINALITY", 11: "WITH ORDINALITY"},
-    "pattern-quantifiers": dict.fromkeys(range(33), "DEFINE of what PATTERN does not have, X{2,}"),
-}
-"""Statements that are not answered yet, by file and number."""
-
-
 def entries(key: str) -> list[Any]:
     return [
-        pytest.param(
-            file,
-            number,
-            id=f"{file.stem}-{number}",
-            marks=[pytest.mark.xfail(reason=OPEN[file.stem][number])] if number in open_in(file, key) else [],
-        )
+        pytest.param(file, number, id=f"{file.stem}-{number}")
         for file in FILES
         for number in range(len(vectors(file).get(key, ())))
     ]
@@ -63,7 +48,8 @@ def declarations(given: dict[str, Any]) -> str:
     for table in given["tables"]:
         first = table["columns"].split()[0]
         mark = f", WATERMARK FOR {first} AS {table['watermark']}" if table.get("watermark") else ""
-        text += f"CREATE TABLE {table['name']} ({table['columns']}{mark}) WITH ('connector' = 'vedette');\n"
+        options = f"'connector' = 'vedette', 'input' = '{table['name']}'"
+        text += f"CREATE TABLE {table['name']} ({table['columns']}{mark}) WITH ({options});\n"
     return text + "".join(f"{one};\n" for one in given.get("before", ()))
 
 
@@ -123,28 +109,28 @@ class Refused(Exception):
 
 def rows_of(given: dict[str, Any], sql: str) -> Found:
     """Columns and rows of a statement over the events of a file, and how many rows failed. Raises Refused."""
-    rules = RuleSet()
-    Sql(rules).add(declarations(given) + sql + ";\n", "vectors.sql")
+    rules = build.empty()
+    front = rules.front_ends[".sql"]
+    assert isinstance(front, Sql)
+    front.add(declarations(given) + sql + ";\n", "vectors.sql")
     if rules.refused:
         raise Refused(rules.refused[0].reason)
-    statements = rules.statements
-    network = Network(statements, Budget())
+    plan = Plan.from_bytes(build.from_rules(rules).to_bytes())
+    running = Statements(plan.statements)
+    wanted = [rule.id for rule in plan.rules if running.wants(rule.id)]
+    found: list[Row] = []
     offset = 0
     for table in given["tables"]:
         for event in table["events"]:
             offset += 1
-            for rule, scans in network.scans.items():
-                for at, scan in enumerate(scans):
-                    if scan.table == table["name"]:
-                        values = [
-                            None if event.get(source.path) is None else converter(named.type)(event[source.path])
-                            for named, source in zip(scan.columns, scan.sources, strict=True)
-                        ]
-                        network.feed(rule, (offset, *values), at)
-    found = [row for _, row in network.finish()]
-    failed = sum(operator.failed for operator in network.operators.values())
-    columns = [(one.name, one.type) for one in statements[0].root.columns]
-    return columns, found, failed
+            one = Event(from_mapping(event), offset, input=table["name"], host=None, time=0)
+            for rule in wanted:
+                running.feed(running.read(rule, one))
+            found += [one.row for one in running.take()]
+    found += [one.row for one in running.finish()]
+    (counted,) = running.status()["statements"]
+    (statement,) = plan.statements
+    return [(one.name, one.type) for one in statement.root.columns], found, counted["failed"]
 
 
 def answers(given: dict[str, Any], one: dict[str, Any], sql: str) -> Found | None:
@@ -154,7 +140,7 @@ def answers(given: dict[str, Any], one: dict[str, Any], sql: str) -> Found | Non
     try:
         found = rows_of(given, sql)
     except Refused as error:
-        if not said.startswith("refused") and "dies" not in one:
+        if not said.startswith("refused") and ("dies" not in one or meant):
             pytest.fail(f"{sql}: refused, {error}")
         return None
     assert not said.startswith("refused"), f"{sql}: should be refused: {one.get('refused') or meant}"
@@ -178,7 +164,7 @@ def test_a_statement_gives_flinks_rows(file: Path, number: int) -> None:
     assert failed == 0
     assert [str(of) for _, of in columns] == [type_text(of) for _, of in one["columns"]]
     ours = [[plain(value, of) for value, (_, of) in zip(row[1:], columns, strict=True)] for row in rows]
-    left = list(one["rows"])
+    left = list(one.get("ours", one["rows"]))
     for row in ours:
         match = next((other for other in left if same(row, other)), None)
         assert match is not None, f"{one['sql']}\n  not Flink's: {row}\n  left there: {left[:5]}"
