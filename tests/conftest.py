@@ -50,6 +50,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.fixture(autouse=True, scope="session")
+def user_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What commands keep for the user, tests keep for themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
+        yield
+
+
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Life]]:
     """Starts a life in the test's folder; the one before is over then."""

@@ -10,7 +10,7 @@ import ipaddress
 import operator
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -28,23 +28,25 @@ TABLES = {"users": ["Anna", "\u00c9va", "svc-backup"]}
 
 def matches(plan: Plan, record: Record, *, route: bool = False) -> list[int]:
     """The indexes of the plan's rules that are true for ``record``."""
+    known = functools.cache(lambda number: holds(plan.predicates[number], record))
     return [
         i
         for i, rule in enumerate(plan.rules)
-        if (not route or rule.logsource.fits(record.source)) and _true(rule.expr, plan.predicates, record)
+        if (not route or rule.logsource.fits(record.source)) and true(rule.expr, known)
     ]
 
 
-def _true(expr: Expr, predicates: Sequence[Predicate], record: Record) -> bool:
+def true(expr: Expr, known: Callable[[int], bool]) -> bool:
+    """Whether ``expr`` holds; ``known``: whether the predicate of a number does."""
     match expr:
         case Leaf(number):
-            return holds(predicates[number], record)
+            return known(number)
         case And(args):
-            return all(_true(arg, predicates, record) for arg in args)
+            return all(true(arg, known) for arg in args)
         case Or(args):
-            return any(_true(arg, predicates, record) for arg in args)
+            return any(true(arg, known) for arg in args)
         case Not(arg):
-            return not _true(arg, predicates, record)
+            return not true(arg, known)
 
 
 def holds(p: Predicate, record: Record) -> bool:

@@ -92,8 +92,9 @@ def _option(option: click.Option) -> str:
     if option.required:
         details.append("Required.")
     elif option.show_default and option.default is not None:
-        details.append(f"Default: `{option.default}`.")
-    last = f"{option.opts[-1]}{metavar}".replace("|", "\\|")
+        default = (option.opts if option.default else option.secondary_opts)[-1] if option.secondary_opts else None
+        details.append(f"Default: `{default or option.default}`.")
+    last = f"{'/'.join((option.opts[-1], *option.secondary_opts))}{metavar}".replace("|", "\\|")
     return f"| {names}`{last}` | {_prose(' '.join(details))} |"
 
 

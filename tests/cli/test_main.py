@@ -19,6 +19,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
+from vedette.cli.console import rule_plan
 from vedette.cli.main import main
 from vedette.config.settings import RawLogSettings
 from vedette.delivery.envelope import encode
@@ -223,6 +224,27 @@ def test_scan_uses_the_databases_of_a_bundle(tmp_path: Path, rules: Path, monkey
     monkeypatch.setattr("vedette.plan.database.Scanner.compile", compile)
     found = ended(vedette("scan", "--rules", path, "--trusted-key", public, "-", stdin=ATTACK), 0)
     assert json.loads(found.stdout)["rule_title"] == "Failed Password"
+
+
+def test_scan_compiles_rules_once(tmp_path: Path, rules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second scan of the same files takes what the first one compiled, with the same matches and refusals; a changed
+    file or ``--no-cache`` compiles."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    (rules / "bad.yml").write_text("title: Bad\nlogsource: {}\ndetection: {condition: a}\n")
+    compiled = []
+    monkeypatch.setattr("vedette.cli.rules.rule_plan", lambda *given: (compiled.append(0), rule_plan(*given))[1])
+
+    def scanned(*options: str) -> tuple[str, str]:
+        done = ended(vedette("scan", "--rules", rules, *options, "-", stdin=ATTACK), 0)
+        return done.stdout, done.stderr.partition(" events, ")[0]
+
+    first = scanned()
+    assert first[0].count("Failed Password") == 1
+    assert "not run: " in first[1]
+    assert [scanned(), scanned("--route", "--product", "linux"), len(compiled)] == [first, first, 1]
+    assert [scanned("--no-cache"), len(compiled)] == [first, 2]
+    (rules / "bad.yml").unlink()
+    assert [scanned()[0], len(compiled)] == [first[0], 3]
 
 
 def test_scan_writes_out_what_acts_on_a_terminal(tmp_path: Path, rules: Path) -> None:

@@ -7,8 +7,11 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
+from tests.lookup.tables import made
+from vedette.cli.console import rule_plan
 from vedette.cli.main import main
 
 RULE = """title: Rare Thing
@@ -45,6 +48,50 @@ def test_scan_with_a_pipeline_and_a_lookup(tmp_path: Path) -> None:
     assert "%names% has no value" in without.stderr
     wrong = vedette("scan", "--rules", rule, "--pipeline", rule, events)
     assert (wrong.exit_code, "not a processing pipeline" in wrong.stderr) == (2, True)
+
+
+SQL = """
+CREATE TABLE assets (ip STRING, owner STRING) WITH ('connector' = 'vedette', 'lookup' = 'assets');
+-- title: Asset
+INSERT INTO alerts SELECT e.src_ip, a.owner FROM events AS e
+JOIN assets FOR SYSTEM_TIME AS OF e.event_time AS a ON a.ip = e.src_ip WHERE e.message LIKE 'Accepted %';
+"""
+
+
+def test_scan_keeps_statements_and_rules_with_lookups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second scan takes what the first one compiled, of Sigma and of SQL, and asks the lookup; a changed ``.sql``
+    file or a lookup with other rows compiles anew. What a lookup that is not there stops stays refused."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    compiled = []
+    monkeypatch.setattr("vedette.cli.rules.rule_plan", lambda *given: (compiled.append(0), rule_plan(*given))[1])
+    rules, lookup = tmp_path / "rules", tmp_path / "assets.vlookup"
+    rules.mkdir()
+    (rules / "a.sql").write_text(SQL)
+    (rules / "b.yml").write_text(RULE.replace("Who|expand: '%names%'", "src_ip|expand: '%assets%'"))
+    events = tmp_path / "auth.log"
+    line = "<38>Nov 20 10:00:00 web1 sshd[7]: Accepted password for a from 10.0.0.{} port 1 ssh2\n"
+    events.write_text("".join(map(line.format, (1, 2))))
+
+    def built(number: int, owner: str) -> None:
+        made(lookup, "ip owner", "ip", [(f"10.0.0.{number}", owner)]).close()
+
+    def scanned(*options: object) -> list[tuple[object, ...]]:
+        done = vedette("scan", "--rules", rules, *options, events)
+        assert done.exit_code == (0 if options else 2)
+        rows = map(json.loads, done.stdout.splitlines())
+        return [(row["rule_title"], row["line"], row["fields"].get("owner")) for row in rows]
+
+    given = "--lookup", lookup
+    built(1, "ann")
+    first = [("Rare Thing", 1, None), ("Asset", 1, "ann")]
+    assert [scanned(*given), scanned(*given), len(compiled)] == [first, first, 1]
+    built(2, "bob")
+    second = [("Rare Thing", 2, None), ("Asset", 2, "bob")]
+    assert [scanned(*given), scanned(*given), len(compiled)] == [second, second, 2]
+    (rules / "a.sql").write_text(SQL.replace("Asset", "Changed"))
+    third = [second[0], ("Changed", 2, "bob")]
+    assert [scanned(*given), scanned(*given), len(compiled)] == [third, third, 3]
+    assert [scanned(), scanned(), len(compiled)] == [[], [], 4]
 
 
 def test_scan_tells_of_quarantine(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ from vedette.plan.relation import starved
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
+    from vedette.engine.artifact import Artifact
     from vedette.engine.match import Engine
+    from vedette.runtime.compiled import Sources, UserCache
     from vedette.system.compressed import Ahead, Unpacked
 
 
@@ -47,11 +49,13 @@ if TYPE_CHECKING:
 @click.option("--product", metavar="NAME", default="", help="With --route: the log source's product of all events.")
 @click.option("--time-field", metavar="FIELD", default="",
               help="Field with the time of an event, for correlations; default: its decoder's.")  # fmt: skip
+@click.option("--cache/--no-cache", "cached", default=True, show_default=True,
+              help="Keep compiled rule files in the user's cache folder for the next scan.")  # fmt: skip
 @pipeline_options
 @click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
 def scan(
     rule_paths: tuple[Path, ...], keys: tuple[str, ...], codec: str, route: bool, product: str, time_field: str,
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], files: tuple[Path, ...],
+    cached: bool, pipelines: tuple[Path, ...], lookups: tuple[Path, ...], files: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Evaluate files without an agent.
 
@@ -59,6 +63,9 @@ def scan(
     one JSON array, or one JSON object over several lines; compressed ones (gzip, zstd, xz) are recognised by their
     first bytes, UTF-16 by its byte order mark; "-" is standard input. Correlations are evaluated over all FILES by
     event time, and come last.
+
+    Rule files are compiled once: what was made of them lies in $XDG_CACHE_HOME/vedette (else ~/.cache/vedette), is used
+    as long as none of them changes, and may be deleted.
 
     Exit code 0 with or without matches; 2 when no rule runs, a file cannot be read whole, or a rule cannot be decided
     on some event.
@@ -69,7 +76,7 @@ def scan(
     from vedette.runtime.scan import Timeline, as_utf8, evaluate, events
     from vedette.system.compressed import unpacked
 
-    engine = _engine_of(rule_paths, keys, pipelines, lookups, route=route)
+    engine = _engine_of(rule_paths, keys, pipelines, lookups, route=route, cached=cached)
     for refusal in engine.plan.refused:
         click.echo(safe(f"not run: {refusal}"), err=True)
     if engine.plan.refused and not engine.plan.rules:
@@ -133,14 +140,19 @@ _COMPRESSED = (".gz", ".zst", ".xz")
 
 def _engine_of(
     paths: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...], *,
-    route: bool,
+    route: bool, cached: bool,
 ) -> Engine:  # fmt: skip
-    """Of a bundle with the databases that it carries."""
-    from vedette.engine.match import Engine
-
+    """Of a bundle with the databases that it carries, of rule files as they were last compiled."""
     bundles = [path for path in paths if path.suffix == ".vbundle"]
     if not bundles:
-        return Engine(rule_plan(paths, pipelines, lookups), route=route)
+        from vedette.engine.match import Engine
+        from vedette.lookup.sets import opened
+        from vedette.runtime.compiled import Sources, UserCache, user_folder
+
+        sources, folder = Sources(paths, pipelines, lookups), user_folder() if cached else None
+        if folder is None:
+            return Engine(rule_plan(*sources), route=route)
+        return _cached(sources, UserCache(folder)).engine(opened(lookups), route=route)
     if pipelines or lookups:
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
     if len(paths) > 1:
@@ -159,6 +171,21 @@ def _engine_of(
         return artifact.engine(carried(bundle.parts), route=route)
     except (BundleRefused, OSError, ValueError) as error:
         fail(f"{bundles[0]}: {error}")
+
+
+def _cached(sources: Sources, cache: UserCache) -> Artifact:
+    """What was compiled of ``sources`` the last time; else compiled and kept."""
+    from vedette.engine.artifact import Artifact
+    from vedette.runtime.compiled import compiler
+
+    by = compiler()
+    digest = sources.digest(by)
+    found = cache.load(digest)
+    if found is None:
+        found = Artifact.of(rule_plan(*sources))
+        if sources.digest(by) == digest:  # no file changed meanwhile
+            cache.keep(digest, found)
+    return found
 
 
 class _Watched(io.FileIO):

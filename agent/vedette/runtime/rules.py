@@ -20,14 +20,13 @@ import asyncio
 import hashlib
 import importlib.util
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
-from vedette import __version__
 from vedette.bundle.install import BundleDir, read_bundle
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import Bundle, Installed
@@ -35,17 +34,15 @@ from vedette.config.settings import Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
-from vedette.lookup.sets import opened, version
-from vedette.lookup.table import SUFFIX
+from vedette.lookup.sets import opened
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
 from vedette.rules.retune import NO_GAIN, same_meaning
+from vedette.runtime.compiled import Sources
 from vedette.runtime.validate import dry_run, validate
 from vedette.system import child
-from vedette.system.descriptors import SPENT
-from vedette.system.folders import listed, read_regular
 
 log = structlog.get_logger()
 
@@ -90,8 +87,8 @@ class Rules:
 
     def __init__(self, config: Config, sample: Callable[[], bytes]) -> None:
         """``sample`` gives recent traffic (lines) for choosing literals. Raises ValueError for a bad trusted key."""
-        self._paths = tuple(config.rules.paths)
-        self._pipelines, self._lookups = tuple(config.rules.pipelines), tuple(config.rules.lookups)
+        rules = config.rules
+        self._sources = Sources(tuple(rules.paths), tuple(rules.pipelines), tuple(rules.lookups))
         self._cache = config.agent.cache_dir
         self._file = config.bundles.file
         self._sample = sample
@@ -119,7 +116,7 @@ class Rules:
     @property
     def directory(self) -> bool:
         """True when rules come from files here, so bundles are not used."""
-        return bool(self._paths)
+        return bool(self._sources.paths)
 
     async def start(self) -> Loaded:
         """The rules to begin with. Raises ValueError or OSError when there are none that work."""
@@ -322,17 +319,9 @@ class Rules:
             log.error(Log.RULES_REFUSED, reason=reason, action="the active rules stay in place")
         self.error = reason
 
-    def _files(self) -> Iterator[Path]:
-        """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
-        for path in (*self._paths, *self._pipelines, *self._lookups):
-            if path.is_dir():
-                yield from listed(path, (".yml", ".yaml", ".sql", ".txt", ".csv", SUFFIX))
-            else:
-                yield path
-
     def _signature(self) -> _Signature:
         found = []
-        for path in self._files():
+        for path in self._sources.files():
             try:
                 stat = path.stat()
                 found.append((str(path), stat.st_mtime_ns, stat.st_size))
@@ -346,7 +335,7 @@ class Rules:
     async def _build(self, *, again: bool = False) -> Loaded:
         seen = await asyncio.to_thread(self._signature)
         try:
-            digest = await asyncio.to_thread(self._digest)
+            digest = await asyncio.to_thread(self._sources.digest)
         except OSError as error:
             raise OSError(f"a rule file cannot be read: {error}") from error
         self._cache.mkdir(parents=True, exist_ok=True)
@@ -373,25 +362,11 @@ class Rules:
         self.error = None
         for refusal in engine.plan.refused:
             log.warning(Log.RULE_UNSUPPORTED, file=f"{refusal.path}:{refusal.line}", reason=refusal.reason)
-        return Loaded(engine, ", ".join(map(str, self._paths)), None)
+        return Loaded(engine, ", ".join(map(str, self._sources.paths)), None)
 
     def _load(self, path: Path) -> Engine:
         """Raises ValueError as the function does."""
-        return _load(path, opened(self._lookups))
-
-    def _digest(self) -> str:
-        """Of all that a build depends on but the sample."""
-        roles = [list(map(str, paths)) for paths in (self._paths, self._pipelines, self._lookups)]
-        digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}\0".encode("utf-8", "surrogateescape"))
-        for path in self._files():
-            try:
-                content = version(path).encode() if path.suffix == SUFFIX else read_regular(path)
-            except OSError as error:
-                if error.errno in SPENT:
-                    raise
-                content = f"cannot be read: {error.errno}".encode()  # the build refuses this file alone
-            digest.update(str(path).encode("utf-8", "surrogateescape") + b"\0" + hashlib.sha256(content).digest())
-        return digest.hexdigest()[:32]
+        return _load(path, opened(self._sources.lookups))
 
     async def _compile(self, out: Path, sample: bytes) -> None:
         """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
@@ -400,9 +375,9 @@ class Rules:
         ended = await _compiler(
             "vedette.rules",
             str(out),
-            *map(str, self._paths),
-            *(f"--pipeline={path}" for path in self._pipelines),
-            *(f"--lookup={path}" for path in self._lookups),
+            *map(str, self._sources.paths),
+            *(f"--pipeline={path}" for path in self._sources.pipelines),
+            *(f"--lookup={path}" for path in self._sources.lookups),
             sample=sample,
         )
         if ended.code == 2:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.reference import _true
+from tests.reference import holds as naive
+from tests.reference import true
 from tests.rules.sql.plans import read, selecting
 from vedette.decode.decoder import Record, record
 from vedette.plan.query import Calc, Scan
@@ -125,7 +126,7 @@ def held(where: str, events: list[Record]) -> tuple[int, int]:
     taken = selected = 0
     for event in events:
         row = reader.row(scan, Event(event, 1, input="x", host=None, time=0))
-        by_rule = _true(rules.rules[0].expr, rules.predicates, event)
+        by_rule = true(rules.rules[0].expr, [naive(one, event) for one in rules.predicates].__getitem__)
         try:
             by_where = holds(row)
         except (ArithmeticError, ValueError):
