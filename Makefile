@@ -106,6 +106,7 @@ fuzz: environment
 bench: setup
 	$(BIN)/python -m bench.harness
 	$(BIN)/python -m bench.joins
+	$(BIN)/python -m bench.statements
 
 ALERTS ?= 1000000
 

@@ -1,100 +1,189 @@
-"""What windows of SQL rules cost: rows into the network of operators, results out, by CPU time of one process.
+"""What rules in SQL cost, by CPU time of one process: events as the agent has them in, rows of alerts out.
 
-``python -m bench.statements [EVENTS]``: 1, 10, 100 and 500 statements over the readings of 1,000 devices, each an
-average by device over 10 s with a limit of its own in HAVING; then updates of windows by themselves, and bytes a group.
-Reading and decoding events is not in it.
+``python -m bench.statements [EVENTS]``: 1, 10, 100 and 500 statements over NDJSON readings of 1,000 devices, each an
+average by device over 10 s with a limit of its own, with decoding and evaluation, without raw log and store; the same
+for a statement that only filters, beside the Sigma rule that says the same; then windows by themselves, and bytes a
+group. With ``FLINK`` in the environment (a Python with ``apache-flink``) Apache Flink reads the same file on one core.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from vedette.plan.query import (
-    SECOND,
-    Aggregate,
-    Calc,
-    Call,
-    Column,
-    Expression,
-    Field,
-    Grid,
-    Literal,
-    Named,
-    Row,
-    Scan,
-    Statement,
-    Type,
-    Windowed,
-)  # fmt: skip
+from vedette import Engine, compile_rules
+from vedette.engine.join import Joiner
+from vedette.engine.match import Context
+from vedette.model.event import CHUNK_BYTES, Chunk, Frame
+from vedette.plan.plan import Plan
+from vedette.plan.query import Node, Row, Windowed
+from vedette.rules import build
 from vedette.stream.keyed import Budget
 from vedette.stream.network import Network
 from vedette.stream.operator import Operator
+from vedette.stream.reader import Event
+from vedette.stream.statements import Statements
+from vedette.system.resident import resident
 
 DEVICES = 1000
-TIME, STRING, DOUBLE, BIGINT = Type("TIMESTAMP", 3), Type("STRING"), Type("DOUBLE"), Type("BIGINT")
-COLUMNS = (Named("ts", TIME), Named("device", STRING), Named("temperature", DOUBLE))
-DELAY = Literal(2 * SECOND, Type("INTERVAL_SECOND"))
-MARK = Call("-", (Column(1, TIME), DELAY), TIME)
-SCAN = Scan(COLUMNS, 1, "readings", "r", tuple(Field(one.name) for one in COLUMNS), MARK)
-EVERY: tuple[Expression, ...] = tuple(Column(i, one.type) for i, one in enumerate(COLUMNS, 1))
-AVERAGE = Aggregate("AVG", (Column(3, DOUBLE),), DOUBLE)
-WINDOW = Windowed(
-    (Named("device", STRING), Named("a", DOUBLE), Named("c", BIGINT), *(Named(f"w{i}", TIME) for i in range(3))), 6,
-    Calc(COLUMNS, 1, SCAN, EVERY), Grid("TUMBLE", 10 * SECOND), (2,), (AVERAGE, Aggregate("COUNT", (), BIGINT)),
-)  # fmt: skip
+START = 1_795_168_800_000
+"""Milliseconds."""
+TABLE = """
+CREATE TABLE readings (
+    ts TIMESTAMP_LTZ(3), device STRING, temperature DOUBLE,
+    WATERMARK FOR ts AS ts - INTERVAL '2' SECOND
+) WITH ('connector' = 'vedette');
+"""
+QUERY = """SELECT device, AVG(temperature) AS mean, window_end
+FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECOND))
+GROUP BY window_start, window_end, device HAVING AVG(temperature) > {limit}"""
+SIGMA = """
+title: Failed login of root
+logsource: {category: any}
+detection:
+    a: {message|startswith|cased: 'Failed password for root'}
+    condition: a
+"""
+FILTER = "INSERT INTO alerts SELECT host, message FROM events WHERE message LIKE 'Failed password for root%';"
+FLINK = """
+import sys
+from pyflink.table import EnvironmentSettings, TableEnvironment
+env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+env.get_config().set("parallelism.default", "1")
+env.execute_sql("CREATE TABLE readings (at BIGINT, device STRING, temperature DOUBLE, ts AS TO_TIMESTAMP_LTZ(at, 3),"
+                " WATERMARK FOR ts AS ts - INTERVAL '2' SECOND) WITH ('connector' = 'filesystem', 'format' = 'json',"
+                f" 'path' = '{sys.argv[1]}')")
+env.execute_sql("CREATE TABLE out (device STRING, mean DOUBLE, window_end TIMESTAMP(3))"
+                " WITH ('connector' = 'blackhole')")
+together = env.create_statement_set()
+for query in open(sys.argv[2]).read().split(";"):
+    if query.strip():
+        together.add_insert_sql("INSERT INTO out " + query)
+together.execute().wait()
+"""
 
 
-def statement(number: int) -> Statement:
-    limit = Call(">", (Column(2, DOUBLE), Literal(42.0 + number / 100, DOUBLE)), Type("BOOLEAN"))
-    root = Calc(WINDOW.columns[:2], 0, WINDOW, (Column(1, STRING), Column(2, DOUBLE)), limit)
-    return Statement(str(number), "too hot", "high", (), root, str(number), "bench.sql", 1)
-
-
-def readings(count: int) -> list[Row]:
+def readings(count: int) -> Iterator[bytes]:
     """2,000 a second, in order, 20 to 65 degrees."""
-    return [
-        (i, i * 500 // 1000 * 1000, f"device-{i * 7919 % DEVICES:04}", 20.0 + i * 31 % 450 / 10) for i in range(count)
-    ]
+    for i in range(count):
+        at, device = START + i // 2, f"device-{i * 7919 % DEVICES:04}"
+        yield json.dumps({"ts": at, "at": at, "device": device, "temperature": 20.0 + i * 31 % 450 / 10}).encode()
+
+
+def queries(number: int) -> list[str]:
+    return [QUERY.format(limit=42 + i / 100) for i in range(number)]
+
+
+def compiled(sql: str) -> Plan:
+    rules = build.empty()
+    rules.front_ends[".sql"].add(sql, "bench.sql")
+    plan = build.from_rules(rules)
+    assert not plan.refused, plan.refused
+    return plan
+
+
+def chunks(lines: Sequence[bytes], codec: str) -> list[Chunk]:
+    """In the sizes in which inputs hand them on."""
+    a_chunk = max(1, CHUNK_BYTES // (len(lines[0]) + 1))
+    parts = (lines[i : i + a_chunk] for i in range(0, len(lines), a_chunk))
+    return [Chunk("in", codec, START * 1000, b"".join(line + b"\n" for line in part)) for part in parts]
+
+
+def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
+    """CPU seconds, and matches or rows, with the fields of their alerts."""
+    engine, statements, context, joiner = Engine(plan, route=False), Statements(plan.statements), Context(), Joiner()
+    offset = found = 0
+    began = time.process_time()
+    for chunk in given:
+        for event in engine.candidates(Frame(offset, chunk), joiner, context):
+            for match in engine.matches(event.frame.chunk, event, context):
+                rule = plan.rules[match.rule]
+                if not statements.wants(rule.id):
+                    found += bool(engine.shown(match.rule, match.record))
+                    continue
+                one = Event(match.record, offset + match.start, input="in", host=None, time=match.record.event_time)
+                statements.feed(statements.read(rule.id, one))
+        found += sum(bool(one.fields) for one in statements.take())
+        offset += len(chunk.data)
+    found += sum(bool(one.fields) for one in statements.finish())
+    return time.process_time() - began, found
+
+
+def flink(python: str, lines: Sequence[bytes], number: int) -> float:
+    """CPU seconds of Apache Flink, its start included."""
+    with tempfile.TemporaryDirectory() as folder:
+        data, script, text = Path(folder) / "readings.json", Path(folder) / "run.py", Path(folder) / "queries.sql"
+        data.write_bytes(b"\n".join(lines) + b"\n")
+        script.write_text(FLINK)
+        text.write_text(";\n".join(queries(number)))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = ["taskset", "-c", "0", python, str(script), data.as_uri(), str(text)]
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def windows_of(network: Network) -> Operator:
     return next(one for one in network.operators.values() if isinstance(one.node, Windowed))
 
 
+def rows(node: Node, count: int, devices: int) -> list[Row]:
+    """As the operator of ``node`` takes them."""
+    assert isinstance(node, Windowed)
+    places = {node.input.time: 0, node.keys[0]: 1}
+    order = [places.get(place, 2) for place in range(1, len(node.input.columns) + 1)]
+    values = (((START + i // 2) * 1000, f"device-{i % devices:06}", float(i % 450)) for i in range(count))
+    return [(i, *(value[place] for place in order)) for i, value in enumerate(values)]
+
+
 def main(count: int) -> None:
-    rows = readings(count)
+    lines = list(readings(count))
+    given = chunks(lines, "json")
     for number in (1, 10, 100, 500):
-        network = Network([statement(i) for i in range(number)], Budget())
-        began = time.process_time()
-        for row in rows:
-            network.feed("r", row)
-        found = len(network.finish())
-        took = time.process_time() - began
-        print(f"{number:4} statements: {took / count * 1e6:6.2f} us an event, {found} rows given")
-    network = Network([statement(0)], Budget())
-    operator = windows_of(network)
+        before = resident()
+        plan = compiled(TABLE + "".join(f"INSERT INTO alerts {query};\n" for query in queries(number)))
+        seconds, found = evaluate(plan, given)
+        grown = (resident() - before) / 1e6
+        beside = ""
+        if (python := os.environ.get("FLINK")) and number <= 100:
+            beside = f"; Flink, its start included: {flink(python, lines, number) / count * 1e6:.1f} us"
+        print(f"{number:4} statements: {seconds / count * 1e6:6.2f} us an event, {found} rows, {grown:+.0f} MB{beside}")
+    if "FLINK" not in os.environ:
+        print("no Apache Flink beside: set FLINK to a Python with apache-flink 2.3")
+    head = b"<38>Nov 20 10:00:00 web1 sshd[7]: "
+    texts = [b"Failed password for root from 203.0.113.9 port 22 ssh2", b"Accepted publickey for deploy from 10.0.0.1"]
+    syslog = chunks([head + texts[i % 50 != 0] for i in range(count)], "syslog")
+    pairs = [(evaluate(compiled(FILTER), syslog), evaluate(compile_rules(text=SIGMA), syslog)) for _ in range(5)]
+    assert len({found for pair in pairs for _, found in pair}) == 1
+    (sql, found), (sigma, _) = sorted(pairs, key=lambda pair: pair[0][0] / pair[1][0])[2]
+    print(f"a filter: {sql / count * 1e6:.2f} us an event, its Sigma rule {sigma / count * 1e6:.2f}, {found} matches")
+    plan = compiled(f"{TABLE}INSERT INTO alerts {queries(1)[0]};")
+    operator = windows_of(Network(plan.statements, Budget(1 << 30)))
+    many = rows(operator.node, count, DEVICES)
     began = time.process_time()
     for start in range(0, count, 4096):
-        operator.push(0, rows[start : start + 4096])
-    took = time.process_time() - began
-    print(f"{count / took / 1e3:.0f} k window updates a CPU-second")
+        operator.push(0, many[start : start + 4096])
+    print(f"{count / (time.process_time() - began) / 1e3:.0f} k window updates a CPU-second")
     groups = 100_000
-    many = [(i, 0, f"device-{i:06}", float(i)) for i in range(groups)]
-    network = Network([statement(0)], Budget(1 << 30))
+    network = Network(plan.statements, Budget(1 << 30))
     operator = windows_of(network)
+    many = rows(operator.node, groups, groups)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for start in range(0, groups, 4096):
         operator.push(0, many[start : start + 4096])
     network.budget.settle()
-    taken = tracemalloc.get_traced_memory()[0] - before
-    text = sum(49 + len(row[2]) for row in many)
-    print(
-        f"{(taken + text) / groups:.0f} bytes a group with its key's text, {network.budget.used / groups:.0f} accounted"
-    )
+    taken = tracemalloc.get_traced_memory()[0] - before + groups * (49 + len("device-000000"))
+    print(f"{taken / groups:.0f} bytes a group with its key's text, {network.budget.used / groups:.0f} accounted")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)
