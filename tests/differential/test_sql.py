@@ -130,7 +130,8 @@ def rows_of(given: dict[str, Any], sql: str) -> Found:
     found += [one.row for one in running.finish()]
     (counted,) = running.status()["statements"]
     (statement,) = plan.statements
-    return [(one.name, one.type) for one in statement.root.columns], found, counted["failed"]
+    columns = [(one.name, one.type) for one in statement.root.columns if one.name]
+    return columns, [row[: 1 + len(columns)] for row in found], counted["failed"]
 
 
 def answers(given: dict[str, Any], one: dict[str, Any], sql: str) -> Found | None:

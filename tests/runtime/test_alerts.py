@@ -16,7 +16,7 @@ import pytest
 from tests.life import NOW, Life
 from vedette import compile_rules
 from vedette.engine.match import Context, Engine
-from vedette.model.event import Chunk, Flag, LogSource
+from vedette.model.event import Alert, Chunk, Flag, LogSource
 from vedette.runtime import evaluator
 
 GOLDEN = Path(__file__).with_name("golden_alerts.json")
@@ -208,3 +208,45 @@ def test_a_kill_between(turns: int, begin: Callable[..., Life], monkeypatch: pyt
     assert 0 < cursor.offset < evaluated
     life = begun(begin, monkeypatch)
     assert_golden(life.live())
+
+
+def stated(begin: Callable[..., Life], tmp_path: Path, sql: str, *events: dict[str, Any]) -> list[Alert]:
+    """The alerts of a file of SQL."""
+    (tmp_path / "rule.sql").write_text(sql)
+    plan = compile_rules(tmp_path / "rule.sql")
+    assert not plan.refused
+    life = begin(Engine(plan, route=False))
+    life.give(Chunk("in", "json", NOW, b"".join(json.dumps(one).encode() + b"\n" for one in events)))
+    return life.live().alerts()
+
+
+def test_rows_of_one_event_are_alerts_of_their_own(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """Equal or not, each row has an id."""
+    sql = """
+    INSERT INTO alerts SELECT a AS x FROM events WHERE a IS NOT NULL UNION ALL
+        SELECT b AS x FROM events WHERE b IS NOT NULL;
+    INSERT INTO alerts SELECT a, COUNT(*) AS n FROM events
+        WHERE a IS NOT NULL GROUP BY a, HOP(event_time, INTERVAL '30' SECOND, INTERVAL '1' MINUTE);
+    INSERT INTO alerts SELECT e.a FROM events e CROSS JOIN UNNEST(ARRAY['u', 'v']) AS t(x) WHERE e.a IS NOT NULL;
+    """
+    one, two = "2026-11-21T02:00:00Z", "2026-11-21T02:10:00Z"
+    events = {"a": "1", "b": "1", "ts": one}, {"a": "1", "b": "2", "ts": one}, {"a": "2", "ts": two}
+    found = stated(begin, tmp_path, sql, *events)
+    assert len({alert.alert_id for alert in found}) == len(found) == 13
+    assert [dict(alert.fields) for alert in found].count({"a": "1", "n": "2"}) == 2
+
+
+def test_a_value_that_no_alert_can_show_costs_no_other_its_alert(begin: Callable[..., Life], tmp_path: Path) -> None:
+    """Times beyond the calendar, half a character."""
+    sql = """
+    INSERT INTO alerts SELECT TIMESTAMP '2026-01-01 00:00:00' + INTERVAL '9000' YEAR AS t FROM events WHERE n = '0';
+    INSERT INTO alerts SELECT JSON_VALUE(j, '$') AS t FROM events WHERE j IS NOT NULL;
+    INSERT INTO alerts SELECT CAST(n AS BIGINT) AS window_start, CAST(n AS BIGINT) + 5 AS window_end, n AS t
+        FROM events WHERE n IS NOT NULL;
+    """
+    found = stated(
+        begin, tmp_path, sql, {"n": "253402300800000", "j": '"\\ud800"'}, {"n": "9223372036854775807"}, {"n": "0"}
+    )
+    texts = sorted(one.fields.get("t", "") for one in found)
+    assert texts == ["0", "11026-01-01T00:00:00", "253402300800000", "9223372036854775807", "?"]
+    assert all(one.first_time is None for one in found)

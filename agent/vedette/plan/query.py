@@ -388,6 +388,11 @@ class Statement:
         """Whether a row is about more than one event, or an event makes more than one."""
         return any(not isinstance(node, Scan | Calc | Union) for node in nodes(self.root))
 
+    @cached_property
+    def single(self) -> bool:
+        """Whether an event makes at most one row, which is about it alone."""
+        return all(isinstance(node, Scan | Calc) for node in nodes(self.root))
+
 
 # --- as bytes
 

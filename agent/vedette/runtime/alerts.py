@@ -11,6 +11,7 @@ event, with all its audit records, back from the raw log.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -151,16 +152,19 @@ class AlertBuilder:
         """The alerts of statements, since the last call."""
         if not self._scans:
             return
+        equal: Counter[tuple[str, int, bytes]] = Counter()  # rows that the same event completes, all at once
         for one in self._state.statements.take():
-            fields, window = one.fields, one.window
+            window, identity = one.window, (one.statement.id, one.offset, one.key)
+            alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * equal[identity])
+            equal[identity] += 1
             event = self._recent.get(one.offset) or self._events.logged(
                 one.offset, 0, window[1] if window else self._clock()
             )
             try:
-                alert = self._selected(one, event, fields)
+                alert = self._selected(one, event, alert_id)
             except Exception as error:
                 self._failed(event.frame, event.start, event.end, error, one.statement.title)
-                alert = self._selected(one, event.bare(), fields, bare=True)
+                alert = self._selected(one, event.bare(), alert_id, bare=True)
             if alert is not None:
                 yield alert
         self._recent.clear()
@@ -276,10 +280,9 @@ class AlertBuilder:
             if alert is not None:
                 yield alert
 
-    def _selected(self, one: Selected, event: Event, fields: Mapping[str, str], *, bare: bool = False) -> Alert | None:
-        """The alert of a statement's row; None when it was folded."""
-        rule, window = one.statement, one.window
-        alert_id = self._begun.of(rule.id, event.offset, one.key.hex())
+    def _selected(self, one: Selected, event: Event, alert_id: str, *, bare: bool = False) -> Alert | None:
+        """The alert of a statement's row; None when it was folded. ``bare``: also without its fields."""
+        rule, window, fields = one.statement, one.window, {} if bare else one.fields
         if not bare and not self._passes(rule, event, fields, alert_id):
             return None
         alert = self._alert(rule, event, fields, bare=bare)

@@ -25,12 +25,12 @@ _DECIMAL = 1
 
 
 def pack(value: Any) -> bytes:
-    return bytes(msgpack.packb(value, default=_default))
+    return bytes(msgpack.packb(value, default=_default, unicode_errors="surrogatepass"))
 
 
 def unpack(data: bytes) -> Any:
     """The inverse of ``pack``; every array is a tuple."""
-    return msgpack.unpackb(data, use_list=False, strict_map_key=False, ext_hook=_ext)
+    return msgpack.unpackb(data, use_list=False, strict_map_key=False, ext_hook=_ext, unicode_errors="surrogatepass")
 
 
 def _default(value: Any) -> Any:

@@ -8,18 +8,19 @@ own watermarks; where none come, with the receipts of others (``advance``); at t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from vedette.plan.query import MILLISECOND, Row, Statement, Type
+from vedette.stream.functions.dates import date_text, stamp_text, time_text
 from vedette.stream.keyed import Budget, pack, unpack
 from vedette.stream.network import Network
 from vedette.stream.reader import Event, Reader
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HEAD = frozenset({"level", "title", "tags"})
 """Columns that go before what the statement itself says."""
+_HIDDEN = HEAD | {""}
 WINDOW = ("window_start", "window_end")
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
 
 
 IDLE = 60_000_000
@@ -55,16 +56,21 @@ class Selected(NamedTuple):
 
     @property
     def fields(self) -> dict[str, str]:
-        """All other columns that are not NULL, as texts."""
+        """All other columns that have a name and are not NULL, as texts."""
         columns = zip(self.statement.root.columns, self.row[1:], strict=True)
-        named = ((one.name, shown(value, one.type)) for one, value in columns if one.name.lower() not in HEAD)
+        named = ((one.name, shown(value, one.type)) for one, value in columns if one.name.lower() not in _HIDDEN)
         return {name: text for name, text in named if text is not None}
 
     @property
     def window(self) -> tuple[int, int] | None:
-        """The first and the last microsecond of the window that the row is about."""
-        start, end = (self._named(name) for name in WINDOW)
-        return (start, end - 1) if isinstance(start, int) and isinstance(end, int) else None
+        """The first and the last microsecond of the window that the row is about, where both are times of the years
+        1 to 9999."""
+        columns, found = self.statement.root.columns, dict[str, int]()
+        for one, value in zip(columns, self.row[1:], strict=True):
+            if one.name in WINDOW and one.type.name.startswith("TIMESTAMP") and value is not None:
+                found[one.name] = value
+        start, end = found.get("window_start", _LAST), found.get("window_end", _LAST)
+        return (start, end - 1) if _FIRST < start < end < _LAST else None
 
     @property
     def times(self) -> int:
@@ -75,7 +81,7 @@ class Selected(NamedTuple):
     @property
     def key(self) -> bytes:
         """What tells it from other rows that the same event completes; empty where there is one row an event."""
-        return pack(self.row[1:]) if self.statement.stateful else b""
+        return b"" if self.statement.single else pack(self.row[1:])
 
     def _named(self, name: str) -> Any:
         columns = self.statement.root.columns
@@ -90,14 +96,12 @@ def shown(value: Any, of: Type) -> str | None:
         case "BOOLEAN":
             return "true" if value else "false"
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
-            time = (_EPOCH + timedelta(microseconds=value)).isoformat(
-                timespec="milliseconds" if of.precision else "seconds"
-            )
-            return time.removesuffix("+00:00") + ("Z" if of.name == "TIMESTAMP_LTZ" else "")
+            time = stamp_text(value, 3 if of.precision else 0).replace(" ", "T")
+            return time + ("Z" if of.name == "TIMESTAMP_LTZ" else "")
         case "DATE":
-            return (_EPOCH + timedelta(days=value)).date().isoformat()
+            return date_text(value)
         case "TIME":
-            return (_EPOCH + timedelta(milliseconds=value)).time().isoformat()
+            return time_text(value, of.precision)
         case "BYTES" | "BINARY" | "VARBINARY":
             return str(value.hex())
         case "ARRAY":

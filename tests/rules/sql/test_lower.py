@@ -250,7 +250,7 @@ SELECT host, c, rn FROM (
 ) WHERE rn <= 3
 """,
         """
-Calc($1, $2, $5)
+Calc($1, $2, $5, $4)
   Top(keys=3+4, order=2 desc nulls last, 1 to 3, window=3+4, ranked)
     Calc($1, $2, $3, $4)
       Windowed(keys=2, [COUNT()], TUMBLE 60s)
@@ -324,7 +324,7 @@ WITH w AS (
 ON l.user = r.user AND l.window_start = r.window_start AND l.window_end = r.window_end
 """,
         """
-Calc($1, $2, $6)
+Calc($1, $2, $6, $4, $8)
   Join(FULL, 1 = 1, windows ((3, 4), (3, 4)))
     Calc($1, $2, $3, $4)
       Windowed(keys=2, [COUNT()], TUMBLE 60s)
@@ -343,7 +343,7 @@ SELECT l.user AS u FROM w AS l WHERE l.action = 'z' AND l.user NOT IN (
   SELECT r.user FROM w AS r WHERE r.action = 'y' AND l.window_start = r.window_start AND l.window_end = r.window_end)
 """,
         """
-Calc($1)
+Calc($1, $3)
   Join(ANTI, none = none, windows ((2, 3), (2, 3)) | OR(=($1, $5), IS NULL($1), IS NULL($5)))
     Calc($2, $3, $4, $5)
       Assign(keys=none, TUMBLE 60s)
@@ -362,7 +362,7 @@ SELECT l.user AS u FROM w AS l WHERE EXISTS (
   SELECT * FROM w AS r WHERE l.user = r.user AND r.action = 'y' AND l.window_start = r.window_start AND l.window_end = r.window_end)
 """,
         """
-Calc($1)
+Calc($1, $3)
   Join(SEMI, 1 = 1, windows ((2, 3), (2, 3)))
     Calc($2, $3, $4, $5)
       Assign(keys=none, TUMBLE 60s)

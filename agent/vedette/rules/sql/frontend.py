@@ -34,7 +34,7 @@ from vedette.rules.sql.check import Wrong
 from vedette.rules.sql.dialect import SqlError, Text
 from vedette.rules.sql.lower import Lowering, Relation
 from vedette.rules.sql.predicates import necessary, with_rules
-from vedette.rules.sql.simplify import simplified
+from vedette.rules.sql.simplify import identified, simplified
 
 MAX_FILE = 1 << 20
 """Bytes."""
@@ -198,7 +198,8 @@ class File:
             relation = lowering.renamed(relation, names, query)
         check_columns(relation, query)
         shown = tuple(col.name for col in relation.cols)
-        root = with_rules(simplified(relation.node, shown), lambda scan, when: self._selecting(scan, when, title, one))
+        root = identified(simplified(relation.node, shown))
+        root = with_rules(root, lambda scan, when: self._selecting(scan, when, title, one))
         _check_depth(root)
         tags = tuple(filter(None, (tag.strip() for tag in head.get("tags", "").split(","))))
         self._id_taken(rule_id, head)

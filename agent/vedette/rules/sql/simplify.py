@@ -76,6 +76,41 @@ def _root_merged(root: Calc) -> Node:
     return together or root
 
 
+def identified(root: Node) -> Node:
+    """``root`` with the ends of the windows behind its columns, under no name, where its rows do not say of which
+    window they are: the same event may complete equal rows of several windows, and each is an alert of its own."""
+    if not isinstance(root, Calc):
+        return root
+    given = {one.index for one in root.exprs if isinstance(one, Column)}
+    added = [end for start, end, time in _windows(root.input) if not given & {start, end, time}]
+    columns = root.input.columns
+    hidden = tuple(Column(at, columns[at - 1].type) for at in added)
+    named = tuple(Named("", one.type) for one in hidden)
+    return replace(root, columns=root.columns + named, exprs=root.exprs + hidden) if hidden else root
+
+
+def _windows(node: Node) -> list[tuple[int, int, int]]:
+    """The columns window_start, window_end and window_time (0: none) of a node's rows, where they are of a window."""
+    match node:
+        case Windowed() | Assign() if node.time:
+            return [(node.time - 2, node.time - 1, node.time)]
+        case Grouped() | Top() if node.window != (0, 0):
+            return [(*node.window, 0)]
+        case Join(windows=((_, _) as left, (_, _) as right)):
+            behind = len(node.left.columns)
+            other = (
+                [] if node.kind in ("SEMI", "ANTI", "INNER", "LEFT") else [(right[0] + behind, right[1] + behind, 0)]
+            )
+            return [(*left, 0), *other]
+        case LookupJoin() | Expand() | Over() | Top():
+            return _windows(node.input)
+        case Calc():
+            at = {one.index: i for i, one in enumerate(node.exprs, 1) if isinstance(one, Column)}
+            below = _windows(node.input)
+            return [(at.get(start, 0), at[end], at.get(time, 0)) for start, end, time in below if end in at]
+    return []
+
+
 # --- merging, from below
 
 

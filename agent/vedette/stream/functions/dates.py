@@ -122,4 +122,4 @@ def stamp_text(stamp: int, digits: int) -> str:
     day, of_day = divmod(stamp, DAY)
     seconds, fraction = divmod(of_day, SECOND)
     text = f"{date_text(day)} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{text}.{fraction:06}".ljust(20 + digits, "0")[: 20 + digits] if digits else text
+    return f"{text}.{f'{fraction:06}'[:digits].ljust(digits, '0')}" if digits else text

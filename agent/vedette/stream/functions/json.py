@@ -35,10 +35,18 @@ def _no_constant(text: str) -> Any:
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
 
 
+_ESCAPE = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""Half a pair of UTF-16, which Java's UTF-8 has as a question mark."""
+
+
 @lru_cache(64)
 def parsed(text: str) -> Any:
     """The first value of a text, as Jackson reads it. Raises ``_Broken``."""
     start = len(text) - len(text.lstrip(" \t\n\r"))
+    if "\\u" in text:
+        text = _ESCAPE.sub(lambda match: "?" if match[1] else match[0], text)
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
