@@ -58,15 +58,16 @@ import sys
 from pyflink.table import EnvironmentSettings, TableEnvironment
 env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
 env.get_config().set("parallelism.default", "1")
-env.execute_sql("CREATE TABLE readings (at BIGINT, device STRING, temperature DOUBLE, ts AS TO_TIMESTAMP_LTZ(at, 3),"
-                " WATERMARK FOR ts AS ts - INTERVAL '2' SECOND) WITH ('connector' = 'filesystem', 'format' = 'json',"
+env.execute_sql("CREATE TABLE readings (millis BIGINT, device STRING, temperature DOUBLE,"
+                " ts AS TO_TIMESTAMP_LTZ(millis, 3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND)"
+                " WITH ('connector' = 'filesystem', 'format' = 'json',"
                 f" 'path' = '{sys.argv[1]}')")
-env.execute_sql("CREATE TABLE out (device STRING, mean DOUBLE, window_end TIMESTAMP(3))"
+env.execute_sql("CREATE TABLE given (device STRING, mean DOUBLE, window_end TIMESTAMP(3))"
                 " WITH ('connector' = 'blackhole')")
 together = env.create_statement_set()
 for query in open(sys.argv[2]).read().split(";"):
     if query.strip():
-        together.add_insert_sql("INSERT INTO out " + query)
+        together.add_insert_sql("INSERT INTO given " + query)
 together.execute().wait()
 """
 
@@ -75,7 +76,7 @@ def readings(count: int) -> Iterator[bytes]:
     """2,000 a second, in order, 20 to 65 degrees."""
     for i in range(count):
         at, device = START + i // 2, f"device-{i * 7919 % DEVICES:04}"
-        yield json.dumps({"ts": at, "at": at, "device": device, "temperature": 20.0 + i * 31 % 450 / 10}).encode()
+        yield json.dumps({"ts": at, "millis": at, "device": device, "temperature": 20.0 + i * 31 % 450 / 10}).encode()
 
 
 def queries(number: int) -> list[str]:
