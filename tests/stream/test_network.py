@@ -114,7 +114,8 @@ def test_the_row_comes_before_the_watermark_that_it_moves() -> None:
     st.lists(st.integers(0, 40)),
 )
 def test_runs_give_what_single_rows_give(events: list[tuple[str, int, bool]], stops: list[int]) -> None:
-    """Over two tables with watermarks of their own, a statement on each and one on both, whatever is flushed when."""
+    """Over two tables with watermarks of their own, a statement on each and one on both, whatever is flushed when:
+    rows come, or time passes."""
     a, b = calc(scan(COLUMNS, seconds(5))), calc(scan(COLUMNS, seconds(9), "s", "others"))
     both = Union(a.columns, 1, (a, b))
     statements = [statement("a", windows(a)), statement("b", windows(b)), statement("ab", windows(both))]
@@ -123,8 +124,11 @@ def test_runs_give_what_single_rows_give(events: list[tuple[str, int, bool]], st
         """At each of ``stops`` the network goes on from what was saved of it."""
         one = network(*statements, operator=operator)
         found, saved = [], []
-        for i, (rule, time, selected) in enumerate(events):
-            (one.feed if selected else one.move)(rule, (i, seconds(time), "h", i))
+        for i, (rule, time, comes) in enumerate(events):
+            if comes:
+                one.feed(rule, (i, seconds(time), "h", i))
+            else:
+                one.pass_time(rule, seconds(time / 6))
             if i in stops:
                 found += one.flush()
                 saved.append(unpack(pack(one.delta())))
@@ -189,13 +193,14 @@ def test_nothing_changed_is_no_delta_and_touch_gives_everything() -> None:
 
 def test_a_silent_input_is_moved_from_outside() -> None:
     one = network(statement("a", windows(calc(scan(COLUMNS)))), statement("b", calc(scan(COLUMNS, None, "s"))))
+    one.pass_time("r", seconds(60))  # has not begun
     one.feed("r", (0, seconds(30), "h", 0))
     assert one.flush() == []
-    one.idle(seconds(39.998))
+    one.pass_time("r", seconds(14.998))  # the watermark was five seconds before the row
+    one.pass_time("s", seconds(60))  # has none
     assert one.flush() == []
-    one.idle(seconds(39.999), ["r"])
+    one.pass_time("r", seconds(0.001))
     assert [row[3] for _, row in one.flush()] == [1]
-    one.idle(seconds(5))  # never back
     assert one.counts()["a"] == Counts(1, 0, 0, 0, 0)
 
 

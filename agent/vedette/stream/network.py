@@ -280,27 +280,9 @@ class Network:
         entry.rows.append(row)
         entry.order.append(self._number)
         self._number += 1
-        mark = entry.mark_of(row)
-        if mark is not None and mark > entry.mark:
-            entry.mark = mark
-            if mark >= entry.boundary:
-                self._pass(entry)
+        self._raise(entry, entry.mark_of(row))
         if len(entry.rows) >= MAX_WAITING:
             self._drain()
-
-    def move(self, rule: str, row: Row, at: int = 0) -> None:
-        """A row of the table that the rule does not select: it only moves the watermark (``Scan.moved_by_all``)."""
-        entry = self._by_rule[rule][at]
-        if not entry.scan.time or row[entry.scan.time] is not None:
-            self._raise(entry, entry.mark_of(row))
-
-    def idle(self, mark: int, rules: Iterable[str] | None = None) -> None:
-        """Nothing at or before ``mark`` is waited for any more at the scans of ``rules``, of all when None: an input is
-        silent, and the time of receipt says so. Scans without a watermark have none afterwards."""
-        for rule in self._by_rule if rules is None else rules:
-            for entry in self._by_rule[rule]:
-                if entry.scan.mark is not None:
-                    self._raise(entry, mark)
 
     def pass_time(self, rule: str, microseconds: int) -> None:
         """Nothing has come for the scans of ``rule``: their watermarks, where they have begun, go on by so much."""
