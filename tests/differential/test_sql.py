@@ -96,6 +96,7 @@ def same(ours: Any, flink: Any) -> bool:
 def type_text(text: str) -> str:
     """A type as ``Type`` writes it, of Flink's text."""
     text = re.sub(r" NOT NULL| \*ROWTIME\*|`", "", text)
+    text = re.sub(r"MULTISET<(\w+)>", r"MAP<\1, INT>", text)
     return re.sub(r"INTERVAL (SECOND|MONTH).*", r"INTERVAL_\1", text).replace("CHAR(0)", "CHAR")
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from tests.stream.walk import evaluate
-from vedette.plan.query import MILLISECOND, Aggregate, Grid, Over, Row, Windowed
+from vedette.plan.query import ALL_ROWS, MILLISECOND, Aggregate, Grid, Over, Row, Windowed
 
 NEVER = -(1 << 62)
 FOREVER = 1 << 62
@@ -140,7 +140,7 @@ def over(node: Over, stream: Sequence[tuple[Row, int]]) -> tuple[list[Row], int]
     given: dict[Any, list[Row]] = {}
     waiting: list[Row] = []
     found: list[Row] = []
-    bounded = node.rows is not None or node.range is not None
+    bounded = node.range is not None or node.rows not in (None, ALL_ROWS)
 
     def give(row: Row) -> None:
         past = given[row[2]]

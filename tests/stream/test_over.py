@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.stream import naive
 from tests.stream.test_windowed import AGGREGATES, COLUMNS, EVENTS, ORDERED, TABLE, run, stream
 from tests.stream.walk import seconds, statement
-from vedette.plan.query import SECOND, Named, Over
+from vedette.plan.query import ALL_ROWS, SECOND, Named, Over
 from vedette.stream.keyed import Budget
 from vedette.stream.network import Network
 
@@ -23,7 +23,8 @@ def over(rows: int | None = None, range: int | None = None) -> Over:
 
 
 @pytest.mark.parametrize(
-    ("rows", "range"), [(0, None), (1, None), (4, None), (None, 10 * SECOND), (None, 0), (None, None)]
+    ("rows", "range"),
+    [(0, None), (1, None), (4, None), (ALL_ROWS, None), (None, 10 * SECOND), (None, 0), (None, None)],
 )
 @given(events=EVENTS, stops=st.lists(st.integers(0, 30), max_size=3))
 @settings(max_examples=15, deadline=None)

@@ -174,8 +174,7 @@ class Scan(Node):
     """The events of a table that ``rule`` selects: a rule of the plan that holds for every event the statement needs.
 
     ``table``: its name, for messages. ``sources``: of each column where it comes from. ``mark``: of a row its
-    watermark, None without one. ``moved_by_all``: every event of the table moves the watermark, not only those that the
-    rule selects.
+    watermark, None without one; only events that the rule selects move it.
     """
 
     table: str
@@ -267,10 +266,15 @@ class Grouped(Node):
     """The columns window_start and window_end."""
 
 
+ALL_ROWS = 1 << 62
+"""``Over.rows`` without a bound."""
+
+
 @dataclass(frozen=True)
 class Over(Node):
     """OVER (PARTITION BY … ORDER BY time): aggregates behind the row's columns. ``rows``: so many rows before, with
-    the row itself; ``range``: so many microseconds before; both None: unbounded."""
+    the row itself, ``ALL_ROWS`` for all before it; ``range``: so many microseconds before; both None: all up to the
+    row's time, with all of that time."""
 
     input: Node
     keys: tuple[int, ...]

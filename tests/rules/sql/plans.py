@@ -17,6 +17,7 @@ from typing import Any
 from vedette.plan import ir
 from vedette.plan.operators import described
 from vedette.plan.query import (
+    ALL_ROWS,
     SECOND,
     Aggregate,
     Assign,
@@ -131,7 +132,7 @@ def _inside(node: Node, rules: RuleSet) -> str:
             return f"keys={_numbers(node.keys)}, [{folds}], window={_numbers(node.window)}"
         case Over():
             frame = (
-                f"rows {node.rows}"
+                f"rows {'all' if node.rows == ALL_ROWS else node.rows}"
                 if node.rows is not None
                 else f"range {node.range}"
                 if node.range is not None

@@ -230,15 +230,18 @@ Calc($2, $5, $4)
     "OVER by rows, and over all": (
         """
 SELECT host, COUNT(*) OVER (PARTITION BY host ORDER BY event_time ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS c,
-  MAX(x) OVER (PARTITION BY host ORDER BY event_time) AS m FROM events
+  MAX(x) OVER (PARTITION BY host ORDER BY event_time) AS m,
+  MIN(x) OVER (PARTITION BY host ORDER BY event_time ROWS UNBOUNDED PRECEDING) AS l FROM events
 """,
         """
-Calc($2, $4, $5)
-  Over(keys=2, [MAX($3)], all)
-    Calc($1, $2, $3, $4)
-      Over(keys=2, [COUNT()], rows 9)
-        Calc($1, $2, $3)
-          Scan(events: event_time@, host@, x; mark -($1, 30000000))
+Calc($2, $4, $5, $6)
+  Over(keys=2, [MIN($3)], rows all)
+    Calc($1, $2, $3, $4, $5)
+      Over(keys=2, [MAX($3)], all)
+        Calc($1, $2, $3, $4)
+          Over(keys=2, [COUNT()], rows 9)
+            Calc($1, $2, $3)
+              Scan(events: event_time@, host@, x; mark -($1, 30000000))
 """,
     ),
     "Top-N of a window": (

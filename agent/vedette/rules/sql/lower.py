@@ -17,6 +17,7 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.query import (
+    ALL_ROWS,
     METADATA,
     MILLISECOND,
     Aggregate,
@@ -620,8 +621,6 @@ class Query:
         step, size = values[:2]
         if kind == "CUMULATE" and size % step:
             raise Wrong(node, "CUMULATE's size is a multiple of its step")
-        if kind == "HOP" and size < step:
-            raise Wrong(node, "HOP's size is not shorter than its slide: events would be in no window", "TUMBLE")
         if kind == "CUMULATE" and size < step:
             raise Wrong(node, "CUMULATE's size is not shorter than its step")
         if abs(offset) >= size:
@@ -1151,13 +1150,7 @@ class Query:
         if isinstance(low, str):
             if low.upper() == "CURRENT ROW":
                 return (0, None) if kind == "ROWS" else (None, 0)
-            if kind == "ROWS":
-                raise Wrong(
-                    frame,
-                    "ROWS from the first row on is not there",
-                    "RANGE UNBOUNDED PRECEDING, or ROWS 1000 PRECEDING",
-                )
-            return None, None
+            return (ALL_ROWS, None) if kind == "ROWS" else (None, None)
         value = Checker(Scope()).of(low)
         if kind == "ROWS":
             if not isinstance(value, Literal) or value.type.name != "INT" or value.value < 0:

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from vedette.plan import query
-from vedette.plan.query import MILLISECOND, Row
+from vedette.plan.query import ALL_ROWS, MILLISECOND, Row
 from vedette.stream import aggregates
 from vedette.stream.aggregates import Accumulators
 from vedette.stream.expression import FAILURES
@@ -51,7 +51,7 @@ class Over(Operator):
         super().__init__(node, budget)
         self.over = node
         self.time = node.input.time
-        self.bounded = node.rows is not None or node.range is not None
+        self.bounded = node.range is not None or node.rows not in (None, ALL_ROWS)
         self.kinds = Accumulators(node.aggregates)
         self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
         self.held: Table[_Held] = Table(budget, self._size, self._dump, self._load)
