@@ -79,7 +79,29 @@ def test_a_plan_carries_statements() -> None:
         Plan.from_bytes(build([], [], statements=[statement()]).to_bytes())
 
 
-@pytest.mark.parametrize("data", [["Scan"], ["Unknown", 1], [1, 2], [[]], ["Type", ["Nothing"]]])
+TYPE = ["Type", "INT", 0, 0, [""]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["Scan"],
+        ["Unknown", 1],
+        [1, 2],
+        [[]],
+        ["Type", ["Nothing"]],
+        ["Type", 5, 0, 0, [""]],
+        ["Decimal", "x"],
+        ["Decimal"],
+        ["Column", "1", TYPE],
+        ["Column", True, TYPE],
+        ["Column", 1, ["Grid", "HOP", 1, 1, 0]],
+        ["Literal", {"a": 1}, TYPE],
+        ["Literal", ["", {"a": 1}], TYPE],
+        ["Call", "=", ["", 5], TYPE, [""]],
+        ["Union", [""], 0, ["", 5]],
+    ],
+)
 def test_what_is_no_query_is_refused(data: object) -> None:
     """With a ValueError."""
     with pytest.raises(ValueError, match="not a query"):

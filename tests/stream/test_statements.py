@@ -137,3 +137,13 @@ def test_state_comes_back() -> None:
     assert other.adopt(again) == ["s"]
     assert [row.row[1:3] for row in other.finish()] == [("a", 2)]
     assert other.status()["statements"][0]["rows"] == 1
+
+
+@pytest.mark.parametrize("wrong", [Call("NOPE", (), TEXT), Call("UPPER", (), TEXT)])
+def test_what_cannot_run_is_named(wrong: Call) -> None:
+    """A damaged plan: the statement by its title, whatever else is there."""
+    scan = Scan((Named("a", TEXT),), 0, "t", "r", (Field("a"),))
+    root = Calc((Named("a", TEXT),), 0, scan, (wrong,))
+    bad = Statement("b", "Bad one", "low", (), root, "d", "a.sql", 1)
+    with pytest.raises(ValueError, match="'Bad one' cannot run"):
+        Statements([counted(), bad])

@@ -32,8 +32,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cache, cached_property
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
 
@@ -431,16 +431,47 @@ def load(data: Any, depth: int = 0) -> Any:
         raise ValueError(f"not a query: {data!r:.80}")
     name, *parts = data
     if name == "Decimal":
-        return Decimal(parts[0])
+        try:
+            return Decimal(str(parts[0]))
+        except (ArithmeticError, IndexError) as error:
+            raise ValueError(f"not a query: {data!r:.80} is no number") from error
     loaded = tuple(load(part, depth + 1) for part in parts)
     if not name:
         return loaded
     if name not in _KINDS:
         raise ValueError(f"not a query: no operator is called {name!r:.40}")
     try:
-        return _KINDS[name](*loaded)
+        found = _KINDS[name](*loaded)
     except TypeError as error:
         raise ValueError(f"not a query: {error}") from error
+    for field, hint in _hints(_KINDS[name]):
+        if not _fits(getattr(found, field), hint):
+            raise ValueError(f"not a query: {name} with {field} {getattr(found, field)!r:.80}")
+    return found
+
+
+@cache
+def _hints(kind: type) -> tuple[tuple[str, Any], ...]:
+    return tuple(get_type_hints(kind).items())
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether ``value`` is of the type ``hint``, as the classes above declare them."""
+    if hint is Any:
+        try:
+            return hash(value) is not None
+        except TypeError:
+            return False
+    if isinstance(hint, type) and get_origin(hint) is None:
+        return type(value) is hint if hint in (int, bool, str) else isinstance(value, hint)
+    of = get_args(hint)
+    if get_origin(hint) is not tuple:
+        return any(_fits(value, one) for one in of)
+    if type(value) is not tuple:
+        return False
+    if of[-1] is Ellipsis:
+        return all(_fits(one, of[0]) for one in value)
+    return len(value) == len(of) and all(map(_fits, value, of))
 
 
 def statements(data: Any) -> tuple[Statement, ...]:

@@ -17,6 +17,7 @@ from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.lookup.sets import carried
 from vedette.rules.selftest import check, from_row
+from vedette.stream.statements import Statements
 from vedette.system import child
 
 DRY_RUN_SECONDS = 120.0
@@ -30,6 +31,7 @@ def validate(bundle: Bundle, *, whole: bool = False) -> Engine:
     ``whole``: with what is else loaded or compiled when the first event needs it."""
     artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
     engine = artifact.engine(carried(bundle.parts))
+    Statements(engine.plan.statements, engine.plan.lookups)
     if whole:
         engine.evaluator.load()
     failures = check(engine, map(from_row, bundle.tests))

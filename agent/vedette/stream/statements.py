@@ -115,13 +115,15 @@ def shown(value: Any, of: Type) -> str | None:
 
 
 class Statements:
-    """See the module's text. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together."""
+    """See the module's text. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together.
+
+    Raises ValueError for statements that nothing here can run, as no front end makes them."""
 
     def __init__(
         self, statements: Iterable[Statement], lookups: Mapping[str, Any] | None = None, *, max_bytes: int = 64 << 20
     ) -> None:
         self.statements = tuple(statements)
-        self.network = Network(self.statements, Budget(max_bytes))
+        self.network = _network(self.statements, max_bytes)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
         self._silent = dict.fromkeys(self.network.scans, 0)
@@ -220,3 +222,13 @@ class Statements:
     def touch(self) -> None:
         """The next ``delta`` holds everything."""
         self.network.touch()
+
+
+def _network(statements: tuple[Statement, ...], max_bytes: int) -> Network:
+    try:
+        return Network(statements, Budget(max_bytes))
+    except Exception as error:  # whatever a damaged plan says
+        if len(statements) != 1:
+            for one in statements:
+                _network((one,), max_bytes)
+        raise ValueError(f"the statement {statements[0].title!r} cannot run: {error!r:.200}") from error
