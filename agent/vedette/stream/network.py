@@ -23,7 +23,7 @@ raises, which none should, is **muted**: it takes no rows any more, and its stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import merge
 from itertools import groupby, repeat
 from operator import itemgetter
@@ -43,7 +43,7 @@ Result = tuple[Statement, Row]
 
 
 class Counts(NamedTuple):
-    """Of a statement, or of an operator; operators that statements share count for each of them."""
+    """Of a statement; operators that statements share count for each of them."""
 
     rows: int
     """Rows that it gave."""
@@ -421,15 +421,12 @@ class Network:
 
     def counts(self) -> dict[str, Counts]:
         """By id of a statement."""
-        return {
-            statement.id: self._sum(self._sinks[statement.id].rows, nodes(statement.root))
-            for statement in self.statements
-        }
+        return {statement.id: self._counts(statement) for statement in self.statements}
 
-    def _sum(self, rows: int, below: Iterable[Node]) -> Counts:
+    def _counts(self, statement: Statement) -> Counts:
         late = failed = taken = evicted = 0
         seen: set[int] = set()
-        for node in below:
+        for node in nodes(statement.root):
             operator = self._runs.get(node.fingerprint)
             if operator is None:
                 continue
@@ -439,11 +436,7 @@ class Network:
                 failed += operator.failed
                 taken += sum(table.bytes for table in operator.tables)
                 evicted += sum(table.evicted for table in operator.tables)
-        return Counts(rows, late, failed, taken, evicted)
-
-    def by_operator(self) -> list[tuple[Node, Counts]]:
-        """Of each operator a node that it runs, and what it counted (``rows`` is 0)."""
-        return [(operator.node, self._sum(0, (operator.node,))) for operator in self.operators.values()]
+        return Counts(self._sinks[statement.id].rows, late, failed, taken, evicted)
 
 
 def _begin(operator: Any, port: int, mark: int) -> None:
