@@ -191,15 +191,16 @@ def _regex(pattern: str, options: str) -> re.Pattern[str]:
 
 
 def _glob(parts: Sequence[str], text: str) -> bool:
-    """Backtracking match of texts, ``STAR`` and ``ANY`` against the whole of ``text``."""
-    if not parts:
-        return not text
-    head, rest = parts[0], parts[1:]
-    if head == STAR:
-        return any(_glob(rest, text[i:]) for i in range(len(text) + 1))
-    if head == ANY:
-        return bool(text) and _glob(rest, text[1:])
-    return text.startswith(head) and _glob(rest, text[len(head) :])
+    """Whether texts, ``STAR`` and ``ANY`` match the whole of ``text``: of each part where it can end."""
+    ends = {0}
+    for part in parts:
+        if part == STAR:
+            ends = set(range(min(ends), len(text) + 1)) if ends else ends
+        elif part == ANY:
+            ends = {end + 1 for end in ends if end < len(text)}
+        else:
+            ends = {end + len(part) for end in ends if text.startswith(part, end)}
+    return len(text) in ends
 
 
 def is_assigned(char: str) -> bool:
