@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tests.rules.sql.plans import read
 from vedette.decode.decoder import record
 from vedette.plan.query import (
     SECOND,
@@ -147,3 +149,39 @@ def test_what_cannot_run_is_named(wrong: Call) -> None:
     bad = Statement("b", "Bad one", "low", (), root, "d", "a.sql", 1)
     with pytest.raises(ValueError, match="'Bad one' cannot run"):
         Statements([counted(), bad])
+
+
+FORGOTTEN = {
+    "session": "SELECT a, COUNT(*) AS n FROM events GROUP BY a, SESSION(event_time, INTERVAL '1' HOUR)",
+    "over": "SELECT a, COUNT(*) OVER (PARTITION BY a ORDER BY event_time RANGE BETWEEN INTERVAL '1' HOUR PRECEDING"
+    " AND CURRENT ROW) AS n FROM events",
+    "first": "SELECT a FROM (SELECT a, ROW_NUMBER() OVER (PARTITION BY a ORDER BY event_time) AS n FROM events)"
+    " WHERE n = 1",
+    "top": "SELECT a, n FROM (SELECT a, ROW_NUMBER() OVER (PARTITION BY a, window_start, window_end ORDER BY raw) AS n"
+    " FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(event_time), INTERVAL '1' HOUR))) WHERE n <= 2",
+    "join": "SELECT x.a FROM events x JOIN events y ON x.a = y.a AND y.event_time BETWEEN"
+    " x.event_time + INTERVAL '1' SECOND AND x.event_time + INTERVAL '1' HOUR",
+}
+
+
+@pytest.mark.parametrize("kind", FORGOTTEN)
+def test_what_gave_way_takes_no_memory(kind: str) -> None:
+    """Large keys, ever new ones, while time hardly passes: timers do not hold what the budget let go."""
+    rules = read(FORGOTTEN[kind])
+    assert not rules.refused
+    statements = Statements(rules.statements, max_bytes=256 << 10)
+    tracemalloc.start()
+    try:
+        for number in range(2000):
+            event = record(orjson.dumps({"a": f"{number}" + "x" * 4000}), "json", received_at=NOON)
+            one = Event(event, number, input="in", host=None, time=NOON + 100 * number)
+            for rule in statements.network.scans:
+                statements.feed(statements.read(rule, one))
+            if number % 50 == 0:
+                statements.take()
+                statements.delta()
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert statements.status()["evicted"] > 1000
+    assert used < 3 << 20

@@ -56,14 +56,20 @@ class Budget:
     def used(self) -> int:
         return sum(table.bytes for table in self.tables)
 
-    def settle(self) -> None:
-        """Account for what has changed, and let keys go until the tables are within the limit."""
+    def settle(self) -> set[Table[Any]]:
+        """Account for what has changed, and let keys go until the tables are within the limit; the tables that had
+        to."""
         for table in self.tables:
             if table.changed:
                 table.settle()
-        over = self.used - self.limit
+        over, found = self.used - self.limit, set[Table[Any]]()
         while over > 0:
-            over -= max(self.tables, key=lambda table: table.bytes).evict()
+            table = max(self.tables, key=lambda table: table.bytes)
+            size = table.evict()
+            table.forgotten += size
+            over -= size
+            found.add(table)
+        return found
 
 
 class Table(Generic[Value]):
@@ -82,6 +88,8 @@ class Table(Generic[Value]):
         self._dirty: dict[Key, None] = {}
         self.bytes = 0
         self.evicted = 0
+        self.forgotten = 0
+        """Bytes of keys that gave way since the operator last looked (``Network``)."""
         budget.tables.append(self)
 
     def __len__(self) -> int:

@@ -38,6 +38,8 @@ from vedette.stream.operators.table import OPERATORS
 
 MAX_WAITING = 4096
 """Rows of one ``Scan`` that may wait."""
+MAX_FORGOTTEN = 64 << 10
+"""Bytes of keys that gave way, beyond as many as are there, which an operator's timers may still name."""
 
 Result = tuple[Statement, Row]
 
@@ -217,6 +219,9 @@ class Network:
         for statement in self.statements:
             sink = self._sinks[statement.id] = _Sink(statement, self._results)
             takers[statement.root.fingerprint].append((sink, 0))
+        self._renewed = {
+            table: running for running in self.operators.values() if running.renews for table in running.tables
+        }
         self._make_islands()
 
     def _make_islands(self) -> None:
@@ -307,7 +312,16 @@ class Network:
         for island in entry.islands:
             if entry.mark >= island.taps[entry].boundary:
                 island.flush()
-        self.budget.settle()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Keep to the budget, also with what operators keep besides their tables."""
+        for operator in {self._renewed[table] for table in self.budget.settle() if table in self._renewed}:
+            forgotten = sum(table.forgotten for table in operator.tables)
+            if forgotten > sum(table.bytes for table in operator.tables) + MAX_FORGOTTEN:
+                operator.resume()
+                for table in operator.tables:
+                    table.forgotten = 0
 
     def _drain(self) -> None:
         for island in self._islands:
@@ -317,7 +331,7 @@ class Network:
             entry.order.clear()
             for island in entry.islands:
                 island.taps[entry].taken = 0
-        self.budget.settle()
+        self._settle()
 
     def flush(self) -> list[Result]:
         """Evaluate what waits; the results since the last call, those of one statement in their order."""

@@ -31,6 +31,10 @@ class Operator(ABC):
     """Whether it asks of each row if it came behind the watermark. Then a row that its table's watermark has passed
     finds the operator at that watermark, whatever ``boundary`` says; ``boundary`` need only think of rows in time."""
 
+    renews: ClassVar[bool] = False
+    """Whether what it keeps besides its tables (timers) still names keys that gave way, until ``resume`` finds it
+    again."""
+
     def __init__(self, node: Node, budget: Budget) -> None:
         self.node, self.budget = node, budget
         self.tables: list[Table[Any]] = []

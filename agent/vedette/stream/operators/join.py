@@ -58,6 +58,8 @@ def key_of(columns: tuple[int, ...]) -> Callable[[Row], Key | None]:
 class Join(Operator):
     """What both joins do with two rows; the node says which of them it makes."""
 
+    renews: ClassVar[bool] = True
+
     node: query.Join
     library: ClassVar[Mapping[str, Function]] = LIBRARY
 

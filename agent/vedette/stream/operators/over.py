@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from vedette.plan import query
 from vedette.plan.query import ALL_ROWS, MILLISECOND, Row
@@ -47,6 +47,8 @@ class _Held:
 
 
 class Over(Operator):
+    renews: ClassVar[bool] = True
+
     def __init__(self, node: query.Over, budget: Budget) -> None:
         super().__init__(node, budget)
         self.over = node

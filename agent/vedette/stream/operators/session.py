@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from vedette.plan.query import MILLISECOND, Assign, Row, Windowed
 from vedette.stream import aggregates
@@ -24,6 +24,8 @@ Held = list[Any]
 
 class Sessions(Operator):
     """What both uses of sessions do: ``fresh``, ``take`` and ``join`` of what a session holds, ``give`` its rows."""
+
+    renews: ClassVar[bool] = True
 
     def __init__(self, node: Windowed | Assign, budget: Budget) -> None:
         super().__init__(node, budget)

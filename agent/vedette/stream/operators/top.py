@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, ClassVar
 
 from vedette.plan import query
 from vedette.plan.query import MILLISECOND, Row
@@ -15,6 +15,8 @@ from vedette.stream.operators.session import row_bytes
 
 class TopInWindow(Operator):
     """Given when the window is complete; a row that comes afterwards is late. Equal rows rank by arrival."""
+
+    renews: ClassVar[bool] = True
 
     def __init__(self, node: query.Top, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -70,6 +72,8 @@ class TopInWindow(Operator):
 class Top(Operator):
     """The first row of each key by time: given when the watermark reaches it; then the key is done with. A row before
     the watermark is late."""
+
+    renews: ClassVar[bool] = True
 
     def __init__(self, node: query.Top, budget: Budget) -> None:
         super().__init__(node, budget)
