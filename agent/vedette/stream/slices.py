@@ -27,6 +27,9 @@ GROUP_BYTES = 136
 """What a group takes besides its fields and its key's text, about: places in the index and the list of keys, its key's
 object, its number."""
 
+MAX_GONE = 4096
+"""Groups that gave way, beyond as many as are there, whose places a slice keeps."""
+
 Start = Any
 """Of a slice: a time, or the window's (start, end)."""
 
@@ -38,6 +41,7 @@ class Slice:
         "columns",
         "counted",
         "dirty",
+        "first",
         "gone",
         "index",
         "keys",
@@ -63,7 +67,21 @@ class Slice:
         self.gone: list[Any] = []
         self.weights: list[int] = []
         self.counted = 0
+        self.first = 0
+        """No group before this one is in the index."""
         self.bytes = 0
+
+    def compact(self) -> None:
+        """Without the places of groups that gave way."""
+        live = list(self.index.values())
+        self.keys = [self.keys[i] for i in live]
+        self.dirty = bytearray([self.dirty[i] for i in live])
+        for number, column in enumerate(self.columns):
+            left = [column[i] for i in live]
+            self.columns[number] = array(column.typecode, left) if isinstance(column, array) else left
+        self.weights = [self.weights[i] for i in live] if self.weights else []
+        self.index = {key: i for i, key in enumerate(self.keys)}
+        self.counted, self.first = len(live), 0
 
 
 def part_id(held: Held) -> bytes:
@@ -276,14 +294,21 @@ class Layer(Table[Any]):
         """Let the group go that is in the oldest slice for longest."""
         for one in self.slices.values():
             if one.index:
-                key, i = next(iter(one.index.items()))
+                while one.index.get(one.keys[one.first]) != one.first:
+                    one.first += 1
+                i, key = one.first, one.keys[one.first]
                 del one.index[key]
                 one.gone.append(key)
+                one.keys[i], one.dirty[i] = None, 0
+                for at in self._growing:
+                    one.columns[at][i] = None
                 size = self._fixed + _text(key) + (one.weights[i] if i < len(one.weights) else 0)
                 one.bytes -= size
                 self.bytes -= size
                 self.evicted += 1
                 self._dirty[()] = None
+                if len(one.keys) > 2 * len(one.index) + MAX_GONE:
+                    one.compact()
                 return size
         return 1 << 62
 
