@@ -19,7 +19,7 @@ pytestmark = pytest.mark.peer
 
 RAISES = """
 import sys
-from vedette.runtime import alerts
+from vedette.runtime import alerts, events
 from vedette.cli.main import main
 from vedette.engine.prefilter import Prefilter
 from vedette.decode.decoder import Record
@@ -36,11 +36,12 @@ def raising(owner, name, poisonous):
 
 stage = sys.argv.pop(1)
 if stage == "prefilter":
-    raising(Prefilter, "candidates", lambda self, chunk, *more: b"poison" in chunk.data)
+    for name in "candidates", "named":  # without the kernel, and with it
+        raising(Prefilter, name, lambda self, chunk, *more: b"poison" in chunk.data)
 elif stage == "decoder":
     raising(Record, "keywords", lambda self: b"poison" in self.raw)
 elif stage == "entities":
-    raising(alerts, "entities", lambda fields, host: "poison" in str(fields))
+    raising(events, "entities", lambda fields, host: "poison" in str(fields))
 elif stage == "suppression":
     raising(alerts.AlertBuilder, "_passes", lambda self, rule, event, group: "poison" in event.record.text)
 elif stage == "envelope":

@@ -53,7 +53,7 @@ def test_events_of_every_kind_take_no_more_than_the_bounds() -> None:
         mock.patch.multiple(prefilter, SETS_BYTES=40_000),
         mock.patch.multiple(match, SCOPES_BYTES=40_000, PREPARED_BYTES=200_000),
     ):
-        engine = Engine(plan, route=False, cache=Cache(1 << 20))
+        engine = Engine(plan, route=False, cache=Cache(1 << 20), kernel=False)
         for first in range(0, 3000, 100):
             part = events[first : first + 100]
             data = b"".join(" ".join(words).encode() + b"\n" for words in part)
