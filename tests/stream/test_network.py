@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, seconds, statement
@@ -109,6 +109,7 @@ def test_the_row_comes_before_the_watermark_that_it_moves() -> None:
     assert one.counts()["a"].late == 1
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("rs"), st.integers(0, 60), st.booleans()), max_size=40),
     st.lists(st.integers(0, 40)),
