@@ -141,11 +141,9 @@ class AlertBuilder:
         one = Row(event.record, event.offset, input=event.frame.chunk.input, host=event.host, time=event.time)
         for rule in rules:
             try:
-                rows = self._state.statements.read(rule.id, one)
+                self._state.statements.feed(self._state.statements.read(rule.id, one))
             except Exception as error:  # other statements take their rows
                 self._failed(event.frame, event.start, event.end, error, rule.title)
-            else:
-                self._state.statements.feed(rows)
         self._recent[event.offset] = event
 
     def statements(self) -> Iterator[Alert]:

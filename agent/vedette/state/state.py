@@ -181,7 +181,7 @@ class State:
                     self.joiner.load(one)
                 for one in more[1:]:
                     self.statements.restore(one)
-        except (ValueError, TypeError, msgpack.UnpackException) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, msgpack.UnpackException) as error:
             raise ValueError(f"the stored state cannot be read: {error}") from error
         if other is not None:
             raise ValueError(f"the stored state is of format {other}; this version reads format {FORMAT} only")

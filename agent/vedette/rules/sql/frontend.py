@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
@@ -57,6 +58,8 @@ _KEYS = (
     "status",
     "falsepositives",
 )
+MEANT = 0.75
+"""How alike a word is to a key that it is taken for a mistyped one; other words are comments."""
 _LINE = re.compile(r"\s*--\s*(\w+)\s*:\s*(.*?)\s*$")
 SPECIAL = ("level", "title", "tags")
 """Columns that say what a header says, row by row."""
@@ -187,8 +190,8 @@ class File:
         if len(rules.rules) + len(rules.statements) >= MAX_RULES:
             raise Unsupported(f"the rule set holds {MAX_RULES} rules already, the most it can hold")
         for key in head:
-            if key not in _KEYS:
-                raise Wrong(query, f"the header has no key {key}", f"one of {', '.join(_KEYS)}")
+            if key not in _KEYS and (meant := get_close_matches(key, _KEYS, 1, MEANT)):
+                raise Wrong(query, f"the header has no key {key}", f"-- {meant[0]}: …")
         level = head.get("level", "medium").lower()
         if level not in LEVELS:
             raise Wrong(query, f"the level is one of {', '.join(LEVELS)}, not {level!r:.40}")
@@ -251,7 +254,7 @@ class File:
 
 
 def header(before: str) -> dict[str, str]:
-    """The ``-- key: value`` lines of the last run of comment lines before a statement."""
+    """The ``-- key: value`` lines of the last run of comment lines before a statement; a key may be any word."""
     lines = before.split("\n")
     found: dict[str, str] = {}
     last = ""
@@ -263,7 +266,7 @@ def header(before: str) -> dict[str, str]:
             found[last] += f" {more[1]}"
         elif line.strip() and not line.strip().startswith("--") and not line.strip().startswith((";", "/*", "*")):
             last = ""
-    return {key: value for key, value in found.items() if key in _KEYS}
+    return found
 
 
 def check_columns(relation: Relation, query: Any) -> None:
