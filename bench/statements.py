@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vedette import Engine, compile_rules
+from vedette.decode.decoder import Record
 from vedette.engine.join import Joiner
 from vedette.engine.match import Context
 from vedette.model.event import CHUNK_BYTES, Chunk, Frame
@@ -103,6 +104,10 @@ def chunks(lines: Sequence[bytes], codec: str) -> list[Chunk]:
     return [Chunk("in", codec, START * 1000, b"".join(line + b"\n" for line in part)) for part in parts]
 
 
+def known(one: Record, offset: int) -> Event:
+    return Event(one, offset, input="in", host=lambda: one.host, time=lambda: one.event_time)
+
+
 def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
     """CPU seconds, and matches or rows, with the fields of their alerts."""
     engine, statements, context, joiner = Engine(plan, route=False), Statements(plan.statements), Context(), Joiner()
@@ -115,8 +120,7 @@ def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
                 if not statements.wants(rule.id):
                     found += bool(engine.shown(match.rule, match.record))
                     continue
-                one = Event(match.record, offset + match.start, input="in", host=None, time=match.record.event_time)
-                statements.feed(statements.read(rule.id, one))
+                statements.feed(statements.read(rule.id, known(match.record, offset + match.start)))
         found += sum(bool(one.fields) for one in statements.take())
         offset += len(chunk.data)
     found += sum(bool(one.fields) for one in statements.finish())

@@ -124,7 +124,7 @@ def rows_of(given: dict[str, Any], sql: str) -> Found:
     for table in given["tables"]:
         for event in table["events"]:
             offset += 1
-            one = Event(from_mapping(event), offset, input=table["name"], host=None, time=0)
+            one = Event(from_mapping(event), offset, input=table["name"], host=lambda: None, time=lambda: 0)
             for rule in wanted:
                 running.feed(running.read(rule, one))
             found += [one.row for one in running.take()]

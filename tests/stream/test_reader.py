@@ -23,7 +23,7 @@ def scan(of: Type, path: str = "v", time: int = 0, *, metadata: bool = False) ->
 
 def event(value: Any, received_at: int = 0) -> Event:
     one = record(orjson.dumps({"v": value, "o": {"v": value}}), "json", received_at=received_at)
-    return Event(one, 7, input="in", host="h", time=TIME)
+    return Event(one, 7, input="in", host=lambda: "h", time=lambda: TIME)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def counted() -> Statement:
 
 def fed(statements: Statements, second: int) -> None:
     read = record(orjson.dumps({"ts": NOON // SECOND + second, "device": "a"}), "json")
-    statements.feed(statements.read("r", Event(read, second, input="in", host=None, time=None)))
+    statements.feed(statements.read("r", Event(read, second, input="in", host=lambda: None, time=lambda: None)))
 
 
 def test_time_goes_on_where_nothing_comes() -> None:
@@ -176,7 +176,7 @@ def test_what_gave_way_takes_no_memory(kind: str) -> None:
     try:
         for number in range(2000):
             event = record(orjson.dumps({"a": f"{number}" + "x" * 4000}), "json", received_at=NOON)
-            one = Event(event, number, input="in", host=None, time=NOON + 100 * number)
+            one = Event(event, number, input="in", host=lambda: None, time=lambda at=NOON + 100 * number: at)
             for rule in statements.network.scans:
                 statements.feed(statements.read(rule, one))
             if number % 50 == 0:
@@ -201,7 +201,7 @@ def test_a_slice_without_the_places_of_what_gave_way(monkeypatch: pytest.MonkeyP
         for number in range(1000):
             fields = {"a": str(number * number % 101 + number // 10), "b": str(number)}
             event = record(orjson.dumps(fields), "json", received_at=NOON)
-            one = Event(event, number, input="in", host=None, time=NOON + 100 * number)
+            one = Event(event, number, input="in", host=lambda: None, time=lambda at=NOON + 100 * number: at)
             for rule in statements.network.scans:
                 statements.feed(statements.read(rule, one))
             if number % 7 == 0 or number == 999:

@@ -150,8 +150,13 @@ def selected(engine: Engine, statement: Statement, events: Iterable[Timed]) -> i
         for product, numbers in asked.items():
             own = LogSource(product=product)
             event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
-            time = one.time or event.event_time or SOME_TIME
-            row = Event(event, offset, input="test", host=event.host, time=time)
+            row = _row(event, offset, one.time)
             for number in sorted(engine.true(event, frozenset(numbers))):
                 statements.feed(statements.read(plan.rules[number].id, row))
     return len(statements.finish())
+
+
+def _row(event: Record, offset: int, time: int) -> Event:
+    return Event(
+        event, offset, input="test", host=lambda: event.host, time=lambda: time or event.event_time or SOME_TIME
+    )

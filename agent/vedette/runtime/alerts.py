@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import structlog
@@ -79,7 +79,7 @@ class AlertBuilder:
         """Rules that correlations look at."""
         self._stateful = self._wanted | {rule.id for rule in plan.rules if self._suppress[rule.id]}
         self._scans = plan.scans
-        self._recent: dict[int, Event] = {}
+        self._recent: dict[int, Callable[[], Event]] = {}
         """Events that statements have taken since the last ``statements``, by offset."""
         self._begun = envelope.AlertId(self._agent.id, self._log.log_id)
 
@@ -109,6 +109,11 @@ class AlertBuilder:
         """``event``: None when it could not be read."""
         plan, first = self._engine.plan, matches[0]
         found = [(plan.rules[match.rule], match.rule) for match in matches]
+        taken = [rule for rule, _ in found if rule.id in self._scans] if self._scans else []
+        if taken:
+            self._take(taken, frame, first, event)
+            if len(taken) == len(found):
+                return
         if event is None:
             event = self._events.of(frame, first.start, first.end, first.record)
         if self._stateful and any(rule.id in self._stateful for rule, _ in found):
@@ -133,18 +138,22 @@ class AlertBuilder:
                 self._failed(frame, event.start, event.end, error, "correlations")
                 fired = []
             yield from self._correlations(fired, event)
-        if self._scans and (taken := [rule for rule, _ in found if rule.id in self._scans]):
-            self._take(taken, event)
 
-    def _take(self, rules: Iterable[Rule], event: Event) -> None:
-        """The event to the statements for which ``rules`` select it."""
-        one = Row(event.record, event.offset, input=event.frame.chunk.input, host=event.host, time=event.time)
+    def _take(self, rules: Iterable[Rule], frame: Frame, match: Match, event: Event | None) -> None:
+        """The event to the statements for which ``rules`` select it; ``event`` is read when it is needed."""
+
+        @cache
+        def known() -> Event:
+            return event or self._events.of(frame, match.start, match.end, match.record)
+
+        offset = frame.offset + match.start
+        one = Row(match.record, offset, input=frame.chunk.input, host=lambda: known().host, time=lambda: known().time)
         for rule in rules:
             try:
                 self._state.statements.feed(self._state.statements.read(rule.id, one))
             except Exception as error:  # other statements take their rows
-                self._failed(event.frame, event.start, event.end, error, rule.title)
-        self._recent[event.offset] = event
+                self._failed(frame, match.start, match.end, error, rule.title)
+        self._recent[offset] = known
 
     def statements(self) -> Iterator[Alert]:
         """The alerts of statements, since the last call."""
@@ -155,9 +164,7 @@ class AlertBuilder:
             window, identity = one.window, (one.statement.id, one.offset, one.key)
             alert_id = self._begun.of(one.statement.id, one.offset, one.key.hex() + "+" * equal[identity])
             equal[identity] += 1
-            event = self._recent.get(one.offset) or self._events.logged(
-                one.offset, 0, window[1] if window else self._clock()
-            )
+            event = self._event_behind(one.offset, window[1] if window else self._clock())
             try:
                 alert = self._selected(one, event, alert_id)
             except Exception as error:
@@ -167,12 +174,23 @@ class AlertBuilder:
                 yield alert
         self._recent.clear()
 
+    def _event_behind(self, offset: int, time: int) -> Event:
+        """The newest event behind a row; ``time``: what to take for its time when it cannot be read any more."""
+        known = self._recent.get(offset)
+        try:
+            return known() if known else self._events.logged(offset, 0, time)
+        except Exception:  # a decoder raised: that is counted where the row was read, and the alert leaves all the same
+            return gone(offset, 0, time)
+
     def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[Event | None]:
         """What raises is left to whoever needs it."""
         rules, later = self._engine.plan.rules, self._stateful | self._scans
         events, alone = list[Event | None](), list[Event]()
         for frame, matches in found:
             first = matches[0]
+            if self._scans and all(rules[match.rule].id in self._scans for match in matches):
+                events.append(None)  # its alerts, if any, are of later
+                continue
             try:
                 event = self._events.of(frame, first.start, first.end, first.record)
             except Exception:

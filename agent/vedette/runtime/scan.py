@@ -155,7 +155,9 @@ class Timeline:
         """Rows for statements; their time is that of the table, else the event's."""
         time = event.event_time if not self._field else _time_in(event, self._field, self._zone)
         place = self._place(file, line)
-        for one in self._statements.read(rule_id, Event(event, place, input=file, host=event.host, time=time)):
+        for one in self._statements.read(
+            rule_id, Event(event, place, input=file, host=lambda: event.host, time=lambda: time)
+        ):
             at = one.row[one.time] if one.time else time
             self._rows.append((at if at is not None else 0, place, one))
 

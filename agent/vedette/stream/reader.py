@@ -197,8 +197,11 @@ class Event:
 
     __slots__ = ("host", "input", "known", "offset", "record", "time")
 
-    def __init__(self, record: Record, offset: int, *, input: str, host: str | None, time: int | None) -> None:
-        """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it; None: unknown."""
+    def __init__(
+        self, record: Record, offset: int, *, input: str, host: Callable[[], str | None], time: Callable[[], int | None]
+    ) -> None:
+        """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it; None: unknown. Both
+        it and ``host`` are asked for where a table has them."""
         self.record, self.offset, self.input, self.host, self.time = record, offset, input, host, time
         self.known: dict[Any, Any] = {}
 
@@ -252,11 +255,12 @@ def _bounded(time: int, received_at: int) -> int:
 def _metadata(name: str, event: Event) -> Any:
     match name:
         case "event_time":
-            return event.time if event.time is None else event.time // MILLISECOND * MILLISECOND
+            time = event.time()
+            return None if time is None else time // MILLISECOND * MILLISECOND
         case "received_at":
             return event.record.received_at // MILLISECOND * MILLISECOND or None
         case "host":
-            return event.host
+            return event.host()
         case "input":
             return event.input
         case "raw":

@@ -125,7 +125,7 @@ def held(where: str, events: list[Record]) -> tuple[int, int]:
     holds, reader = condition(root.when), Reader([scan])
     taken = selected = 0
     for event in events:
-        row = reader.row(scan, Event(event, 1, input="x", host=None, time=0))
+        row = reader.row(scan, Event(event, 1, input="x", host=lambda: None, time=lambda: 0))
         by_rule = true(rules.rules[0].expr, [naive(one, event) for one in rules.predicates].__getitem__)
         try:
             by_where = holds(row)
