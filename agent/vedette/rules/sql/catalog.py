@@ -12,7 +12,7 @@ from typing import Any
 
 from vedette.model.event import LogSource
 from vedette.plan.query import METADATA, Type
-from vedette.rules.sql import dialect
+from vedette.rules.sql import nodes
 from vedette.rules.sql.check import MAX_COLUMNS, Wrong
 
 EVENTS, ALERTS = "events", "alerts"
@@ -79,14 +79,14 @@ class Catalog:
 
     def declare(self, tree: Any) -> bool:
         """Take a CREATE statement in; False for any other. Raises Wrong."""
-        if not isinstance(tree, dialect.CreateTable | dialect.CreateView | dialect.CreateFunction):
+        if not isinstance(tree, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
             return False
         name = tree.this.name
-        if isinstance(tree, dialect.CreateFunction):
+        if isinstance(tree, nodes.CreateFunction):
             raise Wrong(tree.this, f"functions of your own are not there yet: {name}", "the functions of docs/sql.md")
         if name == ALERTS or name in {**self.tables, **self.lookups, **self.views, **self.streams}:
             raise Wrong(tree.this, f"{name} is declared already", "another name")
-        if isinstance(tree, dialect.CreateView):
+        if isinstance(tree, nodes.CreateView):
             self.views[name] = View(tuple(one.name for one in tree.args.get("columns") or ()), tree.args["query"])
         else:
             self._table(name, tree)

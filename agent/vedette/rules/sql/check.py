@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from sqlglot import exp
 
 from vedette.plan.query import SECOND, Aggregate, Call, Column, Expression, Literal, Type
-from vedette.rules.sql import dialect
+from vedette.rules.sql import nodes
 from vedette.stream.aggregates import AGGREGATES
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import WrongTypes
@@ -344,7 +344,7 @@ class Checker:
     def sign(self, node: Any) -> Expression:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(node.this, f"-{node.this.this}")
-        if isinstance(node.this, dialect.IntervalLiteral):
+        if isinstance(node.this, nodes.IntervalLiteral):
             found = interval(node.this)
             return Literal(-found.value, found.type)
         return self.call(node, "NEGATE", (self.of(node.this),))
@@ -455,13 +455,13 @@ class Checker:
 _FORMS: dict[type, Callable[[Checker, Any], Expression]] = {
     exp.Column: Checker.column, exp.Dot: Checker.dot, exp.Bracket: Checker.bracket, exp.Literal: Checker.literal,
     exp.Null: Checker.null, exp.Boolean: Checker.boolean, exp.HexString: Checker.hexadecimal,
-    dialect.TimeLiteral: Checker.moment, dialect.IntervalLiteral: Checker.interval,
+    nodes.TimeLiteral: Checker.moment, nodes.IntervalLiteral: Checker.interval,
     **dict.fromkeys((*_COMPARISONS, *_ARITHMETIC, exp.DPipe), Checker.operator),
     exp.And: Checker.logic, exp.Or: Checker.logic, exp.Not: Checker.negation, exp.Neg: Checker.sign,
     exp.Paren: Checker.paren, exp.Is: Checker.is_, exp.NullSafeEQ: Checker.distinct,
     exp.NullSafeNEQ: Checker.distinct, exp.In: Checker.in_, exp.Between: Checker.between, exp.Like: Checker.like,
     exp.SimilarTo: Checker.like, exp.Escape: Checker.like, exp.Case: Checker.case, exp.Anonymous: Checker.function,
-    dialect.Call: Checker.worded, exp.Subquery: Checker.subquery, exp.Select: Checker.subquery,
+    nodes.Call: Checker.worded, exp.Subquery: Checker.subquery, exp.Select: Checker.subquery,
     exp.Exists: Checker.exists, exp.Window: Checker.over, exp.Filter: Checker.filtered,
     exp.WithinGroup: Checker.filtered,
 }  # fmt: skip

@@ -29,13 +29,13 @@ from vedette.plan.relation import Suppress
 from vedette.rules.ruleset import RuleSet, Unsupported
 from vedette.rules.sigma.frontend import meaning_digest
 from vedette.rules.sigma.head import derived_id, own_id, suppress_of
-from vedette.rules.sql import dialect
+from vedette.rules.sql import dialect, nodes
 from vedette.rules.sql.catalog import ALERTS, Catalog
 from vedette.rules.sql.check import Wrong
-from vedette.rules.sql.dialect import SqlError, Text
 from vedette.rules.sql.lower import Lowering, Relation
 from vedette.rules.sql.predicates import necessary, with_rules
 from vedette.rules.sql.simplify import identified, simplified
+from vedette.rules.sql.tokens import SqlError, Text
 
 MAX_FILE = 1 << 20
 """Bytes."""
@@ -134,7 +134,7 @@ class File:
                 self._refuse(self._placed(error, one), rule_id, title)
         for name, fed in self.catalog.streams.items():
             if name not in self.catalog.read:
-                place = dialect.start(fed[0].query)
+                place = nodes.start(fed[0].query)
                 line, column = self.text.place(max(0, place))
                 why = f"nothing reads the stream {name}: INSERT INTO {ALERTS}, or a SELECT that reads it, behind this"
                 self.rules.refused.append(Refusal(self.path, line, "", name, why, column))
@@ -145,7 +145,7 @@ class File:
         at, hint = one.start, ""
         reason = str(error)
         if isinstance(error, Wrong):
-            at = dialect.start(error.node) if error.node is not None else one.start
+            at = nodes.start(error.node) if error.node is not None else one.start
             reason, hint = error.reason, error.hint
         elif isinstance(error, Unsupported):
             hint = error.hint
@@ -160,12 +160,12 @@ class File:
 
     def _statement(self, one: dialect.Parsed, head: dict[str, str], title: str, rule_id: str) -> None:
         tree = one.tree
-        if isinstance(tree, dialect.SetOfStatements):
+        if isinstance(tree, nodes.SetOfStatements):
             return
-        if isinstance(tree, dialect.CreateView):
+        if isinstance(tree, nodes.CreateView):
             Lowering(self.catalog).view_alone(tree)
         if self.catalog.declare(tree):
-            if isinstance(tree, dialect.CreateTable) and tree.this.name in self.catalog.tables:
+            if isinstance(tree, nodes.CreateTable) and tree.this.name in self.catalog.tables:
                 try:
                     Lowering(self.catalog).table(self.catalog.tables[tree.this.name])
                 except Wrong:
@@ -174,7 +174,7 @@ class File:
             return
         names: tuple[str, ...] = ()
         query = tree
-        if isinstance(tree, dialect.InsertInto):
+        if isinstance(tree, nodes.InsertInto):
             names = tuple(name.name for name in tree.args.get("columns") or ())
             if tree.this.name != ALERTS:
                 Lowering(self.catalog).view_alone(tree)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from vedette.plan.query import Aggregate, Call, Column, Expression, Grid, Grouped, Literal, Windowed
-from vedette.rules.sql import check, dialect
+from vedette.rules.sql import check, nodes
 from vedette.rules.sql.check import BIGINT, BOOLEAN, Checker, Col, Wrong, only
 from vedette.rules.sql.lower import (
     MAX_SETS,
@@ -121,7 +121,7 @@ def group_of(group: Any) -> Keys:
             several.append(_sets(one))
             continue
         for part in one.expressions if isinstance(one, exp.Tuple) else [one]:
-            if isinstance(part, dialect.Call) and part.this in ("TUMBLE", "HOP", "SESSION"):
+            if isinstance(part, nodes.Call) and part.this in ("TUMBLE", "HOP", "SESSION"):
                 if found.legacy is not None:
                     raise Wrong(part, "two group windows", "one of them, or FROM TABLE(TUMBLE(…))")
                 found.legacy = part
@@ -230,7 +230,7 @@ class Grouping:
                 raise Wrong(node, f"{name} would depend on the clock", name.replace("PROCTIME", "ROWTIME"))
         if isinstance(node, exp.Window):
             raise Wrong(node, "OVER beside GROUP BY", "a query around it")
-        if isinstance(node, exp.Literal | exp.Null | exp.Boolean | dialect.IntervalLiteral | dialect.TimeLiteral):
+        if isinstance(node, exp.Literal | exp.Null | exp.Boolean | nodes.IntervalLiteral | nodes.TimeLiteral):
             return None
         if isinstance(node, exp.Column | exp.Dot) or any(not isinstance(key, Column) for key in self.keys):
             try:

@@ -41,7 +41,7 @@ from vedette.plan.query import (
     Type,
     Union,
 )
-from vedette.rules.sql import check, dialect
+from vedette.rules.sql import check, nodes
 from vedette.rules.sql.catalog import DELAY, EVENTS, Catalog, LookupTable, Table, View
 from vedette.rules.sql.check import BIGINT, BOOLEAN, OUTSIDE, Checker, Col, Open, Part, Scope, Wrong, only
 from vedette.stream import aggregates as folds
@@ -567,7 +567,7 @@ class Query:
     def table_function(self, call: Any) -> Relation:
         while isinstance(call, exp.Anonymous) and check.function_name(call) == "TABLE" and len(call.expressions) == 1:
             call = call.expressions[0]
-        if not isinstance(call, dialect.WindowFunction):
+        if not isinstance(call, nodes.WindowFunction):
             raise Wrong(
                 call,
                 f"{check.function_name(call) if isinstance(call, exp.Anonymous) else check.named(call)}"
