@@ -30,11 +30,13 @@ from vedette.rules.ruleset import RuleSet, Unsupported
 from vedette.rules.sigma.frontend import meaning_digest
 from vedette.rules.sigma.head import derived_id, own_id, suppress_of
 from vedette.rules.sql import dialect, nodes
-from vedette.rules.sql.catalog import ALERTS, Catalog
-from vedette.rules.sql.check import Wrong
-from vedette.rules.sql.lower import Lowering, Relation
+from vedette.rules.sql.catalog import ALERTS, EVENTS, Catalog
+from vedette.rules.sql.check import Open, Wrong
+from vedette.rules.sql.lower import Lowering
 from vedette.rules.sql.predicates import necessary, with_rules
+from vedette.rules.sql.relation import Relation, renamed
 from vedette.rules.sql.simplify import identified, simplified
+from vedette.rules.sql.tables import scanned
 from vedette.rules.sql.tokens import SqlError, Text
 
 MAX_FILE = 1 << 20
@@ -167,7 +169,7 @@ class File:
         if self.catalog.declare(tree):
             if isinstance(tree, nodes.CreateTable) and tree.this.name in self.catalog.tables:
                 try:
-                    Lowering(self.catalog).table(self.catalog.tables[tree.this.name])
+                    scanned(self.catalog.tables[tree.this.name], Open(EVENTS))
                 except Wrong:
                     del self.catalog.tables[tree.this.name]
                     raise
@@ -195,10 +197,9 @@ class File:
         level = head.get("level", "medium").lower()
         if level not in LEVELS:
             raise Wrong(query, f"the level is one of {', '.join(LEVELS)}, not {level!r:.40}")
-        lowering = Lowering(self.catalog)
-        relation = lowering.statement(query)
+        relation = Lowering(self.catalog).statement(query)
         if names:
-            relation = lowering.renamed(relation, names, query)
+            relation = renamed(relation, names, query)
         check_columns(relation, query)
         shown = tuple(col.name for col in relation.cols)
         root = identified(simplified(relation.node, shown))

@@ -9,22 +9,25 @@ from typing import Any
 
 from sqlglot import exp
 
-from vedette.plan.query import Aggregate, Call, Column, Expression, Grid, Grouped, Literal, Windowed
+from vedette.plan.query import Aggregate, Call, Column, Expression, Grid, Grouped, Literal, Type, Windowed
 from vedette.rules.sql import check, nodes
-from vedette.rules.sql.check import BIGINT, BOOLEAN, Checker, Col, Wrong, only
-from vedette.rules.sql.lower import (
-    MAX_SETS,
+from vedette.rules.sql.check import BIGINT, BOOLEAN, Checker, Col, Scope, Wrong, only
+from vedette.rules.sql.relation import (
     TIMESTAMP,
     GroupedSets,
-    Query,
     Relation,
-    aggregate_type,
     calc,
+    column_of,
     named,
     timed,
     with_keys,
 )
+from vedette.rules.sql.tables import grid_of
 from vedette.stream.aggregates import AGGREGATES
+from vedette.stream.functions.table import WrongTypes
+
+MAX_SETS = 64
+"""GROUPING SETS of one query."""
 
 _OF_WINDOW = {f"{kind}{end}": (kind, what) for kind in ("TUMBLE", "HOP", "SESSION")
               for end, what in (("_START", "start"), ("_END", "end"), ("_ROWTIME", "time"))}  # fmt: skip
@@ -80,8 +83,16 @@ def aggregate(checker: Checker, node: Any) -> Aggregate | None:
     while len(args) > 1 and (constant := _constant(args[-1])) is not None:
         args.pop()
         options.insert(0, constant[0])
-    kind = aggregate_type(whole, name, tuple(args), tuple(options), distinct)
+    kind = _type_of(whole, name, tuple(args), tuple(options))
     return Aggregate(name, tuple(args), kind, distinct, when, tuple(options))
+
+
+def _type_of(node: Any, name: str, args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    try:
+        return AGGREGATES[name].infer(args, options)
+    except WrongTypes as error:
+        given = ", ".join(str(one.type) for one in args)
+        raise Wrong(node, f"{name}({given}): {error}") from None
 
 
 def _constant(value: Expression) -> tuple[Any] | None:
@@ -175,10 +186,9 @@ def _sets(one: Any) -> list[list[Any]]:
 class Grouping:
     """One SELECT with aggregates over ``relation``."""
 
-    def __init__(self, query: Query, relation: Relation, keys: Keys) -> None:
-        self.query, self.relation = query, relation
-        self.checker = Checker(query.scope)
-        self.tree = query.tree
+    def __init__(self, tree: Any, scope: Scope, relation: Relation, keys: Keys) -> None:
+        self.tree, self.scope, self.relation = tree, scope, relation
+        self.checker = Checker(scope)
         self.keys: list[Expression] = []
         self.grid: Grid | None = None
         self.time = 0
@@ -207,7 +217,7 @@ class Grouping:
         found = self.checker.of(time)
         if not isinstance(found, Column) or not self.relation.cols[found.index - 1].rowtime:
             raise Wrong(time, f"{node.this} takes a time attribute first", f"{node.this}(event_time, …)")
-        self.grid = self.query.grid(node, node.this, rest)
+        self.grid = grid_of(node, node.this, rest)
         if self.grid.offset:
             raise Wrong(node, "a group window has no offset", "FROM TABLE(TUMBLE(TABLE …, DESCRIPTOR(…), …))")
         self.time = found.index
@@ -254,7 +264,7 @@ class Grouping:
             raise Wrong(node, f"{check.function_name(node)} without {kind} in GROUP BY", f"window_{what}")
         time, *rest = node.expressions or [None]
         same = time is not None and self.checker.of(time) == Column(self.time, self.relation.cols[self.time - 1].type)
-        if not same or self.query.grid(node, kind, rest) != self.grid:
+        if not same or grid_of(node, kind, rest) != self.grid:
             raise Wrong(node, f"{check.function_name(node)} has the arguments that {kind} has in GROUP BY")
         return Column(_WINDOW[what], TIMESTAMP if what != "time" else self.relation.cols[self.time - 1].type)
 
@@ -285,7 +295,7 @@ class Grouping:
         return total
 
     def lowered(self, items: list[tuple[str, Any, int]], having: Any) -> Relation:
-        over = Checker(self.query.scope, self.hook)
+        over = Checker(self.scope, self.hook)
         exprs: list[Expression] = []
         for _, node, at in items:
             if at:
@@ -345,7 +355,7 @@ class Grouping:
             return Column(1 + index - _KEYS, kind)
 
         found = [check.substituted(one, placed) for one in exprs]
-        shown = [self.query.col(name, value, made) for (name, _, _), value in zip(items, found, strict=True)]
+        shown = [column_of(name, value, made) for (name, _, _), value in zip(items, found, strict=True)]
         return calc(made, found, shown, None if when is None else check.substituted(when, placed))
 
     def without(self, window: tuple[int, int] | None) -> str:

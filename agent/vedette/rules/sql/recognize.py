@@ -12,7 +12,7 @@ from vedette.plan.query import Call, Column, Expression, Literal, Match, Node
 from vedette.rules.sql import check
 from vedette.rules.sql.check import Checker, Col, Part, Scope, Wrong, only
 from vedette.rules.sql.grouping import aggregate
-from vedette.rules.sql.lower import Query, Relation, named, timed
+from vedette.rules.sql.relation import Relation, named, timed
 from vedette.stream.aggregates import AGGREGATES
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _split(text: str) -> tuple[str, str]:
     return reason, hint
 
 
-def recognized(query: Query, relation: Relation, name: str, tree: Any) -> Relation:
+def recognized(relation: Relation, name: str, tree: Any) -> Relation:
     variables = [one.name for one in tree.args["pattern"]]
     known = [*variables, *(one.alias for one in tree.args.get("define") or ())]
     scope = Scope([Part(name, relation.cols, 0, relation.open)])
@@ -177,5 +177,4 @@ def recognized(query: Query, relation: Relation, name: str, tree: Any) -> Relati
     assert isinstance(node, Match)
     for mistake in patterns.mistakes(node):
         raise Wrong(tree, *_split(mistake.text))
-    del query
     return Relation(node, cols)

@@ -40,7 +40,7 @@ from vedette.plan.query import (
     dump,
 )
 from vedette.rules.sql.check import columns, every, parts, substituted
-from vedette.rules.sql.lower import GroupedSets
+from vedette.rules.sql.relation import GroupedSets
 
 MAX_SIZE = 2_000
 """Calls and columns in the expressions of a Calc that two were merged into."""
