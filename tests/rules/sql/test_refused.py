@@ -106,6 +106,8 @@ REFUSED: list[tuple[str, int, int, str, str]] = [
      1, 32, 'USING is not there', 'ON l.k = r.k'),
     ('VALUES (1, 2)',
      1, 1, "a statement does not begin with 'VALUES'", 'CREATE TABLE, CREATE VIEW, INSERT INTO alerts SELECT … or SELECT …'),
+    ('ELSE user',
+     1, 1, "a statement does not begin with 'ELSE'", 'CREATE TABLE, CREATE VIEW, INSERT INTO alerts SELECT … or SELECT …'),
     ('SELECT 1 AS a',
      1, 8, 'a query without FROM', 'SELECT … FROM events'),
     ('SELECT user FROM',

@@ -92,12 +92,15 @@ class Flink(Dialect):
             elif self._curr.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
                 found = self._query()
             else:
-                raise self.error(
-                    f"a statement does not begin with {self._curr.text.upper()[:40]!r}",
-                    begin,
-                    "CREATE TABLE, CREATE VIEW, INSERT INTO alerts SELECT … or SELECT …",
-                )
+                raise self.no_statement(begin)
             return found
+
+        def no_statement(self, begin: Token) -> SqlError:
+            return self.error(
+                f"a statement does not begin with {begin.text.upper()[:40]!r}",
+                begin,
+                "CREATE TABLE, CREATE VIEW, INSERT INTO alerts SELECT … or SELECT …",
+            )
 
         def _insert(self) -> Any:
             if not self._match(TokenType.INTO):
@@ -141,7 +144,7 @@ def _parsed(chunk: list[Token], text: Text) -> Any:
     check_size(chunk, text)
     reader = Flink.Parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=MAX_NODES, dialect=Flink())
     try:
-        (tree,) = reader.parse(chunk, text.sql)
+        found = reader.parse(chunk, text.sql)
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
         last = next((one for one in chunk if one.line == first.get("line") and one.col == first.get("col")), chunk[-1])
@@ -151,6 +154,9 @@ def _parsed(chunk: list[Token], text: Text) -> Any:
     except (RecursionError, AttributeError, TypeError, IndexError, KeyError, AssertionError) as error:
         where = getattr(reader, "_curr", None) or chunk[0]
         raise SqlError("cannot be read", *text.place(where.start)) from error
+    if not found:  # sqlglot leaves out what begins with ELSE
+        raise reader.no_statement(chunk[0])
+    (tree,) = found
     _check_covered(tree, chunk, reader.taken, text)
     return tree
 
