@@ -47,7 +47,7 @@ def only(node: Any, *known: str) -> None:
     for key, value in node.args.items():
         if value and key not in known and key not in ("comments",):
             what = key.removesuffix("_").upper().replace("_", " ")
-            raise Wrong(value if isinstance(value, exp.Expr) else node, f"{what} is not there in {named(node)}")
+            raise Wrong(value if isinstance(value, exp.Expr) else node, f"{what} is not supported in {named(node)}")
 
 
 def named(node: Any) -> str:
@@ -195,7 +195,7 @@ class Checker:
                 return given
             make = _FORMS.get(type(node))
             if make is None:
-                raise Wrong(node, f"{named(node)} is not there")
+                raise Wrong(node, f"{named(node)} is not supported")
             found: Expression = getattr(self, make.__name__)(node)  # a subclass may mean something else by it
             return found
         finally:
@@ -380,7 +380,7 @@ class Checker:
             raise Wrong(node, "IN (SELECT …) stands by itself in WHERE, joined by AND", "WHERE x IN (SELECT …) AND …")
         only(node, "this", "expressions")
         if any(isinstance(one, exp.Tuple) for one in (node.this, *node.expressions)):
-            raise Wrong(node, "IN of several columns is not there", "a = 1 AND b = 2 OR …")
+            raise Wrong(node, "IN of several columns is not supported", "a = 1 AND b = 2 OR …")
         return self.call(node, "IN", (self.of(node.this), *self.all(node.expressions)))
 
     def between(self, node: Any) -> Expression:
@@ -399,7 +399,7 @@ class Checker:
         only(node, "this", "expression", "negate")
         name = "LIKE" if isinstance(node, exp.Like) else "SIMILAR TO"
         if isinstance(node.expression, exp.Any | exp.All | exp.Tuple):
-            raise Wrong(node.expression, f"{name} ANY and ALL are not there", f"x {name} … OR x {name} …")
+            raise Wrong(node.expression, f"{name} ANY and ALL are not supported", f"x {name} … OR x {name} …")
         found = self.call(node, name, self.all((node.this, node.expression, *escape)))
         return self.negated(node, found) if node.args.get("negate") else found
 
@@ -424,7 +424,7 @@ class Checker:
             raise Wrong(node, f"the aggregate {name} cannot stand here", "SELECT … GROUP BY a window, or OVER (…)")
         for arg in node.expressions:
             if isinstance(arg, exp.Distinct | exp.Star | exp.Alias | exp.Order | exp.PropertyEQ | exp.Kwarg):
-                raise Wrong(arg, f"{named(arg)} is not there in {name}")
+                raise Wrong(arg, f"{named(arg)} is not supported in {name}")
         return self.call(node, _SYNONYMS.get(name, name), self.all(node.expressions))
 
     def worded(self, node: Any) -> Expression:
@@ -440,7 +440,7 @@ class Checker:
         return self.call(node, node.this, self.all(node.expressions), options)
 
     def subquery(self, node: Any) -> NoReturn:
-        raise Wrong(node, "a query as a value is not there", "a join with the query")
+        raise Wrong(node, "a query as a value is not supported", "a join with the query")
 
     def exists(self, node: Any) -> NoReturn:
         raise Wrong(node, "EXISTS stands by itself in WHERE, joined by AND", "WHERE EXISTS (SELECT …) AND …")

@@ -20,7 +20,7 @@ class Definitions(Literals):
         if self.words("SYSTEM"):
             pass
         if replaced or not self._curr:
-            raise self.error("CREATE OR REPLACE is not there", begin, "CREATE TABLE or CREATE VIEW, once")
+            raise self.error("CREATE OR REPLACE is not supported", begin, "CREATE TABLE or CREATE VIEW, once")
         if self._match(TokenType.TABLE):
             return self._create_table()
         if self.words("VIEW"):
@@ -41,11 +41,11 @@ class Definitions(Literals):
                 language = self._prev.text.upper()
             if self._match(TokenType.USING):
                 raise self.error(
-                    "USING JAR is not there: functions are written in Python", self._prev, "LANGUAGE PYTHON"
+                    "USING JAR is not supported: functions are written in Python", self._prev, "LANGUAGE PYTHON"
                 )
             return self.expression(CreateFunction(this=name, implementation=implementation, language=language))
         raise self.error(
-            f"CREATE {self._curr.text.upper()[:40]} is not there",
+            f"CREATE {self._curr.text.upper()[:40]} is not supported",
             None,
             "CREATE TABLE, CREATE VIEW or CREATE TEMPORARY FUNCTION",
         )
@@ -76,7 +76,7 @@ class Definitions(Literals):
         self.take(TokenType.R_PAREN, ") or ,")
         self._comment()
         if self._curr.text.upper() in ("PARTITIONED", "DISTRIBUTED") or self._curr.token_type == TokenType.LIKE:
-            raise self.error(f"{self._curr.text.upper()} of a table is not there", None, "columns, then WITH (…)")
+            raise self.error(f"{self._curr.text.upper()} of a table is not supported", None, "columns, then WITH (…)")
         options = {}
         if self._match(TokenType.WITH):
             self.take(TokenType.L_PAREN, "(")

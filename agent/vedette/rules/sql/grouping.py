@@ -62,7 +62,7 @@ def aggregate(checker: Checker, node: Any) -> Aggregate | None:
     if isinstance(node, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         inner = node.this
         if isinstance(inner, exp.Anonymous) and check.function_name(inner) in AGGREGATES:
-            raise Wrong(node, f"{check.named(node)} is not there", "LISTAGG(x, ',') in the order of the events")
+            raise Wrong(node, f"{check.named(node)} is not supported", "LISTAGG(x, ',') in the order of the events")
         return None
     if not isinstance(node, exp.Anonymous) or (name := check.function_name(node)) not in AGGREGATES:
         return None
@@ -137,7 +137,7 @@ def group_of(group: Any) -> Keys:
                     raise Wrong(part, "two group windows", "one of them, or FROM TABLE(TUMBLE(…))")
                 found.legacy = part
             elif isinstance(part, exp.Literal):
-                raise Wrong(part, "GROUP BY of a number is not there", "the column's name")
+                raise Wrong(part, "GROUP BY of a number is not supported", "the column's name")
             else:
                 found.plain.append(part)
     for one in group.args.get("grouping_sets") or ():

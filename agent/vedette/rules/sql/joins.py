@@ -247,7 +247,7 @@ def half_join(around: Query, relation: Relation, tree: Any) -> Relation:
     for key in ("group", "having", "distinct", "joins", "windows", "match"):
         if query.args.get(key):
             raise Wrong(
-                query, f"{key.upper()} in the SELECT of IN or EXISTS is not there", "a CREATE VIEW, or WITH, of it"
+                query, f"{key.upper()} in the SELECT of IN or EXISTS is not supported", "a CREATE VIEW, or WITH, of it"
             )
     inner = Query(around.lowering, query, with_views(query, around.env), scope)
     inner.read_from()
@@ -259,7 +259,7 @@ def half_join(around: Query, relation: Relation, tree: Any) -> Relation:
 
     on = [over_both(one) for tree_, one in conditions_of(inner) if one is not None for one in check.parts(one)]
     if any(one is None for _, one in conditions_of(inner)):
-        raise Wrong(query, "IN and EXISTS within IN or EXISTS are not there")
+        raise Wrong(query, "IN and EXISTS within IN or EXISTS are not supported")
     if value is not None:
         if len(query.expressions) != 1:
             raise Wrong(query, "the SELECT of IN has one column")

@@ -59,13 +59,13 @@ class Literals(Reader):
             if name == "TIMESTAMP" and self.words("WITH", "LOCAL", "TIME", "ZONE"):
                 name = "TIMESTAMP_LTZ"
             elif name != "TIMESTAMP_LTZ" and self._match(TokenType.WITH, advance=False):
-                raise self.error(f"{name} WITH TIME ZONE is not there", token, "TIMESTAMP_LTZ(3)")
+                raise self.error(f"{name} WITH TIME ZONE is not supported", token, "TIMESTAMP_LTZ(3)")
             else:
                 self.words("WITHOUT", "TIME", "ZONE")
             found = Type(name, precision)
         elif name in ("ARRAY", "MULTISET"):
             if name == "MULTISET":
-                raise self.error("MULTISET is not there", token, "ARRAY<…>")
+                raise self.error("MULTISET is not supported", token, "ARRAY<…>")
             self.take(TokenType.LT, "<")
             found = Type("ARRAY", args=(self.type(depth + 1),))
             self.take(TokenType.GT, ">")
@@ -92,7 +92,7 @@ class Literals(Reader):
             found = Type("ROW", args=tuple(parts))
         else:
             raise self.error(
-                f"the type {name[:40]} is not there",
+                f"the type {name[:40]} is not supported",
                 token,
                 "STRING, BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), TIMESTAMP(3), ARRAY<…>, ROW<…>",
             )

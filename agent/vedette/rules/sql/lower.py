@@ -100,7 +100,7 @@ class Lowering:
                 tree, f"{type(tree).__name__.upper()} would change rows already given", "a join with bounds of time"
             )
         if isinstance(tree, exp.Values):
-            raise Wrong(tree, "VALUES is not there: rows come from events", "SELECT … FROM a table")
+            raise Wrong(tree, "VALUES is not supported: rows come from events", "SELECT … FROM a table")
         if not isinstance(tree, exp.Select):
-            raise Wrong(tree, f"{check.named(tree)} is not there")
+            raise Wrong(tree, f"{check.named(tree)} is not supported")
         return selected(Query(self, tree, with_views(tree, env), outer))

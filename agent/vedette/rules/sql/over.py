@@ -63,7 +63,7 @@ def framed(scope: Scope, node: Any, windows: dict[str, Any]) -> Framed:
     inner = node.this
     called = check.function_name(inner) if isinstance(inner, exp.Anonymous) else ""
     if called in _REFUSED_OVER:
-        raise Wrong(node, f"{called} is not there", "MATCH_RECOGNIZE for rows behind each other")
+        raise Wrong(node, f"{called} is not supported", "MATCH_RECOGNIZE for rows behind each other")
     plain = Checker(scope)
     made = aggregate(plain, inner)
     if made is None:

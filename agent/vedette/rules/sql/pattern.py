@@ -28,7 +28,7 @@ class Patterns(Reader):
         if self.words("ONE", "ROW", "PER", "MATCH"):
             pass
         elif self._match_texts(("ALL",), advance=False):
-            raise self.error("ALL ROWS PER MATCH is not there (nor in Flink)", None, "ONE ROW PER MATCH")
+            raise self.error("ALL ROWS PER MATCH is not supported (nor in Flink)", None, "ONE ROW PER MATCH")
         skip, skip_to = "NEXT", ""
         if self.words("AFTER", "MATCH"):
             if not self.words("SKIP"):
@@ -50,7 +50,7 @@ class Patterns(Reader):
         if self.words("WITHIN"):
             within = self.value()
         if self.words("SUBSET"):
-            raise self.error("SUBSET is not there (nor in Flink)", self._prev, "the variables one by one")
+            raise self.error("SUBSET is not supported (nor in Flink)", self._prev, "the variables one by one")
         define = self._parse_csv(self._define) if self.words("DEFINE") else []
         self.take(TokenType.R_PAREN, ") of MATCH_RECOGNIZE")
         return self.expression(
@@ -75,7 +75,9 @@ class Patterns(Reader):
 
     def _measure(self) -> Any:
         if self._match_texts(("FINAL", "RUNNING"), advance=False) and self._next.token_type is TokenType.VAR:
-            raise self.error(f"{self._curr.text.upper()} is not there (nor in Flink)", None, "LAST(A.x, 1), SUM(A.x)")
+            raise self.error(
+                f"{self._curr.text.upper()} is not supported (nor in Flink)", None, "LAST(A.x, 1), SUM(A.x)"
+            )
         value = self.value()
         self.take(TokenType.ALIAS, "AS")
         return self.expression(exp.Alias(this=value, alias=self.name()))
@@ -91,21 +93,21 @@ class Patterns(Reader):
         while self._curr and self._curr.token_type is not TokenType.R_PAREN:
             token = self._curr
             why = {
-                TokenType.PIPE: ("alternation | is not there (nor in Flink)", "a statement for each way"),
-                TokenType.L_PAREN: ("a group in PATTERN is not there (nor in Flink)", "the variables one by one"),
-                TokenType.CARET: ("the anchor ^ is not there (Flink ignores it)", "no ^"),
-                TokenType.L_BRACE: ("an exclusion {- -} is not there (nor in Flink)", "the variable without it"),
+                TokenType.PIPE: ("alternation | is not supported (nor in Flink)", "a statement for each way"),
+                TokenType.L_PAREN: ("a group in PATTERN is not supported (nor in Flink)", "the variables one by one"),
+                TokenType.CARET: ("the anchor ^ is not supported (Flink ignores it)", "no ^"),
+                TokenType.L_BRACE: ("an exclusion {- -} is not supported (nor in Flink)", "the variable without it"),
             }.get(token.token_type)
             if token.text == "$":
-                why = ("the anchor $ is not there (Flink ignores it)", "no $")
+                why = ("the anchor $ is not supported (Flink ignores it)", "no $")
             if token.text.upper() == "PERMUTE" and self._next.token_type is TokenType.L_PAREN:
-                why = ("PERMUTE is not there (nor in Flink)", "a statement for each order, UNION ALL")
+                why = ("PERMUTE is not supported (nor in Flink)", "a statement for each order, UNION ALL")
             if why:
                 raise self.error(why[0], token, why[1])
             name = self._variable()
             if any(one.name == name for one in found):
                 raise self.error(
-                    f"the variable {name} twice in PATTERN is not there (nor in Flink)",
+                    f"the variable {name} twice in PATTERN is not supported (nor in Flink)",
                     token,
                     "a second variable with the same condition",
                 )
@@ -122,7 +124,7 @@ class Patterns(Reader):
                 counted = False
             reluctant = counted and self._match(TokenType.PLACEHOLDER)
             if reluctant and (least, most) == (0, 1):
-                raise self.error("the quantifier ?? is not there (nor in Flink)", token, f"{name}?")
+                raise self.error("the quantifier ?? is not supported (nor in Flink)", token, f"{name}?")
             found.append(Variable(name, least, most, not reluctant))
         self.take(TokenType.R_PAREN, ") of PATTERN")
         if not found:
@@ -146,5 +148,5 @@ class Patterns(Reader):
             most, open_ended = least, False
         self.take(TokenType.R_BRACE, "}")
         if least is None or (not open_ended and not most) or (most is not None and most < least):
-            raise self.error("this quantifier is not there (nor in Flink)", token, "{n}, {n,} or {n,m} with m > 0")
+            raise self.error("this quantifier is not supported (nor in Flink)", token, "{n}, {n,} or {n,m} with m > 0")
         return least, most

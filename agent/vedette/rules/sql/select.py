@@ -37,7 +37,7 @@ def selected(query: Query) -> Relation:
         ("pivots", ""),
     ):
         if part := tree.args.get(key):
-            raise Wrong(part if isinstance(part, exp.Expr) else tree, f"{key.upper()} is not there", hint)
+            raise Wrong(part if isinstance(part, exp.Expr) else tree, f"{key.upper()} is not supported", hint)
     only(tree, "expressions", "from_", "joins", "where", "group", "having", "windows", "distinct", "match", "with_")
     query.read_from()
     relation = joined(query, conditions_of(query))
@@ -50,7 +50,7 @@ def refuse_order(part: Any, what: str) -> None:
         "LIMIT": "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY …) AS n, WHERE n <= 10",
         "QUALIFY": "a query around it, with the condition in its WHERE",
     }  # fmt: skip
-    raise Wrong(part, f"{what} is not there: rows leave one by one, as they come", hints.get(what, "no OFFSET"))
+    raise Wrong(part, f"{what} is not supported: rows leave one by one, as they come", hints.get(what, "no OFFSET"))
 
 
 def items_of(query: Query) -> list[tuple[str, Any, int]]:

@@ -60,9 +60,9 @@ class Query:
     def add_join(self, join: Any) -> None:
         only(join, "this", "side", "kind", "on", "method", "using")
         if join.args.get("method"):
-            raise Wrong(join, f"{join.args['method']} JOIN is not there", "JOIN … ON …")
+            raise Wrong(join, f"{join.args['method']} JOIN is not supported", "JOIN … ON …")
         if join.args.get("using"):
-            raise Wrong(join, "USING is not there", "ON l.k = r.k")
+            raise Wrong(join, "USING is not supported", "ON l.k = r.k")
         kind = str(join.args.get("side") or "").upper() or "INNER"
         comma = not join.args.get("on") and kind == "INNER"
         source = self.add(join.this, None, join.args.get("on"))
@@ -104,7 +104,7 @@ class Query:
             if version := item.args.get("version"):
                 at = system_time(version)
         else:
-            raise Wrong(item, f"{check.named(item)} is not there in FROM")
+            raise Wrong(item, f"{check.named(item)} is not supported in FROM")
         if isinstance(found, LookupTable):
             if columns or pattern is not None:
                 raise Wrong(item, "a lookup's columns have the names of its CREATE TABLE")
@@ -129,11 +129,11 @@ class Query:
         if isinstance(inner, exp.Anonymous) and check.function_name(inner) == "TABLE" and len(inner.expressions) == 1:
             inner = inner.expressions[0]
         if isinstance(inner, exp.Subquery | exp.Select):
-            raise Wrong(item, "LATERAL before a query is not there", "a join with bounds of time")
+            raise Wrong(item, "LATERAL before a query is not supported", "a join with bounds of time")
         called = check.function_name(inner) if isinstance(inner, exp.Anonymous) else check.named(inner)
         if called == "UNNEST":
             return self.unnest(inner, name, columns)
-        raise Wrong(inner, f"functions of your own are not there yet: {called}", "UNNEST(array)")
+        raise Wrong(inner, f"functions of your own are not supported yet: {called}", "UNNEST(array)")
 
     def unnest(self, item: Any, name: str, columns: tuple[str, ...]) -> Source:
         only(item, "expressions", "alias", "offset", "this")

@@ -169,4 +169,4 @@ def check_size(chunk: list[Token], text: Text) -> None:
             raise SqlError("a comma with nothing behind it", *text.place(token.start))
         previous = kind
         if kind is TokenType.HINT:
-            raise SqlError("hints are not there", *text.place(token.start), "the query without /*+ … */")
+            raise SqlError("hints are not supported", *text.place(token.start), "the query without /*+ … */")
