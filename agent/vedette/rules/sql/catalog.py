@@ -84,7 +84,9 @@ class Catalog:
         name = tree.this.name
         if isinstance(tree, nodes.CreateFunction):
             raise Wrong(
-                tree.this, f"functions of your own are not supported yet: {name}", "the functions of docs/sql.md"
+                tree.this,
+                f"functions of your own are not supported yet: {name}",
+                "the functions of docs/sql-functions.md",
             )
         if name == ALERTS or name in {**self.tables, **self.lookups, **self.views, **self.streams}:
             raise Wrong(tree.this, f"{name} is declared already", "another name")
