@@ -16,9 +16,11 @@ def test_a_heartbeat_is_bounded() -> None:
         "seq_high": 7,
         "rules": {"running": 9_000, "dead": ["x"], "undecided": {"r": 1}, "quarantined": []},
         "correlation_state": {"groups": 3, "correlations": []},
+        "statement_state": {"bytes": 5, "statements": []},
     }
     assert heartbeat(status) == orjson.dumps(status)
     status["correlation_state"] = {"groups": 3, "correlations": [{"title": "t" * 300}] * 9_000}
+    status["statement_state"] = {"bytes": 5, "statements": [{"title": "t"}]}
     row = status_row(heartbeat(status), fleet="f1", agent_id="a1", received_at=0, collector_id="c", topic="t")
     sent = orjson.loads(row["payload"])
     assert (row["seq_high"], sent["rules"]["running"], sent["correlation_state"]) == (
@@ -26,3 +28,4 @@ def test_a_heartbeat_is_bounded() -> None:
         9_000,
         {"groups": 3, "correlations": []},
     )
+    assert sent["statement_state"] == {"bytes": 5, "statements": []}
