@@ -8,6 +8,7 @@ be. Whoever goes on with such a field does so by ``compute`` as well, and nothin
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -50,12 +51,12 @@ class Part(NamedTuple):
 WHOLE = Part()
 
 
-class Traced:
+class Traced(ABC):
     """A value whose place in the event is known, not what it is."""
 
+    @abstractmethod
     def give(self, fields: dict[str, Any], parts: Mapping[str, Part]) -> None:
         """Note that ``fields`` may have these parts of it from now on, each or what it was before."""
-        raise NotImplementedError
 
 
 def compute(

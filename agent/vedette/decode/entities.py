@@ -56,6 +56,8 @@ _TABLE = {
         """,
     "text": "command commandline processcommandline parentcommandline processargs cmd cmdline argv scriptblocktext",
 }
+KINDS = tuple(kind for kind in _TABLE if kind != "text")
+"""Of entities; what texts are looked through for is among them."""
 _KINDS = {name: kind for kind, names in _TABLE.items() for name in names.split()}
 
 _SEPARATORS = str.maketrans("", "", "_-.@ ")

@@ -404,8 +404,8 @@ def _integer(value: object) -> int | None:
 
 
 def _real(value: object) -> float | None:
-    if type(value) in (int, float):
-        return float(value)  # type: ignore[arg-type]
+    if isinstance(value, int | float) and type(value) is not bool:
+        return float(value)
     try:
         return float(value.strip()) if type(value) is str else None
     except ValueError:

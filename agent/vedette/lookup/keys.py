@@ -53,9 +53,8 @@ def canonical(kind: str, value: object) -> bytes | None:
 
 
 def integer(value: object) -> int | None:
-    whole = _INTEGER.fullmatch(value) if type(value) is str else type(value) is float and value.is_integer()
-    if whole:
-        value = int(value)  # type: ignore[call-overload]
+    if (isinstance(value, str) and _INTEGER.fullmatch(value)) or (isinstance(value, float) and value.is_integer()):
+        value = int(value)
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else None
 
 

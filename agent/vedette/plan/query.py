@@ -44,6 +44,9 @@ MILLISECOND = 1_000
 
 Row = tuple[Any, ...]
 
+HEAD = ("level", "title", "tags")
+"""Columns of a statement that go before what the statement itself says."""
+
 
 class Type(NamedTuple):
     """``args``: element types of ``ARRAY`` and ``MAP``, of ``ROW`` pairs of name and type."""
@@ -386,6 +389,16 @@ class Statement:
     @cached_property
     def lookups(self) -> tuple[LookupJoin, ...]:
         return tuple(node for node in nodes(self.root) if isinstance(node, LookupJoin))
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """By name in lower case the index of a column in the statement's rows, the first of that name."""
+        return {one.name.lower(): i for i, one in reversed([*enumerate(self.root.columns, 1)])}
+
+    @cached_property
+    def shown(self) -> tuple[tuple[int, Named], ...]:
+        """The columns that are an alert's fields: those with a name that is none of ``HEAD``."""
+        return tuple((i, one) for i, one in enumerate(self.root.columns, 1) if one.name.lower() not in {*HEAD, ""})
 
     @cached_property
     def stateful(self) -> bool:

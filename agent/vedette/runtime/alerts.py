@@ -167,7 +167,7 @@ class AlertBuilder:
             event = self._event_behind(one.offset, window[1] if window else self._clock())
             try:
                 alert = self._selected(one, event, alert_id)
-            except Exception as error:
+            except Exception as error:  # an entity or a level that cannot be read: the alert leaves without
                 self._failed(event.frame, event.start, event.end, error, one.statement.title)
                 alert = self._selected(one, event.bare(), alert_id, bare=True)
             if alert is not None:
@@ -179,7 +179,8 @@ class AlertBuilder:
         known = self._recent.get(offset)
         try:
             return known() if known else self._events.logged(offset, 0, time)
-        except Exception:  # a decoder raised: that is counted where the row was read, and the alert leaves all the same
+        except Exception as error:  # a decoder raised: the alert leaves all the same, without the event
+            self._context.failures.step("the event behind a statement's row", error)
             return gone(offset, 0, time)
 
     def _read_events(self, found: Iterable[tuple[Frame, Sequence[Match]]]) -> list[Event | None]:
@@ -193,7 +194,7 @@ class AlertBuilder:
                 continue
             try:
                 event = self._events.of(frame, first.start, first.end, first.record)
-            except Exception:
+            except Exception:  # it raises again, and is counted, where its alerts are made
                 events.append(None)
                 continue
             events.append(event)

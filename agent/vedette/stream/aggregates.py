@@ -463,6 +463,10 @@ class Held:
     nulls: bool = False
 
 
+def _shifted(place: Place, by: int) -> Place:
+    return lambda i: place(i + by)
+
+
 class Accumulators:
     """What ``aggregates`` have to keep, each part once, and the code that does it.
 
@@ -542,7 +546,7 @@ class Accumulators:
         for held, start in self.parts.items():
             first = other.parts[held]
             code = _LIST_BEFORE if before and held.part == "list" else PARTS[held.part].merge
-            lines += _filled(code, start, place, lambda i, first=first: others(first + i), "")  # type: ignore[misc]
+            lines += _filled(code, start, place, _shifted(others, first), "")
         return lines
 
     def result(self, one: Aggregate, place: Place, names: dict[str, Any]) -> str:

@@ -47,7 +47,7 @@ def calc(exprs: Sequence[Expression], when: Expression | None = None, library: L
             with code.block("except FAILURES:"):
                 code.add("failed += 1")
         code.add("return out, failed")
-    return code.made()  # type: ignore[no-any-return]
+    return code.made()
 
 
 def one(expression: Expression, library: Library = LIBRARY) -> Callable[[Row], Any]:
@@ -55,7 +55,7 @@ def one(expression: Expression, library: Library = LIBRARY) -> Callable[[Row], A
     code = _Code(library)
     with code.block("def compiled(r):"):
         code.add(f"return {code.value(expression)}")
-    return code.made()  # type: ignore[no-any-return]
+    return code.made()
 
 
 def several(expressions: Sequence[Expression], library: Library = LIBRARY) -> Callable[[Row], tuple[Any, ...]]:
@@ -64,7 +64,7 @@ def several(expressions: Sequence[Expression], library: Library = LIBRARY) -> Ca
     with code.block("def compiled(r):"):
         values = [code.value(each) for each in expressions]
         code.add(f"return ({''.join(f'{value}, ' for value in values)})")
-    return code.made()  # type: ignore[no-any-return]
+    return code.made()
 
 
 def condition(expression: Expression, library: Library = LIBRARY) -> Callable[[Row], bool]:
@@ -73,7 +73,7 @@ def condition(expression: Expression, library: Library = LIBRARY) -> Callable[[R
     with code.block("def compiled(r):"):
         code.require(expression, "return False")
         code.add("return True")
-    return code.made()  # type: ignore[no-any-return]
+    return code.made()
 
 
 Calculate = Callable[[Sequence[Row]], tuple[list[Row], int]]
@@ -118,10 +118,11 @@ class _Code:
         self._indent -= 1
         self._known, self._solid = known, solid
 
-    def made(self) -> Any:
+    def made(self) -> Callable[..., Any]:
         space = dict(self._bound)
         exec(compile("\n".join(self._lines), "<SQL>", "exec"), space)  # noqa: S102  # names and signs of ours only
-        return space["compiled"]
+        compiled: Callable[..., Any] = space["compiled"]
+        return compiled
 
     @property
     def source(self) -> str:

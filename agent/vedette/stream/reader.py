@@ -34,11 +34,10 @@ from vedette.model.times import iso_time, time_of
 from vedette.plan.ir import text
 from vedette.plan.operators import as_number
 from vedette.plan.query import MILLISECOND, Row, Scan, Type
+from vedette.stream.functions.types import BITS
 
 MAX_SKEW = 300_000_000
 """A time attribute may lie so many microseconds after the event's receipt."""
-INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
-"""Bits."""
 _DAY = date(1970, 1, 1).toordinal()
 _CONTEXT = Context(prec=80, rounding=ROUND_HALF_UP)
 
@@ -55,7 +54,7 @@ def converter(of: Type) -> Convert:
     name = of.name
     if name in ("STRING", "CHAR", "VARCHAR"):
         return _text
-    if bits := INTEGERS.get(name):
+    if bits := BITS.get(name):
         return _integer(1 << bits - 1)
     if name == "ARRAY":
         element = converter(of.args[0])

@@ -16,9 +16,6 @@ from vedette.stream.keyed import Budget, pack, unpack
 from vedette.stream.network import Network
 from vedette.stream.reader import Event, Reader
 
-HEAD = frozenset({"level", "title", "tags"})
-"""Columns that go before what the statement itself says."""
-_HIDDEN = HEAD | {""}
 WINDOW = ("window_start", "window_end")
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
 
@@ -57,19 +54,20 @@ class Selected(NamedTuple):
     @property
     def fields(self) -> dict[str, str]:
         """All other columns that have a name and are not NULL, as texts."""
-        columns = zip(self.statement.root.columns, self.row[1:], strict=True)
-        named = ((one.name, shown(value, one.type)) for one, value in columns if one.name.lower() not in _HIDDEN)
+        row = self.row
+        named = ((one.name, shown(row[i], one.type)) for i, one in self.statement.shown)
         return {name: text for name, text in named if text is not None}
 
     @property
     def window(self) -> tuple[int, int] | None:
         """The first and the last microsecond of the window that the row is about, where both are times of the years
         1 to 9999."""
-        columns, found = self.statement.root.columns, dict[str, int]()
-        for one, value in zip(columns, self.row[1:], strict=True):
-            if one.name in WINDOW and one.type.name.startswith("TIMESTAMP") and value is not None:
-                found[one.name] = value
-        start, end = found.get("window_start", _LAST), found.get("window_end", _LAST)
+        found, columns = [_LAST, _LAST], self.statement.root.columns
+        for end, name in enumerate(WINDOW):
+            place = self.statement.places.get(name, 0)
+            if place and columns[place - 1].type.name.startswith("TIMESTAMP") and self.row[place] is not None:
+                found[end] = self.row[place]
+        start, end = found
         return (start, end - 1) if _FIRST < start < end < _LAST else None
 
     @property
@@ -84,8 +82,8 @@ class Selected(NamedTuple):
         return b"" if self.statement.single else pack(self.row[1:])
 
     def _named(self, name: str) -> Any:
-        columns = self.statement.root.columns
-        return next((value for one, value in zip(columns, self.row[1:], strict=True) if one.name.lower() == name), None)
+        place = self.statement.places.get(name)
+        return None if place is None else self.row[place]
 
 
 def shown(value: Any, of: Type) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from sqlglot import exp
 
@@ -589,6 +589,10 @@ def columns(expression: Expression | Aggregate | None) -> set[int]:
     return found
 
 
+@overload
+def substituted(expression: Expression, of: Callable[[int, Type], Expression]) -> Expression: ...
+@overload
+def substituted(expression: Aggregate, of: Callable[[int, Type], Expression]) -> Aggregate: ...
 def substituted(expression: Any, of: Callable[[int, Type], Expression]) -> Any:
     """``expression`` with each column as ``of(index, type)`` gives it."""
     match expression:
@@ -597,9 +601,8 @@ def substituted(expression: Any, of: Callable[[int, Type], Expression]) -> Any:
         case Call(name, args, kind, options):
             return Call(name, tuple(substituted(one, of) for one in args), kind, options)
         case Aggregate(name, args, kind, distinct, when, options):
-            return Aggregate(
-                name, tuple(substituted(one, of) for one in args), kind, distinct, substituted(when, of), options
-            )
+            given = None if when is None else substituted(when, of)
+            return Aggregate(name, tuple(substituted(one, of) for one in args), kind, distinct, given, options)
     return expression
 
 

@@ -22,9 +22,10 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
-from vedette.plan.ir import Expr, Refusal, Rule
+from vedette.decode.entities import KINDS
+from vedette.plan.ir import LEVELS, Expr, Refusal, Rule
 from vedette.plan.limits import MAX_RULES
-from vedette.plan.query import Expression, Node, Scan, Statement, dump, load
+from vedette.plan.query import HEAD, Expression, Node, Scan, Statement, dump, load
 from vedette.plan.relation import Suppress
 from vedette.rules.ruleset import RuleSet, Unsupported
 from vedette.rules.sigma.frontend import meaning_digest
@@ -43,8 +44,6 @@ MAX_FILE = 1 << 20
 """Bytes."""
 MAX_STATEMENTS = 1_000
 """Of a file."""
-LEVELS = ("informational", "low", "medium", "high", "critical")
-KINDS = ("ip", "user", "host", "hash", "domain", "url", "user_agent", "device")
 _KEYS = (
     "title",
     "id",
@@ -63,8 +62,6 @@ _KEYS = (
 MEANT = 0.75
 """How alike a word is to a key that it is taken for a mistyped one; other words are comments."""
 _LINE = re.compile(r"\s*--\s*(\w+)\s*:\s*(.*?)\s*$")
-SPECIAL = ("level", "title", "tags")
-"""Columns that say what a header says, row by row."""
 
 
 class Sql:
@@ -87,9 +84,10 @@ class Sql:
         try:
             sql = content if isinstance(content, str) else content.decode("utf-8")
             sql.encode("utf-8")
-        except UnicodeError as error:
-            line = 1 if isinstance(content, str) else content[: error.start].count(b"\n") + 1  # type: ignore[attr-defined]
-            refused.append(Refusal(path, line, "", "", "is no UTF-8"))
+        except (UnicodeDecodeError, UnicodeEncodeError) as error:
+            before = content[: error.start]
+            line = before.count("\n") if isinstance(before, str) else before.count(b"\n")
+            refused.append(Refusal(path, line + 1, "", "", "is no UTF-8"))
             return
         File(self.rules, path, Text(sql.removeprefix("\ufeff"))).read()
 
@@ -278,7 +276,7 @@ def check_columns(relation: Relation, query: Any) -> None:
             raise Wrong(query, "each column of an alert has a name", "… AS name")
         if col.name in seen:
             raise Wrong(query, f"two columns are called {col.name}", f"… AS {col.name}_2")
-        if col.name in SPECIAL and col.type.name not in ("STRING", "CHAR", "VARCHAR", "NULL"):
+        if col.name in HEAD and col.type.name not in ("STRING", "CHAR", "VARCHAR", "NULL"):
             raise Wrong(
                 query, f"the column {col.name} is a text, this is {col.type}", f"CAST(… AS STRING) AS {col.name}"
             )

@@ -255,7 +255,7 @@ def half_join(around: Query, relation: Relation, tree: Any) -> Relation:
     width = len(relation.cols)
 
     def over_both(one: Expression) -> Expression:
-        return check.substituted(one, lambda at, kind: Column(at - OUTSIDE if at > OUTSIDE else at + width, kind))  # type: ignore[no-any-return]
+        return check.substituted(one, lambda at, kind: Column(at - OUTSIDE if at > OUTSIDE else at + width, kind))
 
     on = [over_both(one) for tree_, one in conditions_of(inner) if one is not None for one in check.parts(one)]
     if any(one is None for _, one in conditions_of(inner)):
@@ -292,4 +292,4 @@ def subquery_of(tree: Any) -> tuple[Any, bool] | None:
 
 def shifted(expression: Expression, by: int) -> Expression:
     """``expression`` over columns that stand ``by`` further."""
-    return check.substituted(expression, lambda at, kind: Column(at + by, kind))  # type: ignore[no-any-return]
+    return check.substituted(expression, lambda at, kind: Column(at + by, kind))

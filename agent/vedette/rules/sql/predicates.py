@@ -166,11 +166,12 @@ class Conditions:
         value, pattern, *escape = args
         if value.type.name not in _TEXT or not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
             return None
-        lower = isinstance(value, Call) and value.name == "LOWER"
-        field = self._field(value.args[0] if lower else value)  # type: ignore[union-attr]
-        if field is None or (escape and not isinstance(escape[0], Literal)):
+        lowered = value.args[0] if isinstance(value, Call) and value.name == "LOWER" else None
+        lower, field = lowered is not None, self._field(value if lowered is None else lowered)
+        sign = escape[0] if escape else Literal(None, value.type)
+        if field is None or not isinstance(sign, Literal):
             return None
-        parts = like_parts(pattern.value, escape[0].value if escape else None)  # type: ignore[union-attr]
+        parts = like_parts(pattern.value, sign.value)
         if parts is None:
             return None
         texts = [part for part in parts if part not in (STAR, ANY)]

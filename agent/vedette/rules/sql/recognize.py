@@ -45,9 +45,7 @@ class _Rows(Checker):
     @staticmethod
     def of_row(value: Expression, word: str, variable: str, away: int) -> Expression:
         name = patterns.LAST if word == "LAST" else patterns.FIRST
-        return check.substituted(  # type: ignore[no-any-return]
-            value, lambda index, kind: Call(name, (Column(index, kind),), kind, (variable, away))
-        )
+        return check.substituted(value, lambda index, kind: Call(name, (Column(index, kind),), kind, (variable, away)))
 
     def function(self, node: Any) -> Expression:
         name = check.function_name(node)

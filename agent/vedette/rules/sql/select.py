@@ -165,5 +165,5 @@ def plain(query: Query, relation: Relation, items: list[tuple[str, Any, int]]) -
     if relation.rank is not None:
         raise Wrong(relation.rank.node, NO_BOUND, "WHERE n <= 3")
     state, places = over(relation, overs)
-    exprs = [check.substituted(one, lambda at, kind: Column(places.get(at, at), kind)) for one in exprs]
+    exprs = [check.substituted(one, lambda at, kind: Column(places.get(at) or at, kind)) for one in exprs]
     return replace(calc(state, exprs, cols), open=opened)

@@ -139,7 +139,8 @@ def _with_inputs(node: Node, inputs: Sequence[Node]) -> Node:
             return replace(node, parts=tuple(inputs))
         case Join():
             return replace(node, left=inputs[0], right=inputs[1])
-    return replace(node, input=inputs[0])  # type: ignore[call-arg]
+    changed: dict[str, Any] = {"input": inputs[0]}  # of every other node the only one
+    return replace(node, **changed)
 
 
 def _over_calc(outer: Calc) -> Calc | None:
@@ -235,8 +236,8 @@ def _windowed(node: Grouped) -> Node:
         return node  # sessions are by other keys than the groups
     rowtime: Expression = Column(time, window.input.columns[time - 1].type)
     inner.append(rowtime)
-    calced: Node = Calc(tuple(Named("", one.type) for one in inner), len(inner), window.input, tuple(inner))
-    if isinstance(window.input, Calc) and (together := _over_calc(calced)) is not None:  # type: ignore[arg-type]
+    calced = Calc(tuple(Named("", one.type) for one in inner), len(inner), window.input, tuple(inner))
+    if isinstance(window.input, Calc) and (together := _over_calc(calced)) is not None:
         calced = together
     place = {at: number for number, at in enumerate(kept, 1)}
     new_keys = tuple(place[at] for at in plain)

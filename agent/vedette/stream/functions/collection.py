@@ -205,7 +205,8 @@ def _slice(values: Sequence[Any], start: int, end: int | None = None) -> tuple[A
 
 
 def _join(values: Sequence[Any], separator: str, missing: str | None = None) -> str:
-    return separator.join(missing if one is None else one for one in values if one is not None or missing is not None)  # type: ignore[misc]
+    texts = (missing if one is None else one for one in values)
+    return separator.join(text for text in texts if text is not None)
 
 
 def _join_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:

@@ -138,10 +138,16 @@ def _between_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type
     return BOOLEAN
 
 
+def _bound(function: Function, args: Sequence[Expression]) -> Callable[..., Any]:
+    """The comparison for arguments of these types."""
+    assert function.bind is not None
+    return function.bind(args, (), BOOLEAN)
+
+
 def _between(symmetric: bool) -> Function:
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
-        not_less = COMPARISONS[">="].bind(args[:2], (), BOOLEAN)  # type: ignore[misc]
-        not_more = COMPARISONS["<="].bind((args[0], args[2]), (), BOOLEAN)  # type: ignore[misc]
+        not_less = _bound(COMPARISONS[">="], args[:2])
+        not_more = _bound(COMPARISONS["<="], (args[0], args[2]))
 
         def within(x: Any, a: Any, b: Any) -> bool | None:
             above = None if x is None or a is None else not_less(x, a)
@@ -158,7 +164,7 @@ def _between(symmetric: bool) -> Function:
 
         if not symmetric:
             return within
-        turned = _between(False).bind((args[0], args[2], args[1]), (), BOOLEAN)  # type: ignore[misc]
+        turned = _bound(_between(False), (args[0], args[2], args[1]))
         return either
 
     return Function(_between_types, _same, nulls=True, bind=bind)

@@ -45,7 +45,7 @@ def _pieces(pattern: str) -> list[tuple[str, int]]:
             found.append((text or "'", 0))
             at = end + 1
         elif letter.isascii() and letter.isalpha():
-            times = len(re.match(f"{letter}+", pattern[at:])[0])  # type: ignore[index]
+            times = len(pattern) - at - len(pattern[at:].lstrip(letter))
             found.append((letter, times))
             at += times
         elif letter in "{}#":

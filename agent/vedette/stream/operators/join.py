@@ -73,9 +73,6 @@ class Join(Operator):
         self._no_left = (None,) * len(node.left.columns)
         self._no_right = (None,) * len(node.right.columns)
 
-    def push(self, port: int, rows: Sequence[Row]) -> None:
-        raise NotImplementedError
-
     def _pair(self, left: Row, right: Row) -> Row | None:
         row = (left[0] if left[0] > right[0] else right[0], *left[1:], *right[1:])
         if self._when is not None:

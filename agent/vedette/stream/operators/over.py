@@ -23,7 +23,7 @@ from vedette.stream.aggregates import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
 from vedette.stream.operator import NEVER, Operator
-from vedette.stream.operators.session import row_bytes
+from vedette.stream.operators.rows import weigh
 
 
 class _Held:
@@ -169,7 +169,7 @@ class Over(Operator):
     # --- state
 
     def _size(self, one: _Held) -> int:
-        per_row = sum(map(row_bytes, one.rows)) + sum(map(row_bytes, one.waiting))
+        per_row = sum(map(weigh, one.rows)) + sum(map(weigh, one.waiting))
         fields = sum(map(aggregates.size, self.kinds.fields, one.back))
         return 200 + per_row + fields * (1 + len(one.front))
 

@@ -7,6 +7,7 @@ watermark is at its end less a millisecond.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from vedette.stream.aggregates import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
 from vedette.stream.operator import Operator
+from vedette.stream.operators.rows import weigh
 
 Held = list[Any]
 """Of one session: start, end, origin, then what it holds."""
@@ -35,16 +37,16 @@ class Sessions(Operator):
         self._ends: list[tuple[int, str, Key]] = []
         """A heap; sessions that have merged since are still in it."""
 
+    @abstractmethod
     def fresh(self, row: Row) -> list[Any]:
         """What a session of one row holds; raises what expressions raise."""
-        raise NotImplementedError
 
+    @abstractmethod
     def join(self, held: Held, other: Held) -> None:
         """Take in what a session holds whose rows came later."""
-        raise NotImplementedError
 
-    def give(self, key: Key, held: Held) -> list[Row]:
-        raise NotImplementedError
+    @abstractmethod
+    def give(self, key: Key, held: Held) -> list[Row]: ...
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         gap, mark = self.gap, self.mark
@@ -70,7 +72,8 @@ class Sessions(Operator):
             before = whole[1] if merged else None
             for one in merged[1:]:
                 self.join(whole, one)
-                held.remove(one)  # type: ignore[union-attr]
+                assert held is not None  # what is merged is of it
+                held.remove(one)
             if merged:
                 self.join(whole, [start, start + gap, row[0], *own])
             else:
@@ -115,14 +118,14 @@ class Sessions(Operator):
     def _load(self, data: Any) -> list[Held]:
         return [[*one[:3], *self.loaded(one[3:])] for one in data]
 
-    def size_of(self, parts: Sequence[Any]) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def size_of(self, parts: Sequence[Any]) -> int: ...
 
-    def dumped(self, parts: Sequence[Any]) -> Iterator[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def dumped(self, parts: Sequence[Any]) -> Iterator[Any]: ...
 
-    def loaded(self, parts: Sequence[Any]) -> Iterator[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def loaded(self, parts: Sequence[Any]) -> Iterator[Any]: ...
 
 
 class Session(Sessions):
@@ -171,15 +174,10 @@ class SessionRows(Sessions):
         return [(*row, start, end, end - MILLISECOND) for row in held[3:]]
 
     def size_of(self, parts: Sequence[Any]) -> int:
-        return sum(row_bytes(row) for row in parts)
+        return sum(weigh(row) for row in parts)
 
     def dumped(self, parts: Sequence[Any]) -> Iterator[Any]:
         return iter(parts)
 
     def loaded(self, parts: Sequence[Any]) -> Iterator[Any]:
         return iter(parts)
-
-
-def row_bytes(row: Row) -> int:
-    """What a row takes, about."""
-    return 56 + sum(57 + len(one) if isinstance(one, str | bytes) else 36 for one in row)

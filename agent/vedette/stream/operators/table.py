@@ -19,7 +19,7 @@ from vedette.stream.operators.windowed import Windowed
 OPERATORS: dict[type[query.Node], type[Operator]] = {
     query.Calc: Calc,
     query.Expand: Expand,
-    query.Join: Join,
+    query.Join: Join,  # type: ignore[type-abstract]  # its __new__ makes the one of its kinds that the node asks for
     query.LookupJoin: LookupJoin,
     query.Match: Match,
     query.Union: Union,

@@ -10,7 +10,7 @@ from vedette.plan import query
 from vedette.plan.query import MILLISECOND, Row
 from vedette.stream.keyed import Budget, Key, Table
 from vedette.stream.operator import Operator
-from vedette.stream.operators.session import row_bytes
+from vedette.stream.operators.rows import weigh
 
 
 class TopInWindow(Operator):
@@ -28,7 +28,7 @@ class TopInWindow(Operator):
         by_time = node.input.columns[column - 1].type.name.startswith("TIMESTAMP")
         self._newest = by_time and descending and not others and node.last == 1
         """The last row by time: of those of one time it is the last to come, as in Flink."""
-        self.rows: Table[list[Row]] = Table(budget, lambda rows: 64 + sum(map(row_bytes, rows)), load=list)
+        self.rows: Table[list[Row]] = Table(budget, lambda rows: 64 + sum(map(weigh, rows)), load=list)
         self.tables.append(self.rows)
         self._windows: dict[int, dict[Key, None]] = {}
         """Keys by the end of their window."""
@@ -79,7 +79,7 @@ class Top(Operator):
         super().__init__(node, budget)
         self.top = node
         self.time = node.order[0][0]
-        self.first: Table[tuple[Any, ...]] = Table(budget, lambda held: row_bytes(held) if held else 0, load=tuple)
+        self.first: Table[tuple[Any, ...]] = Table(budget, lambda held: weigh(held) if held else 0, load=tuple)
         """The first row so far; an empty tuple when it was given."""
         self.tables.append(self.first)
         self._waiting: list[tuple[int, str, Key]] = []
