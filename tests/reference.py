@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import math
 import operator
 import re
 import unicodedata
@@ -22,8 +23,50 @@ from vedette.plan.plan import Plan
 _COMPARE = {Op.LT: operator.lt, Op.LTE: operator.le, Op.GT: operator.gt, Op.GTE: operator.ge}
 
 
-TABLES = {"users": ["Anna", "\u00c9va", "svc-backup"]}
-"""Small tables that predicates of the tests ask, without regard to case."""
+TABLES: dict[str, dict[str, Sequence[str]]] = {
+    "users": {"name:nocase": ["Anna", "\u00c9va", "svc-backup"]},
+    "all": {
+        "t:text": ["Security", "cmd.exe", "/usr/bin/x", "true", "1.0", "x", "h\u00e9", "47200e-1"],
+        "n:nocase": [
+            "security",
+            "c:\\windows\\cmd.exe",
+            "ta\u212a",
+            "WinEventLog:Security",
+            "4688",
+            "-",
+            "\u017f",
+            "1e+20",
+        ],
+        "d:domain": ["exe", "x", "example", "b.c", "1", "Operational", "\u03a3.\u03c2", "203.0.113.9"],
+        "i:number": ["1", "4688", "-15", "9007199254740993", "4104", "46", "22", "0"],
+        "a:ip": ["1.2.3.4", "10.1.2.3", "::1", "fe80::1", "203.0.113.9", "::", "::ffff:1.1.1.1", "9.9.9.9"],
+        "c:cidr": [
+            "10.0.0.0/8",
+            "10.1.0.0/16",
+            "fe80::/10",
+            "::/8",
+            "1.2.3.4",
+            "0.0.0.0/2",
+            "1:2::/32",
+            "::ffff:0:0/96",
+        ],
+        "l..h:range": [
+            "1..3",
+            "400..4700",
+            "400..500",
+            "-20..-10",
+            "0..0",
+            "5000..10000000000",
+            "4720..4720",
+            "20..21",
+        ],
+    },
+    "names": {"name:nocase": ["windows", "sshd", "dns", "Security", "4688", "tasks"]},
+    "domains": {"name:domain": ["exe", "example", "module", "2.3"]},
+    "addresses": {"a:ip": ["10.1.2.3", "203.0.113.9", "::", "1:2:3:4:5:6:7:0"]},
+    "numbers": {"n:number": ["1", "4688", "-15", "9223372036854775807", "-9223372036854775807"]},
+}
+"""Small tables that predicates of the tests ask: by index the keys of their rows. One of one index keeps keys only."""
 
 
 def matches(plan: Plan, record: Record, *, route: bool = False) -> list[int]:
@@ -131,10 +174,39 @@ def _scalar(p: Predicate, value: Any) -> bool:
             number = Fraction(text) if len(text) < 300 and "e" not in text.lower() else float(text)
             return bool(_COMPARE[p.op](number, wanted))
         case Op.LOOKUP:
-            return _fold(text) in map(_fold, TABLES[wanted])
+            return _has_key(text, p.option, TABLES[wanted])
         case Op.TIME_PART:
             return bool(_time_part(text.strip(), p.option) == wanted)
     raise AssertionError(f"no reference for {p.op}")
+
+
+def _has_key(text: str, column: str, table: dict[str, Sequence[str]]) -> bool:
+    """Whether a text is a key of a table: row by row."""
+    ((kind, keys),) = ((name.rpartition(":")[2], keys) for name, keys in table.items() if name.startswith(column))
+    shown = _fold(text)
+    match kind:
+        case "text":
+            return text in keys
+        case "nocase":
+            return shown in map(_fold, keys)
+        case "domain":
+            shown = shown[:-1] if shown.endswith(".") else shown
+            return any(shown == _fold(key) or shown.endswith(f".{_fold(key)}") for key in keys)
+        case "number":
+            return re.fullmatch("-?[0-9]{1,19}", text) is not None and int(text) in map(int, keys)
+        case "range":
+            try:
+                number = float(text) if text.isascii() and text == text.strip() and "_" not in text else math.nan
+            except ValueError:
+                return False
+            ends = ([float(end) for end in key.split("..")] for key in keys)
+            return any(low <= number <= high for low, high in ends)
+    try:
+        address = ipaddress.ip_address(text.strip())
+    except ValueError:
+        return False
+    forms = [form for form in (None if "%" in text else address, _v4_of(address)) if form is not None]
+    return any(form in ipaddress.ip_network(key) for form in forms for key in keys)
 
 
 _TIMES = (

@@ -20,6 +20,7 @@ from tests.differential.material import SHARED, cases
 from tests.engine.structures import POOLS, Draw
 from tests.engine.test_native import ROUNDS, counts
 from tests.engine.test_property import readable, rule
+from tests.lookup.tables import reference_lookups
 from vedette.api import compile_rules
 from vedette.decode.aliases import ALIASES
 from vedette.decode.decoder import record
@@ -139,7 +140,8 @@ def random_rules(draw: Draw, events: list[bytes]) -> Plan:
     names += [other for name in names for other in ALIASES.get(name, ())]
     made = list(dict.fromkeys(draw.predicate(names) for _ in range(RULES)))
     made = [p for p in made if p.op is not Op.REGEX or readable(p)]
-    return plans.build([rule(i, draw.expr(len(made))) for i in range(RULES)], made)
+    plan = plans.build([rule(i, draw.expr(len(made))) for i in range(RULES)], made)
+    return plan.with_lookups(reference_lookups())
 
 
 def changed_events(random: Random, count: int) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from tests.engine import drawn
+from tests.reference import TABLES
 from vedette.decode.aliases import ALIASES
 from vedette.decode.formats.services import CLIENTS
 from vedette.plan.ir import ANY, KEYWORDS, STAR, Expr, Op, Predicate, fold
@@ -226,7 +227,7 @@ class Draw:
         if self.known and random.random() < 0.6:
             name, self._own = random.choice(self.known)
         name, cased = random.choice((name, name, name, name, KEYWORDS)), random.random() < 0.25
-        match random.choice("eeeppsscccggrrnoitfxxk"):
+        match random.choice("eeeppsscccggrrnoitfxxkllll"):
             case "e" if name != KEYWORDS:
                 return self._plain(name, Op.EXACT, self._wanted(), cased)
             case "p" if name != KEYWORDS:
@@ -262,6 +263,9 @@ class Draw:
                 return Predicate(name, op, random.choice(names))
             case "x" if name != KEYWORDS:
                 return Predicate(name, random.choice((Op.NULL, Op.EXISTS)))
+            case "l" if name != KEYWORDS:
+                table = random.choice(list(TABLES))
+                return Predicate(name, Op.LOOKUP, table, option=random.choice(list(TABLES[table])).rpartition(":")[0])
         return self._plain(name, Op.CONTAINS, self._cut(), cased)
 
     @staticmethod

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -23,12 +24,15 @@ from tests import reference
 from tests.engine import drawn
 from tests.engine.structures import ORIGINS, Draw, header, message, spoiled
 from tests.engine.test_property import PARTS, chunks, found, readable, rule, scalars
+from tests.lookup.tables import made as made_lookup
+from tests.lookup.tables import reference_lookups
 from vedette.decode.decoder import record
 from vedette.decode.formats import services as services_format
 from vedette.engine import kernel
 from vedette.engine.cache import Cache
 from vedette.engine.join import Joiner
 from vedette.engine.match import SURE_SAMPLE, Context, Engine
+from vedette.lookup.table import Lookup
 from vedette.model.event import Chunk, Frame, LogSource
 from vedette.plan import plan as plans
 from vedette.plan.ir import KEYWORDS, And, Expr, Leaf, Not, Op, Or, Predicate, text
@@ -101,7 +105,7 @@ def example(seed: int, make: Callable[[Draw], tuple[list[drawn.Drawn], list[str]
             else LogSource()
         )
         rules.append(replace(rule(i, draw.expr(len(predicates))), logsource=near))
-    plan = plans.build(rules, predicates)
+    plan = plans.build(rules, predicates).with_lookups(reference_lookups())
     context = Context(None, own)
     expected = {
         (number, i)
@@ -326,6 +330,52 @@ def test_computed_fields(field: str, value: str, event: str, texts: tuple[str, .
 
 
 SERVICES = ("zeek", "nginx", "nginx, request line", "caddy", "application")
+
+
+@pytest.mark.parametrize(
+    ("head", "asked", "hit"),
+    [
+        ("", ("users", "name"), "\u00c9VA"),
+        ("", ("names", "name"), "SSHD"),
+        ("", ("domains", "name"), "www.Example."),
+        ("", ("addresses", "a"), " ::ffff:10.1.2.3"),
+        ("", ("numbers", "n"), "4688"),
+        ("", ("all", "c"), "10.200.0.1"),
+        ("", ("all", "l..h"), "450"),
+        (HEAD, ("all", "t"), "cmd.exe"),
+    ],
+)
+def test_lookups_are_probed_before_events_are_decoded(head: str, asked: tuple[str, str], hit: str) -> None:
+    """Of a rule that has nothing but a lookup only events whose value is a key are candidates."""
+    plan = plans.build([rule(0, Leaf(0))], [Predicate("x", Op.LOOKUP, asked[0], option=asked[1])])
+    on = Engine(plan.with_lookups(reference_lookups()), route=False, cache=Cache(0))
+    texts = [hit if i % 20 == 7 else f"203.0.999.{i}" for i in range(100)]
+    events = [
+        drawn.Drawn("auto", f'{head}{{"x":{json.dumps(text)},"y":{i}}}'.encode(), "") for i, text in enumerate(texts)
+    ]
+    expected = {(i, 0) for i in range(7, 100, 20)}
+    assert found(on, chunks(events, ends_wanted=False)) == expected  # while it learns
+    before = on.tally.candidates
+    assert found(on, chunks(events, ends_wanted=False)) == expected
+    assert on.tally.candidates - before == len(expected)
+
+
+def test_a_lookup_that_is_damaged_leaves_its_rule_undecided(tmp_path: Path) -> None:
+    """A probe that the file's bytes do not allow is never "no match", and no other rule's matter."""
+    path = tmp_path / "t.vlookup"
+    with made_lookup(path, "name n:int", "name:nocase", [(f"u{i}", i) for i in range(50)]) as found_:
+        at, size, _ = found_.header.sections["i0.dir"]
+    data = bytearray(path.read_bytes())
+    data[at : at + size] = b"\xff" * size
+    path.write_bytes(data)
+    predicates = [Predicate("x", Op.LOOKUP, "t", option="name"), Predicate("y", Op.EXACT, "1")]
+    plan = plans.build([rule(0, Leaf(0)), rule(1, Leaf(1))], predicates).with_lookups({"t": Lookup.open(path)})
+    on = Engine(plan, route=False, cache=Cache(0), quarantine_after=10**9)
+    events = [drawn.Drawn("json", f'{{"x":"u{i}","y":"{i % 2}"}}'.encode(), "") for i in range(20)]
+    for _ in range(ROUNDS):
+        assert found(on, chunks(events, ends_wanted=False)) == {(i, 1) for i in range(1, 20, 2)}
+    assert on.tally.undecided == {0: 20 * ROUNDS}
+    assert on.kernel()["panics"] > 0
 
 
 @pytest.mark.parametrize("kind", SERVICES)

@@ -16,14 +16,20 @@ from vedette.lookup.table import Lookup
 
 @cache
 def reference_lookups() -> Mapping[str, Lookup]:
-    """The tables of ``tests/reference.py`` as lookups: ``name`` without regard to case, and the row's number."""
+    """The tables of ``tests/reference.py`` as lookups."""
     with TemporaryDirectory() as folder:
-        return {
-            name: made(
-                Path(folder) / f"{name}.vlookup", "name n:int", "name:nocase", [*zip(rows, range(99), strict=False)]
-            )
-            for name, rows in reference.TABLES.items()
-        }
+        return {name: _of(Path(folder) / f"{name}.vlookup", table) for name, table in reference.TABLES.items()}
+
+
+def _of(path: Path, table: Mapping[str, Sequence[str]]) -> Lookup:
+    columns, cells = [], []
+    for key, texts in table.items():
+        names, _, kind = key.rpartition(":")
+        whole = kind in ("number", "range")
+        columns += [f"{name}:int" if whole else name for name in names.split("..")]
+        parts = [text.split("..") if kind == "range" else [text] for text in texts]
+        cells += [[int(one) if whole else one for one in column] for column in zip(*parts, strict=True)]
+    return made(path, " ".join(columns), " ".join(table), [*zip(*cells, strict=True)])
 
 
 def made(

@@ -15,6 +15,8 @@ use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
 use crate::layout::{Computed, Cut};
 use crate::lines::{Events as Lie, numbers_of, packed};
+use crate::lookup_ask::Lookup;
+use crate::lookup_read::Table;
 use crate::rules::{Node, Rules};
 use crate::sift::{Direct, Named, Reads, Texts, View};
 
@@ -32,6 +34,7 @@ struct GroupParts {
     plain: Vec<(u8, bool, String, u32)>,
     networks: Vec<(String, u32, u32)>,
     orders: Vec<(u8, f64, u32)>,
+    lookups: Vec<(Py<Table>, usize, u32)>,
     open: Vec<u32>,
     all: Vec<u32>,
     joined: bool,
@@ -90,6 +93,10 @@ impl GroupParts {
                 _ => Order::AtLeast,
             };
             group.orders.push((order, value, predicate));
+        }
+        for (table, index, predicate) in self.lookups {
+            let asked = table.get().asked(index).ok_or("no such index")?;
+            group.lookups.push(Lookup { asked, predicate });
         }
         Ok(group)
     }

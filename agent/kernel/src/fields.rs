@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use foldhash::HashMap;
 
 use crate::hs::{Database, Scratch};
+use crate::lookup_ask::Lookup;
 
 /// A predicate's number in the plan.
 pub type Predicate = u32;
@@ -106,6 +107,8 @@ pub struct Group {
     pub networks: Vec<(IpAddr, u32, Predicate)>,
     /// Comparisons with numbers of at most 53 bits.
     pub orders: Vec<(Order, f64, Predicate)>,
+    /// See `Lookup`.
+    pub lookups: Vec<Lookup>,
     /// What is open for every text.
     pub open: Vec<Predicate>,
     /// All that depends on the text.
@@ -242,6 +245,9 @@ impl Group {
         }
         if !self.orders.is_empty() {
             self.compare(own, marks);
+        }
+        for lookup in &self.lookups {
+            lookup.test(text, marks);
         }
         for &predicate in &self.open {
             marks.leave_open(predicate);

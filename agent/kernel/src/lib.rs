@@ -8,6 +8,7 @@ pub mod hs;
 pub mod json;
 pub mod layout;
 pub mod lines;
+mod lookup_ask;
 mod lookup_build;
 mod lookup_keys;
 mod lookup_map;

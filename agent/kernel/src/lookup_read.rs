@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::net::Ipv4Addr;
 use std::net::Ipv6Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -455,7 +456,25 @@ fn size(records: &[u8], mut at: usize) -> (Option<usize>, usize) {
 
 /// An opened lookup.
 #[pyclass(frozen)]
-pub struct Table(Inner);
+pub struct Table(Arc<Inner>);
+
+/// One index of a lookup, for rules that ask it.
+pub struct Asked {
+    table: Arc<Inner>,
+    index: usize,
+}
+
+impl Asked {
+    /// Of what its keys are.
+    pub fn kind(&self) -> Kind {
+        self.table.indexes[self.index].kind
+    }
+
+    /// Whether a key is there. Panics when the file is damaged.
+    pub fn holds(&self, key: &[u8]) -> bool {
+        self.table.holds(&self.table.indexes[self.index], key)
+    }
+}
 
 fn damaged<R>(work: impl FnOnce() -> R) -> PyResult<R> {
     catch_unwind(AssertUnwindSafe(work))
@@ -465,6 +484,11 @@ fn damaged<R>(work: impl FnOnce() -> R) -> PyResult<R> {
 impl Table {
     fn index(&self, number: usize) -> PyResult<&Index> {
         self.0.indexes.get(number).ok_or_else(|| PyValueError::new_err("no such index"))
+    }
+
+    /// What stays readable without Python, for as long as it is kept.
+    pub(crate) fn asked(&self, index: usize) -> Option<Asked> {
+        (index < self.0.indexes.len()).then(|| Asked { table: Arc::clone(&self.0), index })
     }
 }
 
@@ -530,7 +554,7 @@ impl Table {
             return Err(wrong("a column that lies in a record as none does"));
         }
         let symbols = symbols.collect::<PyResult<_>>()?;
-        Ok(Self(Inner { file, stores, indexes: made, records, groups, width, texts, symbols }))
+        Ok(Self(Arc::new(Inner { file, stores, indexes: made, records, groups, width, texts, symbols })))
     }
 
     /// The first row of a key, or None.

@@ -1,4 +1,4 @@
-//! Lines that hold literals: which of the rules that these stand for do surely not match.
+//! Lines that hold literals: which of the rules that have these do surely not match.
 //!
 //! Of a line whose header is read here (`header.rs`) message and program are known, and what keyword searches read where
 //! the message is of no format; all other fields are open. A message that is a JSON object is one of `events.rs`: the
@@ -132,7 +132,7 @@ impl Texts {
     }
 }
 
-/// Events of a chunk with the rules that their literals stand for.
+/// Events of a chunk with the rules that have their literals.
 pub struct Named<'a> {
     /// The chunk.
     pub data: &'a [u8],
@@ -302,7 +302,7 @@ impl State {
             self.counts.rest += 1;
             return false;
         }
-        // What no literal stands for does not match either.
+        // A rule without a literal in the line does not match either.
         let mut at = 0;
         let kept = |rule: &u32| line.rules.binary_search(rule).is_ok() || line.always.binary_search(rule).is_ok();
         for place in from..answer.found.len() {

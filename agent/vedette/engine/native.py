@@ -459,7 +459,7 @@ _ORDERS = {Op.LT: 0, Op.LTE: 1, Op.GT: 2, Op.GTE: 3}
 _ENDS = {End.WITHIN: 0, End.AT_END: 1, End.AT_LINE_END: 2, End.PERHAPS: 3}
 _EMPTY: dict[str, Any] = {
     "folded": None, "raw": None, "exact": [], "exact_cased": [], "numbers": [], "plain": [], "networks": [],
-    "orders": [], "open": [], "all": [], "joined": False,
+    "orders": [], "lookups": [], "open": [], "all": [], "joined": False,
 }  # fmt: skip
 
 
@@ -491,6 +491,9 @@ def _described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
                 made["networks"].append((str(network.network_address), network.prefixlen, i))
             case Op.LT | Op.LTE | Op.GT | Op.GTE if isinstance(p.value, int | float) and abs(p.value) <= _MAX_EXACT:
                 made["orders"].append((_ORDERS[p.op], float(p.value), i))
+            case Op.LOOKUP if (asked := _asked(plan, p)) is not None:
+                made["lookups"].append((*asked, i))
+                joined = False
             case Op.PREFIX | Op.SUFFIX | Op.CONTAINS | Op.GLOB | Op.REGEX if (
                 group.scanned[p.cased] and i not in evaluator.refused
             ):
@@ -507,6 +510,12 @@ def _described(plan: Plan, evaluator: Evaluator, number: int) -> dict[str, Any]:
             made[kind] = evaluator.database(number, cased), ends
     made["joined"] = joined and not made["networks"] and not made["orders"]
     return made
+
+
+def _asked(plan: Plan, p: Predicate) -> tuple[Any, int] | None:
+    """A lookup as the kernel has it, and the number of its index; None: it has none."""
+    lookup = plan.lookups.get(str(p.value))
+    return None if lookup is None else lookup.mapped(p.option)
 
 
 _ANYWHERE = 4
@@ -543,5 +552,7 @@ def _guess(p: Predicate) -> float:
     """How rare ``p`` is beside others, until the kernel has counted."""
     if p.op is Op.TIME_PART:
         return 1e6
+    if p.op is Op.LOOKUP:
+        return 0.5
     size = sum(map(len, p.value)) if isinstance(p.value, tuple) else len(str(p.value))
     return 4 / (1 + size) + (1 if p.op is Op.REGEX else 0)

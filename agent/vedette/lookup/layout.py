@@ -79,7 +79,7 @@ class Header:
     width: int = 0
     """Bytes of the fixed part of a row."""
     symbols: list[bytes] = field(default_factory=list)
-    """What the codes of compressed texts stand for; none: texts stand as they are."""
+    """What the codes of compressed texts mean; none: texts are not compressed."""
     sections: dict[str, tuple[int, int, bytes]] = field(default_factory=dict)
     """Place, size and SHA-256 by name."""
 

@@ -109,7 +109,7 @@ class Sorted:
 
 
 def unhex(key: bytes) -> bytes | None:
-    """The bytes that lower-case hex digits stand for; None when it is another text."""
+    """The bytes that lower-case hex digits represent; None when it is another text."""
     try:
         raw = bytes.fromhex(key.decode("ascii"))
     except ValueError:

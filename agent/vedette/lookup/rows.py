@@ -9,7 +9,7 @@ A store says how a column lies in a record:
     x    a text of lower-case hex digits: ``width`` bytes; none is null
     t    a text: its size plus one in LEB128 (zero is null), then that many bytes of codes
 
-A code is the number of a symbol of the header; 255 stands before a byte that stands for itself (FSST: Boncz, Neumann,
+A code is the number of a symbol of the header; 255 stands before a byte that is itself (FSST: Boncz, Neumann,
 Leis, VLDB 2020). Without symbols the bytes are the text. Records without texts are of one width and found by their
 number; else ``groups`` holds the place of every 16th.
 """

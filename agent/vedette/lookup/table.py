@@ -145,6 +145,10 @@ class Lookup:
             return lambda key: next(self._find(number, key), None) is not None
         return lambda key: bool(native.contains(number, self._asked(number, key)))
 
+    def mapped(self, index: str) -> tuple[Any, int] | None:
+        """The kernel's view and the index's number in it, for who asks natively; None where there is no kernel."""
+        return None if self._native is None else (self._native, self._numbers[index])
+
     def rows(self) -> Iterator[Row]:
         """All rows, in the file's order. Raises ValueError for a table that keeps keys alone."""
         if "records" not in self.header.sections:
