@@ -257,6 +257,11 @@ def test_keyword_searches_beside_one_that_python_does() -> None:
         agree(['{"a":"x"}', '{"a":"cmd ab"}'], wanted, words, ahead)
 
 
+def test_keyword_searches_of_an_event_without_a_text() -> None:
+    """An empty text is in every text, and not in an event that has none."""
+    agree(['{"a":[]}', '{"a":[[]]}', '{"a":"x"}', '{"a":""}'], Leaf(0), Predicate(KEYWORDS, Op.CONTAINS, ""))
+
+
 @pytest.mark.parametrize(("codec", "name"), [("json", "peer"), ("mqtt", "topic_level_2"), ("mqtt", "topic_level_3")])
 def test_where_an_event_came_from_is_no_part_of_its_structure(codec: str, name: str) -> None:
     """Whether there is an origin differs between events of one structure."""

@@ -278,6 +278,9 @@ impl Group {
 
     /// Search many texts, of which each has `PAD` behind it, as one; what is found is open where it may be in two of them.
     pub fn search_joined(&self, padded: &[u8], folded: &[u8], scratch: &mut Scratch, marks: &mut Marks) {
+        if padded.is_empty() {
+            return;
+        }
         for plain in &self.plain {
             let data = if plain.cased { padded } else { folded };
             if plain.place.holds(data, &plain.text) {
