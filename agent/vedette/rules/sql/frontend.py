@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
@@ -34,7 +35,7 @@ from vedette.rules.sql import dialect, nodes
 from vedette.rules.sql.catalog import ALERTS, EVENTS, Catalog
 from vedette.rules.sql.check import Open, Wrong
 from vedette.rules.sql.lower import Lowering
-from vedette.rules.sql.predicates import necessary, with_rules
+from vedette.rules.sql.predicates import Asked, necessary, with_rules
 from vedette.rules.sql.relation import Relation, renamed
 from vedette.rules.sql.simplify import identified, simplified
 from vedette.rules.sql.tables import scanned
@@ -201,7 +202,7 @@ class File:
         check_columns(relation, query)
         shown = tuple(col.name for col in relation.cols)
         root = identified(simplified(relation.node, shown))
-        root = with_rules(root, lambda scan, when: self._selecting(scan, when, title, one))
+        root = with_rules(root, lambda scan, when, asked: self._selecting(scan, when, asked, title, one))
         _check_depth(root)
         tags = tuple(filter(None, (tag.strip() for tag in head.get("tags", "").split(","))))
         self._id_taken(rule_id, head)
@@ -235,13 +236,15 @@ class File:
         self._used.add(rule_id)
         return found
 
-    def _selecting(self, scan: Scan, when: Expression | None, title: str, one: dialect.Parsed) -> str:
+    def _selecting(
+        self, scan: Scan, when: Expression | None, asked: Sequence[Asked], title: str, one: dialect.Parsed
+    ) -> str:
         """The id of the rule that selects the events of a scan."""
         rules = self.rules
         table = self.catalog.tables[scan.table]
         source = table.logsource
         all_of_it = scan.mark is not None and table.all_events  # for the watermark, as in Flink
-        expr = necessary(rules, scan, None if all_of_it else when)
+        expr = necessary(rules, scan) if all_of_it else necessary(rules, scan, when, asked)
         digest = meaning_digest(expr, rules.predicates, source)
         rule_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"scan/{digest}"))
         if rule_id not in rules.ids:

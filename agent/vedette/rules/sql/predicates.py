@@ -5,6 +5,9 @@ tests are one. The WHERE itself stays as it is, above: a predicate here may hold
 speaks of decoded fields as ``stream/reader.py`` makes values of them: a number in a column of whole numbers is cut, one
 of DECIMAL rounded; a list is NULL there, and matches here when an element does.
 
+What a join asks a lookup for by a column of the scan is a predicate, too (``in_lookup``), where each row that has no
+partner is dropped: INNER and SEMI.
+
 ``true(c)`` holds whenever ``c`` is true, ``false(c)`` whenever it is false; None says nothing.
 """
 
@@ -17,7 +20,8 @@ from decimal import Decimal
 from typing import Any
 
 from vedette.plan.ir import ANY, STAR, TRUE, And, Expr, Leaf, Not, Op, Or, Predicate
-from vedette.plan.query import Calc, Call, Column, Expression, Literal, Node, Scan, Type
+from vedette.plan.plan import lacking
+from vedette.plan.query import Calc, Call, Column, Expression, Literal, LookupJoin, Node, Scan, Type, Union
 from vedette.rules.ruleset import RuleSet
 
 _TEXT = ("CHAR", "VARCHAR", "STRING")
@@ -27,6 +31,15 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 MAX_NESTING = 30
 """AND, OR and NOT within each other; what is deeper says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A lookup that an event's row must find a partner in, by a ``key`` over the columns of a node."""
+
+    key: Column
+    lookup: str
+    index: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +152,18 @@ class Conditions:
             return found
         return Not(self._test(field, Op.NULL))
 
+    def in_lookup(self, asked: Asked, kind: str) -> Expr | None:
+        """Holds whenever a row's value is a key of a lookup's index of ``kind``."""
+        field, of = self._field(asked.key), asked.key.type.name
+        if field is None:
+            return None
+        test = self.leaf(Predicate(field, Op.LOOKUP, asked.lookup, option=asked.index))
+        if of in _TEXT:
+            return test
+        if of in _WHOLE and kind in ("number", "range"):
+            return Or((test, self._test(field, Op.CONTAINS, "."), self._test(field, Op.CONTAINS, "e")))  # cut
+        return Not(self._test(field, Op.NULL))
+
     def _number(self, field: str, name: str, kind: Type, value: Any) -> Expr | None:
         if type(value) not in (int, float, Decimal) or not math.isfinite(value) or abs(value) > 1e300:
             return None
@@ -234,23 +259,42 @@ def _or(found: Sequence[Expr | None]) -> Expr | None:
     return Or(tuple(one for one in known if one is not None)) if len(known) > 1 else known[0]
 
 
-def necessary(rules: RuleSet, scan: Scan, when: Expression | None) -> Expr:
-    """What holds for every event for which ``when`` is true. Raises Unsupported when the set would be too large."""
-    found = None if when is None else Conditions(rules.leaf, scan).true(when)
+def necessary(rules: RuleSet, scan: Scan, when: Expression | None = None, asked: Sequence[Asked] = ()) -> Expr:
+    """What holds for every event for which ``when`` is true and which has its partners in ``asked``. Raises Unsupported
+    when the set would be too large."""
+    conditions = Conditions(rules.leaf, scan)
+    parts: list[Expr | None] = [] if when is None else [conditions.true(when)]
+    for one in asked:
+        if not lacking(rules.lookups, one.lookup, one.index):  # else the statement is refused
+            parts.append(conditions.in_lookup(one, rules.lookups[one.lookup].index(one.index).kind))
+    found = _and(parts)
     return TRUE if found is None else found
 
 
-def with_rules(node: Node, name: Callable[[Scan, Expression | None], str]) -> Node:
-    """The nodes with the rule of each Scan, which ``name`` gives for it and the condition right above it."""
-    if isinstance(node, Calc) and isinstance(node.input, Scan):
-        return replace(node, input=replace(node.input, rule=name(node.input, node.when)))
+Name = Callable[[Scan, Expression | None, Sequence[Asked]], str]
+"""The rule of a scan, given the condition right above it and what joins ask lookups for by its columns."""
+
+
+def with_rules(node: Node, name: Name, asked: Sequence[Asked] = ()) -> Node:
+    """The nodes with the rule of each Scan. ``asked``: by columns of ``node``."""
+    if isinstance(node, Calc):
+        exprs = {at: one for at, one in enumerate(node.exprs, 1) if isinstance(one, Column)}
+        asked = [replace(one, key=exprs[one.key.index]) for one in asked if one.key.index in exprs]
+        if isinstance(node.input, Scan):
+            return replace(node, input=replace(node.input, rule=name(node.input, node.when, asked)))
+        return replace(node, input=with_rules(node.input, name, asked))
     if isinstance(node, Scan):
-        return replace(node, rule=name(node, None))
+        return replace(node, rule=name(node, None, asked))
+    if isinstance(node, LookupJoin):
+        asked = [one for one in asked if one.key.index <= len(node.input.columns)]
+        if node.kind in ("INNER", "SEMI") and isinstance(node.key, Column):
+            asked.append(Asked(node.key, node.lookup, node.index))
+        return replace(node, input=with_rules(node.input, name, asked))
+    if isinstance(node, Union):
+        return replace(node, parts=tuple(with_rules(one, name, asked) for one in node.parts))
     changes: dict[str, Any] = {}
     for key in ("input", "left", "right"):
         below = getattr(node, key, None)
         if isinstance(below, Node):
             changes[key] = with_rules(below, name)
-    if hasattr(node, "parts"):
-        changes["parts"] = tuple(with_rules(one, name) for one in node.parts)
     return replace(node, **changes) if changes else node
