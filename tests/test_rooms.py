@@ -169,6 +169,8 @@ def test_the_agent_starts_without_what_it_does_not_need() -> None:
         "yaml",
         "pyarrow",
         "pyspark",
+        "tuf",
+        "securesystemslib",
         "vedette.region",
         "vedette.api",
         "vedette.rules.sigma",
