@@ -19,21 +19,22 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from vedette import Engine, compile_rules
-from vedette.decode.decoder import Record
 from vedette.engine.join import Joiner
-from vedette.engine.match import Context
-from vedette.model.event import CHUNK_BYTES, Chunk, Frame
+from vedette.engine.match import Context, Match
+from vedette.model.event import CHUNK_BYTES, Chunk, Flag, Frame
+from vedette.model.times import clamp
 from vedette.plan.plan import Plan
 from vedette.plan.query import Call, Column, Literal, Node, Row, Type, Windowed
 from vedette.rules import build
+from vedette.runtime.events import Event, Read
 from vedette.stream.expression import calc
 from vedette.stream.keyed import Budget
 from vedette.stream.network import Network
 from vedette.stream.operator import Operator
-from vedette.stream.reader import Event
 from vedette.stream.statements import Statements
 from vedette.system.resident import resident
 
@@ -108,8 +109,10 @@ def chunks(lines: Sequence[bytes], codec: str) -> list[Chunk]:
     return [Chunk("in", codec, START * 1000, b"".join(line + b"\n" for line in part)) for part in parts]
 
 
-def known(one: Record, offset: int) -> Event:
-    return Event(one, offset, input="in", host=lambda: one.host, time=lambda: one.event_time)
+def known(one: Match, frame: Frame) -> Event:
+    chunk, record = frame.chunk, one.record
+    time = clamp(record.event_time, chunk.received_at)[0]
+    return Event(frame, one.start, one.end, record, record.host, time, Flag(0))
 
 
 def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
@@ -124,7 +127,8 @@ def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
                 if not statements.wants(rule.id):
                     found += bool(engine.shown(match.rule, match.record))
                     continue
-                statements.feed(statements.read(rule.id, known(match.record, offset + match.start)))
+                one = Read(engine, event.frame, match, context, partial(known, match, event.frame))
+                statements.feed(statements.read(rule.id, one))
         found += sum(bool(one.fields) for one in statements.take())
         offset += len(chunk.data)
     found += sum(bool(one.fields) for one in statements.finish())

@@ -23,10 +23,21 @@ class Events:
         self, data: bytes, ends: array[int] | None, runs: bytes | None, found: bytes, view: int, apart: bool
     ) -> tuple[bytes, list[tuple[int, int]]]: ...
     def learn(self, event: bytes, view: int, lesson: Lesson | None) -> bool | None: ...
+    def columns(self, event: bytes, view: int) -> tuple[Any, ...] | None: ...
     def hits(self, group: int, cased: bool, data: bytes) -> list[tuple[int, int]]: ...
     def counts(self) -> tuple[int, int, int, int, int]: ...
 
-Lesson = tuple[list[list[int]], list[int], list[int], list[int], list[tuple[int, bytes]], int]
+Lesson = tuple[
+    list[list[int]],
+    list[tuple[int, int, list[tuple[int, bool, bool]]]],
+    list[tuple[int, int, bytes]],
+    list[int],
+    list[int],
+    list[int],
+    list[tuple[int, bytes]],
+    int,
+    list[int],
+]
 
 @final
 class Lines:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.state.drawn import all_of
+from vedette.model.times import MAX_SKEW, clamp
 from vedette.state import clock
-from vedette.state.clock import FOREVER, LANES, MAX_SKEW, Clock, clamp
+from vedette.state.clock import FOREVER, LANES, Clock
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND

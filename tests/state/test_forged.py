@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.state.drawn import SECOND, SHAPES, correlations, hits, made
 from tests.state.naive import Fired, Hit, firings
 from tests.state.test_correlate import in_time
+from vedette.model.times import MAX_SKEW
 from vedette.plan.aggregates import Kind
 from vedette.plan.relation import Correlation
 from vedette.state import correlate, packed, windows
-from vedette.state.clock import MAX_GAP, MAX_SKEW, Clock
+from vedette.state.clock import MAX_GAP, Clock
 from vedette.state.correlate import Correlator
 from vedette.state.firing import Firing
 from vedette.state.graph import Item

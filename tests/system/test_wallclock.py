@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vedette.state.clock import MAX_SKEW
+from vedette.model.times import MAX_SKEW
 from vedette.system.wallclock import BELIEVED, MAX_BACK, SLEW, WallClock
 
 SECOND = 1_000_000

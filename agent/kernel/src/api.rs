@@ -8,12 +8,13 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::columns;
 use crate::events::{About, Answer, Learned, Lesson, Plan, State};
 use crate::fields::{End, Group, Order, Place, Plain, Scan};
 use crate::hs::{Library, Scratch};
-use crate::layout::{Computed, Cut};
+use crate::layout::{Column, Computed, Cut};
 use crate::lines::{Events as Lie, numbers_of, packed};
 use crate::lookup_ask::Lookup;
 use crate::lookup_read::Table;
@@ -356,7 +357,7 @@ impl Events {
     /// None when it has to be found out again, as a further name decides.
     #[pyo3(signature = (event, view, lesson))]
     fn learn(&self, py: Python, event: &[u8], view: u16, lesson: Option<LessonParts>) -> Option<bool> {
-        let lesson = lesson.map(|(sources, parts, guards, holds, open, rules, inspected, leaves)| {
+        let lesson = lesson.map(|(sources, parts, guards, holds, open, rules, inspected, leaves, columns)| {
             let mut computed = HashMap::<u32, Computed>::default();
             for (group, leaf, cuts) in parts {
                 let cuts = cuts.into_iter().map(|(separator, after, last)| Cut { separator, after, last }).collect();
@@ -365,13 +366,21 @@ impl Events {
             for (group, leaf, bytes) in guards {
                 computed.entry(group).or_default().guards.push((leaf, bytes));
             }
-            Lesson { sources, computed, holds, open, rules, inspected, leaves }
+            let columns = columns.into_iter().map(Column::of).collect();
+            Lesson { sources, computed, holds, open, rules, inspected, leaves, columns }
         });
         match self.with(py, |state| state.learn(&self.plan, event, view, lesson)) {
             Learned::Known => Some(true),
             Learned::Refused => Some(false),
             Learned::Again => None,
         }
+    }
+
+    /// The values of the columns of an event (`columns.rs`); None: decoders have to say all of them.
+    fn columns<'py>(&self, py: Python<'py>, event: &[u8], view: u16) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let found = self
+            .with(py, |state| state.columns(event, view).map(|(columns, leaves)| columns::found(columns, leaves)));
+        found.map(|found| columns::values(py, event, &found)).transpose()
     }
 
     /// Pattern and end of every hit of a group's searches in a text with its pad.
@@ -395,4 +404,4 @@ type Spans = Vec<(u32, u32)>;
 
 type Parts = Vec<(u32, u32, Vec<(u8, bool, bool)>)>;
 type LessonParts =
-    (Vec<Vec<u32>>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32);
+    (Vec<Vec<u32>>, Parts, Vec<(u32, u32, Vec<u8>)>, Vec<u32>, Vec<u32>, Vec<u32>, Vec<(u32, Vec<u8>)>, u32, Vec<i64>);

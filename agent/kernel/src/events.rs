@@ -14,7 +14,7 @@ use crate::fields::{Group, Marks, PAD, Place, Predicate, Text};
 use crate::header::{self, Header};
 use crate::hs::{Database, Hit, Scratch};
 use crate::json::{Event, Kind, Leaf, Names, each_item, unescape};
-use crate::layout::{Computed, GroupNumber, Layout, Shape};
+use crate::layout::{Column, Computed, GroupNumber, Layout, Shape};
 use crate::lines::{self, MAX_ANSWER};
 use crate::rules::{MAYBE, NO, Rules, Truth, YES};
 use crate::sift::{Texts, object};
@@ -140,6 +140,8 @@ pub struct Lesson {
     pub inspected: Vec<(u32, Vec<u8>)>,
     /// How many values Python counted.
     pub leaves: u32,
+    /// See `Layout`.
+    pub columns: Vec<Column>,
 }
 
 impl Lesson {
@@ -156,6 +158,7 @@ impl Lesson {
             && below(&self.holds, plan.predicates.len())
             && below(&self.open, plan.predicates.len())
             && below(&self.rules, plan.rules.roots.len())
+            && self.columns.iter().all(|column| !matches!(column, Column::Leaf(leaf) if *leaf as usize >= leaves))
     }
 }
 
@@ -388,6 +391,19 @@ impl State {
         self.work.scratch.scan(database, data, usize::MAX).then(|| self.work.scratch.hits.clone())
     }
 
+    /// Where the columns of an event are, and its values, if its layout is known.
+    pub fn columns(&mut self, line: &[u8], view: u16) -> Option<(&[Column], &[Leaf])> {
+        if line.first() != Some(&b'{') {
+            return None;
+        }
+        self.event.read(trimmed(line), &self.names, false)?;
+        self.sign(view, None);
+        match self.known.get(&self.event.signature[..]) {
+            Some(Known::Layout(layout)) => Some((&layout.columns, &self.event.leaves)),
+            _ => None,
+        }
+    }
+
     fn forget(&mut self) {
         self.known.clear();
         self.variants.clear();
@@ -397,6 +413,7 @@ impl State {
     fn layout(&mut self, plan: &Plan, line: &[u8], lesson: Lesson) -> Layout {
         let mut layout =
             Layout::new(&lesson.sources, lesson.computed, plan.keywords, lesson.holds, lesson.open, lesson.rules);
+        layout.columns = lesson.columns;
         let leaves = &self.event.leaves;
         let same = |group: &GroupNumber| {
             let own = layout.leaves(*group);

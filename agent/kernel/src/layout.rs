@@ -80,6 +80,34 @@ pub struct Layout {
     pub partial: bool,
     /// Events seen.
     pub events: u64,
+    /// Where the values of columns are, by their number.
+    pub columns: Vec<Column>,
+}
+
+/// Where the value of a column is in every event of a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Column {
+    /// A value of the event.
+    Leaf(u32),
+    /// It is null, or there is none.
+    Null,
+    /// It is this.
+    Truth(bool),
+    /// Decoders have to say.
+    Unknown,
+}
+
+impl Column {
+    /// By what `engine/columns.py` calls it: a value's number, or one of its codes.
+    #[must_use]
+    pub fn of(code: i64) -> Self {
+        match code {
+            -1 => Self::Null,
+            -2 => Self::Truth(true),
+            -3 => Self::Truth(false),
+            leaf => u32::try_from(leaf).map_or(Self::Unknown, Self::Leaf),
+        }
+    }
 }
 
 impl Layout {
@@ -111,7 +139,10 @@ impl Layout {
             .map(|group| if groups.contains(&group) { Vec::new() } else { self.leaves(group).to_vec() })
             .collect();
         let known = std::mem::take(self);
-        *self = Self::new(&sources, known.computed, known.keywords, known.holds, known.open, known.rules);
+        *self = Self {
+            columns: known.columns,
+            ..Self::new(&sources, known.computed, known.keywords, known.holds, known.open, known.rules)
+        };
     }
 
     /// The values of a group's field.
@@ -150,6 +181,7 @@ impl Layout {
         let computed = |one: &Computed| 80 + 64 * (one.parts.len() + one.guards.len());
         (numbers + self.rules.len() + self.always.len() + self.witnessed.len()) * 4
             + self.index.len() * 24
+            + self.columns.len() * 8
             + self.computed.values().map(computed).sum::<usize>()
             + 400
     }

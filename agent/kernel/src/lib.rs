@@ -1,6 +1,7 @@
 //! The import `vedette._kernel`: decides natively which rules an event surely does not match.
 
 pub mod api;
+pub mod columns;
 pub mod events;
 pub mod fields;
 pub mod header;

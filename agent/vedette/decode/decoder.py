@@ -245,6 +245,11 @@ class Record:
                 value = self.get(name)
                 if isinstance(value, str) and value:
                     return value
+        return self.peer
+
+    @property
+    def peer(self) -> str | None:
+        """The peer that it came from."""
         return (self._origin or None) if self._kind() is not Kind.MQTT else None
 
     @property
@@ -257,11 +262,17 @@ class Record:
             return named_time(stamp) if isinstance(stamp, str) else None
         made = self._made()
         if self._structured() is not None:
-            for name in (*made.times, *_TIME_FIELDS) if isinstance(made, Shape) else _TIME_FIELDS:
+            for name in self.time_fields:
                 time = time_of(self.get(name), self._zone)
                 if time is not None:
                     return time
         return made.time_of(self._more(), self._zone) if isinstance(made, Format) else None
+
+    @property
+    def time_fields(self) -> tuple[str, ...]:
+        """Of a JSON object the fields that may say when it happened; the first that does counts."""
+        made = self._made()
+        return (*made.times, *_TIME_FIELDS) if isinstance(made, Shape) else _TIME_FIELDS
 
     @property
     def source(self) -> Source:

@@ -26,11 +26,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from sys import getsizeof
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vedette.decode.aliases import ALIASES
 from vedette.decode.codecs import CODECS, Kind
-from vedette.decode.decoder import Record, possible_source
+from vedette.decode.decoder import ABSENT, Record, possible_source
 from vedette.decode.sources import of_input
 from vedette.decode.syslog import usual, without_time
 from vedette.engine.bounded import Bounded
@@ -171,7 +171,7 @@ class Engine:
         self._asks: dict[int, tuple[bool, bool, bool]] = {}
         """By rule, whether it asks for an event's host, process number, origin."""
         self._scopes_ever = 0
-        self._until_check = SURE_SAMPLE
+        self._until_check = self._until_look = SURE_SAMPLE
         self.kernel_wrong = ""
         """What the kernel said wrongly; from then on all that it says is evaluated."""
         self.remember(Cache(CACHE_BYTES, VERIFY_SAMPLE) if cache is None else cache)
@@ -296,6 +296,29 @@ class Engine:
             wrong = sorted(set(said) ^ set(true))[:10]
             self.kernel_wrong = f"rules {wrong} came out differently than the kernel said"
         return true
+
+    def columns(self, match: Match, chunk: Chunk, context: Context = Context()) -> tuple[Any, ...] | None:
+        """What statements read of an event of ``chunk``, as far as it is known without decoding it: what its time is
+        made of, its host, then the values of ``places``; see ``Native.values``."""
+        native = self._native
+        if native is None or not native.columns or self.kernel_wrong:
+            return None
+        values = native.values(match.record.raw, self._view_number(native, chunk.codec, context.logsource))
+        self._until_look -= 1
+        if values is not None and self._until_look <= 0:
+            self._until_look = SURE_SAMPLE
+            for name, place in native.columns.items():
+                value, decoded = values[place], match.record.get(name)
+                decoded = None if decoded is ABSENT else decoded
+                if value is not ... and (value != decoded or type(value) is not type(decoded)):
+                    self.kernel_wrong = f"the field {name!r:.60} came out differently than the kernel said"
+                    return None
+        return values
+
+    @property
+    def places(self) -> Mapping[str, int]:
+        """By field its place among ``columns``."""
+        return self._native.columns if self._native is not None else {}
 
     @staticmethod
     def _record(chunk: Chunk, start: int, raw: bytes, context: Context) -> Record:

@@ -45,6 +45,7 @@ from vedette.plan.database import MODULE
 from vedette.plan.ir import FIELD_OPS, KEYWORDS, Op, Predicate, dump, folding
 from vedette.plan.patterns import End, search
 from vedette.plan.plan import Plan
+from vedette.plan.query import fields_read
 
 _OBJECTS = frozenset({Kind.JSON, Kind.MQTT})
 """Kinds of events that may be JSON objects."""
@@ -79,6 +80,8 @@ class Native:
                     fields[name] = [count]
                     count += 1
         self._fields, self._groups = fields, count
+        self.columns = {name: place for place, name in enumerate(fields_read(plan.statements), 2)}
+        """The fields that statements read, by their place in what ``values`` gives."""
         self._views: dict[int, tuple[str, LogSource, frozenset[int]]] = {}
         self._sets: Bounded[bytes | int, frozenset[int]] = Bounded(SETS_BYTES)
         self._fields_of: Bounded[frozenset[int], list[str]] = Bounded(SETS_BYTES)
@@ -182,6 +185,12 @@ class Native:
         for start, end in ask:
             self._learn(data[start:end], view)
 
+    def values(self, event: bytes, view: int) -> tuple[Any, ...] | None:
+        """Of a JSON event of ``view`` what may say its time, its host (None: no field says it), and ``columns``, an
+        Ellipsis for what decoders have to say; None: they have to say all."""
+        found: tuple[Any, ...] | None = self._kernel.columns(event, view)
+        return found
+
     # --- learning
 
     def _learn(self, raw: bytes, view: int) -> None:
@@ -236,10 +245,27 @@ class Native:
                         true, open_ = self._fixed(group, value if value is ABSENT or value is None else fixed)
                         holds += true
                         unknown += open_
+            columns = self._places(record) if self.columns else []
         except Exception:  # no text that can be learned; a decoder that raises, of which evaluation tells
             return None
         inspected = [(leaf, values.names[leaf].encode()) for leaf in sorted(values.inspected)]
-        return sources, parts, guards, holds, unknown, sorted(rules), inspected, len(values.names)
+        return sources, parts, guards, holds, unknown, sorted(rules), inspected, len(values.names), columns
+
+    def _places(self, record: Record) -> list[int]:
+        """Where the values are that ``values`` gives."""
+        time: Any = None
+        for name in record.time_fields:
+            time = record.get(name)
+            if isinstance(time, str | int | float) and not isinstance(time, bool):
+                break
+            time = None
+        host: Any
+        try:
+            host = record.host
+        except _Unseen:
+            host = _UNKNOWN
+        fields = [_UNKNOWN if _depends_on_origin(name) else record.get(name) for name in self.columns]
+        return [_place(one) for one in (time, host, *fields)]
 
     def _besides_texts(self, field: str) -> list[int]:
         """The predicates that depend on ``field`` by more than each of its texts."""
@@ -266,6 +292,18 @@ class Native:
         return [members[bit] for bit in ones(bits & (1 << tests.size) - 1)], [
             members[bit] for bit in ones(bits >> tests.size)
         ]
+
+
+_UNKNOWN = object()
+
+
+def _place(value: Any) -> int:
+    """Where a field's value is in every event of the same structure: its number, or a code of ``layout.rs``."""
+    if isinstance(value, _Marked):
+        return value.leaf
+    if value is None or value is ABSENT:
+        return -1
+    return -2 if value is True else -3 if value is False else -4
 
 
 def _depends_on_origin(field: str) -> bool:

@@ -9,6 +9,8 @@
 | in JSON: RFC 3339, or a number since 1970 | ``1795168800.25`` | ``time_of`` |
 | whatever a person may write | ``2026-11-20 10:00``, ``Fri, 20 Nov 2026 10:00:00 +0100`` | ``written_time`` |
 
+An event's own time is never taken for more than ``MAX_SKEW`` after its receipt: ``clamp``.
+
 All times are UTC microseconds since 1970. A function gives None for what is not of its form, but ``seconds``, which
 raises ValueError. ``zone`` is taken where the text names none; None is UTC.
 """
@@ -20,6 +22,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
 HOUR = 3_600_000_000
+MAX_SKEW = 300_000_000
+"""An event's time may lie so many microseconds after its receipt."""
 MONTHS = {name: i for i, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,6 +34,7 @@ _MAX_TIME = 64
 """Characters of a text that may be a time."""
 _PLAUSIBLE = (631_152_000, 7_258_118_400)
 """Seconds since 1970 of the years 1990 and 2200."""
+_SINCE_1970 = tuple((_PLAUSIBLE[0] * unit, _PLAUSIBLE[1] * unit, unit) for unit in (1, 1_000, 1_000_000, 1_000_000_000))
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|[smhdw])")
 _ISO = re.compile(r"((?:19|20|21)\d\d-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|z|[+-]\d\d:?\d\d)?")
@@ -48,6 +53,13 @@ def seconds(text: str) -> float:
     if match is None:
         raise ValueError(f'expects a duration such as "10m" or "200ms", not {text!r}')
     return float(match[1]) * _UNITS[match[2]]
+
+
+def clamp(event_time: int | None, received_at: int) -> tuple[int, bool]:
+    """The event time to go by, and whether it was set to the receipt because it lies too far after it."""
+    if event_time is None:
+        return received_at, False
+    return (received_at, True) if event_time > received_at + MAX_SKEW else (event_time, False)
 
 
 def micros(time: datetime) -> int:
@@ -127,8 +139,8 @@ def time_of(value: object, zone: tzinfo | None = None) -> int | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    for unit in (1, 1_000, 1_000_000, 1_000_000_000):
-        if _PLAUSIBLE[0] * unit <= value <= _PLAUSIBLE[1] * unit:
+    for least, most, unit in _SINCE_1970:
+        if least <= value <= most:
             return int(value * 1_000_000) // unit if isinstance(value, int) else round(value * (1_000_000 / unit))
     return None
 

@@ -30,6 +30,7 @@ Nodes are equal when they mean the same, whatever statement they are of, so that
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache, cached_property
@@ -409,6 +410,12 @@ class Statement:
     def single(self) -> bool:
         """Whether an event makes at most one row, which is about it alone."""
         return all(isinstance(node, Scan | Calc) for node in nodes(self.root))
+
+
+def fields_read(statements: Iterable[Statement]) -> tuple[str, ...]:
+    """All decoded fields that are columns of their tables."""
+    sources = {source for one in statements for scan in one.scans for source in scan.sources}
+    return tuple(sorted(source.path for source in sources if not source.metadata))
 
 
 # --- as bytes

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -27,12 +27,11 @@ from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.plan import AnyRule
 from vedette.plan.relation import Suppress
 from vedette.runtime.context import RunContext
-from vedette.runtime.events import Event, Events, gone
+from vedette.runtime.events import Event, Events, Read, gone
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
 from vedette.state.state import State
 from vedette.state.suppress import Fold, Source
-from vedette.stream.reader import Event as Row
 from vedette.stream.statements import Selected
 
 logger = structlog.get_logger()
@@ -142,18 +141,20 @@ class AlertBuilder:
     def _take(self, rules: Iterable[Rule], frame: Frame, match: Match, event: Event | None) -> None:
         """The event to the statements for which ``rules`` select it; ``event`` is read when it is needed."""
 
-        @cache
         def known() -> Event:
-            return event or self._events.of(frame, match.start, match.end, match.record)
+            nonlocal event
+            if event is None:
+                event = self._events.of(frame, match.start, match.end, match.record)
+            return event
 
-        offset = frame.offset + match.start
-        one = Row(match.record, offset, input=frame.chunk.input, host=lambda: known().host, time=lambda: known().time)
+        context = self._context.input_contexts.get(frame.chunk.input, _NO_CONTEXT)
+        one = Read(self._engine, frame, match, context, known)
         for rule in rules:
             try:
                 self._state.statements.feed(self._state.statements.read(rule.id, one))
             except Exception as error:  # other statements take their rows
                 self._failed(frame, match.start, match.end, error, rule.title)
-        self._recent[offset] = known
+        self._recent[one.offset] = known
 
     def statements(self) -> Iterator[Alert]:
         """The alerts of statements, since the last call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 
 import structlog
@@ -9,11 +10,12 @@ import structlog
 from vedette.decode.decoder import Record, record
 from vedette.decode.entities import entities
 from vedette.engine.join import gather
-from vedette.engine.match import Context
+from vedette.engine.match import Context, Engine, Match
 from vedette.model.counters import Log
 from vedette.model.event import Chunk, Entity, Flag, Frame
+from vedette.model.times import clamp, time_of
 from vedette.runtime.context import RunContext
-from vedette.state.clock import clamp
+from vedette.stream.reader import Event as Row
 
 logger = structlog.get_logger()
 
@@ -46,6 +48,34 @@ class Event:
         event = Event(self.frame, self.start, self.end, text, self.host, self.time, self.flags)
         event._entities = ()
         return event
+
+
+class Read(Row):
+    """The event of a match for statements: what the native kernel knows of it as it says, all else by ``event``."""
+
+    __slots__ = ("_chunk", "_context", "_event")
+
+    def __init__(
+        self, engine: Engine, frame: Frame, match: Match, context: Context, event: Callable[[], Event]
+    ) -> None:
+        self.record, self.offset, self.known = match.record, frame.offset + match.start, {}
+        self._chunk, self._context, self._event = frame.chunk, context, event
+        self.input = self._chunk.input
+        self.values, self.places = engine.columns(match, self._chunk, context), engine.places
+
+    def host(self) -> str | None:
+        values = self.values
+        if values is None or values[1] is ...:
+            return self._event().host
+        return values[1] or self.record.peer or self._context.host
+
+    def time(self) -> int | None:
+        values, time = self.values, None
+        if values is None or values[0] is ...:
+            return self._event().time
+        if values[0] is not None and (time := time_of(values[0], self._context.zone)) is None:
+            return self._event().time  # another field may say it
+        return clamp(time, self._chunk.received_at)[0]
 
 
 class Events:

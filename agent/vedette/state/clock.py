@@ -17,7 +17,7 @@ time fits; when there is none, it begins one. Every event has a lane, so correla
   ``MAX_SKEW`` of receipts (``slowest``).
 * A lane that begins beside others **jumps** when its time lies before their watermarks, or more than ``lead`` after
   its receipt. Jumps are counted and flagged.
-* An event time more than ``MAX_SKEW`` after the event's receipt is set to the receipt (``clamp``).
+* An event time more than ``MAX_SKEW`` after the event's receipt is set to the receipt (``model/times.py``).
 * Everything is a function of the calls: no clock is read. ``delta`` and ``load`` carry it over a restart.
 * At most ``MAX_LANES`` are kept: the one retired first goes, then the source longest without an event.
 
@@ -30,19 +30,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-MAX_SKEW = 300_000_000
+from vedette.model.times import MAX_SKEW
+
 MAX_GAP = 5_000_000
 MIN_LEAD = 1_000_000
 LANES = 8
 MAX_LANES = 65_536
 FOREVER = 1 << 62
-
-
-def clamp(event_time: int | None, received_at: int) -> tuple[int, bool]:
-    """The event time to go by, and whether it was set to the receipt because it lies too far after it."""
-    if event_time is None:
-        return received_at, False
-    return (received_at, True) if event_time > received_at + MAX_SKEW else (event_time, False)
 
 
 class Clock:

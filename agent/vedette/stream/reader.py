@@ -22,7 +22,8 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -30,14 +31,13 @@ from typing import Any
 
 from vedette.decode.decoder import Record
 from vedette.decode.values import ABSENT
-from vedette.model.times import iso_time, time_of
+from vedette.model.times import clamp, iso_time, time_of
 from vedette.plan.ir import text
 from vedette.plan.operators import as_number
-from vedette.plan.query import MILLISECOND, Row, Scan, Type
+from vedette.plan.query import MILLISECOND, Field, Named, Row, Scan, Type
 from vedette.stream.functions.types import BITS
 
-MAX_SKEW = 300_000_000
-"""A time attribute may lie so many microseconds after the event's receipt."""
+_NOWHERE: Mapping[str, int] = {}
 _DAY = date(1970, 1, 1).toordinal()
 _CONTEXT = Context(prec=80, rounding=ROUND_HALF_UP)
 
@@ -69,7 +69,7 @@ def converter(of: Type) -> Convert:
         return _decimal(of.precision, of.scale)
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         unit = 10 ** max(0, 6 - of.precision)
-        return lambda value: _time(value) // unit * unit
+        return _time if unit == 1 else lambda value: _time(value) // unit * unit
     try:
         return _SIMPLE[name]
     except KeyError:
@@ -194,15 +194,40 @@ _SIMPLE: dict[str, Convert] = {
 class Event:
     """What a row is made of: a decoded event, and what the agent knows of it. Values are read once for all scans."""
 
-    __slots__ = ("host", "input", "known", "offset", "record", "time")
+    __slots__ = ("host", "input", "known", "offset", "places", "record", "time", "values")
 
     def __init__(
-        self, record: Record, offset: int, *, input: str, host: Callable[[], str | None], time: Callable[[], int | None]
-    ) -> None:
+        self, record: Record, offset: int, *, input: str, host: Callable[[], str | None],
+        time: Callable[[], int | None], values: tuple[Any, ...] | None = None, places: Mapping[str, int] = _NOWHERE,
+    ) -> None:  # fmt: skip
         """``offset``: the event's, in the raw log. ``time``: UTC microseconds, as the agent has it; None: unknown. Both
-        it and ``host`` are asked for where a table has them."""
+        it and ``host`` are asked for where a table has them. ``values``: those of fields that are known before the
+        event is decoded, an Ellipsis for one that is not, at their ``places``."""
         self.record, self.offset, self.input, self.host, self.time = record, offset, input, host, time
-        self.known: dict[Any, Any] = {}
+        self.values, self.places = values, places
+        self.known: dict[int, Any] = {}
+
+
+class _Column:
+    """One column of a scan."""
+
+    __slots__ = ("at", "convert", "number", "path", "read")
+
+    def __init__(self, source: Field, of: Type, number: int | None) -> None:
+        """``number``: under which its values are kept for other scans; None: there is no other."""
+        self.path, self.number, self.at = "" if source.metadata else source.path, number, 0
+        self.convert: Convert = _given
+        self.read: Callable[[Event], Any] = self._decoded
+        if not source.metadata:
+            self.convert = converter(of)
+        elif source.path in _METADATA:
+            self.read = _METADATA[source.path]
+        else:
+            raise ValueError(f"events have no metadata called {source.path!r}")
+
+    def _decoded(self, event: Event) -> Any:
+        found = event.record.get(self.path)
+        return None if found is ABSENT else found
 
 
 class Reader:
@@ -211,59 +236,71 @@ class Reader:
     def __init__(self, scans: Iterable[Scan]) -> None:
         self.unfit = 0
         """Values that were NULL because they did not fit their column."""
-        self._columns: dict[bytes, tuple[tuple[Any, Convert], ...]] = {}
-        for scan in scans:
-            columns = zip(scan.sources, scan.columns, strict=True)
-            self._columns[scan.fingerprint] = tuple(
-                ((source, one.type), converter(one.type)) for source, one in columns
+        self._places: Mapping[str, int] = _NOWHERE
+        every = {scan.fingerprint: scan for scan in scans}
+        asked = Counter((source, one.type) for scan in every.values() for source, one in _columns(scan))
+        numbers = {column: number for number, (column, times) in enumerate(asked.items()) if times > 1}
+        self._by_scan = {
+            fingerprint: tuple(
+                _Column(source, one.type, numbers.get((source, one.type))) for source, one in _columns(scan)
             )
+            for fingerprint, scan in every.items()
+        }
 
     def row(self, scan: Scan, event: Event) -> Row:
         """The row of ``event`` in the table of ``scan``."""
-        known = event.known
-        values = [event.offset]
-        for key, convert in self._columns[scan.fingerprint]:
-            try:
-                values.append(known[key])
-            except KeyError:
-                value = known[key] = self._value(key[0], convert, event)
-                values.append(value)
-        if (at := scan.time) and (time := values[at]) is not None:
-            values[at] = _bounded(time, event.record.received_at)
-        return tuple(values)
+        known, values = event.known, event.values
+        if values is not None and event.places is not self._places:
+            self._arrange(event.places)
+        row: list[Any] = [event.offset]
+        for column in self._by_scan[scan.fingerprint]:
+            number = column.number
+            if number is not None and number in known:
+                row.append(known[number])
+                continue
+            found = values[column.at] if column.at and values is not None else ...
+            if found is ...:
+                found = column.read(event)
+            if found is not None:
+                try:
+                    found = column.convert(found)
+                except Unfit:
+                    self.unfit += 1
+                    found = None
+            row.append(found)
+            if number is not None:
+                known[number] = found
+        if (at := scan.time) and (time := row[at]) is not None:
+            received_at = event.record.received_at
+            if time > received_at > 0:
+                time = clamp(time, received_at)[0]
+            row[at] = time // MILLISECOND * MILLISECOND
+        return tuple(row)
 
-    def _value(self, source: Any, convert: Convert, event: Event) -> Any:
-        if source.metadata:
-            return _metadata(source.path, event)
-        value = event.record.get(source.path)
-        if value is None or value is ABSENT:
-            return None
-        try:
-            return convert(value)
-        except Unfit:
-            self.unfit += 1
-            return None
+    def _arrange(self, places: Mapping[str, int]) -> None:
+        self._places = places
+        for columns in self._by_scan.values():
+            for column in columns:
+                column.at = places.get(column.path, 0)
 
 
-def _bounded(time: int, received_at: int) -> int:
-    if received_at and time > received_at + MAX_SKEW:
-        time = received_at
-    return time // MILLISECOND * MILLISECOND
+def _columns(scan: Scan) -> Iterable[tuple[Field, Named]]:
+    return zip(scan.sources, scan.columns, strict=True)
 
 
-def _metadata(name: str, event: Event) -> Any:
-    match name:
-        case "event_time":
-            time = event.time()
-            return None if time is None else time // MILLISECOND * MILLISECOND
-        case "received_at":
-            return event.record.received_at // MILLISECOND * MILLISECOND or None
-        case "host":
-            return event.host()
-        case "input":
-            return event.input
-        case "raw":
-            return event.record.text
-        case "offset":
-            return event.offset
-    raise ValueError(f"events have no metadata called {name!r}")
+def _given(value: Any) -> Any:
+    return value
+
+
+def _whole(time: int | None) -> int | None:
+    return None if time is None else time // MILLISECOND * MILLISECOND
+
+
+_METADATA: dict[str, Callable[[Event], Any]] = {
+    "event_time": lambda event: _whole(event.time()),
+    "received_at": lambda event: _whole(event.record.received_at) or None,
+    "host": lambda event: event.host(),
+    "input": lambda event: event.input,
+    "raw": lambda event: event.record.text,
+    "offset": lambda event: event.offset,
+}

@@ -26,7 +26,7 @@ from vedette.model.counters import Log
 log = structlog.get_logger()
 
 MAX_BACK = 300_000_000
-"""Microseconds; the bound of ``state.clock.MAX_SKEW``."""
+"""Microseconds; the bound of ``model.times.MAX_SKEW``."""
 SLEW = 8
 LOGGED = 1_000_000
 """Steps below are not logged."""
