@@ -2,9 +2,9 @@
 
 Equal nodes (``Node.fingerprint``) of all statements run as one operator, nodes whose operator can serve several
 (``Operator.shared_by``) as one as well. A row goes in at a ``Scan`` by ``feed``, in the order of the log: first the
-row, then the watermark that it moves. The outcome is the same as if every operator saw each row and each watermark by
-itself, but rows wait and go on in runs as long as the watermark stays below what could make a difference to any
-operator below (``Operator.boundary``).
+row, then the watermark that it moves (``lanes.py``). The outcome is the same as if every operator saw each row and
+each watermark by itself, but rows wait and go on in runs as long as the watermark stays below what could make a
+difference to any operator below (``Operator.boundary``).
 
 One cycle of a caller::
 
@@ -29,10 +29,11 @@ from itertools import groupby, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from vedette.plan.query import Call, Column, Literal, Node, Row, Scan, Statement, nodes
+from vedette.plan.query import MILLISECOND, Call, Column, Literal, Node, Row, Scan, Statement, nodes
 from vedette.stream.expression import FAILURES
 from vedette.stream.expression import one as evaluate
 from vedette.stream.keyed import Budget
+from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators.table import OPERATORS
 
@@ -40,6 +41,11 @@ MAX_WAITING = 4096
 """Rows of one ``Scan`` that may wait."""
 MAX_FORGOTTEN = 64 << 10
 """Bytes of keys that gave way, beyond as many as are there, which an operator's timers may still name."""
+
+MAX_STEP = 60_000_000
+"""Of receipts at once, which is more than ``state/clock.py`` lets go by: then it is another clock."""
+_RECEIPTS = b""
+"""In a delta in place of a fingerprint: how far the receipts are."""
 
 Result = tuple[Statement, Row]
 
@@ -78,7 +84,12 @@ class _Entry:
 
     def __init__(self, scan: Scan, mark_of: Callable[[Row], int | None]) -> None:
         self.scan, self.mark_of = scan, mark_of
+        self.timed = False
+        """Whether a watermark makes a difference to anything below."""
+        self.merged = False
+        """Whether an island takes its rows in their order among those of other entries."""
         self.mark = self.written = NEVER
+        self.lanes = Lanes()
         self.boundary = FOREVER
         """The least watermark that some island has to see."""
         self.rows: list[Row] = []
@@ -189,6 +200,8 @@ class Network:
         self._runs: dict[bytes, Operator] = {}
         """By node."""
         self._number = 0
+        self._receipts = self._running = self._receipts_written = 0
+        """Microseconds of receipts gone by, as ``advance`` was given them, and without those of another clock."""
         self._sinks: dict[str, _Sink] = {}
         self._build(operators)
         self.scans: dict[str, tuple[Scan, ...]] = {
@@ -260,6 +273,13 @@ class Network:
                         tap.ports.setdefault(operator, set()).add(port)
                         tap.exact = tap.exact or operator.exact
                         tap.forked = tap.forked or len(tap.ports[operator]) > 1
+            entry.timed = any(operator.tables for island in entry.islands for operator in island.taps[entry].ports)
+        for entry in self._entries.values():
+            entry.merged = any(len(island.taps) > 1 for island in entry.islands)
+        timed = [entry for entry in self._entries.values() if entry.timed]
+        for entry in timed:
+            entry.lanes.limit = max(MIN_LANES, MAX_LANES // len(timed))
+        self._timed = timed
         self._islands = list(islands.values())
         for island in self._islands:
             island.look()
@@ -273,30 +293,56 @@ class Network:
 
     # --- rows
 
-    def feed(self, rule: str, row: Row, at: int = 0) -> None:
-        """A row of ``scans[rule][at]``: the origin, then its columns. Without a time it is dropped and counted."""
+    def feed(self, rule: str, row: Row, at: int = 0, source: Source = ("", ""), received_at: int = 0) -> None:
+        """A row of ``scans[rule][at]``: the origin, then its columns; ``source``: whose it is, ``received_at``: when it
+        came (0: not known). Without a time it is dropped and counted."""
         entry = self._by_rule[rule][at]
-        scan = entry.scan
-        if scan.time and row[scan.time] is None:
-            self.timeless[scan.table] = self.timeless.get(scan.table, 0) + 1
+        time = row[entry.scan.time] if entry.scan.time else 0
+        if time is None:
+            table = entry.scan.table
+            self.timeless[table] = self.timeless.get(table, 0) + 1
             return
-        if scan.time and row[scan.time] <= entry.mark:
-            self._catch_up(entry)
-        entry.rows.append(row)
-        entry.order.append(self._number)
-        self._number += 1
-        self._raise(entry, entry.mark_of(row))
+        if not entry.timed:
+            entry.rows.append(row)
+            if entry.merged:
+                entry.order.append(self._number)
+                self._number += 1
+        else:
+            if entry.scan.time and time <= entry.mark:
+                self._catch_up(entry)
+            entry.rows.append(row)
+            entry.order.append(self._number)
+            self._number += 1
+            mark = entry.mark_of(row)
+            if mark is None:
+                entry.lanes.at = self._running
+            else:
+                ahead = time - received_at if 0 < received_at < time else 0
+                self._raise(entry, entry.lanes.take(source, mark - ahead, self._running))
         if len(entry.rows) >= MAX_WAITING:
             self._drain()
 
-    def pass_time(self, rule: str, microseconds: int) -> None:
-        """Nothing has come for the scans of ``rule``: their watermarks, where they have begun, go on by so much."""
-        for entry in self._by_rule[rule]:
-            if entry.mark != NEVER:
-                self._raise(entry, entry.mark + microseconds)
+    def wants_source(self, rule: str) -> bool:
+        """Whether ``feed`` asks whose a row is."""
+        return any(entry.timed for entry in self._by_rule[rule])
 
-    def _raise(self, entry: _Entry, mark: int | None) -> None:
-        if mark is not None and mark > entry.mark:
+    def advance(self, running: int) -> None:
+        """So many microseconds of receipts have gone by since the agent began (``state/clock.py``): lanes go on, and
+        the watermark of a table to which no row has come for ``IDLE`` of them goes on with the rest."""
+        gone, self._receipts = running - self._receipts, running
+        if not 0 < gone < MAX_STEP:
+            return
+        self._running += gone
+        for entry in self._timed:
+            if entry.mark == NEVER:
+                continue
+            mark = entry.lanes.least(self._running)
+            if (beyond := min(gone, self._running - entry.lanes.at - IDLE)) > 0:
+                mark = max(mark, entry.mark + beyond // MILLISECOND * MILLISECOND)
+            self._raise(entry, mark)
+
+    def _raise(self, entry: _Entry, mark: int) -> None:
+        if mark > entry.mark:
             entry.mark = mark
             if mark >= entry.boundary:
                 self._pass(entry)
@@ -354,21 +400,34 @@ class Network:
         self._drain()
         found: dict[bytes, Any] = {}
         for fingerprint, entry in self._entries.items():
-            if entry.mark != entry.written:
-                found[fingerprint] = entry.written = entry.mark
+            if entry.timed and (entry.lanes.changed or entry.mark != entry.written):
+                entry.written = entry.mark
+                found[fingerprint] = [entry.mark, *entry.lanes.delta()]
         for fingerprint, operator in self.operators.items():
             part = operator.delta()
             if part is not None:
                 found[fingerprint] = part
+        begun = self._receipts != self._receipts_written and any(entry.mark != NEVER for entry in self._timed)
+        if found or begun:
+            self._receipts_written = self._receipts
+            found[_RECEIPTS] = [self._receipts, self._running]
         return found
 
     def restore(self, data: Mapping[bytes, Any]) -> None:
         """Take over one ``delta``, in the order in which they were made, then ``resume``. Fingerprints of no operator
         here are left out. Raises ValueError or TypeError for anything else."""
         for fingerprint, part in data.items():
-            if fingerprint in self._entries:
+            if fingerprint == _RECEIPTS:
+                self._receipts, self._running = map(int, part)
+                self._receipts_written = self._receipts
+            elif fingerprint in self._entries:
                 entry = self._entries[fingerprint]
-                entry.mark = entry.written = int(part)
+                if isinstance(part, int):  # as versions before have written it
+                    entry.mark = entry.lanes.newest = part
+                else:
+                    entry.mark, *lanes = part
+                    entry.lanes.restore(lanes)
+                entry.written = entry.mark
             elif fingerprint in self.operators:
                 self.operators[fingerprint].restore(part)
 
@@ -390,6 +449,7 @@ class Network:
         """The next ``delta`` holds everything."""
         for entry in self._entries.values():
             entry.written = NEVER
+            entry.lanes.touch()
         for operator in self.operators.values():
             operator.touch()
 

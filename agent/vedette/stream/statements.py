@@ -10,29 +10,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from vedette.plan.query import MILLISECOND, Row, Statement, Type
+from vedette.plan.query import Row, Statement, Type
 from vedette.stream.functions.dates import date_text, stamp_text, time_text
 from vedette.stream.keyed import Budget, pack, unpack
+from vedette.stream.lanes import Source
 from vedette.stream.network import Network
 from vedette.stream.reader import Event, Reader
 
 WINDOW = ("window_start", "window_end")
+_NOBODY: Source = ("", "")
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_800_000_000
 
 
-IDLE = 60_000_000
-"""Microseconds of receipts after which a table without a row counts as idle."""
-MAX_STEP = 60_000_000
-"""Of receipts at once, which is more than ``state/clock.py`` lets go by: then it is another clock."""
-
-
 class Read(NamedTuple):
-    """An event as a row of one of the scans of ``rule_id``, and which of its values is the time (0: none)."""
+    """An event as a row of one of the scans of ``rule_id``, which of its values is the time (0: none), whose it is, and
+    when it was received."""
 
     rule_id: str
     at: int
     row: Row
     time: int
+    source: Source
+    received_at: int
 
 
 class Selected(NamedTuple):
@@ -124,41 +123,37 @@ class Statements:
         self.network = _network(self.statements, max_bytes)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
-        self._silent = dict.fromkeys(self.network.scans, 0)
-        """By rule: microseconds of receipts since the last row."""
-        self._running = 0
+        self._scans = {
+            rule: (tuple(enumerate(scans)), self.network.wants_source(rule))
+            for rule, scans in self.network.scans.items()
+        }
 
     def __bool__(self) -> bool:
         return bool(self.statements)
 
     def wants(self, rule_id: str) -> bool:
         """Whether a statement takes the events that this rule matches."""
-        return rule_id in self._silent
+        return rule_id in self._scans
 
     def read(self, rule_id: str, event: Event) -> list[Read]:
         """The rows of an event that the rule has matched. Raises what a decoder raises."""
+        scans, timed = self._scans[rule_id]
+        source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
         return [
-            Read(rule_id, at, self.reader.row(scan, event), scan.time)
-            for at, scan in enumerate(self.network.scans[rule_id])
+            Read(rule_id, at, self.reader.row(scan, event), scan.time, source, received_at)
+            for at, scan in scans
             if not scan.inputs_named or event.input in scan.inputs_named
         ]
 
     def feed(self, rows: Iterable[Read]) -> None:
         """Rows in the order of the log."""
-        for one in rows:
-            self._silent[one.rule_id] = 0
-            self.network.feed(one.rule_id, one.row, one.at)
+        feed = self.network.feed
+        for rule_id, at, row, _, source, received_at in rows:
+            feed(rule_id, row, at, source, received_at)
 
     def advance(self, running: int) -> None:
-        """So many microseconds of receipts have gone by since the agent began (``state/clock.py``). Where no row has
-        come for ``IDLE`` of them, the watermark goes on with the rest."""
-        gone, self._running = running - self._running, running
-        if not 0 < gone < MAX_STEP:
-            return
-        for rule, silent in self._silent.items():
-            self._silent[rule] = silent + gone
-            if (beyond := min(gone, silent + gone - IDLE)) > 0:
-                self.network.pass_time(rule, beyond // MILLISECOND * MILLISECOND)
+        """So many microseconds of receipts have gone by since the agent began (``state/clock.py``)."""
+        self.network.advance(running)
 
     def failures(self) -> list[tuple[Statement, Exception]]:
         """The statements that raised since the last call; they take no rows any more."""
@@ -213,7 +208,6 @@ class Statements:
         """Take over the state of another plan's statements as far as it means the same here. Returns the ids of those
         that were there and have changed, so that they start empty, at least in part."""
         self.network.adopt(other.network)
-        self._running = other._running
         before = {one.id: one.digest for one in other.statements}
         return [one.id for one in self.statements if one.stateful and before.get(one.id, one.digest) != one.digest]
 
