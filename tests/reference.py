@@ -205,7 +205,7 @@ def _has_key(text: str, column: str, table: dict[str, Sequence[str]]) -> bool:
         address = ipaddress.ip_address(text.strip())
     except ValueError:
         return False
-    forms = [form for form in (None if "%" in text else address, _v4_of(address)) if form is not None]
+    forms = [form for form in (address, _v4_of(address)) if form is not None]
     return any(form in ipaddress.ip_network(key) for form in forms for key in keys)
 
 

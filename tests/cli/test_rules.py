@@ -306,20 +306,24 @@ def test_list(tmp_path: Path) -> None:
 
 
 def test_list_says_why_a_rule_is_always_looked_at(tmp_path: Path) -> None:
-    """The placeholder by name, and its number of values; a lookup that is too long is named, and the rest is listed."""
+    """The placeholder by name, with its number of values; a lookup that cannot be used is named, the rest listed."""
     rule, pipeline, lookup = files(tmp_path)
+    rule.write_text(rule.read_text().replace("Who|expand", "Who|contains|expand"))
     lookup.write_text("\n".join(f"user{i}" for i in range(3000)))
     given = ("--pipeline", pipeline, "--lookup", lookup, rule)
     done = vedette("rules", "list", *given)
     assert done.exit_code == 0
     assert "always" in done.stdout
     assert "%names% stands for 3,000 values, more than the 2,048 that the prefilter searches for" in done.stdout
-    lookup.write_text("\n".join(f"user{i}" for i in range(10_001)))
+    rule.write_text(rule.read_text().replace("Who|contains|expand", "Who|expand"))
+    done = vedette("rules", "list", *given)
+    assert "evaluated on every event of its log source: user is in value of the lookup names-" in done.stdout
+    lookup.write_text("\n".join(f"user{i}" for i in range(1_000_000)))
     other = tmp_path / "other.yml"
     other.write_text(RULE.replace("929a690e", "00000000").replace("Who|expand: '%names%'", "user: somebody"))
     done = vedette("rules", "list", *given, other)
     assert done.exit_code == 1
-    assert f"{lookup}:1: the lookup has 10,001 values" in done.stdout
+    assert f"{lookup}:1: larger than 8 MiB: split it" in done.stdout
     assert "2 rules, 0 correlations: 1 active, 0 always, 1 dead; 1 lookups that cannot be used" in done.stderr
     rows = [json.loads(line) for line in vedette("rules", "list", "--json", *given, other).stdout.splitlines()]
     assert [(row["state"], row["kind"]) for row in rows] == [("active", "detection"), ("dead", "lookup"), ("dead", "")]

@@ -99,7 +99,7 @@ def build(
         databases=artifact.databases,
         sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
         rules=listed,
-        lookups={name: plan.lookups[name].path.read_bytes() for name, _ in sorted(plan.asked)},
+        lookups={name: plan.lookups[name].data for name, _ in sorted(plan.asked)},
         tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
         hyperscan_version=artifact.library,
     )

@@ -146,13 +146,14 @@ def _engine_of(
     bundles = [path for path in paths if path.suffix == ".vbundle"]
     if not bundles:
         from vedette.engine.match import Engine
-        from vedette.lookup.sets import opened
+        from vedette.lookup.sets import made, opened
         from vedette.runtime.compiled import Sources, UserCache, user_folder
 
         sources, folder = Sources(paths, pipelines, lookups), user_folder() if cached else None
         if folder is None:
             return Engine(rule_plan(*sources), route=route)
-        return _cached(sources, UserCache(folder)).engine(opened(lookups), route=route)
+        artifact = _cached(sources, UserCache(folder))
+        return artifact.engine({**opened(lookups), **made(artifact.lookups)}, route=route)
     if pipelines or lookups:
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
     if len(paths) > 1:

@@ -4,8 +4,8 @@ What ``vedette.rules`` builds in a process of its own, bundles carry and the age
 one exact library version only; under another one they are left aside and compiled again from the plan, and so are
 those of the prefilter under decoders of which it holds something else (``Prefilter``).
 
-Bytes: BLAKE2b-128 of the rest; msgpack map ``{"library", "plan", "databases": {name: bytes}}``. The digest detects
-damage, not tampering: load it only from the agent's own folder.
+Bytes: BLAKE2b-128 of the rest; msgpack map ``{"plan", "databases": {name: bytes}, "library", "lookups": {name:
+bytes}}``. The digest detects damage, not tampering: load it only from the agent's own folder.
 """
 
 from __future__ import annotations
@@ -29,11 +29,19 @@ class Artifact(NamedTuple):
     plan: bytes
     databases: Mapping[str, bytes]
     library: str
+    lookups: Mapping[str, bytes] = {}
+    """Those of the plan's that are in no file."""
 
     @classmethod
     def of(cls, plan: Plan) -> Artifact:
         """Compiles the databases of ``plan``: seconds for thousands of rules."""
-        return cls(plan.to_bytes(), Engine(plan).databases(), LIBRARY)
+        return cls.without_databases(plan)._replace(databases=Engine(plan).databases())
+
+    @classmethod
+    def without_databases(cls, plan: Plan) -> Artifact:
+        asked = {name for name, _ in plan.asked}
+        made = {name: one.data for name, one in plan.lookups.items() if name in asked and one.path is None}
+        return cls(plan.to_bytes(), {}, LIBRARY, made)
 
     def engine(self, lookups: Mapping[str, Any] | None = None, *, route: bool = True) -> Engine:
         """``lookups``: those that rules may ask, by name. Raises ValueError when the plan or its databases cannot be
@@ -45,7 +53,7 @@ class Artifact(NamedTuple):
             return engine
 
     def to_bytes(self) -> bytes:
-        packed = msgpack.packb({"library": self.library, "plan": self.plan, "databases": dict(self.databases)})
+        packed = msgpack.packb({**self._asdict(), "databases": dict(self.databases), "lookups": dict(self.lookups)})
         return _digest(packed) + bytes(packed)
 
     @classmethod
@@ -55,7 +63,7 @@ class Artifact(NamedTuple):
             if _digest(data[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
                 raise ValueError("it is damaged")
             fields = msgpack.unpackb(data[_DIGEST_BYTES:])
-            return cls(fields["plan"], fields["databases"], fields["library"])
+            return cls(fields["plan"], fields["databases"], fields["library"], fields["lookups"])
         except (msgpack.UnpackException, ValueError, TypeError, KeyError) as error:
             raise ValueError(f"not a built rule set: {error}") from error
 

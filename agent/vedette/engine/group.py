@@ -354,7 +354,7 @@ def of_lookup(p: Predicate, lookups: Mapping[str, Any]) -> Test:
 
     def address(plain: str, folded: str) -> object:
         plain = plain.strip()
-        return holds(plain) or (":" in plain and any(holds(str(one)) for one in addresses(plain)))
+        return holds(plain) or (":" in plain and any(holds(str(one).partition("%")[0]) for one in addresses(plain)))
 
     return address
 

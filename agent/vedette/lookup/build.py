@@ -6,6 +6,7 @@ a table may have ``PLAIN_ROWS`` rows. A bad row ends the build by ``BuildRefused
 
 from __future__ import annotations
 
+import io
 import ipaddress
 import os
 import re
@@ -101,11 +102,8 @@ def build(
     them), or keep the ``first``. Raises BuildRefused and OSError.
     """
     name = name or target.name.partition(".")[0]
-    _check(name, columns, keys, valid, duplicates)
     library = kernel.LOADED if native else None
-    table = _Table(columns, keys, source or str(target), library)
-    for batch in batches:
-        table.add(batch)
+    table = _gathered(name, columns, keys, batches, source or str(target), valid, duplicates, library)
     temporary = target.with_name(f".{target.name}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -122,6 +120,33 @@ def build(
     sync_path(target.parent)
     shown = tuple(f"{i.name} {i.kind} ({x['layout']})" for i, x in zip(header.indexes, header.layouts, strict=True))
     return Built(version, header.rows, size, shown)
+
+
+def of_keys(name: str, kind: str, keys: Sequence[str]) -> bytes:
+    """A lookup of nothing but the texts ``keys``, once each, in its column ``value``: the same bytes for the same keys.
+
+    Raises BuildRefused.
+    """
+    library, duplicates = kernel.LOADED, "keep" if kind == "cidr" else "first"
+    batches = [Batch([keys], range(1, len(keys) + 1))]
+    table = _gathered(
+        name, [Column("value", "text")], [Key(("value",), kind)], batches, name, None, duplicates, library
+    )
+    file = io.BytesIO()
+    writer = Writer(file)
+    writer.finish(_Assembly(table, writer, library, 0, duplicates, None).header(name))
+    return file.getvalue()
+
+
+def _gathered(
+    name: str, columns: Sequence[Column], keys: Sequence[Key], batches: Iterable[Batch], source: str,
+    valid: tuple[str, str] | None, duplicates: str, library: Any,
+) -> _Table:  # fmt: skip
+    _check(name, columns, keys, valid, duplicates)
+    table = _Table(columns, keys, source, library)
+    for batch in batches:
+        table.add(batch)
+    return table
 
 
 def _check(

@@ -38,6 +38,11 @@ def carried(parts: Mapping[str, bytes]) -> dict[str, Lookup]:
     return found
 
 
+def made(files: Mapping[str, bytes]) -> dict[str, Lookup]:
+    """Those that came out of compiling rules, by name (``engine/artifact.py``). Raises LookupRefused."""
+    return {name: Lookup.of(data, name) for name, data in files.items()}
+
+
 def version(path: Path) -> str:
     """What the file of a lookup holds: its version, or why it is none. Raises OSError."""
     try:

@@ -41,9 +41,10 @@ class _Probe(Protocol):
 class Lookup:
     """Made by ``open``."""
 
-    def __init__(self, path: Path, data: mmap.mmap, file: int | None) -> None:
+    def __init__(self, path: Path | None, data: mmap.mmap, file: int | None) -> None:
         self._data = data
         self.path = path
+        """None: it is in memory only."""
         header, self._base, self.version = parse(data)
         self.header: Header = header
         self.name = header.name
@@ -61,18 +62,7 @@ class Lookup:
     def open(cls, path: Path, *, native: bool = True) -> Lookup:
         """Map ``path``. Raises OSError, and LookupRefused, which says what is wrong with the file."""
         with path.open("rb") as file:
-            try:
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError:
-                raise LookupRefused("it is empty: copy it again") from None
-            try:
-                with suppress(OSError):
-                    data.madvise(mmap.MADV_WILLNEED)
-                return cls(path, data, file.fileno() if native else None)
-            except ValueError:
-                with suppress(BufferError):
-                    data.close()
-                raise
+            return cls._mapped(path, file.fileno(), native)
 
     @classmethod
     def of(cls, data: bytes, name: str) -> Lookup:
@@ -81,9 +71,24 @@ class Lookup:
         try:
             with open(descriptor, "wb", closefd=False) as file:
                 file.write(data)
-            return cls.open(Path(f"/proc/self/fd/{descriptor}"))
+            return cls._mapped(None, descriptor, True)
         finally:
             os.close(descriptor)
+
+    @classmethod
+    def _mapped(cls, path: Path | None, file: int, native: bool) -> Lookup:
+        try:
+            data = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            raise LookupRefused("it is empty: copy it again") from None
+        try:
+            with suppress(OSError):
+                data.madvise(mmap.MADV_WILLNEED)
+            return cls(path, data, file if native else None)
+        except ValueError:
+            with suppress(BufferError):
+                data.close()
+            raise
 
     def __enter__(self) -> Lookup:
         return self
@@ -100,6 +105,11 @@ class Lookup:
         with suppress(BufferError):  # a row that is being read; its end lets go
             self._view.release()
             self._data.close()
+
+    @property
+    def data(self) -> bytes:
+        """The file's bytes."""
+        return self._data[:]
 
     @property
     def native(self) -> bool:

@@ -13,7 +13,7 @@ each operator, for a decoded field value ``v``:
 * ``NULL`` holds when the field is absent or null; ``EXISTS`` when it is present, null or not;
 * ``FIELD_*`` compare two fields of the same event as texts;
 * ``LOOKUP`` holds when the text is a key of an index of a lookup, as the index's kind compares (``docs/lookups.md``);
-  an address also when its IPv4 form is one, whatever white space stands around it;
+  an address also when its IPv4 form is one, whatever white space stands around it and whatever its scope;
 * ``TIME_PART`` is equality of a number with the minute, hour, day, week (ISO 8601), month or year of the time that the
   text is written as, taken as it is written, whatever its zone; a number is seconds (or milli-, micro-, nanoseconds)
   since 1970 in UTC (``plan/timepart.py``).

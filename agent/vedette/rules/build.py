@@ -31,7 +31,7 @@ SIGMA = ".yml"
 def front_ends(rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path]) -> dict[str, FrontEnd]:
     """The rule languages, by the suffix of their files."""
     given = processing.load(pipelines, lookups)
-    rules.lookups = given.tables
+    rules.lookups = dict(given.tables)
     sigma = Sigma(rules, given)
     return {SIGMA: sigma, ".yaml": sigma, ".sql": Sql(rules)}
 

@@ -62,11 +62,12 @@ def same_meaning(one: Plan, other: Plan) -> bool:
 def main(arguments: Sequence[str]) -> int:
     given, out = map(Path, arguments)
     try:
-        plan = Plan.from_bytes(given.read_bytes())
+        artifact = Artifact.from_bytes(given.read_bytes())
+        plan = Plan.from_bytes(artifact.plan)
         new, before, after = retuned(plan, sys.stdin.buffer.read())
         gains = before > GAIN * after
         if gains:
-            write_whole(out, Artifact.of(new).to_bytes())
+            write_whole(out, Artifact.of(new)._replace(lookups=artifact.lookups).to_bytes())
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -6,7 +6,6 @@ Expressions refer to ``RuleSet.predicates`` by index, and equal predicates are o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -73,7 +72,7 @@ class RuleSet:
     filters: list[Filter] = field(default_factory=list)
     lookups_refused: tuple[Refusal, ...] = ()
     """Of ``refused``, those that are about a lookup."""
-    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    lookups: dict[str, Lookup] = field(default_factory=dict)
     """By name the lookups that rules may ask."""
     placeholders: dict[Expr, tuple[str, ...]] = field(default_factory=dict)
     """The placeholders that an expression's values come from."""

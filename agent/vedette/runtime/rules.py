@@ -34,7 +34,7 @@ from vedette.config.settings import Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
-from vedette.lookup.sets import opened
+from vedette.lookup.sets import made, opened
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
@@ -285,7 +285,10 @@ class Rules:
         given = self._cache / "running.plan"
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(given.write_bytes, plan.to_bytes())
+            running = Artifact.without_databases(plan)
+            if loaded.sha256 is not None:  # the bundle has the lookups
+                running = running._replace(lookups={})
+            await asyncio.to_thread(given.write_bytes, running.to_bytes())
             ended = await _compiler("vedette.rules.retune", str(given), str(out), sample=sample)
             if ended.code == NO_GAIN:
                 return None
@@ -396,7 +399,8 @@ async def _compiler(module: str, *arguments: str, sample: bytes) -> child.Ended:
 
 def _load(path: Path, lookups: Mapping[str, Any]) -> Engine:
     """Raises ValueError when the file is damaged or from another version, or asks a lookup that is not there."""
-    return Artifact.from_bytes(path.read_bytes()).engine(lookups)
+    artifact = Artifact.from_bytes(path.read_bytes())
+    return artifact.engine({**lookups, **made(artifact.lookups)})
 
 
 def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:

@@ -6,6 +6,7 @@ operator of a string. What cannot be evaluated raises ``Unsupported``.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sigma.conditions import (
@@ -37,13 +38,13 @@ from sigma.types import (
 )
 
 from vedette.lookup.layout import KINDS
-from vedette.lookup.table import Lookup
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Not, Op, Or, Predicate, fold
 from vedette.plan.patterns import End, fallback, search
 from vedette.rules.ruleset import RuleSet, Unsupported
+from vedette.rules.sigma.lists import INDEX, Listed
 from vedette.rules.sigma.modifiers import MODIFIERS, SigmaNetworkText, SigmaTest
-from vedette.rules.sigma.pipelines import NONE, POLICY, Pipelines
+from vedette.rules.sigma.pipelines import NONE, POLICY, Pipelines, Table
 
 
 def keep_kinds(detection: SigmaDetection) -> None:
@@ -113,7 +114,15 @@ def _value(rules: RuleSet, name: str, value: SigmaType, given: Pipelines) -> Exp
         case SigmaExpansion():
             return Or(tuple(_value(rules, name, item, given) for item in value.values))
         case SigmaString() | SigmaRegularExpression() if (asked := _asked(value, given)) is not None:
-            return rules.leaf(_looked_up(name, value, *asked))
+            return rules.leaf(_looked_up(name, value, asked))
+        case SigmaString() if name != KEYWORDS and (long := _listed(value, given)) is not None:
+            placeholder, (lookup, rest) = long
+            rules.lookups[lookup.name] = lookup
+            tests = [rules.leaf(Predicate(name, Op.LOOKUP, lookup.name, option=INDEX))]
+            patterns = _replaced(value, replace(given, lookups={placeholder: rest})) if rest else ()
+            made = Or((*tests, *(_value(rules, name, item, given) for item in patterns)))
+            rules.placeholders[made] = (f"%{placeholder}%",)
+            return made
         case SigmaString() | SigmaRegularExpression() if value.contains_placeholder():
             made = Or(tuple(_value(rules, name, item, given) for item in _replaced(value, given)))
             whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
@@ -221,8 +230,8 @@ def _string(name: str, value: SigmaString) -> Predicate:
     return Predicate(name, Op.GLOB, tuple(parts), cased)
 
 
-def _asked(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> tuple[Lookup, str | None] | None:
-    """The built lookup that a value's placeholder names, and the index, where it names one; None: it has none."""
+def _asked(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> Table | None:
+    """The built lookup that a value's placeholder names; None: it names none."""
     whole = value.regexp if isinstance(value, SigmaRegularExpression) else value
     found = [(part.name, given.table(part.name)) for part in whole.s if isinstance(part, Placeholder)]
     name, table = next(((name, table) for name, table in found if table is not None), ("", None))
@@ -234,9 +243,27 @@ def _asked(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> tup
     return table
 
 
-def _looked_up(name: str, value: SigmaString | SigmaRegularExpression, lookup: Lookup, index: str | None) -> Predicate:
+def _listed(value: SigmaString, given: Pipelines) -> tuple[str, Listed] | None:
+    """The placeholder that a value is, and the lookup made of its list; None: its values are spelled out."""
+    kind = _KINDS.get(type(value))
+    if (
+        kind is None
+        or len(value.s) != 1
+        or not isinstance(part := value.s[0], Placeholder)
+        or part.name in given.faults
+    ):
+        return None
+    found = given.listed(part.name, kind)
+    return None if found is None else (part.name, found)
+
+
+_KINDS = {SigmaString: "nocase", SigmaCasedString: "text", SigmaNetworkText: "cidr"}
+
+
+def _looked_up(name: str, value: SigmaString | SigmaRegularExpression, asked: Table) -> Predicate:
+    called, lookup, index = asked
     if name == KEYWORDS:
-        raise Unsupported(f"the lookup {lookup.name} is asked for the value of a field: name the field")
+        raise Unsupported(f"the lookup {called} is asked for the value of a field: name the field")
     kinds = {"cidr", "ip"} if isinstance(value, SigmaNetworkText) else {*KINDS} - {"range"}
     if isinstance(value, SigmaCasedString):
         kinds = {"text"}
@@ -245,8 +272,8 @@ def _looked_up(name: str, value: SigmaString | SigmaRegularExpression, lookup: L
         fit = [one for one in fit if one == index]
     if not fit:
         has = ", ".join(f"{one.name} ({one.kind})" for one in lookup.indexes)
-        raise Unsupported(f"the lookup {lookup.path.stem} has no key that this can ask; it has {has}")
-    return Predicate(name, Op.LOOKUP, lookup.path.stem, option=fit[0])
+        raise Unsupported(f"the lookup {called} has no key that this can ask; it has {has}")
+    return Predicate(name, Op.LOOKUP, called, option=fit[0])
 
 
 def _replaced(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> list[SigmaType]:

@@ -7,8 +7,8 @@ Several run in the order of their ``priority``, then as they are given. What wor
 A **lookup** gives a placeholder its values: ``Administrators.txt`` is ``%Administrators%``. Text files hold a value a
 line; of CSV files the first column counts, and a first row that says ``value`` or the placeholder's name is a heading.
 Empty lines and lines that begin with ``#`` are none. A value is a Sigma pattern: ``srv*`` stands for all that begin so.
-Where a pipeline gives the same placeholder, the pipeline's values hold. A built lookup, ``Assets.vlookup``, is asked
-for each value in place of being spelled out, whatever its size (``lookup/table.py``).
+Where a pipeline gives the same placeholder, the pipeline's values hold. A long list is made a lookup (``lists.py``). A
+built lookup, ``Assets.vlookup``, is asked for each value, whatever its size (``lookup/table.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from sigma.policy import SigmaPolicy
@@ -33,10 +33,8 @@ from vedette.plan.ir import Refusal
 from vedette.plan.limits import check_regex
 from vedette.plan.patterns import fallback
 from vedette.rules.sigma.documents import check_shape, child
+from vedette.rules.sigma.lists import SPELLED, Listed, listed
 from vedette.system.folders import read_regular
-
-MAX_VALUES = 10_000
-"""Values of one lookup."""
 
 MAX_BYTES = 8 << 20
 """Bytes of a pipeline or lookup file."""
@@ -65,6 +63,14 @@ POLICY = SigmaPolicy(regex_engine=_Runnable())
 """pySigma's settings: regular expressions are PCRE's; pipelines reach neither files nor commands nor the network."""
 
 
+class Table(NamedTuple):
+    """A built lookup that a placeholder names; ``key``: the index that it says, if it does."""
+
+    name: str
+    lookup: Lookup
+    key: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Pipelines:
     """``lookups``: placeholder to values; ``faults``: placeholder to why its lookup gives none."""
@@ -74,13 +80,25 @@ class Pipelines:
     faults: Mapping[str, Refusal] = field(default_factory=dict)
     tables: Mapping[str, Lookup] = field(default_factory=dict)
     """Lookups that are asked for a value, not spelled out."""
+    spelled: Mapping[str, int] = field(default_factory=lambda: SPELLED)
+    """By kind of key, how many values of a list are spelled out; longer ones are made lookups (``lists.py``)."""
+    made: dict[tuple[str, str], Listed | None] = field(default_factory=dict)
+    """By placeholder and kind of key, what ``listed`` gave."""
 
-    def table(self, name: str) -> tuple[Lookup, str | None] | None:
-        """The lookup that a placeholder names, and its index where it names one (``%NAME.INDEX%``)."""
+    def table(self, name: str) -> Table | None:
+        """The lookup that a placeholder names: ``%NAME%``, or ``%NAME.INDEX%``."""
         if name in self.tables:
-            return self.tables[name], None
+            return Table(name, self.tables[name], None)
         lookup, dot, index = name.rpartition(".")
-        return (self.tables[lookup], index) if dot and lookup in self.tables else None
+        return Table(lookup, self.tables[lookup], index) if dot and lookup in self.tables else None
+
+    def listed(self, name: str, kind: str) -> Listed | None:
+        """The lookup made of a placeholder's list, as keys of ``kind``; None: it has none, or is spelled out. Raises
+        Unsupported."""
+        if (name, kind) not in self.made:
+            values = self.lookups.get(name, ())
+            self.made[name, kind] = listed(name, kind, values, self.spelled[kind])
+        return self.made[name, kind]
 
     def apply(self, rule: SigmaRule) -> None:
         """Change ``rule`` as the pipelines say; raises SigmaError when one refuses it."""
@@ -137,7 +155,7 @@ def _read(path: Path) -> bytes:
     """Raises ValueError for a file beyond ``MAX_BYTES``, and OSError."""
     content = read_regular(path, MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB: split it")
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB: split it, or build a list with `vedette lookup build`")
     return content
 
 
@@ -197,8 +215,4 @@ def _lookup(path: Path) -> tuple[str, ...]:
     values = list(dict.fromkeys(value.strip() for value in values))
     if not values:
         raise ValueError("the lookup is empty")
-    if len(values) > MAX_VALUES:
-        raise ValueError(
-            f"the lookup has {len(values):,} values: the limit is {MAX_VALUES:,}; build it with `vedette lookup build`"
-        )
     return tuple(values)
