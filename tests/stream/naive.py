@@ -28,7 +28,7 @@ def aggregate(one: Aggregate, rows: Sequence[Row]) -> Any:
     if one.name == "COUNT":
         return len(values)
     if not values:
-        return None
+        return {} if one.name == "COLLECT" else None
     whole = one.args[0].type.name == "BIGINT"
     match one.name:
         case "MIN":

@@ -422,7 +422,7 @@ AGGREGATES: dict[str, Function] = {
     ),
     "COLLECT": Function(
         lambda args, options: Type("MAP", args=(_one(args), INT)),
-        _plain("bag", lambda found: found and dict(found)),
+        _plain("bag", lambda found: dict(found or {})),
         "values, and how often each occurs",
         "COLLECT(host)",
         ordered=True,

@@ -244,12 +244,18 @@ class _Code:
             if self._same(args):  # also NaN, and an array with NULL
                 return [self.value(args[0])], str(call.name in ("=", "<=", ">="))
             pair = self._compared(args, call.name not in ("=", "<>"))
-            return None if pair is None else (pair, f"{pair[0]} {_SIGNS[call.name]} {pair[1]}")
+            if pair is None:
+                return None
+            if opposite := compare.turned(call.name, args):
+                return pair, f"not {pair[0]} {opposite} {pair[1]}"
+            return pair, f"{pair[0]} {_SIGNS[call.name]} {pair[1]}"
         match call.name:
             case "IS NULL" | "IS UNKNOWN":
                 return [], f"{self.value(args[0])} is None"
             case "IS NOT NULL" | "IS NOT UNKNOWN":
                 return [], f"{self.value(args[0])} is not None"
+            case "IS DISTINCT FROM" | "IS NOT DISTINCT FROM" if self._same(args):
+                return [], str("NOT" in call.name)
             case "IS TRUE" | "IS FALSE":
                 return [], f"{self.value(args[0])} is {call.name[3:].capitalize()}"
             case "IS NOT TRUE" | "IS NOT FALSE":

@@ -91,19 +91,17 @@ Calc($3, $1, $2)
       Scan(events: event_time@, user; mark -($1, 30000000))
 """,
     ),
-    "SESSION that a filter would change": (
+    "SESSION with a filter, which comes first": (
         """
 SELECT window_start, COUNT(*) AS n
 FROM TABLE(SESSION(TABLE events PARTITION BY host, DESCRIPTOR(event_time), INTERVAL '5' MINUTE))
 WHERE y = 'q' GROUP BY window_start, window_end, host
 """,
         """
-Calc($2, $4)
-  Grouped(keys=1+2+3, [COUNT()], window=2+3)
-    Calc($2, $4, $5, $6 | =($3, 'q'))
-      Assign(keys=2, SESSION 300s)
-        Calc($1, $2, $3)
-          Scan(events: event_time@, host@, y; mark -($1, 30000000))
+Calc($3, $2)
+  Windowed(keys=2, [COUNT()], SESSION 300s)
+    Calc($1, $2 | =($3, 'q'))
+      Scan(events: event_time@, host@, y; mark -($1, 30000000))
 """,
     ),
     "a filter before the sessions": (

@@ -508,7 +508,7 @@ def number(node: Any, text: str) -> Literal:
         text += "."
     if re.fullmatch(r"-?\d*\.\d*", text) and any(map(str.isdigit, text)):
         whole, _, fraction = text.removeprefix("-").partition(".")
-        digits = max(1, len(whole.lstrip("0")) + len(fraction))
+        digits = max(1, len(whole)) + len(fraction) if fraction else max(1, len(whole.lstrip("0")))
         if digits <= 38:
             return Literal(
                 Decimal(text).quantize(Decimal(1).scaleb(-len(fraction))), Type("DECIMAL", digits, len(fraction))
@@ -561,6 +561,8 @@ def interval(node: Any) -> Literal:
     if value is None or abs(value) > 1 << 56:
         raise Wrong(node, f"{text!r:.40} is no interval of {unit}{f' TO {to}' if to else ''}", "INTERVAL '10' MINUTE")
     months = unit in _MONTHS
+    if not months:
+        value -= value % 1000  # as in Flink
     return Literal(sign * value, Type("INTERVAL_MONTH" if months else "INTERVAL_SECOND"))
 
 

@@ -1,7 +1,8 @@
 """Lowered nodes into one form: fewer, and equal where they mean the same.
 
 * a Calc over a Calc is one, where that does not make expressions much larger;
-* a condition on a window's rows moves below the window (sessions excepted, which it would change);
+* a condition on a window's rows moves below the window; of sessions, which it changes, only with a GROUP BY above, as
+  in Flink;
 * GROUP BY over a window table function is a ``Windowed``, which shares slices;
 * columns and aggregates that nobody asks for go, down to the Scan, and what is left stands in one order.
 
@@ -208,9 +209,12 @@ def _windowed(node: Grouped) -> Node:
     below = node.input
     calc = below if isinstance(below, Calc) else None
     window = calc.input if calc is not None else below
-    if not isinstance(window, Assign) or (calc is not None and calc.when is not None):
+    if not isinstance(window, Assign):
         return node
     width = len(window.input.columns)
+    when = calc.when if calc is not None else None
+    if when is not None and (window.grid.kind != "SESSION" or max(columns(when), default=0) > width):
+        return node
     exprs: tuple[Expression, ...] = (
         calc.exprs if calc is not None else tuple(Column(at, one.type) for at, one in enumerate(below.columns, 1))
     )
@@ -236,7 +240,7 @@ def _windowed(node: Grouped) -> Node:
         return node  # sessions are by other keys than the groups
     rowtime: Expression = Column(time, window.input.columns[time - 1].type)
     inner.append(rowtime)
-    calced = Calc(tuple(Named("", one.type) for one in inner), len(inner), window.input, tuple(inner))
+    calced = Calc(tuple(Named("", one.type) for one in inner), len(inner), window.input, tuple(inner), when)
     if isinstance(window.input, Calc) and (together := _over_calc(calced)) is not None:
         calced = together
     place = {at: number for number, at in enumerate(kept, 1)}

@@ -62,7 +62,9 @@ def _compares(ordered: bool) -> Infer:
     return infer
 
 
-def _comparison(test: Callable[[Any, Any], Any], ordered: bool) -> Function:
+def _comparison(name: str, test: Callable[[Any, Any], Any]) -> Function:
+    ordered = name not in ("=", "<>")
+
     def bind(args: Sequence[Expression], options: tuple[Any, ...], type: Type) -> Callable[..., Any]:
         to = compared(args, ordered)
         left, right = both(args, to)
@@ -72,9 +74,23 @@ def _comparison(test: Callable[[Any, Any], Any], ordered: bool) -> Function:
         if left is None and right is None:
             return test
         first, second = left or _same, right or _same
+        if opposite := turned(name, args):
+            other = COMPARISONS[opposite].implementation
+            return lambda a, b: not other(first(a), second(b))
         return lambda a, b: test(first(a), second(b))
 
     return Function(_compares(ordered), test, bind=bind)
+
+
+def turned(name: str, args: Sequence[Expression]) -> str | None:
+    """The comparison that must be false for this one to be true, where Python's own takes NaN otherwise: beside a
+    DECIMAL, NaN is the largest (Java's ``Double.compare``)."""
+    a, b = of(args)
+    if a.name == "DECIMAL" and b.name in APPROXIMATE:
+        return {"<": ">=", "<=": ">"}.get(name)
+    if b.name == "DECIMAL" and a.name in APPROXIMATE:
+        return {">": "<=", ">=": "<"}.get(name)
+    return None
 
 
 def both(args: Sequence[Expression], to: Type) -> list[Callable[[Any], Any] | None]:
@@ -157,14 +173,14 @@ def _between(symmetric: bool) -> Function:
             return None if above is None or below is None else True
 
         def either(x: Any, a: Any, b: Any) -> bool | None:
-            one, other = within(x, a, b), turned(x, b, a)
+            one, other = within(x, a, b), other_way(x, b, a)
             if one or other:
                 return True
             return None if one is None or other is None else False
 
         if not symmetric:
             return within
-        turned = _bound(_between(False), (args[0], args[2], args[1]))
+        other_way = _bound(_between(False), (args[0], args[2], args[1]))
         return either
 
     return Function(_between_types, _same, nulls=True, bind=bind)
@@ -297,12 +313,12 @@ def _extreme(choose: Callable[..., Any]) -> Function:
 
 
 COMPARISONS: dict[str, Function] = {
-    "=": _comparison(lambda a, b: a == b, False),
-    "<>": _comparison(lambda a, b: a != b, False),
-    "<": _comparison(lambda a, b: a < b, True),
-    "<=": _comparison(lambda a, b: a <= b, True),
-    ">": _comparison(lambda a, b: a > b, True),
-    ">=": _comparison(lambda a, b: a >= b, True),
+    "=": _comparison("=", lambda a, b: a == b),
+    "<>": _comparison("<>", lambda a, b: a != b),
+    "<": _comparison("<", lambda a, b: a < b),
+    "<=": _comparison("<=", lambda a, b: a <= b),
+    ">": _comparison(">", lambda a, b: a > b),
+    ">=": _comparison(">=", lambda a, b: a >= b),
 }
 
 FUNCTIONS: dict[str, Function] = {

@@ -138,6 +138,14 @@ def _translate(text: str, old: str, new: str) -> str:
     return text.translate(table)
 
 
+def _overlay_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes(TEXT, TEXT, WHOLE, WHOLE, least=3)(args)
+    text, new = args[0].type, args[1].type
+    if "STRING" in (text.name, new.name):
+        return STRING
+    return Type("VARCHAR", text.precision + new.precision)
+
+
 def _overlay(text: str, new: str, start: int, most: int | None = None) -> str:
     if start <= 0 or start > len(text):
         return text
@@ -286,8 +294,8 @@ FUNCTIONS: dict[str, Function] = {
                           says="from a place on (from the end if negative), so many characters"),
     "SUBSTR": Function(_as_given(takes(TEXT, WHOLE, WHOLE, least=2), fixed=False), substring,
                        example="SUBSTR('abcdef', -2)", gives="ef", says="as `SUBSTRING`"),
-    "LEFT": Function(gives(STRING, _TEXT_WHOLE), _left, example="LEFT('abc', 2)", gives="ab"),
-    "RIGHT": Function(gives(STRING, _TEXT_WHOLE), _right, example="RIGHT('abc', 2)", gives="bc"),
+    "LEFT": Function(_as_given(_TEXT_WHOLE, fixed=False), _left, example="LEFT('abc', 2)", gives="ab"),
+    "RIGHT": Function(_as_given(_TEXT_WHOLE, fixed=False), _right, example="RIGHT('abc', 2)", gives="bc"),
     "TRIM": Function(_as_given(takes(TEXT, TEXT, least=1), fixed=False), _trim,
                      example="TRIM(BOTH 'x' FROM 'xxabxx')", gives="ab",
                      says="without characters of a set (a space) at its ends"),
@@ -310,7 +318,7 @@ FUNCTIONS: dict[str, Function] = {
                       gives="2", says="likewise; with where to begin, and which occurrence"),
     "LOCATE": Function(gives(INT, takes(TEXT, TEXT, WHOLE, least=2)), _locate, example="LOCATE('b', 'abcb', 3)",
                        gives="4", says="likewise, from a place on"),
-    "OVERLAY": Function(_as_given(takes(TEXT, TEXT, WHOLE, WHOLE, least=3), fixed=False), _overlay,
+    "OVERLAY": Function(_overlay_types, _overlay,
                         example="OVERLAY('abcd' PLACING 'X' FROM 2 FOR 2)", gives="aXd"),
     "ASCII": Function(gives(INT, _ONE), _ascii, example="ASCII('a')", gives="97", says="the first byte, signed"),
     "CHR": Function(gives(STRING, takes(WHOLE)), lambda code: "" if code < 0 else chr(code % 256), example="CHR(65)",

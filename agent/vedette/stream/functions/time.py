@@ -5,7 +5,9 @@ A time before 1970 is cut towards 1970 by EXTRACT, and a TIMESTAMP by CAST, as i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from datetime import tzinfo
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -30,7 +32,6 @@ from vedette.stream.functions.types import (
     WHOLE,
     constant,
     count,
-    gives,
     takes,
 )
 
@@ -163,11 +164,16 @@ def floored(value: int, unit: str) -> int:
 
 
 def ceiled(value: int, unit: str) -> int:
+    """Of units longer than a day the time of day does not count, and the 1st of January alone begins a QUARTER, as in
+    Flink."""
+    if unit in _FIXED and unit != "WEEK":
+        return value + -value % _FIXED[unit]
+    value = arithmetic.divided(value, DAY) * DAY
     begin = floored(value, unit)
-    if begin == value:
+    if begin == value and (unit != "QUARTER" or dates.civil(value // DAY)[1] == 1):
         return value
-    if unit in _FIXED:
-        return begin + _FIXED[unit]
+    if unit == "WEEK":
+        return begin + 7 * DAY
     return dates.add_months(begin // DAY, _MONTHS[unit]) * DAY
 
 
@@ -177,6 +183,8 @@ def _whole(up: bool) -> Function:
             return arithmetic.to_whole(up, type)
         unit, step = options[0], ceiled if up else floored
         match type.name:
+            case "DATE" if up and unit == "DAY":
+                return lambda value: value + 1  # as in Flink
             case "DATE":
                 return lambda value: step(value * DAY, unit) // DAY
             case "TIME":
@@ -293,7 +301,28 @@ def _tried(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _to_timestamp(text: str, pattern: str | None = None) -> int:
-    return dates.stamp_of_text(text, 3) if pattern is None else dates.cut_to(read(text, pattern), 3)
+    if pattern is None:
+        return dates.stamp_of_text(text, 3)
+    try:
+        return dates.cut_to(read(text, pattern), 3)
+    except ValueError:
+        return dates.cut_to(_of_jdbc(text), 3)
+
+
+_JDBC = re.compile(
+    r"(\d{4})-(\d\d?)-(\d\d?)(?: +([+-]?\d{1,4}):([+-]?\d{1,4}):([+-]?\d{1,4})(?:\.(\d{1,9}))?)?", re.ASCII
+)
+
+
+def _of_jdbc(text: str) -> int:
+    """What Flink takes whatever the pattern: a date, or a date and a time, whose parts may be too large."""
+    found = _JDBC.fullmatch(text.strip())
+    if found is None or not (1 <= int(found[2]) <= 12 and 1 <= int(found[3]) <= 31):
+        raise Failed(f"{text!r:.60} is no time")
+    days = dates.days(int(found[1]), int(found[2]), 1) + int(found[3]) - 1
+    hours, minutes, seconds = (int(one or 0) for one in found.group(4, 5, 6))
+    fraction = int((found[7] or "").ljust(6, "0")[:6])
+    return days * DAY + ((hours * 60 + minutes) * 60 + seconds) * SECOND + fraction
 
 
 def _to_date(text: str, pattern: str | None = None) -> int:
@@ -346,11 +375,40 @@ def _zone(name: str) -> ZoneInfo | None:
         return None
 
 
-def _offset(stamp: int, zone: ZoneInfo, local: bool) -> int:
-    """Microseconds that a zone is ahead of UTC at a time, of UTC or of the zone."""
+_SHORT = {
+    "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare", "CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris", "IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo", "MIT": "Pacific/Apia", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico", "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh",
+}  # fmt: skip
+"""Java's names of three letters."""
+_GMT = re.compile(r"GMT([+-])(\d\d?)(?::?(\d\d))?", re.ASCII)
+
+
+@lru_cache(64)
+def _java_zone(name: str) -> tzinfo | None:
+    """The zone that Java's ``TimeZone`` knows by this name; None where it takes GMT instead."""
+    from datetime import timedelta, timezone
+
+    given = _GMT.fullmatch(name)
+    if given is not None:
+        sign, hours, minutes = given[1], int(given[2]), int(given[3] or 0)
+        if hours > 23 or minutes > 59:
+            return None
+        ahead = timedelta(hours=hours, minutes=minutes)
+        return timezone(ahead if sign == "+" else -ahead)
+    return _zone(_SHORT.get(name, name))
+
+
+def _offset(stamp: int, zone: tzinfo, local: bool, fold: int = 0) -> int:
+    """Microseconds that a zone is ahead of UTC at a time, of UTC or of the zone; ``fold`` as in ``datetime``."""
     from datetime import UTC, datetime, timedelta
 
-    moment = datetime(1970, 1, 1) + timedelta(microseconds=stamp)
+    moment = datetime(1970, 1, 1, fold=fold) + timedelta(microseconds=stamp)
+    moment = moment.replace(fold=fold)
     aware = moment.replace(tzinfo=zone) if local else moment.replace(tzinfo=UTC).astimezone(zone)
     found = aware.utcoffset()
     assert found is not None
@@ -364,12 +422,27 @@ def to_utc(stamp: int, name: str) -> int:
     return stamp - _offset(stamp, zone, True)
 
 
+def _convert_types(args: Sequence[Expression], options: tuple[Any, ...]) -> Type:
+    takes(TEXT, TEXT, TEXT)(args)
+    for one in args[1:]:
+        name = constant(one)
+        if isinstance(name, str) and _java_zone(name) is None:
+            raise WrongTypes(
+                f"there is no time zone {name!r:.40} (Flink takes GMT); write 'Europe/Berlin' or 'GMT+01:00'"
+            )
+    return STRING
+
+
 def _convert_tz(text: str, of: str, to: str) -> str | None:
-    stamp = to_utc(dates.stamp_of_text(text, 0), of)
-    zone = _zone(to)
-    if zone is None:
-        raise Failed(f"there is no time zone {to!r:.40}")
-    return dates.stamp_text(stamp + _offset(stamp, zone, False), 0)
+    """A time that a zone has twice is the second, as in ``SimpleDateFormat``."""
+    stamp = dates.stamp_of_text(text, 0)
+    if (zone := _java_zone(of)) is not None:
+        offset = _offset(stamp, zone, True, 1)
+        later = _offset(stamp - offset, zone, False)
+        stamp -= offset if later == offset else _offset(stamp, zone, True)
+    if (zone := _java_zone(to)) is not None:
+        stamp += _offset(stamp, zone, False)
+    return dates.stamp_text(stamp, 0)
 
 
 def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
@@ -435,7 +508,7 @@ FUNCTIONS: dict[str, Function] = {
                               gives="2026-02-03 04:05:06"),
     "UNIX_TIMESTAMP": Function(_unix_types, _unix, example="UNIX_TIMESTAMP('2026-02-03 04:05:06')", gives="1770091506",
                                says="of a text; without one it is refused"),
-    "CONVERT_TZ": Function(gives(STRING, takes(TEXT, TEXT, TEXT)), _tried(_convert_tz),
+    "CONVERT_TZ": Function(_convert_types, _tried(_convert_tz),
                            example="CONVERT_TZ('2026-02-03 04:05:06', 'UTC', 'America/New_York')",
                            gives="2026-02-02 23:05:06"),
 }  # fmt: skip
