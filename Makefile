@@ -79,10 +79,14 @@ test-crash: setup jars
 # A Python that has apache-flink.
 FLINK ?= build/flink/bin/python
 
+# Minutes for statements that are drawn at random.
+FRESH ?= 5
+
 # Whether Flink still gives the rows that tests/differential/sql holds.
-test-flink:
+test-flink: environment
 	@[ -x "$(FLINK)" ] || { python3 -m venv build/flink && build/flink/bin/pip install -q apache-flink==2.3.0; }
 	@$(FLINK) tests/differential/flink.py check tests/differential/sql/*.json
+	@$(BIN)/python -m tests.differential.fresh --flink $(FLINK) --minutes $(FRESH)
 
 MINUTES ?= 30
 
