@@ -4,8 +4,8 @@ A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and
 ``digest`` covers meaning (rules and predicates), ``literal_digest`` the choice of literals: two plans with the same
 digest give the same matches, however they search.
 
-Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``, and ``statements``
-behind where there are some.
+Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``, behind it
+``statements`` where there are some or ``quiet`` follows, and ``quiet`` of a plan that was merged.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class Plan:
     lookups: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """By name the opened lookups (``lookup/table.py``) that rules and statements ask: no part of what a plan means, nor
     of its bytes. Who loads a plan gives them: ``with_lookups``."""
+    quiet: frozenset[str] | None = None
+    """``silent`` of a plan that was merged of several rule sets (``merge.py``), each of which says it of its own."""
 
     @cached_property
     def digest(self) -> str:
@@ -65,11 +67,14 @@ class Plan:
             [c.id, c.title, c.level, list(c.tags), c.digest, c.generate, *_suppressed(c)] for c in self.correlations
         )
         described += sorted([s.id, s.title, s.level, list(s.tags), s.digest, *_suppressed(s)] for s in self.statements)
+        described += [sorted(self.quiet)] if self.quiet is not None else []
         return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
 
     @cached_property
     def silent(self) -> frozenset[str]:
         """The ids of rules and correlations that make no alerts: what refers to them makes its own."""
+        if self.quiet is not None:
+            return self.quiet
         shown = {slot.rule_id for c in self.correlations if c.generate for slot in c.slots}
         looked_at = {slot.rule_id for c in self.correlations for slot in c.slots}
         return frozenset(looked_at - shown) | self.scans
@@ -145,7 +150,8 @@ class Plan:
                     [relation.to_row(c) for c in self.correlations],
                     [sorted(x) if x is not None else None for x in self.further],
                     self.names,
-                    *([query.dump(self.statements)] if self.statements else []),
+                    *([query.dump(self.statements)] if self.statements or self.quiet is not None else []),
+                    *([sorted(self.quiet)] if self.quiet is not None else []),
                 ]
             )
         )
@@ -171,6 +177,7 @@ class Plan:
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
                 made_for,
                 statements,
+                quiet=frozenset(_all(str, more[1])) if more[1:] else None,
             )
             relation.ordered(plan.correlations)
             limits.check(plan.predicates)
@@ -186,9 +193,14 @@ class Plan:
 
     def fitted(self) -> Plan:
         """The same rules with literals that hold under the decoders at hand: this plan, if it was made for them."""
-        if self.names == _names(self.predicates):
+        if self.names == names_of(self.predicates):
             return self
-        return build(self.rules, self.predicates, self.refused, guess, self.correlations, self.statements)
+        return self.chosen(guess)
+
+    def chosen(self, cost: Cost | Measured) -> Plan:
+        """The same rules with other literals, by ``cost``; without lookups."""
+        made = build(self.rules, self.predicates, self.refused, cost, self.correlations, self.statements)
+        return replace(made, quiet=self.quiet)
 
 
 def lacking(lookups: Mapping[str, Any], name: str, index: str, wanted: Iterable[str] = ()) -> str:
@@ -220,11 +232,12 @@ def build(
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
     further = further if any(further) else ()
     return Plan(
-        predicates, rules, literals, tuple(refused), tuple(correlations), further, _names(predicates), tuple(statements)
+        predicates, rules, literals, tuple(refused), tuple(correlations), further, names_of(predicates), tuple(statements)
     )
 
 
-def _names(predicates: Iterable[Predicate]) -> str:
+def names_of(predicates: Iterable[Predicate]) -> str:
+    """The digest of what the decoders at hand declare of the fields of ``predicates``: ``Plan.names``."""
     pairs = ((p.field, str(p.value) if p.op in FIELD_OPS else p.field) for p in predicates)
     return decoded.digest(chain.from_iterable(pairs))
 

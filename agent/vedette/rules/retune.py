@@ -20,7 +20,6 @@ import orjson
 
 from vedette.engine.artifact import Artifact
 from vedette.engine.prefilter import measured
-from vedette.plan import plan as plans
 from vedette.plan.literals import Literals, Measured, candidates
 from vedette.plan.plan import Plan
 from vedette.plan.witness import witness
@@ -50,7 +49,7 @@ def retuned(plan: Plan, sample: bytes) -> tuple[Plan, float, float]:
     for chosen in (*plan.literals, *plan.further):
         literals |= chosen or frozenset()
     cost = measured(literals, sample[:MAX_SAMPLE])
-    new = plans.build(plan.rules, plan.predicates, plan.refused, cost, plan.correlations, plan.statements)
+    new = plan.chosen(cost)
     return new, looks(plan, cost), looks(new, cost)
 
 

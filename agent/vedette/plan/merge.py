@@ -1,0 +1,147 @@
+"""Several rule sets as one plan: their rules share predicates, so that ten sets on one source cost little more than one.
+
+Sets are named, and independent of each other: none changes what another means.
+
+* A rule, correlation or statement that several sets have alike (same id, meaning and texts) runs once, for all of them.
+* Where sets have different ones under one id, all of them run. That of the first set keeps the id; that of another set
+  is called ``ID@SET``, also by the correlations of its set that refer to it.
+* Rules that correlations look at make no alerts when they make none in their own set.
+* A lookup is known by its name: sets whose lookups of one name differ do not merge.
+
+Pure: plans in, a plan out. The literals of each set stay as they were chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from vedette.plan import limits, relation
+from vedette.plan.ir import And, Expr, Leaf, Not, Or, Predicate, Rule
+from vedette.plan.plan import AnyRule, Plan, names_of
+from vedette.plan.query import Statement
+from vedette.plan.relation import Correlation
+
+
+One = TypeVar("One", Rule, Correlation, Statement)
+
+
+class Merged(NamedTuple):
+    """``sets``: by the id of each rule, correlation and statement of ``plan`` the names of the sets that have it.
+    ``renamed``: ids that are not as written, by set the written one and that in ``plan``."""
+
+    plan: Plan
+    sets: Mapping[str, tuple[str, ...]]
+    renamed: Mapping[str, Mapping[str, str]]
+
+
+def merge(parts: Mapping[str, Plan]) -> Merged:
+    """``parts``: plans by the names of their sets, the first before others. Raises ValueError when they do not fit
+    together, naming the set that does not fit to those before it."""
+    merging = _Merging()
+    for name, plan in parts.items():
+        try:
+            merging.add(name, replace(plan.fitted(), lookups=plan.lookups))
+        except ValueError as error:
+            raise ValueError(f"the rule set {name} cannot be merged: {error}") from error
+    return merging.merged()
+
+
+class _Merging:
+    def __init__(self) -> None:
+        self._predicates: dict[Predicate, int] = {}
+        self._tally = limits.Tally()
+        self._rules: dict[str, tuple[Rule, Any, Any]] = {}
+        """By id; with its literals, and further ones."""
+        self._correlations: dict[str, Correlation] = {}
+        self._statements: dict[str, Statement] = {}
+        self._sets: dict[str, tuple[str, ...]] = {}
+        self._renamed: dict[str, dict[str, str]] = {}
+        self._heard: set[str] = set()
+        """Ids of what makes alerts in some set."""
+        self._refused: list[Any] = []
+        self._lookups: dict[str, Any] = {}
+
+    def add(self, name: str, plan: Plan) -> None:
+        self._add_lookups(plan.lookups)
+        numbers = [self._number(predicate) for predicate in plan.predicates]
+        ids: dict[str, str] = {}
+        further = plan.further or (None,) * len(plan.rules)
+        for rule, literals, more in zip(plan.rules, plan.literals, further, strict=True):
+            written = replace(rule, expr=_renumbered(rule.expr, numbers))
+            known, *_ = self._rules.get(rule.id, (None,))
+            if rule.id in plan.scans and known is not None:
+                known = written  # its id is made of its meaning, and nobody sees its texts
+            made = self._named(name, written, known, ids)
+            self._rules.setdefault(made.id, (made, literals, more))
+        for correlation in relation.ordered(plan.correlations):  # those that others look at first
+            slots = tuple(slot._replace(rule_id=ids[slot.rule_id]) for slot in correlation.slots)
+            related = replace(correlation, slots=slots)
+            related = self._named(name, related, self._correlations.get(related.id), ids)
+            self._correlations.setdefault(related.id, related)
+        for statement in plan.statements:
+            stated = self._named(name, statement, self._statements.get(statement.id), ids)
+            self._statements.setdefault(stated.id, stated)
+        if len(self._sets) > limits.MAX_RULES:
+            raise ValueError(f"more than {limits.MAX_RULES} rules")
+        self._heard |= {ids[one.id] for one in plan.written if one.id not in plan.silent}
+        self._renamed[name] = {old: new for old, new in ids.items() if old != new}
+        self._refused += plan.refused
+
+    def _add_lookups(self, lookups: Mapping[str, Any]) -> None:
+        for name, lookup in lookups.items():
+            if self._lookups.setdefault(name, lookup).version != lookup.version:
+                raise ValueError(f"its lookup {name} differs from that of a set before it: give it another name")
+
+    def _number(self, predicate: Predicate) -> int:
+        """Raises ValueError when all sets together would be beyond a bound."""
+        if predicate not in self._predicates:
+            self._tally.add(predicate)
+        return self._predicates.setdefault(predicate, len(self._predicates))
+
+    def _named(self, name: str, one: One, known: One | None, ids: dict[str, str]) -> One:
+        """``one`` of the set ``name`` under the id that it has in the plan; ``known``: what has its id already."""
+        written = one.id
+        if written in self._sets and (known is None or not _alike(one, known)):
+            one = replace(one, id=f"{written}@{name}")
+            if one.id in self._sets:
+                raise ValueError(f"two rules with the id {one.id}")
+        ids[written] = one.id
+        self._sets[one.id] = (*self._sets.get(one.id, ()), name)
+        return one
+
+    def merged(self) -> Merged:
+        rules = [rule for rule, _, _ in self._rules.values()]
+        further = tuple(more for _, _, more in self._rules.values())
+        predicates = tuple(self._predicates)
+        plan = Plan(
+            predicates,
+            tuple(rules),
+            tuple(literals for _, literals, _ in self._rules.values()),
+            tuple(self._refused),
+            tuple(self._correlations.values()),
+            further if any(further) else (),
+            names_of(predicates),
+            tuple(self._statements.values()),
+            self._lookups,
+            frozenset(self._sets) - self._heard,
+        )
+        return Merged(plan, self._sets, self._renamed)
+
+
+def _alike(one: AnyRule, other: AnyRule) -> bool:
+    """Whether both mean and say the same, wherever they are written."""
+    return replace(one, path="", line=0) == replace(other, path="", line=0)
+
+
+def _renumbered(expr: Expr, numbers: list[int]) -> Expr:
+    match expr:
+        case Leaf(predicate):
+            return Leaf(numbers[predicate])
+        case Not(arg):
+            return Not(_renumbered(arg, numbers))
+        case And(args):
+            return And(tuple(_renumbered(arg, numbers) for arg in args))
+        case Or(args):
+            return Or(tuple(_renumbered(arg, numbers) for arg in args))
