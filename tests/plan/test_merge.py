@@ -40,7 +40,7 @@ correlation:
     condition:
         gte: 2
 """
-SQL = "-- title: {title}\n-- id: {title}\nINSERT INTO alerts SELECT program, message FROM events WHERE program = 'sshd';\n"
+SQL = "-- title: {title}\n-- id: {title}\nINSERT INTO alerts SELECT program FROM events WHERE program = 'sshd';\n"
 ONE, NINETYNINE = (f"6a1f0000-0000-4000-8000-{number:012}" for number in (1, 99))
 
 

@@ -15,6 +15,7 @@ def test_a_heartbeat_is_bounded() -> None:
         "agent_id": "a1",
         "seq_high": 7,
         "rules": {"running": 9_000, "dead": ["x"], "undecided": {"r": 1}, "quarantined": []},
+        "rulesets": [{"name": "site", "dead": ["x"], "renamed": {"a": "a@site"}}],
         "correlation_state": {"groups": 3, "correlations": []},
         "statement_state": {"bytes": 5, "statements": []},
     }
@@ -28,4 +29,5 @@ def test_a_heartbeat_is_bounded() -> None:
         9_000,
         {"groups": 3, "correlations": []},
     )
+    assert sent["rulesets"] == [{"name": "site", "dead": [], "renamed": {}}]
     assert sent["statement_state"] == {"bytes": 5, "statements": []}

@@ -6,7 +6,6 @@ from vedette.config.read import parse
 from vedette.engine.match import Engine
 from vedette.rules.build import from_text
 from vedette.runtime.deadrules import dead_rules
-from vedette.runtime.rules import Loaded
 
 RULES = """
 title: of syslog
@@ -48,8 +47,8 @@ MQTT = '[broker]\nurl = "mqtt://127.0.0.1"\n[[input]]\nname = "mqtt"\ntype = "mq
 def test_dead_and_waiting() -> None:
     """Rules whose log source no input has wait for one, and so do correlations that need them; they are counted by what
     they wait for, after those that are refused or whose field no decoder gives."""
-    loaded = Loaded(Engine(from_text(RULES)), "rules", None)
-    found = dead_rules(parse(AGENT.format(format="access")), loaded)
+    engine = Engine(from_text(RULES))
+    found = dead_rules(parse(AGENT.format(format="access")), engine)
     titles = [next(t for t in ("refused", "access", "windows", "more iot", "of iot", "?") if t in reason or t == "?")
               for reason in found.reasons]  # fmt: skip
     assert sorted(titles[:2]) == ["access", "refused"]
@@ -61,7 +60,7 @@ def test_dead_and_waiting() -> None:
 
 def test_other_inputs_other_dead_rules() -> None:
     """It depends on the inputs, too: when these change under the same rules, so does what is dead."""
-    loaded = Loaded(Engine(from_text(RULES)), "rules", None)
-    assert len(dead_rules(parse(AGENT.format(format="access")), loaded).reasons) == 6
-    assert len(dead_rules(parse(AGENT.format(format="auto")), loaded).reasons) == 3
-    assert len(dead_rules(parse(AGENT.format(format="auto") + MQTT), loaded).reasons) == 1
+    engine = Engine(from_text(RULES))
+    assert len(dead_rules(parse(AGENT.format(format="access")), engine).reasons) == 6
+    assert len(dead_rules(parse(AGENT.format(format="auto")), engine).reasons) == 3
+    assert len(dead_rules(parse(AGENT.format(format="auto") + MQTT), engine).reasons) == 1

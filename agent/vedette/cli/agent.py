@@ -14,6 +14,7 @@ import click
 from vedette.bundle.manifest import rfc3339
 from vedette.cli.console import config_option, data_folder, data_option, fail, json_line, rule_plan, safe
 from vedette.config.read import load
+from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
 from vedette.model.times import seconds, written_time
 from vedette.system.wallclock import utc_now
 
@@ -46,8 +47,6 @@ def check(config: Path) -> None:
     """
     from vedette.engine import kernel
     from vedette.runtime import shares as shared
-    from vedette.runtime.deadrules import unreached
-    from vedette.runtime.status import SHOWN
     from vedette.system import descriptors
 
     settings = load(config)
@@ -64,21 +63,34 @@ def check(config: Path) -> None:
     for remark in shared.remarks(shares, settings.input):
         click.echo(safe(remark), err=True)
     click.echo(f"native kernel: {kernel.why_not or 'in use'}")
-    if not settings.rules.paths:
-        click.echo("rules: from bundles" + (f", first {settings.bundles.file}" if settings.bundles.file else ""))
-        return
-    plan = rule_plan(settings.rules.paths, settings.rules.pipelines, settings.rules.lookups)
-    idle = unreached(settings, plan).reasons
+    bad = False
+    for one in settings.rulesets:
+        named = "" if one.name == DEFAULT_SET else f" of {one.name}"
+        if one.paths:
+            bad = _check_rules(settings, one, named, config) or bad
+        else:
+            first = f", first {one.file}" if one.file else ""
+            click.echo(f"rules{named}: from bundles{first}")
+    sys.exit(1 if bad else 0)
+
+
+def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Path) -> bool:
+    """Whether a rule does not run."""
+    from vedette.runtime.deadrules import unreached
+    from vedette.runtime.status import SHOWN
+
+    plan = rule_plan(one.paths, one.pipelines, one.lookups)
+    idle = unreached(settings.input, plan).reasons
     for line in [*map(str, plan.refused), *idle[:SHOWN]]:
         click.echo(safe(line), err=True)
     if len(idle) > SHOWN:
         click.echo(f"… and {len(idle) - SHOWN} more that no input reaches: vedette rules list -c {config}", err=True)
     click.echo(
-        f"rules: {len(plan.detections)} and {len(plan.correlations)} correlations"
+        f"rules{named}: {len(plan.detections)} and {len(plan.correlations)} correlations"
         f"{f' and {len(plan.statements)} statements' if plan.statements else ''} run ({len(plan.always)} always"
         f" candidates), {len(plan.refused)} do not run; {len(idle)} are reached by no input"
     )
-    sys.exit(1 if plan.refused else 0)
+    return bool(plan.refused)
 
 
 @click.command()

@@ -12,8 +12,9 @@ import click
 import orjson
 
 from vedette import __version__
-from vedette.cli.console import WithRegion, config_option, fail, json_line, safe, whom
+from vedette.cli.console import WithRegion, config_option, fail, json_line, ruleset_of, safe, whom
 from vedette.config.read import load
+from vedette.config.settings import DEFAULT_SET
 
 if TYPE_CHECKING:
     from vedette.bundle.install import BundleDir
@@ -110,10 +111,11 @@ def _kind(rule: Mapping[str, Any]) -> str:
 
 @bundle.command("rollback")
 @config_option
+@click.option("--set", "ruleset", metavar="NAME", default=DEFAULT_SET, show_default=True, help="The rule set.")
 @click.option("--from", "version", metavar="N", type=click.IntRange(1),
               help="Version to roll back; does nothing when that was done before.")  # fmt: skip
-def bundle_rollback(config: Path, version: int | None) -> None:
-    """Return to the bundle before the current one.
+def bundle_rollback(config: Path, ruleset: str, version: int | None) -> None:
+    """Return to the bundle before the current one, of one rule set.
 
     On this host, at once.
     The version rolled back, and all below it, are refused from then on: the next bundle needs a higher version. If the
@@ -128,22 +130,25 @@ def bundle_rollback(config: Path, version: int | None) -> None:
 
     log_to_stderr()
     settings = load(config)
-    if settings.rules.paths:
-        raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
+    one = ruleset_of(settings, ruleset)
+    if one.paths:
+        raise ValueError("the rules come from folders (paths), not from bundles: change them there")
     bundles = BundleDir(
-        settings.agent.bundle_dir,
+        settings.agent.bundle_dir(ruleset),
         settings.bundles.trusted_keys,
         fleet=settings.agent.fleet,
-        channel=settings.bundles.channel,
+        channel=one.channel,
     )
+    named = {} if ruleset == DEFAULT_SET else {"ruleset": ruleset}
     if version is None and (current := bundles.installed()) is not None:
         version = current.version
     try:
-        done = ask(settings.agent.control_socket, "rollback", seconds=ROLLBACK_SECONDS, version=version)
+        done = ask(settings.agent.control_socket, "rollback", seconds=ROLLBACK_SECONDS, version=version, **named)
     except ConnectionRefusedError:
         done = _rollback_on_disk(settings, bundles, version)
     except ConnectionError as error:
-        again = f"vedette bundle rollback -c {config} --from {version}"
+        option = f" --set {ruleset}" if named else ""
+        again = f"vedette bundle rollback -c {config}{option} --from {version}"
         raise ValueError(f"{error}\nit may still roll back; this does nothing if it has: {again}") from error
     now = f"{done['bundle']} is current; no other bundle up to version {done['withdrawn']} is accepted"
     click.echo(safe(now if done["done"] else f"nothing to do, version {version} was rolled back before: {now}"))

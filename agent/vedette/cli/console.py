@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from vedette.config.read import load
+from vedette.config.settings import Config, RulesetSettings
 from vedette.decode.decoder import CODECS
 from vedette.plan.plan import Plan
 from vedette.system.terminal import json_line as json_line
@@ -42,6 +43,14 @@ def whom(fleet: str, channel: str) -> str:
 def data_folder(config: Path, given: Path | None) -> Path:
     """The agent's data folder: the one given, else the configuration's."""
     return given if given is not None else load(config).agent.data_dir
+
+
+def ruleset_of(config: Config, name: str) -> RulesetSettings:
+    """The settings of a rule set. Raises ValueError when there is none of that name."""
+    found = {one.name: one for one in config.rulesets}
+    if name not in found:
+        raise ValueError(f"no rule set {name!r} is configured; there are: {', '.join(found)}")
+    return found[name]
 
 
 config_option = click.option(

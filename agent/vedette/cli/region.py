@@ -108,6 +108,32 @@ def publish(path: Path, fleet: str | None, channel: str | None, landing: Path | 
 
 @region.command()
 @broker_options
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key from `bundle keygen`.")
+@click.option("--fleet", metavar="NAME", required=True, help="The agents' agent.fleet.")
+@click.option("--channel", metavar="NAME", required=True, help="The rule set's channel.")
+def withdraw(key: Path, fleet: str, channel: str, **broker: object) -> None:
+    """Withdraw the rules of a channel.
+
+    Publishes a bundle without rules under the next version: all agents of the fleet that follow the channel run none of
+    its rules any more. Their other rule sets go on.
+
+    Example: vedette region withdraw --broker mqtt://region:1883 --key region.pem --fleet plants --channel site
+    """
+    from vedette.config.settings import LogSettings
+    from vedette.region.withdraw import withdraw as withdraw_rules
+    from vedette.runtime.logs import configure_logging
+
+    configure_logging(LogSettings(level="warning"))
+    try:
+        settings = MqttSettings(**broker)  # type: ignore[arg-type]
+        announced = asyncio.run(withdraw_rules(settings, load_key(key), fleet=fleet, channel=channel))
+    except (OSError, ValueError, TimeoutError) as error:
+        fail(f"not withdrawn: {error}")
+    click.echo(f"withdrawn: version {announced.version} of fleet {fleet}, channel {channel}, has no rules")
+
+
+@region.command()
+@broker_options
 @click.option("--landing", type=click.Path(path_type=Path), required=True, help="The landing folder.")
 @click.option("--client-id", metavar="NAME", default="vedette-landing", show_default=True,
               help="Its session at the broker: keep it over restarts.")  # fmt: skip

@@ -20,9 +20,11 @@ from vedette.cli.console import (
     pipeline_options,
     rule_plan,
     rule_set,
+    ruleset_of,
     safe,
 )
 from vedette.config.read import load
+from vedette.config.settings import DEFAULT_SET
 from vedette.plan.ir import Refusal
 from vedette.plan.plan import AnyRule
 from vedette.plan.query import Statement
@@ -396,11 +398,14 @@ def rules_explain(
 @rules.command("list")
 @pipeline_options
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="Find dead rules by the inputs of this agent.")
+@click.option("--set", "ruleset", metavar="NAME", default=DEFAULT_SET, show_default=True,
+              help="The rule set of the configuration whose rules are listed.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a rule.")
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1)
 def rules_list(
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], config: Path | None, as_json: bool, paths: tuple[Path, ...]
-) -> None:
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], config: Path | None, ruleset: str, as_json: bool,
+    paths: tuple[Path, ...],
+) -> None:  # fmt: skip
     """List rules and correlations: active, always (looked at on every event of its log source), or dead and why.
 
     With a configuration a rule is dead, too, when no input has its log source or no decoder gives its field; PATHS,
@@ -415,11 +420,11 @@ def rules_list(
     if config is not None:
         settings = load(config)
         inputs = [(item.codec, item.logsource) for item in settings.input]
-        rule_settings = settings.rules
+        rule_settings = ruleset_of(settings, ruleset)
         paths = paths or rule_settings.paths
         pipelines, lookups = pipelines or rule_settings.pipelines, lookups or rule_settings.lookups
     if not paths:
-        fail("which rules? Give files or folders, or a configuration with rules.paths")
+        fail("which rules? Give files or folders, or a configuration whose rule set has paths")
     found, plan = rule_set(paths, pipelines, lookups)
     rows: list[dict[str, str | int]] = []
 

@@ -250,6 +250,11 @@ class _Reader:
                 self.mistakes += [f"{where}{mistake}" for mistake in broker.mistakes()]
 
 
+RULESET = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The name of a rule set, which is in ids of rules and names of folders."""
+MAX_RULESETS = 100
+
+
 _BOUNDS: dict[str, tuple[float, float]] = {
     "poll": (0.01, 86400.0),
     "keepalive": (1.0, 65535.0),
@@ -301,6 +306,7 @@ def _check(config: Config, mistakes: list[str]) -> None:
                 mistakes.append(f"{where}[{i}]: {error}")
     if len(config.uplink.receipt_keys) > MAX_KEYS:
         mistakes.append(f"uplink.receipt_keys: {len(config.uplink.receipt_keys)} keys, at most {MAX_KEYS}")
+    _check_rulesets(config, mistakes)
     seen: set[str] = set()
     read: set[str] = set()
     for i, item in enumerate(config.input):
@@ -315,6 +321,24 @@ def _check(config: Config, mistakes: list[str]) -> None:
             if path in read:
                 mistakes.append(f"input[{i}].paths: {path!r} is read by another input already")
             read.add(path)
+
+
+def _check_rulesets(config: Config, mistakes: list[str]) -> None:
+    names, channels = set[str](), set[str]()
+    for i, one in enumerate(config.rulesets):
+        where = f"ruleset[{i - 1}]"
+        if i:
+            if not RULESET.fullmatch(one.name):
+                mistakes.append(f"{where}.name: expects 1 to 64 letters, digits, '_' or '-', not {one.name!r}")
+            if one.name in names:
+                mistakes.append(f"{where}.name: {one.name!r} is used twice")
+            if not one.paths and one.channel in channels:
+                mistakes.append(f"{where}.channel: {one.channel!r} is that of another rule set")
+        names.add(one.name)
+        if not one.paths:
+            channels.add(one.channel)
+    if len(names) > MAX_RULESETS:
+        mistakes.append(f"ruleset: {len(names)} rule sets, at most {MAX_RULESETS}")
 
 
 def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:

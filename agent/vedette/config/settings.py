@@ -7,7 +7,7 @@ constructor, or open them to a file (``read.py``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,9 @@ from vedette.inputs.base import InputSettings
 from vedette.model.settings import INTERNAL, Address, Fsync, Name, Seconds, Share, Size
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
+
+DEFAULT_SET = "default"
+"""The rule set of ``[rules]`` and ``[bundles]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,14 @@ class AgentSettings:
     def shown_file(self) -> Path:
         return self.data_dir / "shown"
 
-    @property
-    def bundle_dir(self) -> Path:
-        return self.data_dir / "bundles"
+    def bundle_dir(self, ruleset: str) -> Path:
+        return self._of("bundles", ruleset)
 
-    @property
-    def cache_dir(self) -> Path:
-        return self.data_dir / "cache"
+    def cache_dir(self, ruleset: str) -> Path:
+        return self._of("cache", ruleset)
+
+    def _of(self, what: str, ruleset: str) -> Path:
+        return self.data_dir / what if ruleset == DEFAULT_SET else self.data_dir / "rulesets" / ruleset / what
 
     @property
     def quarantine_dir(self) -> Path:
@@ -128,6 +132,19 @@ class BundleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesetSettings:
+    """One more rule set, beside that of ``[rules]`` and ``[bundles]``: from folders, a file, or the region."""
+
+    name: Name
+    paths: tuple[Path, ...] = ()
+    pipelines: tuple[Path, ...] = ()
+    lookups: tuple[Path, ...] = ()
+    file: Path | None = None
+    channel: Name = ""
+    """Empty: it is called as the set."""
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkSettings:
     """Where alerts go: a local directory, or the region's broker, from which bundles come, too."""
 
@@ -181,8 +198,17 @@ class Config:
     state: StateSettings = field(default_factory=StateSettings)
     suppress: tuple[SuppressSettings, ...] = ()
     bundles: BundleSettings = field(default_factory=BundleSettings)
+    ruleset: tuple[RulesetSettings, ...] = ()
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """Of settings that have another name now, or none: what to write instead, a line each."""
+
+    @property
+    def rulesets(self) -> tuple[RulesetSettings, ...]:
+        """All of them: that of ``[rules]`` and ``[bundles]`` first, then those of ``[[ruleset]]``, each with its
+        channel."""
+        one, bundles = self.rules, self.bundles
+        first = RulesetSettings(DEFAULT_SET, one.paths, one.pipelines, one.lookups, bundles.file, bundles.channel)
+        return (first, *(replace(more, channel=more.channel or more.name) for more in self.ruleset))

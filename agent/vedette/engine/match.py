@@ -22,6 +22,7 @@ quarantine would have been evaluated on is counted (``Tally.skipped``).
 from __future__ import annotations
 
 import marshal
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
@@ -92,6 +93,10 @@ class Tally:
     reasons: dict[int, str] = field(default_factory=dict)
     skipped: dict[int, int] = field(default_factory=dict)
     """Per rule in quarantine the events it was not asked about."""
+    asked: Counter[int] = field(default_factory=Counter)
+    """Per rule how many it was a candidate of, among the candidates that were sampled."""
+    seconds: float = 0.0
+    """That evaluation took, as whoever drives it counts them."""
 
 
 EVENTS_FLOOR = 0.15

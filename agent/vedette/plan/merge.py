@@ -1,4 +1,4 @@
-"""Several rule sets as one plan: their rules share predicates, so that ten sets on one source cost little more than one.
+"""Several rule sets as one plan: rules share predicates, so that ten sets on one source cost little more than one.
 
 Sets are named, and independent of each other: none changes what another means.
 
@@ -22,7 +22,6 @@ from vedette.plan.ir import And, Expr, Leaf, Not, Or, Predicate, Rule
 from vedette.plan.plan import AnyRule, Plan, names_of
 from vedette.plan.query import Statement
 from vedette.plan.relation import Correlation
-
 
 One = TypeVar("One", Rule, Correlation, Statement)
 

@@ -231,9 +231,8 @@ def build(
         chosen = [Choice(*(clause and frozenset(short.get(x, x) for x in clause) for clause in one)) for one in chosen]
     literals, further = tuple(one.first for one in chosen), tuple(one.second for one in chosen)
     further = further if any(further) else ()
-    return Plan(
-        predicates, rules, literals, tuple(refused), tuple(correlations), further, names_of(predicates), tuple(statements)
-    )
+    names, refused = names_of(predicates), tuple(refused)
+    return Plan(predicates, rules, literals, refused, tuple(correlations), further, names, tuple(statements))
 
 
 def names_of(predicates: Iterable[Predicate]) -> str:

@@ -3,7 +3,8 @@
 Order, so that an agent never learns of a bundle that it cannot fetch:
 
 1. the channel's manifest message is read: a bundle older than it, or another one of the same version, is refused;
-2. the rule list goes to ``{landing}/rules/{version}.json`` (``durable.write_whole``);
+2. the rule list goes to ``{landing}/rules/{version}.json``, of another channel than "stable" to
+   ``{channel}-{version}.json`` (``durable.write_whole``);
 3. the blob, retained, to ``…/blobs/{sha256}``, then the manifest message, retained, to ``…/manifest``;
 4. the blob that the manifest message named before is cleared (an empty retained message).
 
@@ -35,6 +36,7 @@ from vedette.mqtt.connection import Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.durable import write_whole
 
+DEFAULT_CHANNEL = "stable"
 CONNECT_SECONDS = 15.0
 RETAINED_SECONDS = 1.0
 """How long a manifest message that is retained may take to come."""
@@ -71,7 +73,7 @@ async def publish(
     broker or the landing folder fails.
     """
     bundle = verify(data, trusted, __version__) if trusted else inspect(data)
-    fleet, channel = fleet or bundle.fleet or "NAME", channel or bundle.channel or "stable"
+    fleet, channel = fleet or bundle.fleet or "NAME", channel or bundle.channel or DEFAULT_CHANNEL
     addressed(bundle, fleet, channel)
     admit(bundle, None, clock())
     topic = manifest_topic(fleet, channel)
@@ -85,7 +87,7 @@ async def publish(
         if previous is not None and previous.version == bundle.version and previous.sha256 != bundle.sha256:
             raise ValueError(f"{topic} holds another bundle of version {bundle.version}: build it under a higher one")
         if landing is not None:
-            await asyncio.to_thread(_write_rules, landing, bundle)
+            await asyncio.to_thread(_write_rules, landing, bundle, channel)
         replaced = previous and (previous.sha256 if previous.sha256 != bundle.sha256 else previous.replaced)
         message = {
             "version": bundle.version,
@@ -104,6 +106,13 @@ async def publish(
             if replaced is not None:
                 await client.publish(blob_topic(fleet, channel, replaced), b"", retain=True)
     return Published(bundle.version, bundle.sha256, len(data), fleet, channel, replaced)
+
+
+async def held(broker: MqttSettings, fleet: str, channel: str) -> int | None:
+    """The version that a channel holds, None for none. Raises ConnectionError."""
+    async with _connected(broker, manifest_topic(fleet, channel)) as (_, retained):
+        previous = await _previous(retained)
+    return previous and previous.version
 
 
 class _Previous(NamedTuple):
@@ -148,8 +157,8 @@ def _digest(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
 
 
-def _write_rules(landing: Path, bundle: Bundle) -> None:
-    """``{landing}/rules/{version}.json``: the rule list, and which bundle it is of."""
+def _write_rules(landing: Path, bundle: Bundle, channel: str) -> None:
+    """The rule list, and which bundle it is of."""
     folder = landing / "rules"
     folder.mkdir(parents=True, exist_ok=True)
     document = {
@@ -161,4 +170,5 @@ def _write_rules(landing: Path, bundle: Bundle) -> None:
         "expires": rfc3339(bundle.manifest.expires),
         "rules": bundle.rules,
     }
-    write_whole(folder / f"{bundle.version}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
+    name = f"{bundle.version}.json" if channel == DEFAULT_CHANNEL else f"{channel}-{bundle.version}.json"
+    write_whole(folder / name, orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")

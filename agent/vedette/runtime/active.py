@@ -8,17 +8,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
 
-from vedette.config.settings import Config
+from vedette.config.settings import DEFAULT_SET, Config
 from vedette.model.counters import Log
 from vedette.rawlog.log import RawLog
 from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.pipeline import Pipeline
-from vedette.runtime.rules import Loaded, Rules
+from vedette.runtime.rules import AGAIN_SECONDS, Loaded, Rules
+from vedette.runtime.sets import RuleSets
 from vedette.system import allocator, descriptors
 
 log = structlog.get_logger()
@@ -52,11 +55,12 @@ async def _trim() -> None:
 
 
 class ActiveRules:
-    def __init__(self, pipeline: Pipeline, rules: Rules, loaded: Loaded) -> None:
-        """``loaded``: what ``pipeline`` began with, from ``rules``."""
+    def __init__(self, pipeline: Pipeline, sets: RuleSets, loaded: Loaded) -> None:
+        """``loaded``: what ``pipeline`` began with, from ``sets``."""
         self._pipeline, self._context = pipeline, pipeline.context
-        self.rules, self.loaded = rules, loaded
+        self.sets, self.loaded = sets, loaded
         self._changing = asyncio.Lock()
+        self._merge_again = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._log_loaded()
 
@@ -67,10 +71,10 @@ class ActiveRules:
     def switch(self, loaded: Loaded | None = None) -> None:
         """Evaluate with ``loaded``, or with the same rules under other settings."""
         if loaded is None:
-            self._pipeline.evaluator.switch(self.loaded.engine, self.loaded.bundle)
+            self._pipeline.evaluator.switch(self.loaded.engine, self.loaded.credit)
             return
         self.loaded = loaded
-        self._pipeline.evaluator.switch(loaded.engine, loaded.bundle)
+        self._pipeline.evaluator.switch(loaded.engine, loaded.credit)
         self._context.counters.totals["replans"] += 1
         self._log_loaded()
         freeze()
@@ -90,7 +94,7 @@ class ActiveRules:
             running=len(plan.detections),
             correlations=len(plan.correlations),
             statements=len(plan.statements),
-            dead=len(dead_rules(self._context.config, self.loaded).reasons),
+            dead=len(dead_rules(self._context.config, self.loaded.engine).reasons),
             always=len(plan.always),
             plan=plan.digest[:12],
             literals=plan.literal_digest[:12],
@@ -98,55 +102,82 @@ class ActiveRules:
 
     # --- changes
 
-    async def change(self, loading: Awaitable[Loaded | None]) -> None:
-        """Switch to what ``loading`` gives, if anything."""
+    async def change(self, ruleset: str, load: Callable[[Rules], Awaitable[Loaded | None]]) -> None:
+        """Evaluate with what ``load`` makes of a rule set, if anything."""
         async with self._changing:
-            try:
-                loaded = await loading
-            except (ValueError, OSError):
-                return  # already logged
-            if loaded is not None:
-                self.switch(loaded)
+            if (rules := self.sets.members.get(ruleset)) is None:
+                return  # it went meanwhile
+            with suppress(ValueError, OSError):  # already logged
+                loaded = await load(rules)
+                if loaded is not None:
+                    self.switch(await self.sets.take(ruleset, loaded))
 
     async def check(self) -> None:
         """Reload what has changed on disk, or retune the prefilter when that is due."""
-        if await asyncio.to_thread(self.rules.changed):
-            await self.change(self.rules.reload())
-        elif self.rules.retune_due(self._pipeline.evaluator.engine, time.monotonic()):
-            await self.change(self._retune())
+        changed = False
+        for name, rules in [*self.sets.members.items()]:
+            if await asyncio.to_thread(rules.changed):
+                changed = True
+                await self.change(name, Rules.reload)
+        if changed:
+            return
+        if self.sets.unmerged and time.monotonic() >= self._merge_again:
+            self._merge_again = time.monotonic() + AGAIN_SECONDS
+            await self._switch(self.sets.again)
+        elif self.sets.first.retune_due(self._pipeline.evaluator.engine, time.monotonic()):
+            await self._switch(self._retune)
+
+    async def again(self) -> None:
+        """At the operator's word: all rule sets once more."""
+        for name in [*self.sets.members]:
+            await self.change(name, Rules.again)
+
+    async def _switch(self, loading: Callable[[], Awaitable[Loaded | None]]) -> None:
+        async with self._changing:
+            with suppress(ValueError, OSError):  # already logged
+                if (loaded := await loading()) is not None:
+                    self.switch(loaded)
 
     async def _retune(self) -> Loaded | None:
-        return await self.rules.retune(self.loaded)  # as it is once a change under way is done
+        return await self.sets.retune(self.loaded)  # as it is once a change under way is done
 
     async def replace(self, config: Config) -> None:
         """Take the rules from where ``config`` has them. Raises ValueError or OSError, with nothing changed."""
         async with self._changing:
-            rules = Rules(config, lambda: newest_lines(self._context.raw_log))
-            loaded = await rules.start()
-            self.rules = rules
+            sets = RuleSets(config, lambda: newest_lines(self._context.raw_log))
+            loaded = await sets.start()
+            self.sets = sets
             self.switch(loaded)
 
-    def install(self, data: bytes) -> None:
-        self.start(self.change(self._install(data)))
+    def install(self, ruleset: str, data: bytes) -> None:
+        self.start(self.change(ruleset, partial(self._install, data)))
 
-    async def _install(self, data: bytes) -> Loaded:
+    async def _install(self, data: bytes, rules: Rules) -> Loaded:
         """Raises ValueError or OSError; retried while no descriptor is left, as the region does not send it again."""
         while True:
             try:
-                return await self.rules.install(data)
+                return await rules.install(data)
             except OSError as error:
                 if error.errno not in descriptors.SPENT:
                     raise
             await asyncio.sleep(descriptors.RETRY_SECONDS)
 
-    async def rollback(self, version: int | None = None) -> Any:
-        """Go back to the bundle before ``version``, the current one, even if the caller goes away meanwhile. Raises
-        ValueError or OSError."""
-        return await asyncio.shield(self.start(self._rollback(version)))
+    async def rollback(self, version: int | None = None, ruleset: str = DEFAULT_SET) -> Any:
+        """Go back to the bundle of a rule set before ``version``, the current one, even if the caller goes away
+        meanwhile. Raises ValueError or OSError."""
+        return await asyncio.shield(self.start(self._rollback(version, ruleset)))
 
-    async def _rollback(self, version: int | None) -> dict[str, Any]:
+    async def _rollback(self, version: int | None, ruleset: str) -> dict[str, Any]:
         async with self._changing:
-            if (loaded := await self.rules.rollback(version)) is not None:
-                self.switch(loaded)
-            withdrawn = self.rules.bundles.withdrawn()
-            return {"bundle": self.loaded.bundle, "withdrawn": withdrawn, "done": loaded is not None}
+            if (rules := self.sets.members.get(ruleset)) is None:
+                raise ValueError(f"no rule set {ruleset!r}; there are: {', '.join(self.sets.members)}")
+            if (loaded := await rules.rollback(version)) is not None:
+                self.switch(await self.sets.take(ruleset, loaded))
+            part = self.sets.parts.get(ruleset)
+            bundle = part.bundle if part else self.loaded.bundle
+            return {"bundle": bundle, "withdrawn": rules.bundles.withdrawn(), "done": loaded is not None}
+
+    def sha256(self, ruleset: str) -> str | None:
+        """Of the bundle's file that a rule set runs."""
+        part = self.sets.parts.get(ruleset)
+        return part.sha256 if part else self.loaded.sha256

@@ -48,27 +48,32 @@ def _names(flags: Flag) -> tuple[str, ...]:
     return tuple(str(flag.name).lower() for flag in flags)
 
 
+Credit = str | Mapping[str, str] | None
+"""What alerts have as their ``bundle``: all the same, or by the id of the rule."""
+
+
 _READS: tuple[Callable[[Event], object], ...] = (lambda one: one.record.fields(), Event.entities)
 
 
 class AlertBuilder:
     """See the module's text."""
 
-    def __init__(self, context: RunContext, state: State, engine: Engine, bundle: str | None = None) -> None:
-        """``bundle``: the one that ``engine`` is of."""
+    def __init__(self, context: RunContext, state: State, engine: Engine, bundle: Credit = None) -> None:
+        """``bundle``: what ``engine`` is of."""
         self._context, self._state = context, state
         self._agent, self._log = context.config.agent, context.raw_log
         self._events = Events(context)
         self._clock, self._next_seq, self._failed = context.clock, context.restart.take_seq, context.failures.event
         self._use(engine, bundle)
 
-    def switch(self, engine: Engine, bundle: str | None) -> None:
+    def switch(self, engine: Engine, bundle: Credit) -> None:
         """Go on under another plan, by the settings in force."""
         self._state.switch(engine.plan)
         self._use(engine, bundle)
 
-    def _use(self, engine: Engine, bundle: str | None) -> None:
-        self._settings, self._bundle = self._context.config.suppress, bundle
+    def _use(self, engine: Engine, bundle: Credit) -> None:
+        self._settings = self._context.config.suppress
+        self._bundle_of = bundle.get if isinstance(bundle, Mapping) else lambda _: bundle
         self._engine, plan = engine, engine.plan
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}
         every: list[AnyRule] = [*plan.rules, *plan.correlations, *plan.statements]
@@ -267,7 +272,7 @@ class AlertBuilder:
             raw=event.record.text,
             raw_ref=RawRef(self._log.log_id, event.offset, event.end - event.start),
             group_by=_NO_GROUP,
-            bundle=self._bundle,
+            bundle=self._bundle_of(rule.id),
             flags=(*names, PARTIAL) if bare else names,
             seq=self._next_seq(),  # the last: an alert that cannot be made takes none
         )
@@ -387,5 +392,5 @@ class AlertBuilder:
             count=one.count,
             first_time=one.first_time,
             last_time=one.last_time,
-            bundle=self._bundle,
+            bundle=self._bundle_of(source.rule_id),
         )

@@ -53,7 +53,7 @@ from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Merged, Reloads, merge
 from vedette.runtime.reported import Reported, record
 from vedette.runtime.restart import RestartPoint
-from vedette.runtime.rules import Rules
+from vedette.runtime.sets import RuleSets
 from vedette.runtime.shutdown import Shutdown
 from vedette.store.rebuild import open_store
 from vedette.system import allocator, descriptors
@@ -157,12 +157,12 @@ class Agent:
     async def _load_rules(self) -> None:
         """Set up ``pipeline`` and ``active``, which alone keep the ruleset: a replaced one gives its memory back."""
         context = self.context
-        rules = Rules(context.config, lambda: newest_lines(context.raw_log))
+        sets = RuleSets(context.config, lambda: newest_lines(context.raw_log))
         with uncollected():
-            loaded = await rules.start()
+            loaded = await sets.start()
             context.input_contexts.update((one.name, context_of(one)) for one in context.config.input)
-            self.pipeline = Pipeline(context, loaded.engine, loaded.bundle)
-            self.active = ActiveRules(self.pipeline, rules, loaded)
+            self.pipeline = Pipeline(context, loaded.engine, loaded.credit)
+            self.active = ActiveRules(self.pipeline, sets, loaded)
             gc.freeze()  # as ``active.freeze``; a start leaves nothing worth the 40 ms of a collection
 
     async def _serve(self) -> None:
@@ -241,8 +241,10 @@ class Agent:
         self.uplink: Sink = SINKS[config.uplink.type](source)
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
-        if isinstance(self.uplink, MqttUplink) and not self.active.rules.directory and config.bundles.trusted_keys:
-            Arrivals(config, self.active, self.uplink).subscribe()
+        if isinstance(self.uplink, MqttUplink) and config.bundles.trusted_keys:
+            for one in config.rulesets:
+                if not one.paths:
+                    Arrivals(config, one, self.active, self.uplink).subscribe()
         self._uplink_task = self._group.create_task(self.uplink.run())
 
     async def _serve_metrics(self) -> None:
@@ -287,11 +289,11 @@ class Agent:
                 continue
             self._hangup.clear()
             self._notifier.reloading()
-            rules = self.active.rules
+            sets = self.active.sets
             await self._reload_config()
             self.pipeline.release()
-            if self.active.rules is rules:
-                await self.active.change(rules.again())
+            if self.active.sets is sets:
+                await self.active.again()
             self._notifier.ready("reloaded")
 
     async def _reload_config(self) -> None:
@@ -321,19 +323,19 @@ class Agent:
         old, new, active = self.context.config, merged.config, self.active
         self.context.config = new
         configure_logging(new.log)
-        if (new.rules, new.bundles) != (old.rules, old.bundles):
+        if new.rulesets != old.rulesets or new.bundles != old.bundles:
             try:
                 await active.replace(new)
             except (ValueError, OSError) as error:
-                self._keep(f"rules: {error}", rules=old.rules, bundles=old.bundles)
+                self._keep(f"rules: {error}", rules=old.rules, bundles=old.bundles, ruleset=old.ruleset)
         elif (new.engine, new.suppress) != (old.engine, old.suppress):
             active.switch()
         inputs, refused = await self._inputs.adopt(old.input, new.input)
         if new.input != old.input:
-            await active.rules.adopt(inputs, active.loaded.engine)
+            await active.sets.adopt(inputs, active.loaded.engine)
         if refused:
             self._keep("; ".join(refused), input=inputs)
-        if (new.uplink, new.bundles) != (old.uplink, old.bundles) or bool(new.rules.paths) != bool(old.rules.paths):
+        if (new.uplink, new.bundles, new.rulesets) != (old.uplink, old.bundles, old.rulesets):
             await self.uplink.stop(UPLINK_SECONDS)
             await asyncio.wait({self._uplink_task})
             self._start_uplink()

@@ -1,4 +1,5 @@
-"""Bundles that the region publishes: an announcement on the channel's manifest topic, then the blob it names.
+"""Bundles that the region publishes: an announcement on the manifest topic of a rule set's channel, then the blob it
+names.
 
 A manifest (retained JSON: ``sha256``, ``version``, ``size``) is compared with the active ruleset; a missing bundle is
 fetched from its own topic and installed. Whether it is taken is decided by ``bundle/trust.py``: nothing that comes
@@ -14,7 +15,7 @@ import orjson
 import structlog
 
 from vedette.bundle.seal import MAX_BUNDLE
-from vedette.config.settings import Config
+from vedette.config.settings import Config, RulesetSettings
 from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.delivery.uplink import MqttUplink
 from vedette.model.counters import Log
@@ -45,11 +46,11 @@ def announcement(payload: bytes) -> tuple[str, int]:
 
 
 class Arrivals:
-    """One uplink's subscriptions to bundles; each uplink has its own."""
+    """One uplink's subscriptions to the bundles of one rule set; each uplink has its own."""
 
-    def __init__(self, config: Config, active: ActiveRules, uplink: MqttUplink) -> None:
+    def __init__(self, config: Config, one: RulesetSettings, active: ActiveRules, uplink: MqttUplink) -> None:
         self._active, self._uplink = active, uplink
-        self._fleet, self._channel = config.agent.fleet, config.bundles.channel
+        self._fleet, self._channel, self._ruleset = config.agent.fleet, one.channel, one.name
         self._fetching: str | None = None
 
     def subscribe(self) -> None:
@@ -64,8 +65,9 @@ class Arrivals:
         except ValueError as error:
             self._refuse(message, f"not an announcement of a bundle: {error}")
             return
-        rules = self._active.rules
-        if sha256 == self._active.loaded.sha256:
+        if (rules := self._active.sets.members.get(self._ruleset)) is None:
+            return  # no longer configured
+        if sha256 == self._active.sha256(self._ruleset):
             rules.error = rules.bundles.refused = None  # what the region wants is active
             return
         installed = rules.bundles.installed()
@@ -90,8 +92,9 @@ class Arrivals:
         if hashlib.sha256(message.payload).hexdigest() != message.topic.rpartition("/")[2]:
             self._refuse(message, "the blob is not what its topic's digest says")
             return
-        self._active.install(message.payload)
+        self._active.install(self._ruleset, message.payload)
 
     def _refuse(self, message: Message, reason: str) -> None:
-        self._active.rules.error = f"{message.topic}: {reason}"
+        if (rules := self._active.sets.members.get(self._ruleset)) is not None:
+            rules.error = f"{message.topic}: {reason}"
         log.error(Log.BUNDLE_REFUSED, topic=message.topic, reason=reason)

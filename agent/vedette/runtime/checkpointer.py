@@ -11,6 +11,7 @@ exception leaves ``commits``, the process ends, and the next start looks at what
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -55,6 +56,8 @@ class Checkpointer:
         """Taken since the last commit: seq and bytes."""
         self.bytes = 0
         """Of ``alerts``."""
+        self.made: Counter[str] = Counter()
+        """Alerts since the start, by the id of their rule."""
         self.patient = True
         """Whether a commit that fails is retried."""
         self._committing: list[tuple[int, bytes]] = []
@@ -88,6 +91,7 @@ class Checkpointer:
                 self._failures.step(f"an alert of {alert.rule_title}, which is not sent", error)
                 continue
             self._count(alert)
+            self.made[alert.rule_id] += 1
             self.alerts.append((alert.seq, data))
             self.bytes += len(data)
 

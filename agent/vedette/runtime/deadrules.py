@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from vedette.config.settings import Config
 from vedette.decode.decoder import possible_source
 from vedette.engine.match import Engine
+from vedette.inputs.base import InputSettings
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.plan.relation import starved
 from vedette.rules.authoring import reach
-from vedette.runtime.rules import Loaded
 
 
 class Dead(NamedTuple):
@@ -28,19 +29,23 @@ _DEAD: WeakKeyDictionary[Engine, tuple[list[reach.Input], Dead]] = WeakKeyDictio
 """It depends on the rules and the inputs alone, and takes long to find out for thousands of rules."""
 
 
-def dead_rules(config: Config, loaded: Loaded) -> Dead:
+def dead_rules(config: Config, engine: Engine) -> Dead:
     inputs = [(item.codec, item.logsource) for item in config.input]
-    known = _DEAD.get(loaded.engine)
+    known = _DEAD.get(engine)
     if known is None or known[0] != inputs:
-        plan = loaded.engine.plan
-        reasons, waiting = unreached(config, plan)
-        known = _DEAD[loaded.engine] = inputs, Dead([*map(str, plan.refused), *reasons], waiting)
+        known = _DEAD[engine] = inputs, dead_of(config.input, engine.plan)
     return known[1]
 
 
-def unreached(config: Config, plan: Plan) -> Dead:
-    """Those that no input can make true, and the correlations and statements that need such rules."""
-    inputs = [(item.codec, item.logsource) for item in config.input]
+def dead_of(inputs: Iterable[InputSettings], plan: Plan) -> Dead:
+    """Those of one plan, the refused ones first."""
+    reasons, waiting = unreached(inputs, plan)
+    return Dead([*map(str, plan.refused), *reasons], waiting)
+
+
+def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:
+    """Those that none of these inputs can make true, and the correlations and statements that need such rules."""
+    inputs = [(item.codec, item.logsource) for item in given]
     reasons, late, wanting, idle = list[str](), list[str](), dict[str, str](), list[str]()
     selecting = dict[str, str]()
     for rule in plan.rules:

@@ -22,7 +22,7 @@ from vedette.engine.join import Joined
 from vedette.engine.match import Context, Engine, Match
 from vedette.model.counters import Log
 from vedette.model.event import Alert, Chunk, Frame
-from vedette.runtime.alerts import AlertBuilder
+from vedette.runtime.alerts import AlertBuilder, Credit
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
 from vedette.runtime.ingest import Ingest
@@ -42,6 +42,8 @@ MAKING_SECONDS = 40e-6
 """What making an alert takes, about: what waits to be made counts as time that is used already."""
 ALERT_BYTES = 1024
 """What an alert that is not made yet is counted as, about."""
+SAMPLED = 61
+"""Of so many candidates one tells which rules had to be asked (``costs.py``)."""
 _NO_CONTEXT = Context()
 
 
@@ -50,9 +52,9 @@ class Evaluator:
 
     def __init__(
         self, context: RunContext, ingest: Ingest, checkpointer: Checkpointer, state: State, engine: Engine,
-        bundle: str | None = None,
+        bundle: Credit = None,
     ) -> None:  # fmt: skip
-        """``bundle``: the one that ``engine`` is of."""
+        """``bundle``: what ``engine`` is of."""
         self.engine = engine
         """Evaluates the frame under way."""
         self._context, self._contexts, self._counters = context, context.input_contexts, context.counters
@@ -61,7 +63,7 @@ class Evaluator:
         engine.quarantine_after = context.config.rules.quarantine_after
         self._quarantine_again(engine)
         self._alerts = AlertBuilder(context, state, engine, bundle)
-        self._next: tuple[Engine, str | None] | None = None
+        self._next: tuple[Engine, Credit] | None = None
         """What to go on with after the frame under way."""
         self._in_frame = False
         self._low_memory = False
@@ -74,11 +76,14 @@ class Evaluator:
         """Events whose alerts are not made yet; none whenever the loop goes on."""
         self._waiting = 0
         """Their matches."""
+        self._until_sample = SAMPLED
+        self._since = 0.0
+        """When the frame under way was last gone on with."""
         self._give_cache(engine)
 
     # --- what it evaluates with
 
-    def switch(self, engine: Engine, bundle: str | None) -> None:
+    def switch(self, engine: Engine, bundle: Credit) -> None:
         """Evaluate with another plan, by the context's settings, from the next frame on; rules in quarantine stay
         there."""
         engine.quarantine_after = self._context.config.rules.quarantine_after
@@ -139,7 +144,8 @@ class Evaluator:
         engine, chunk, joiner, checkpointer = self.engine, frame.chunk, self._state.joiner, self._checkpointer
         first = max(0, self._progress.evaluated - frame.offset)
         self._counted = chunk.index(first) if first else 0
-        until, room = time.perf_counter() + STEP_SECONDS, checkpointer.room()
+        self._since = time.perf_counter()
+        until, room = self._since + STEP_SECONDS, checkpointer.room()
         self._progress.waiting_since = chunk.received_at
         if not first:
             joiner.advance(chunk.received_at)
@@ -161,11 +167,20 @@ class Evaluator:
         if chunk.file is not None:
             checkpointer.position(chunk.file)
         self._advance(frame, len(chunk.data))
+        self._spent()
+
+    def _spent(self) -> None:
+        """The time since evaluation was last let in is the engine's."""
+        self.engine.tally.seconds += time.perf_counter() - self._since
 
     def event(self, engine: Engine, event: Joined) -> None:
         """Evaluate one event; its alerts are made by ``_make_alerts``."""
         frame, totals = event.frame, self._counters.totals
         totals["candidates"] += 1
+        self._until_sample -= 1
+        if not self._until_sample:
+            self._until_sample = SAMPLED
+            engine.tally.asked.update(event.rules)
         try:
             matches = engine.matches(frame.chunk, event, self._contexts.get(frame.chunk.input, _NO_CONTEXT))
             totals["matches"] += len(matches)
@@ -246,10 +261,12 @@ class Evaluator:
     async def _give_way(self, frame: Frame, position: int) -> None:
         """To a commit, when one is needed, or to the loop, with the cursor at ``position`` of ``frame``."""
         self._advance(frame, position)
+        self._spent()
         if self._checkpointer.bytes >= self._checkpointer.room():
             await self._checkpointer.make_room()
         else:
             await asyncio.sleep(0)
+        self._since = time.perf_counter()
 
     def _advance(self, frame: Frame, position: int) -> None:
         """The events of ``frame`` before ``position``, where one begins or the frame ends, are evaluated."""

@@ -21,6 +21,7 @@ import structlog
 
 from vedette.engine.match import Engine
 from vedette.model.counters import Log
+from vedette.runtime.alerts import Credit
 from vedette.runtime.checkpointer import Checkpointer
 from vedette.runtime.context import RunContext
 from vedette.runtime.evaluator import Evaluator
@@ -38,8 +39,8 @@ RELIEVED = 0.9
 
 
 class Pipeline:
-    def __init__(self, context: RunContext, engine: Engine, bundle: str | None = None) -> None:
-        """``bundle``: the one that ``engine`` is of."""
+    def __init__(self, context: RunContext, engine: Engine, bundle: Credit = None) -> None:
+        """``bundle``: what ``engine`` is of."""
         self.context = context
         self.state = _restored(context, engine)
         self.ingest = Ingest(context)

@@ -42,8 +42,8 @@ def merge(running: Config, new: Config) -> Merged:
             old, fresh = ({item.name: item for item in items} for items in (before, after))
             live += [f"input {name}" for name in {**old, **fresh} if old.get(name) != fresh.get(name)]
             continue
-        if table.name == "suppress":
-            live.append("suppress")
+        if table.name in ("suppress", "ruleset"):
+            live.append(table.name)
             continue
         kept = {}
         for setting in dataclasses.fields(before):

@@ -1,4 +1,4 @@
-"""Which rules run: a directory of Sigma files, or the installed bundle; how they are replaced while the agent runs.
+"""What is in one rule set: a directory of rule files, or the installed bundle; how it is replaced while the agent runs.
 
 * **Directory** (``[rules] paths``): built in a subprocess (``python -m vedette.rules``) and kept in the
   cache under the digest of its sources, so that an unchanged directory loads at once. A set that cannot be built
@@ -21,6 +21,7 @@ import hashlib
 import importlib.util
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ import structlog
 from vedette.bundle.install import BundleDir, read_bundle
 from vedette.bundle.seal import BundleRefused
 from vedette.bundle.trust import Bundle, Installed
-from vedette.config.settings import Config
+from vedette.config.settings import Config, RulesetSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
@@ -40,7 +41,9 @@ from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
 from vedette.plan.plan import Plan
 from vedette.rules.retune import NO_GAIN, same_meaning
+from vedette.runtime.alerts import Credit
 from vedette.runtime.compiled import Sources
+from vedette.runtime.deadrules import Dead
 from vedette.runtime.validate import dry_run, validate
 from vedette.system import child
 
@@ -72,6 +75,40 @@ class Loaded(NamedTuple):
     bundle: str | None
     sha256: str | None = None
     """Of the bundle's file."""
+    together: Together | None = None
+    """Of what ``engine`` was merged; None: it is of one rule set."""
+
+    @property
+    def version(self) -> int | None:
+        return None if self.bundle is None else int(self.bundle.rpartition("-")[2])
+
+    @property
+    def credit(self) -> Credit:
+        return self.bundle if self.together is None else self.together.credits
+
+
+class Part(NamedTuple):
+    """What one set brings to a plan that is merged of several."""
+
+    plan: bytes
+    lookups: Mapping[str, Any]
+    counts: Mapping[str, int]
+    """How many rules, correlations and statements it has."""
+    dead: Dead
+    origin: str
+    bundle: str | None
+    version: int | None
+    sha256: str | None
+
+
+class Together(NamedTuple):
+    """Several rule sets as one: the ``parts`` by set; ``sets``, ``renamed``: see ``plan.merge.Merged``; ``credits``: by
+    the id of a rule what its alerts have as their ``bundle``."""
+
+    parts: Mapping[str, Part]
+    sets: Mapping[str, tuple[str, ...]]
+    renamed: Mapping[str, Mapping[str, str]]
+    credits: Mapping[str, str]
 
 
 def _kinds(inputs: Iterable[InputSettings]) -> tuple[tuple[str, LogSource], ...]:
@@ -83,20 +120,26 @@ _Signature = tuple[tuple[str, int, int], ...]
 
 
 class Rules:
-    """The agent's rule set; one caller at a time."""
+    """One rule set of the agent; one caller at a time."""
 
-    def __init__(self, config: Config, sample: Callable[[], bytes]) -> None:
-        """``sample`` gives recent traffic (lines) for choosing literals. Raises ValueError for a bad trusted key."""
-        rules = config.rules
-        self._sources = Sources(tuple(rules.paths), tuple(rules.pipelines), tuple(rules.lookups))
-        self._cache = config.agent.cache_dir
-        self._file = config.bundles.file
-        self._sample = sample
+    def __init__(
+        self, config: Config, sample: Callable[[], bytes], one: RulesetSettings | None = None,
+        fits: Callable[[Plan], None] = lambda plan: None,
+    ) -> None:  # fmt: skip
+        """``sample`` gives recent traffic (lines) for choosing literals. ``one``: of ``config.rulesets``; None: the
+        first. ``fits`` raises ValueError for a plan that does not go with the other rule sets. Raises ValueError for a
+        bad trusted key."""
+        one = one or config.rulesets[0]
+        self.name = one.name
+        self._sources = Sources(tuple(one.paths), tuple(one.pipelines), tuple(one.lookups))
+        self._cache = config.agent.cache_dir(one.name)
+        self._file = one.file
+        self._sample, self._fits = sample, fits
         self.bundles = BundleDir(
-            config.agent.bundle_dir,
+            config.agent.bundle_dir(one.name),
             config.bundles.trusted_keys,
             fleet=config.agent.fleet,
-            channel=config.bundles.channel,
+            channel=one.channel,
             careful=dry_run,
         )
         self.error: str | None = None
@@ -107,7 +150,8 @@ class Rules:
         """What ``changed`` said last, and when."""
         self._unfinished: Callable[[], tuple[Bundle, Engine] | None] | None = None
         """Takes a bundle that the disk did not; None: there is none."""
-        self._inputs = _kinds(config.input)
+        self.inputs = _kinds(config.input)
+        """What scans are prepared for."""
         self._out: Path | None = None
         """Where what runs was built, of a directory."""
         self._watched: tuple[Engine, float, int, int] | None = None
@@ -128,28 +172,36 @@ class Rules:
                 return await self._build()
             except (ValueError, OSError) as error:
                 self._refuse(str(error))
-                last = max(self._built(), key=lambda path: path.stat().st_mtime_ns, default=None)
+                last = await asyncio.to_thread(self._last)
                 if last is None:
                     raise
-                engine = await asyncio.to_thread(self._load, last)
-                return Loaded(engine, "the last rules that could be built", None)
-        loaded = await asyncio.to_thread(self.bundles.load, validate)
+                return Loaded(last, "the last rules that could be built", None)
+        loaded = await asyncio.to_thread(self.bundles.load, self._validate)
         current = Installed(loaded[0].version, loaded[0].digest) if loaded else None
         loaded = await asyncio.to_thread(self._offer, current, loaded[0].sha256 if loaded else "") or loaded
         if loaded is None:
-            return Loaded(Engine(Plan((), (), ())), "no rules yet: waiting for a bundle", None)
+            return nothing()
         bundle, engine = loaded
         return _of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine))
 
+    def _last(self) -> Engine | None:
+        """The newest of what was built that loads and fits."""
+        for path in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns, reverse=True):
+            with suppress(ValueError):
+                engine = self._load(path)
+                self._fits(engine.plan)
+                return engine
+        return None
+
     async def _ready(self, loaded: Loaded) -> Loaded:
         """``loaded`` with scans for the agent's inputs."""
-        await asyncio.to_thread(loaded.engine.prepare, self._inputs)
+        await asyncio.to_thread(loaded.engine.prepare, self.inputs)
         return loaded
 
     async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
         """Scans for these inputs from now on, also of the engine that runs."""
-        self._inputs = _kinds(inputs)
-        await asyncio.to_thread(running.prepare, self._inputs)
+        self.inputs = _kinds(inputs)
+        await asyncio.to_thread(running.prepare, self.inputs)
 
     def _offer(self, current: Installed | None, sha256: str = "") -> tuple[Bundle, Engine] | None:
         """Install ``[bundles] file``, unless it is the ``current`` bundle, an older one (an agent that a newer one was
@@ -175,7 +227,13 @@ class Rules:
         return made
 
     def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
-        return self.bundles.install(data, lambda bundle: (bundle, validate(bundle)), of_host=of_host)
+        return self.bundles.install(data, lambda bundle: (bundle, self._validate(bundle)), of_host=of_host)
+
+    def _validate(self, bundle: Bundle) -> Engine:
+        """Raises ValueError."""
+        engine = validate(bundle)
+        self._fits(engine.plan)
+        return engine
 
     async def install(self, data: bytes) -> Loaded:
         """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""
@@ -195,7 +253,7 @@ class Rules:
             raise ValueError("the rules come from folders ([rules] paths), not from bundles: change them there")
         if version is not None and await asyncio.to_thread(self.bundles.gone_back, version):
             return None
-        bundle, engine = await asyncio.to_thread(self.bundles.rollback, validate)
+        bundle, engine = await asyncio.to_thread(self.bundles.rollback, self._validate)
         self.error = None
         return await self._ready(_of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine)))
 
@@ -268,8 +326,9 @@ class Rules:
             return False
         return candidates - candidates_before > RETUNE_SHARE * (events - before)
 
-    async def retune(self, loaded: Loaded) -> Loaded | None:
+    async def retune(self, loaded: Loaded, out: Path | None = None) -> Loaded | None:
         """``loaded`` with literals chosen by the newest traffic; None when that would not save half of the work.
+        ``out``: where that is kept, if it is not this set's alone.
 
         Failures are logged; the active ruleset stays in place.
         """
@@ -279,7 +338,8 @@ class Rules:
         except OSError as error:
             log.warning(Log.LITERALS_KEPT, reason=str(error), action="the literals stay as they are")
             return None
-        out = self._out if loaded.sha256 is None else self._chosen(loaded.sha256)
+        if out is None:
+            out = self._out if loaded.sha256 is None else self._chosen(loaded.sha256)
         if len(sample) < MIN_SAMPLE or out is None or not plan.rules:
             return None
         given = self._cache / "running.plan"
@@ -289,7 +349,7 @@ class Rules:
             if loaded.sha256 is not None:  # the bundle has the lookups
                 running = running._replace(lookups={})
             await asyncio.to_thread(given.write_bytes, running.to_bytes())
-            ended = await _compiler("vedette.rules.retune", str(given), str(out), sample=sample)
+            ended = await compiler("vedette.rules.retune", str(given), str(out), sample=sample)
             if ended.code == NO_GAIN:
                 return None
             if ended.code != 0:
@@ -319,7 +379,7 @@ class Rules:
 
     def _refuse(self, reason: str) -> None:
         if reason != self.error:
-            log.error(Log.RULES_REFUSED, reason=reason, action="the active rules stay in place")
+            log.error(Log.RULES_REFUSED, ruleset=self.name, reason=reason, action="the active rules stay in place")
         self.error = reason
 
     def _signature(self) -> _Signature:
@@ -359,6 +419,11 @@ class Rules:
                 self._seen = seen
                 raise
             engine = await asyncio.to_thread(self._load, out)
+        try:
+            await asyncio.to_thread(self._fits, engine.plan)
+        except ValueError:
+            self._seen = seen
+            raise
         self._seen, self._out = seen, out.with_name(f"rules-{digest}-sampled.vplan")
         for old in sorted(self._built(), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
             old.unlink()
@@ -375,7 +440,7 @@ class Rules:
         """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
         if importlib.util.find_spec("sigma") is None:
             raise ValueError("rules.paths needs the rule compiler, pip install 'vedette[rules]'; or run a bundle")
-        ended = await _compiler(
+        ended = await compiler(
             "vedette.rules",
             str(out),
             *map(str, self._sources.paths),
@@ -389,7 +454,7 @@ class Rules:
             raise OSError(f"the rule compiler ended with code {ended.code}: {ended.complaint or 'no reason'}")
 
 
-async def _compiler(module: str, *arguments: str, sample: bytes) -> child.Ended:
+async def compiler(module: str, *arguments: str, sample: bytes) -> child.Ended:
     """Run a module of the rule compiler in a subprocess. Raises OSError when it takes too long."""
     ended = await child.run_async(module, *arguments, data=sample, seconds=BUILD_SECONDS, memory=BUILD_BYTES)
     if ended.code is None:
@@ -401,6 +466,11 @@ def _load(path: Path, lookups: Mapping[str, Any]) -> Engine:
     """Raises ValueError when the file is damaged or from another version, or asks a lookup that is not there."""
     artifact = Artifact.from_bytes(path.read_bytes())
     return artifact.engine({**lookups, **made(artifact.lookups)})
+
+
+def nothing(origin: str = "no rules yet: waiting for a bundle") -> Loaded:
+    """No rules."""
+    return Loaded(Engine(Plan((), (), ())), origin, None)
 
 
 def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:

@@ -16,6 +16,7 @@ from vedette.model.counters import visible
 from vedette.rawlog.log import RawLog
 from vedette.runtime.account import broken
 from vedette.runtime.active import ActiveRules
+from vedette.runtime.costs import costs
 from vedette.runtime.deadrules import dead_rules
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Reloads
@@ -66,6 +67,9 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
             "damaged": context.outbox.damaged,
         },
         "rules": _rules(pipeline, active),
+        "rulesets": active.sets.status(
+            loaded, costs(pipeline, loaded, state, statements, _quarantined(pipeline, loaded.engine))
+        ),
         "correlation_state": state,
         "statement_state": statements,
         "cache": cache,
@@ -86,15 +90,15 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
 
 
 def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
-    context, loaded, rules = pipeline.context, active.loaded, active.rules
-    plan, letters, dead = loaded.engine.plan, context.dead_letters, dead_rules(context.config, loaded)
+    context, loaded = pipeline.context, active.loaded
+    plan, letters, dead = loaded.engine.plan, context.dead_letters, dead_rules(context.config, loaded.engine)
     return {
         "origin": loaded.origin,
         "running": len(plan.detections),
         "correlations": len(plan.correlations),
         "statements": len(plan.statements),
         "always_candidates": len(plan.always),
-        "error": rules.error or rules.bundles.refused,
+        "error": active.sets.error,
         "dead": dead.reasons[:MAX_LISTED],
         "dead_count": len(dead.reasons),
         "waiting": dict([*dead.waiting.items()][:MAX_LISTED]),
@@ -130,8 +134,10 @@ def heartbeat(status: dict[str, Any]) -> bytes:
     data = orjson.dumps(status)
     if len(data) > HEARTBEAT_BYTES:
         rules = {**status["rules"], "dead": [], "undecided": {}, "quarantined": []}
+        sets = [{**one, "dead": [], "renamed": {}} for one in status["rulesets"]]
         data = orjson.dumps(
-            {**status, "rules": rules, "correlation_state": {**status["correlation_state"], "correlations": []},
+            {**status, "rules": rules, "rulesets": sets,
+             "correlation_state": {**status["correlation_state"], "correlations": []},
              "statement_state": {**status["statement_state"], "statements": []}}
         )  # fmt: skip
     return data
@@ -220,6 +226,29 @@ def cache_line(cache: dict[str, Any]) -> str:
     return f"cache    {cache['bytes']:,} bytes; {uses}; {cache['verified']} verified" if cache["on"] else "cache    off"
 
 
+RULESETS_HEAD = (
+    f"{'rule set':<20}{'version':>8}{'rules':>7}{'share':>8}{'µs/event':>10}{'state':>11}{'alerts':>9}{'lag':>9}"
+    "  dead, quarantined"
+)
+
+
+def _ruleset_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Nothing for one set: the lines about rules say it all."""
+    lines = [RULESETS_HEAD] if len(rows) > 1 else []
+    for row in rows if lines else ():
+        count = row["rules"] + row["correlations"] + row["statements"]
+        version = "-" if row["version"] is None else row["version"]
+        lines.append(
+            f"{row['name']:<20}{version:>8}{count:>7}{row.get('cpu_share', 0):>8.1%}{row.get('us_per_event', 0):>10.3f}"
+            f"{_amount(row.get('state_bytes', 0), 'bytes'):>11}{row.get('alerts', 0):>9}"
+            f"{row.get('lag_events', 0):>9}  {row['dead_count']}, {row.get('quarantined', 0)}"
+        )
+        if row["error"]:
+            lines.append(f"         {row['name']}: last change refused: {row['error']}")
+        lines += [f"         {row['name']}: {old} runs as {new}" for old, new in [*row["renamed"].items()][:DEAD_SHOWN]]
+    return lines
+
+
 INPUTS_HEAD = f"{'input':<16}{'received':>12}{'stored':>12}{'evaluated':>12}{'backlog':>9}  dropped, lost"
 
 
@@ -258,6 +287,7 @@ def render(status: dict[str, Any]) -> list[str]:
         lines.append(
             f"         {sum(rules['undecided'].values())} undecided, kept in {rules['dead_letters']['folder']}"
         )
+    lines += _ruleset_lines(status["rulesets"])
     lines.append(INPUTS_HEAD)
     for name, counts in status["inputs"].items():
         reasons = {**counts["dropped"], **counts["lost"]}

@@ -1,0 +1,63 @@
+"""What each rule set costs, of the sets that are evaluated as one plan: their shares of it, measured by a sample.
+
+Evaluation takes one time for all of them; each set's share of it is its share of the rules that a sample of the
+candidates had to be asked about (``Tally.asked``). What sets have alike counts for each in equal parts. All figures are
+since the plan began to run.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vedette.config.settings import DEFAULT_SET
+from vedette.runtime.pipeline import Pipeline
+from vedette.runtime.rules import Loaded
+
+_FIRST = (DEFAULT_SET,)
+
+
+def costs(
+    pipeline: Pipeline, loaded: Loaded, state: Mapping[str, Any], statements: Mapping[str, Any],
+    quarantined: Iterable[Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:  # fmt: skip
+    """JSON-able, by set; ``state``, ``statements``, ``quarantined``: as in the status."""
+    sets: Mapping[str, tuple[str, ...]] = loaded.together.sets if loaded.together else {}
+    plan, tally, context = loaded.engine.plan, loaded.engine.tally, pipeline.context
+
+    def split(by_id: Iterable[tuple[str, float]]) -> defaultdict[str, float]:
+        found = defaultdict[str, float](float)
+        for one, amount in by_id:
+            names = sets.get(one, _FIRST)
+            for name in names:
+                found[name] += amount / len(names)
+        return found
+
+    asked = split((plan.rules[number].id, times) for number, times in tally.asked.items())
+    total = sum(asked.values())
+    if not total:
+        asked = split((rule.id, 1.0) for rule in plan.rules)
+        total = sum(asked.values()) or 1.0
+    groups = state["bytes"] / (state["groups"] or 1)
+    taken = split(
+        [
+            *((one["rule_id"], one["groups"] * groups) for one in state["correlations"]),
+            *((one["rule_id"], one["bytes"]) for one in statements["statements"]),
+        ]
+    )
+    alerts = split(pipeline.checkpointer.made.items())
+    aside = split((one["rule_id"], 1.0) for one in quarantined)
+    events = tally.events or 1
+    return {
+        name: {
+            "cpu_share": round(asked[name] / total, 4),
+            "us_per_event": round(tally.seconds * 1e6 / events * asked[name] / total, 4),
+            "state_bytes": round(taken[name]),
+            "alerts": round(alerts[name]),
+            "quarantined": round(aside[name]),
+            "lag_events": sum(pipeline.backlog.values()),
+            "lag_seconds": context.progress.lag(context.clock()),
+        }
+        for name in dict.fromkeys([DEFAULT_SET, *(name for names in sets.values() for name in names)])
+    }

@@ -1,0 +1,217 @@
+"""The agent's rule sets: each comes and goes by itself (``rules.py``), those that are not strict are merged into one.
+
+One set alone is evaluated as it is. Of several the plans are merged (``plan/merge.py``) whenever one of them changes,
+and the databases of the result are compiled in a subprocess and kept in the cache, under the digest of what was merged.
+Of each set its plan is kept as bytes, a tenth of what it takes as objects, and its last good version stays where its
+own next one does not fit: a set that cannot be merged with the others is refused as a whole, with the reason.
+
+Nothing here touches the pipeline; ``active.py`` switches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from vedette.config.settings import DEFAULT_SET, Config
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
+from vedette.inputs.base import InputSettings
+from vedette.model.counters import Log
+from vedette.plan.merge import merge
+from vedette.plan.plan import Plan
+from vedette.runtime.deadrules import dead_of
+from vedette.runtime.rules import KEEP, Loaded, Part, Rules, Together, compiler, nothing
+
+log = structlog.get_logger()
+
+
+class RuleSets:
+    """One caller at a time."""
+
+    def __init__(self, config: Config, sample: Callable[[], bytes]) -> None:
+        """``sample``: recent traffic. Raises ValueError for a bad trusted key."""
+        self._config = config
+        self._cache = config.agent.cache_dir(DEFAULT_SET)
+        self.members = {one.name: Rules(config, sample, one, partial(self._fits, one.name)) for one in config.rulesets}
+        """By name, in the order of the configuration."""
+        self.parts: dict[str, Part] = {}
+        """Of the members that have loaded; what runs may still be what was before."""
+        self.unmerged = False
+        """Whether what is loaded could not be compiled, so that what ran before still runs."""
+        self._out: Path | None = None
+
+    @property
+    def first(self) -> Rules:
+        """That of ``[rules]`` and ``[bundles]``."""
+        return self.members[DEFAULT_SET]
+
+    @property
+    def error(self) -> str | None:
+        """Why the last change of some set was not taken."""
+        errors = {name: one.error or one.bundles.refused for name, one in self.members.items()}
+        if len(errors) == 1:
+            return errors[DEFAULT_SET]
+        return "; ".join(f"{name}: {error}" for name, error in errors.items() if error) or None
+
+    async def start(self) -> Loaded:
+        """The rules to begin with. Raises ValueError or OSError when the first set has none that work; another one is
+        left out."""
+        loaded = {}
+        for name, one in self.members.items():
+            try:
+                loaded[name] = await one.start()
+            except (ValueError, OSError) as error:
+                if name == DEFAULT_SET:
+                    raise
+                one.error = str(error)
+                loaded[name] = nothing("no rules that work")
+            if len(self.members) > 1:
+                await asyncio.to_thread(self._keep, name, loaded[name])
+        return loaded[DEFAULT_SET] if len(loaded) == 1 else await self._merged(patient=False)
+
+    async def take(self, name: str, loaded: Loaded) -> Loaded:
+        """What is to be evaluated now that the set ``name`` has ``loaded``. Raises ValueError or OSError when it could
+        not be compiled."""
+        if len(self.members) == 1:
+            return loaded
+        await asyncio.to_thread(self._keep, name, loaded)
+        return await self.again()
+
+    async def again(self) -> Loaded:
+        """The sets merged, once more. Raises as ``take`` does."""
+        self.unmerged = True
+        try:
+            merged = await self._merged()
+        except (ValueError, OSError) as error:
+            log.error(Log.RULES_REFUSED, reason=str(error), action="the active rules stay in place; it is tried again")
+            raise
+        self.unmerged = False
+        return merged
+
+    async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
+        """Scans for these inputs from now on, also of the engine that runs."""
+        inputs = tuple(inputs)
+        for one in self.members.values():
+            await one.adopt(inputs, running)
+        for name, part in self.parts.items():
+            self.parts[name] = part._replace(dead=await asyncio.to_thread(dead_of, inputs, self._plan(part)))
+
+    async def retune(self, loaded: Loaded) -> Loaded | None:
+        """See ``Rules.retune``."""
+        return await self.first.retune(loaded, self._out if loaded.together else None)
+
+    # --- merging
+
+    def _keep(self, name: str, loaded: Loaded) -> None:
+        plan = loaded.engine.plan
+        counts = {"running": len(plan.detections), "correlations": len(plan.correlations),
+                  "statements": len(plan.statements), "always_candidates": len(plan.always)}  # fmt: skip
+        dead = dead_of(self._config.input, plan)
+        self.parts[name] = Part(
+            plan.to_bytes(), plan.lookups, counts, dead, loaded.origin, loaded.bundle, loaded.version, loaded.sha256
+        )
+
+    @staticmethod
+    def _plan(part: Part) -> Plan:
+        return Plan.from_bytes(part.plan).with_lookups(part.lookups)
+
+    def _fits(self, name: str, plan: Plan) -> None:
+        """Raises ValueError when ``plan`` cannot be merged as the set ``name`` with those of the others."""
+        others = {other: self._plan(part) for other, part in self.parts.items() if other != name}
+        if others:
+            known = {**others, name: plan}
+            merge({one: known[one] for one in self.members if one in known})
+
+    async def _merged(self, *, patient: bool = True) -> Loaded:
+        """``patient``: False to compile here when no subprocess can."""
+        parts = {name: self.parts[name] for name in self.members if name in self.parts}
+        merged = await asyncio.to_thread(lambda: merge({name: self._plan(part) for name, part in parts.items()}))
+        data = merged.plan.to_bytes()
+        out = self._cache / f"merged-{hashlib.sha256(data).hexdigest()[:32]}.vplan"
+        try:
+            engine = await self._compiled(data, out, merged.plan.lookups)
+        except OSError:
+            if patient:
+                raise
+            engine = await asyncio.to_thread(lambda: Artifact.of(merged.plan).engine(merged.plan.lookups))
+        await asyncio.to_thread(engine.prepare, self.first.inputs)
+        self._out = out
+        bundles = {name: credit(name, part.bundle) for name, part in parts.items()}
+        credits = {one: ", ".join(filter(None, map(bundles.get, names))) for one, names in merged.sets.items()}
+        return Loaded(
+            engine,
+            "; ".join(f"{name}: {part.origin}" for name, part in parts.items()),
+            ", ".join(bundles[name] or "" for name, part in parts.items() if part.bundle) or None,
+            together=Together(parts, merged.sets, merged.renamed, {one: text for one, text in credits.items() if text}),
+        )
+
+    async def _compiled(self, data: bytes, out: Path, lookups: Mapping[str, Any]) -> Engine:
+        """The plan in ``data`` with the databases in ``out``, which is made when it is not there. Raises OSError or
+        ValueError."""
+
+        def load() -> Engine:
+            return Artifact.from_bytes(out.read_bytes()).engine(lookups)
+
+        def known() -> Engine | None:
+            try:
+                engine = load()
+                out.touch()
+                return engine
+            except (FileNotFoundError, ValueError):  # it is made again
+                self._cache.mkdir(parents=True, exist_ok=True)
+                given.write_bytes(data)
+                return None
+
+        given = self._cache / "merging.plan"
+        if (engine := await asyncio.to_thread(known)) is not None:
+            return engine
+        ended = await compiler("vedette.rules.compile", str(given), str(out), sample=b"")
+        if ended.code:
+            raise OSError(f"the rule compiler ended with code {ended.code}: {ended.complaint or 'no reason'}")
+        engine = await asyncio.to_thread(load)
+        for old in sorted(self._cache.glob("merged-*.vplan"), key=lambda path: path.stat().st_mtime_ns)[:-KEEP]:
+            old.unlink()
+        return engine
+
+    # --- what there is
+
+    def status(self, loaded: Loaded, costs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """JSON-able, a row a set; ``loaded``: what runs; ``costs``: of ``costs.py``."""
+        together, plan, rows = loaded.together, loaded.engine.plan, list[dict[str, Any]]()
+        for name, one in self.members.items():
+            part = together.parts.get(name) if together else None
+            renamed = together.renamed.get(name, {}) if together else {}
+            rows.append(
+                {
+                    "name": name,
+                    "origin": part.origin if part else loaded.origin,
+                    "bundle": part.bundle if part else loaded.bundle,
+                    "version": part.version if part else loaded.version,
+                    "rules": part.counts["running"] if part else len(plan.detections),
+                    "correlations": part.counts["correlations"] if part else len(plan.correlations),
+                    "statements": part.counts["statements"] if part else len(plan.statements),
+                    "error": one.error or one.bundles.refused,
+                    "dead": part.dead.reasons[:LISTED] if part else [],
+                    "dead_count": len(part.dead.reasons) if part else 0,
+                    "renamed": dict([*renamed.items()][:LISTED]),
+                    "renamed_count": len(renamed),
+                    **costs.get(name, {}),
+                }
+            )
+        return rows
+
+
+LISTED = 50
+"""Names in a list of a status."""
+
+
+def credit(ruleset: str, bundle: str | None) -> str | None:
+    """What alerts of a set have as their ``bundle``."""
+    return bundle if ruleset == DEFAULT_SET else f"{ruleset}/{bundle}" if bundle else ruleset

@@ -1,0 +1,178 @@
+"""Several rule sets side by side on one agent: each comes, goes and fails by itself, the others go on as they were."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker import Broker, running
+from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.test_rules import Stream, mark, rule
+
+pytestmark = pytest.mark.peer
+
+THRICE = """\
+---
+title: Three of {word}
+id: 6a1f0000-0000-4000-8000-{number:012}
+correlation:
+    type: event_count
+    rules:
+        - 6a1f0000-0000-4000-8000-{of:012}
+    timespan: 10m
+    condition:
+        gte: 3
+level: high
+"""
+SQL = """\
+-- title: SQL of the site
+-- id: 6a1f0000-0000-4000-8000-000000000077
+INSERT INTO alerts SELECT program, message FROM events WHERE message LIKE '%marker-sql%';
+"""
+
+
+class Region:
+    """A key, and signed bundles of rules that find ``marker-WORD``."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder, self.broker = folder, broker
+        self.key = folder / "region.pem"
+        self.public = vedette("bundle", "keygen", self.key).stdout.strip()
+
+    def bundle(self, version: int, *words: str, channel: str = "region", key: Path | None = None) -> Path:
+        path, rules = self.folder / f"{channel}{version}.vbundle", self.folder / f"{channel}{version}"
+        for number, word in enumerate(words):
+            rule(rules, word, 100 + number)
+        vedette("bundle", "build", rules, "-o", path, "--version", version, "--name", channel)
+        vedette("bundle", "sign", path, "--key", key or self.key, "--fleet", "f1", "--channel", channel)
+        return path
+
+    def publish(self, path: Path) -> None:
+        vedette("region", "publish", path, "--broker", self.broker.url)
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Iterator[Region]:
+    with running(tmp_path / "broker") as broker:
+        yield Region(tmp_path, broker)
+
+
+@pytest.fixture
+def agent(tmp_path: Path, region: Region) -> Iterator[Agent]:
+    """An agent whose first set is a folder with a rule and a correlation over it; the region's comes by the broker; the
+    site's is a folder with a rule, a statement and the rule of the first set once more."""
+    path = rule(tmp_path / "own", "own", 1)
+    path.write_text(path.read_text() + THRICE.format(word="own", number=2, of=1))
+    rule(tmp_path / "site", "site", 3)
+    (tmp_path / "site" / "site.sql").write_text(SQL)
+    made = Agent(tmp_path / "a", rules=tmp_path / "own")
+    made.configure(
+        f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{made.port}"\n'
+        f'[bundles]\ntrusted_keys = ["{region.public}"]\n'
+        f'[[ruleset]]\nname = "region"\n[[ruleset]]\nname = "site"\npaths = ["{tmp_path / "site"}"]\n'
+        f'[broker]\nurl = "{region.broker.url}"\n[uplink]\ntype = "mqtt"\n'
+    )
+    yield made
+    made.kill()
+
+
+def sets(agent: Agent) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in agent.status()["rulesets"]}
+
+
+def version(agent: Agent, wanted: int) -> None:
+    until(f"version {wanted} of the region's set", lambda: sets(agent)["region"]["version"] == wanted)
+
+
+def alerts(agent: Agent) -> list[tuple[str, str | None]]:
+    """Title and bundle of each, in order."""
+    rows = vedette("alerts", "-c", agent.config, "--json", "-n", 1000).stdout.splitlines()
+    return [(row["rule_title"], row["bundle"]) for row in map(json.loads, rows)]
+
+
+def test_sets_come_and_go_by_themselves(agent: Agent, region: Region, tmp_path: Path) -> None:
+    """A set is pushed, refused, rolled back and withdrawn while lines flow; the correlation of another set counts on
+    over all that, no line is lost, and each alert says of which set and version it is."""
+    first = region.bundle(1, "one")
+    stranger = tmp_path / "stranger.pem"
+    vedette("bundle", "keygen", stranger)
+    agent.up()
+    assert {name: row["version"] for name, row in sets(agent).items()} == {
+        "default": None,
+        "region": None,
+        "site": None,
+    }
+    with Stream(agent.port) as stream:
+        mark(agent, "own")
+        region.publish(first)
+        version(agent, 1)
+        mark(agent, "one")
+        mark(agent, "own")
+        region.publish(region.bundle(3, "three", key=stranger))
+        until("the refusal", lambda: sets(agent)["region"]["error"])
+        assert {name: bool(row["error"]) for name, row in sets(agent).items()} == {
+            "default": False, "region": True, "site": False,
+        }  # fmt: skip
+        region.publish(region.bundle(4, "two"))
+        version(agent, 4)
+        mark(agent, "two")
+        mark(agent, "one")  # no rule of any set
+        mark(agent, "own")  # the third
+        mark(agent, "site")
+        mark(agent, "sql")
+        shown = vedette("bundle", "rollback", "-c", agent.config, "--set", "region").stdout
+        assert "region-1 is current; no other bundle up to version 4" in shown
+        version(agent, 1)
+        mark(agent, "one")
+        options = ("--key", region.key, "--fleet", "f1", "--channel", "region")
+        done = vedette("region", "withdraw", "--broker", region.broker.url, *options).stdout
+        assert "withdrawn: version 5 of fleet f1, channel region" in done
+        version(agent, 5)
+        mark(agent, "one")
+        mark(agent, "own")
+    rows = sets(agent)
+    assert [rows["region"][name] for name in ("rules", "error", "bundle")] == [0, None, "withdrawn-5"]
+    assert [rows["default"][name] for name in ("rules", "correlations", "statements")] == [1, 1, 0]
+    assert [rows["site"][name] for name in ("rules", "correlations", "statements")] == [1, 0, 1]
+    sent = stream.sent + 11
+    until("all lines to be evaluated", lambda: agent.input()["judged"] == sent)
+    assert agent.input()["dropped"] == {}
+    made = alerts(agent)
+    assert sorted(one for one in made if not one[0].startswith("Three")) == [
+        ("Marker one", "region/region-1"), ("Marker one", "region/region-1"), ("Marker site", "site"),
+        ("Marker two", "region/region-4"), ("SQL of the site", "site"),
+    ]  # fmt: skip
+    assert [one for one in made if one[0].startswith("Three")] == [("Three of own", None)]
+    assert vedette("status", "-c", agent.config).stdout.count("region ") >= 1
+
+
+def test_killed_while_a_set_is_swapped(agent: Agent, region: Region) -> None:
+    """Killed with SIGKILL at any moment of a swap, the agent comes back with the old or the new version of that set;
+    the new one is there in the end, and the correlation of another set fires at its third event, once."""
+    rng = random.Random(5)
+    agent.up()
+    total = 0
+    for number in range(1, 5):
+        path = region.bundle(number, f"v{number}")
+        mark(agent, "own" if number < 4 else f"v{number}")
+        total += 1
+        until("the mark to be evaluated", lambda total=total: agent.input()["judged"] == total)
+        region.publish(path)
+        time.sleep(rng.uniform(0.0, 1.5))
+        agent.kill()
+        agent.up()
+        version(agent, number)
+        mark(agent, f"v{number}")
+        total += 1
+    until("all marks to be evaluated", lambda: agent.input()["judged"] == total)
+    made = alerts(agent)
+    assert [one for one in made if one[0].startswith("Three")] == [("Three of own", None)]
+    assert sorted({one for one in made if one[0].startswith("Marker")}) == [
+        (f"Marker v{number}", f"region/region-{number}") for number in range(1, 5)
+    ]
