@@ -57,7 +57,7 @@ detection:
     a: {message|startswith|cased: 'Failed password for root'}
     condition: a
 """
-FILTER = "INSERT INTO alerts SELECT host, message FROM events WHERE message LIKE 'Failed password for root%';"
+FILTER = "INSERT INTO alerts SELECT message FROM events WHERE message LIKE 'Failed password for root%';"
 FLINK = """
 import glob, os, sys
 from pyflink.table import EnvironmentSettings, TableEnvironment
@@ -128,7 +128,7 @@ def evaluate(plan: Plan, given: Sequence[Chunk]) -> tuple[float, int]:
                     found += bool(engine.shown(match.rule, match.record))
                     continue
                 one = Read(engine, event.frame, match, context, partial(known, match, event.frame))
-                statements.feed(statements.read(rule.id, one))
+                statements.add(rule.id, one)
         found += sum(bool(one.fields) for one in statements.take())
         offset += len(chunk.data)
     found += sum(bool(one.fields) for one in statements.finish())

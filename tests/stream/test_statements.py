@@ -29,7 +29,7 @@ from vedette.plan.query import (
 )
 from vedette.stream import slices
 from vedette.stream.reader import Event
-from vedette.stream.statements import Selected, Statements, shown
+from vedette.stream.statements import Selected, Statements, render
 
 TEXT, TIME = Type("STRING"), Type("TIMESTAMP_LTZ", 3)
 NOON = 1_795_176_000_000_000
@@ -39,15 +39,14 @@ def selected(*columns: tuple[str, Type, Any], offset: int = 7) -> Selected:
     named = tuple(Named(name, of) for name, of, _ in columns)
     scan = Scan(named, 0, "t", "r", ())
     root = Calc(named, 0, scan, tuple(Column(i, one.type) for i, one in enumerate(named, 1)))
-    return Selected(
-        Statement("s", "S", "low", (), root, "d", "a.sql", 1), (offset, *(value for _, _, value in columns))
-    )
+    made = Statement("s", "S", "low", (), root, "d", "a.sql", 1)
+    texts = tuple((i, one.name, render(one.type)) for i, one in made.shown)
+    return Selected(made, (offset, *(value for _, _, value in columns)), texts)
 
 
 @pytest.mark.parametrize(
     ("value", "of", "expected"),
     [
-        (None, TEXT, None),
         ("x", TEXT, "x"),
         (True, Type("BOOLEAN"), "true"),
         (5, Type("INT"), "5"),
@@ -62,13 +61,13 @@ def selected(*columns: tuple[str, Type, Any], offset: int = 7) -> Selected:
         (10_000_000, Type("DATE"), "29349-01-26"),
         (1500, Type("TIME", 3), "00:00:01.500"),
         ((1, None, 2), Type("ARRAY", args=(Type("INT"),)), "1, , 2"),
-        ({"a": 1}, Type("MAP", args=(TEXT, Type("INT"))), "a=1"),
+        ({"a": 1, "b": None}, Type("MAP", args=(TEXT, Type("INT"))), "a=1, b="),
         ((1, "b"), Type("ROW", args=(("x", Type("INT")), ("y", TEXT))), "x=1, y=b"),
     ],
 )  # fmt: skip
-def test_a_value_as_a_text(value: Any, of: Type, expected: str | None) -> None:
-    """Of every type that a column can have; NULL has none."""
-    assert shown(value, of) == expected
+def test_a_value_as_a_text(value: Any, of: Type, expected: str) -> None:
+    """Of every type that a column can have."""
+    assert render(of)(value) == expected
 
 
 def test_what_an_alert_is_made_of() -> None:

@@ -306,7 +306,7 @@ class Engine:
         """What statements read of an event of ``chunk``, as far as it is known without decoding it: what its time is
         made of, its host, then the values of ``places``; see ``Native.values``."""
         native = self._native
-        if native is None or not native.columns or self.kernel_wrong:
+        if native is None or self.kernel_wrong or match.record.raw[:1] != b"{":
             return None
         values = native.values(match.record.raw, self._view_number(native, chunk.codec, context.logsource))
         self._until_look -= 1

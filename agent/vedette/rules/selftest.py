@@ -152,7 +152,7 @@ def selected(engine: Engine, statement: Statement, events: Iterable[Timed]) -> i
             event = record(one.raw, one.codec, origin=one.origin, received_at=one.time, logsource=own)
             row = _row(event, offset, one.time)
             for number in sorted(engine.true(event, frozenset(numbers))):
-                statements.feed(statements.read(plan.rules[number].id, row))
+                statements.add(plan.rules[number].id, row)
     return len(statements.finish())
 
 

@@ -156,7 +156,7 @@ class AlertBuilder:
         one = Read(self._engine, frame, match, context, known)
         for rule in rules:
             try:
-                self._state.statements.feed(self._state.statements.read(rule.id, one))
+                self._state.statements.add(rule.id, one)
             except Exception as error:  # other statements take their rows
                 self._failed(frame, match.start, match.end, error, rule.title)
         self._recent[one.offset] = known

@@ -7,7 +7,8 @@ own watermarks; where none come, with the receipts of others (``advance``); at t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from vedette.plan.query import Row, Statement, Type
@@ -35,10 +36,12 @@ class Read(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """A row that a statement gives: what an alert is made of."""
+    """A row that a statement gives: what an alert is made of. ``texts``: of the columns that are an alert's fields the
+    place, the name, and what makes it a text."""
 
     statement: Statement
     row: Row
+    texts: tuple[tuple[int, str, Render], ...]
 
     @property
     def offset(self) -> int:
@@ -54,8 +57,7 @@ class Selected(NamedTuple):
     def fields(self) -> dict[str, str]:
         """All other columns that have a name and are not NULL, as texts."""
         row = self.row
-        named = ((one.name, shown(row[i], one.type)) for i, one in self.statement.shown)
-        return {name: text for name, text in named if text is not None}
+        return {name: text(row[i]) for i, name, text in self.texts if row[i] is not None}
 
     @property
     def window(self) -> tuple[int, int] | None:
@@ -85,30 +87,40 @@ class Selected(NamedTuple):
         return None if place is None else self.row[place]
 
 
-def shown(value: Any, of: Type) -> str | None:
-    """A value as an alert's text; times in RFC 3339."""
-    if value is None:
-        return None
+Render = Callable[[Any], str]
+
+
+@cache
+def render(of: Type) -> Render:
+    """What makes an alert's text of a value of this type that is not NULL; times in RFC 3339."""
     match of.name:
         case "BOOLEAN":
-            return "true" if value else "false"
+            return lambda value: "true" if value else "false"
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
-            time = stamp_text(value, 3 if of.precision else 0).replace(" ", "T")
-            return time + ("Z" if of.name == "TIMESTAMP_LTZ" else "")
+            digits, zone = 3 if of.precision else 0, "Z" if of.name == "TIMESTAMP_LTZ" else ""
+            # a window's rows have its times in common
+            return lru_cache(maxsize=1024)(lambda value: stamp_text(value, digits).replace(" ", "T") + zone)
         case "DATE":
-            return date_text(value)
+            return date_text
         case "TIME":
-            return time_text(value, of.precision)
+            return lambda value: time_text(value, of.precision)
         case "BYTES" | "BINARY" | "VARBINARY":
-            return str(value.hex())
+            return lambda value: str(value.hex())
         case "ARRAY":
-            return ", ".join(shown(one, of.args[0]) or "" for one in value)
+            return lambda value: ", ".join(_inner(of.args[0], one) for one in value)
         case "MAP":
-            return ", ".join(f"{shown(key, of.args[0])}={shown(one, of.args[1])}" for key, one in value.items())
+            key, inner = of.args
+            return lambda value: ", ".join(f"{_inner(key, one)}={_inner(inner, two)}" for one, two in value.items())
         case "ROW":
-            return ", ".join(f"{name}={shown(one, kind)}" for (name, kind), one in zip(of.args, value, strict=True))
+            return lambda value: ", ".join(
+                f"{name}={_inner(kind, one)}" for (name, kind), one in zip(of.args, value, strict=True)
+            )
         case _:
-            return str(value)
+            return str
+
+
+def _inner(of: Type, value: Any) -> str:
+    return "" if value is None else render(of)(value)
 
 
 class Statements:
@@ -123,6 +135,9 @@ class Statements:
         self.network = _network(self.statements, max_bytes)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
+        self._texts = {
+            one.id: tuple((i, column.name, render(column.type)) for i, column in one.shown) for one in self.statements
+        }
         self._scans = {
             rule: (tuple(enumerate(scans)), self.network.wants_source(rule))
             for rule, scans in self.network.scans.items()
@@ -136,7 +151,7 @@ class Statements:
         return rule_id in self._scans
 
     def read(self, rule_id: str, event: Event) -> list[Read]:
-        """The rows of an event that the rule has matched. Raises what a decoder raises."""
+        """The rows of an event that the rule has matched, for who brings them into another order: else see ``add``."""
         scans, timed = self._scans[rule_id]
         source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
         return [
@@ -144,6 +159,18 @@ class Statements:
             for at, scan in scans
             if not scan.inputs_named or event.input in scan.inputs_named
         ]
+
+    def add(self, rule_id: str, event: Event) -> None:
+        """An event that the rule has matched, in the order of the log. Raises what a decoder raises; then no statement
+        has taken it."""
+        scans, timed = self._scans[rule_id]
+        read, feed = self.reader.row, self.network.feed
+        source, received_at = (event.input, event.host() or "") if timed else _NOBODY, event.record.received_at
+        rows = [
+            (at, read(scan, event)) for at, scan in scans if not scan.inputs_named or event.input in scan.inputs_named
+        ]
+        for at, row in rows:
+            feed(rule_id, row, at, source, received_at)
 
     def feed(self, rows: Iterable[Read]) -> None:
         """Rows in the order of the log."""
@@ -169,11 +196,11 @@ class Statements:
 
     def finish(self) -> list[Selected]:
         """Nothing comes any more: every window ends. What is given since the last ``take``."""
-        return [Selected(statement, row) for statement, row in self.network.finish()]
+        return [Selected(statement, row, self._texts[statement.id]) for statement, row in self.network.finish()]
 
     def take(self) -> list[Selected]:
         """What the statements have given since the last call, of one statement in order."""
-        return [Selected(statement, row) for statement, row in self.network.flush()]
+        return [Selected(statement, row, self._texts[statement.id]) for statement, row in self.network.flush()]
 
     def status(self) -> dict[str, Any]:
         """JSON-able figures; counts are since the state began."""
