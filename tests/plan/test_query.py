@@ -28,6 +28,7 @@ from vedette.plan.query import (
     dump,
     load,
     nodes,
+    statements,
 )
 from vedette.plan.relation import Suppress
 
@@ -106,3 +107,33 @@ def test_what_is_no_query_is_refused(data: object) -> None:
     """With a ValueError."""
     with pytest.raises(ValueError, match="not a query"):
         load(data)
+
+
+def widened(value: object, number: int, count: list[int]) -> object:
+    """``value`` with its ``number``th column index beyond all columns."""
+    if isinstance(value, list):
+        if value[:1] == ["Column"]:
+            count[0] += 1
+            return ["Column", 99, value[2]] if count[0] == number else value
+        return [widened(one, number, count) for one in value]
+    return value
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_column_that_is_not_there_is_no_plan(number: int) -> None:
+    """It is found when the plan is loaded, not at the first row."""
+    good = dump((statement(),))
+    assert statements(good)
+    bad = widened(good, number, [0])
+    assert bad != good
+    with pytest.raises(ValueError, match="has no column 99"):
+        statements(bad)
+
+
+def test_keys_and_times_are_columns_too() -> None:
+    (one,) = statements(dump((statement(),)))
+    root = one.root
+    assert isinstance(root, Windowed)
+    for bad in (replace(root, keys=(4,)), replace(root, time=3), replace(root, keys=(-1,))):
+        with pytest.raises(ValueError, match="Windowed has no column"):
+            statements(dump((replace(one, root=bad),)))

@@ -30,7 +30,7 @@ Nodes are equal when they mean the same, whatever statement they are of, so that
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache, cached_property
@@ -503,7 +503,47 @@ def statements(data: Any) -> tuple[Statement, ...]:
         texts = [one.id, one.title, one.level, one.digest, one.path, *one.tags]
         if not all(isinstance(text, str) for text in texts) or not isinstance(one.root, Node):
             raise ValueError(f"not a statement: {one.id!r:.60}")
+        for node in nodes(one.root):
+            _check_columns(node, one.title)
     return loaded
+
+
+def _check_columns(node: Node, title: str) -> None:
+    """Raises ValueError where ``node`` names a column that its rows do not have."""
+    below = sum(len(one.columns) for one in node.inputs)
+    own = isinstance(node, Scan | LookupJoin)
+    width = len(node.columns) if own else max(len(one.columns) for one in node.inputs)
+    places = [(node.time, len(node.columns))]
+    match node:
+        case Join(left=left, right=right, windows=windows):
+            places += [(at, len(left.columns)) for at in (*node.left_keys, *(windows[0] if windows else ()))]
+            places += [(at, len(right.columns)) for at in (*node.right_keys, *(windows[1] if windows else ()))]
+            width = below
+        case Windowed() | Over() | Match() | Grouped() | Top():
+            places += [(at, width) for at in (*node.keys, *(node.window if isinstance(node, Grouped | Top) else ()))]
+            places += [(at, width) for at, _, _ in node.order] if isinstance(node, Top) else []
+            for kept in node.sets if isinstance(node, Windowed) else ():
+                places += [(at, len(node.keys) - 1) for at in kept]
+        case Assign():
+            places += [(at, width) for at in node.keys]
+    if isinstance(node, Assign | Windowed | Over | Match):
+        places.append((node.input.time, width))
+    places += [(at, width) for one in fields(node) for at in _indexes(getattr(node, one.name))]
+    beyond = next((at for at, most in places if not 0 <= at <= most), None)
+    if beyond is not None:
+        raise ValueError(f"the statement {title!r:.60}: {type(node).__name__} has no column {beyond}")
+
+
+def _indexes(value: Any) -> Iterator[int]:
+    """Of all columns that the expressions in ``value`` name."""
+    if isinstance(value, Column):
+        yield value.index
+    elif isinstance(value, Call | Aggregate):
+        yield from _indexes(value.args)
+        yield from _indexes(value.when) if isinstance(value, Aggregate) else ()
+    elif type(value) is tuple:
+        for one in value:
+            yield from _indexes(one)
 
 
 def nodes(root: Node) -> list[Node]:
