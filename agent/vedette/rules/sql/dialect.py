@@ -142,6 +142,7 @@ def statements(text: Text) -> Iterator[Parsed]:
 
 def _parsed(chunk: list[Token], text: Text) -> Any:
     check_size(chunk, text)
+    _check_ends(chunk, text)
     reader = Flink.Parser(error_level=ErrorLevel.IMMEDIATE, max_nodes=MAX_NODES, dialect=Flink())
     try:
         found = reader.parse(chunk, text.sql)
@@ -159,6 +160,20 @@ def _parsed(chunk: list[Token], text: Text) -> Any:
     (tree,) = found
     _check_covered(tree, chunk, reader.taken, text)
     return tree
+
+
+def _check_ends(chunk: list[Token], text: Text) -> None:
+    """END ends a CASE, or stands by itself: sqlglot takes it for a name as well."""
+    open_ = int(chunk[0].token_type is TokenType.END)
+    for token, before in zip(chunk, [None, *chunk], strict=False):
+        if before is not None and before.token_type is TokenType.DOT:  # a field, as in event.end
+            continue
+        if token.token_type is TokenType.CASE:
+            open_ += 1
+        elif token.token_type is TokenType.END:
+            open_ -= 1
+            if open_ < 0:
+                raise SqlError("END is no name", *text.place(token.start), "`END` in backticks")
 
 
 _NAMES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING, TokenType.HEX_STRING}
