@@ -210,14 +210,37 @@ def test_a_kill_between(turns: int, begin: Callable[..., Life], monkeypatch: pyt
     assert_golden(life.live())
 
 
-def stated(begin: Callable[..., Life], tmp_path: Path, sql: str, *events: dict[str, Any]) -> list[Alert]:
-    """The alerts of a file of SQL."""
+def stated(
+    begin: Callable[..., Life], tmp_path: Path, sql: str, *events: dict[str, Any], apart: bool = False
+) -> list[Alert]:
+    """The alerts of a file of SQL; ``apart``: each event in a chunk of its own."""
     (tmp_path / "rule.sql").write_text(sql)
     plan = compile_rules(tmp_path / "rule.sql")
     assert not plan.refused
     life = begin(Engine(plan, route=False))
-    life.give(Chunk("in", "json", NOW, b"".join(json.dumps(one).encode() + b"\n" for one in events)))
+    lines = [json.dumps(one).encode() + b"\n" for one in events]
+    for data in lines if apart else [b"".join(lines)]:
+        life.give(Chunk("in", "json", NOW, data))
     return life.live().alerts()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_equal_rows_of_several_windows_are_alerts_of_their_own(
+    begin: Callable[..., Life], tmp_path: Path, apart: bool
+) -> None:
+    """Whatever ends at once, and also where the windows are of one part of UNION ALL only."""
+    hop = "GROUP BY a, HOP(event_time, INTERVAL '30' SECOND, INTERVAL '1' MINUTE)"
+    sql = f"""
+    INSERT INTO alerts SELECT a, COUNT(*) AS n FROM events WHERE a IS NOT NULL {hop} UNION ALL
+        SELECT a, COUNT(DISTINCT b) AS n FROM events WHERE a IS NOT NULL {hop} UNION ALL
+        SELECT a, CAST(1 AS BIGINT) AS n FROM events WHERE a = '0';
+    """
+    times = [f"2026-11-21T02:{second // 60:02}:{second % 60:02}Z" for second in range(0, 300, 10)]
+    found = stated(
+        begin, tmp_path, sql, *({"a": str(n), "b": "x", "ts": ts} for n, ts in enumerate(times)), apart=apart
+    )
+    assert len({alert.alert_id for alert in found}) == len(found)
+    assert [dict(alert.fields) for alert in found].count({"a": "0", "n": "1"}) == 5
 
 
 def test_rows_of_one_event_are_alerts_of_their_own(begin: Callable[..., Life], tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def identified(root: Node) -> Node:
     window they are: the same event may complete equal rows of several windows, and each is an alert of its own."""
     if not isinstance(root, Calc):
         return root
+    if isinstance(root.input, Union):
+        return _of_parts(root, root.input)
     given = {one.index for one in root.exprs if isinstance(one, Column)}
     added = [end for start, end, time in _windows(root.input) if not given & {start, end, time}]
     columns = root.input.columns
@@ -90,11 +92,35 @@ def identified(root: Node) -> Node:
     return replace(root, columns=root.columns + named, exprs=root.exprs + hidden) if hidden else root
 
 
+def _of_parts(root: Calc, union: Union) -> Calc:
+    """``identified`` of UNION ALL: with the ends of its parts' windows, if any has one, and the number of the part."""
+    parts = [identified(one) for one in union.parts]
+    added = max(len(one.columns) for one in parts) - len(union.columns)
+    if not added or not all(isinstance(one, Calc) for one in parts):
+        return root
+    end, number = Type("TIMESTAMP", 3), Type("INT")
+    hidden = (*[Named("", end)] * added, Named("", number))
+    made = []
+    for place, one in enumerate(parts):
+        assert isinstance(one, Calc)
+        nothing = [Literal(None, end)] * (len(union.columns) + added - len(one.columns))
+        exprs = (*one.exprs, *nothing, Literal(place, number))
+        made.append(replace(one, columns=union.columns + hidden, exprs=exprs))
+    columns = [Column(len(union.columns) + at, one.type) for at, one in enumerate(hidden, 1)]
+    return replace(
+        root,
+        columns=root.columns + hidden,
+        exprs=(*root.exprs, *columns),
+        input=replace(union, columns=union.columns + hidden, parts=tuple(made)),
+    )
+
+
 def _windows(node: Node) -> list[tuple[int, int, int]]:
     """The columns window_start, window_end and window_time (0: none) of a node's rows, where they are of a window."""
     match node:
-        case Windowed() | Assign() if node.time:
-            return [(node.time - 2, node.time - 1, node.time)]
+        case Windowed() | Assign():
+            before = len(node.columns) - (4 if isinstance(node, Windowed) and node.sets else 3)
+            return [(before + 1, before + 2, before + 3)]
         case Grouped() | Top() if node.window != (0, 0):
             return [(*node.window, 0)]
         case Join(windows=((_, _) as left, (_, _) as right)):
