@@ -468,7 +468,9 @@ def rules_list(
     states = [row["state"] for row in rows if row["kind"] != "lookup"]
     summary = ", ".join(f"{states.count(state)} {state}" for state in ("active", "always", "dead"))
     summary += f"; {lookup_count} lookups that cannot be used" if lookup_count else ""
-    counted = len(states) - len(plan.correlations) - len(plan.statements)
+    counted = sum(row["kind"] == "detection" for row in rows)
+    refused = len(plan.refused) - lookup_count
     more = f", {len(plan.statements)} statements" if plan.statements else ""
+    more += f", {refused} refused" if refused else ""
     click.echo(f"{counted} rules, {len(plan.correlations)} correlations{more}: {summary}", err=True)
     sys.exit(1 if "dead" in states or lookup_count else 0)
