@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, seconds, statement
 from vedette.plan.query import SECOND, Call, Column, Expand, Literal, Node, Row, Statement, Type, Union
 from vedette.stream.keyed import Budget, Table, pack, unpack
-from vedette.stream.network import Counts, Network
+from vedette.stream.network import MAX_OVERRUNS, Counts, Network
 from vedette.stream.operator import Operator
 from vedette.stream.operators.table import OPERATORS
 
@@ -240,6 +240,31 @@ def test_a_watermark_may_be_any_expression() -> None:
     assert one.flush() == []
     one.feed("r", (0, seconds(10.001), "h", 0))
     assert [row[3] for _, row in one.flush()] == [1]
+
+
+def test_a_regular_expression_that_is_too_slow_mutes_its_statements_alone() -> None:
+    """The rows before that are dropped and counted; a fast one is not concerned, nor is a new start."""
+    slow = Call("REGEXP", (Column(2, STRING), Literal("^(a|aa)+$", STRING)), Type("BOOLEAN"))
+    one = network(statement("slow", calc(scan(COLUMNS), slow)), statement("good", calc(scan(COLUMNS), more_than(1))))
+    hard = "a" * 50 + "b"
+    for i in range(MAX_OVERRUNS - 1):
+        one.feed("r", (i, seconds(i), hard, 5))
+    one.feed("r", (20, seconds(20), "aa", 5))
+    given = one.flush()
+    assert [found.id for found, _ in given] == ["slow", *["good"] * MAX_OVERRUNS]
+    assert one.failures() == []
+    assert one.counts()["slow"].failed == MAX_OVERRUNS - 1
+    for i in range(100):
+        one.feed("r", (i, seconds(i), hard, 5))
+    assert len(one.flush()) == 100
+    ((failed, error),) = one.failures()
+    assert failed.id == "slow"
+    assert "too often" in str(error)
+    assert one.muted() == {"slow"}
+    one.mute(())
+    one.feed("r", (200, seconds(200), hard, 5))
+    one.flush()
+    assert (one.muted(), one.failures()) == (set(), [])
 
 
 class Raising(Tumbled):

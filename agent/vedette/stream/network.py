@@ -18,7 +18,8 @@ out, what is new begins empty.
 
 An **island** is a set of operators that are connected without passing through a ``Scan``: it has its own runs, so that
 an operator that has to see each watermark (a join) costs no other island its runs. An island in which an operator
-raises, which none should, is **muted**: it takes no rows any more, and its statements are in ``failures``.
+raises, which none should, or in which regular expressions take too long too often, is **muted**: it takes no rows any
+more, and its statements are in ``failures``.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any, NamedTuple
 from vedette.plan.query import MILLISECOND, Call, Column, Literal, Node, Row, Scan, Statement, nodes
 from vedette.stream.expression import FAILURES
 from vedette.stream.expression import one as evaluate
+from vedette.stream.functions.javaregex import Patience
 from vedette.stream.keyed import Budget
 from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
 from vedette.stream.operator import FOREVER, NEVER, Operator
@@ -39,6 +41,8 @@ from vedette.stream.operators.table import OPERATORS
 
 MAX_WAITING = 4096
 """Rows of one ``Scan`` that may wait."""
+MAX_OVERRUNS = 10
+"""Regular expressions of an island that take too long: with the last it is muted, as a rule would be."""
 MAX_FORGOTTEN = 64 << 10
 """Bytes of keys that gave way, beyond as many as are there, which an operator's timers may still name."""
 
@@ -131,14 +135,19 @@ class _Island:
         self.muted = False
         self.failure: Exception | None = None
         """Why it was muted, until somebody has asked."""
+        self.patience = MAX_OVERRUNS
+        """So many searches may still take too long."""
 
     def flush(self) -> None:
         """Let the rows that wait go on, then the watermarks."""
+        Patience.left = self.patience
         try:
             if not self.muted:
                 self._flush()
         except Exception as error:  # the statements of other islands go on
             self.muted, self.failure = True, error
+        finally:
+            self.patience, Patience.left = max(1, Patience.left), 1 << 62
         for entry, tap in self.taps.items():
             tap.taken, tap.mark = len(entry.rows), max(tap.mark, entry.mark)
         self.look()
@@ -488,7 +497,7 @@ class Network:
                         for table in operator.tables:
                             table.clear()
                         operator.resume()
-            island.muted = muted
+            island.muted, island.patience = muted, MAX_OVERRUNS
             island.look()
 
     # --- what it costs

@@ -321,9 +321,22 @@ def compiled(pattern: str) -> Any:
         raise BadPattern(str(error)) from error
 
 
+class Overran(Exception):
+    """Regular expressions took too long more often than ``Patience`` allows: no failure of one row."""
+
+
+class Patience:
+    """How often searches may still take too long, for who runs statements (``network.py``); it sets ``left``."""
+
+    left = 1 << 62
+
+
 def bounded(call: Any, *args: Any, **given: Any) -> Any:
-    """A method of a compiled pattern, within ``TIMEOUT``. Raises ``Failed``."""
+    """A method of a compiled pattern, within ``TIMEOUT``. Raises ``Failed``, and ``Overran`` when patience is over."""
     try:
         return call(*args, timeout=TIMEOUT, **given)
     except TimeoutError as error:
+        Patience.left -= 1
+        if Patience.left <= 0:
+            raise Overran(f"a regular expression took longer than {TIMEOUT} s too often") from error
         raise Failed("a regular expression took too long") from error

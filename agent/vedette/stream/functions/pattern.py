@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from vedette.plan.query import Expression, Type
-from vedette.stream.functions import javaregex
 from vedette.stream.functions.javaregex import BadPattern, NotCarriedOver, bounded, compiled
 from vedette.stream.functions.table import Failed, Function, Infer, WrongTypes
 from vedette.stream.functions.types import BOOLEAN, INT, STRING, TEXT, WHOLE, constant, takes
@@ -211,10 +210,7 @@ def _extract_all(text: str, pattern: str, group: int = 1) -> tuple[str | None, .
 
 
 def _all(found: Any, text: str) -> list[Any]:
-    try:
-        return list(found.finditer(text, timeout=javaregex.TIMEOUT))
-    except TimeoutError as error:
-        raise Failed("a regular expression took too long") from error
+    return list(bounded(lambda **given: list(found.finditer(text, **given))))
 
 
 def _regexp_replace(text: str, pattern: str, new: str) -> str | None:
