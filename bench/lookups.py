@@ -3,6 +3,9 @@
 ``python -m bench.lookups [--rows N] [KIND …]`` makes a table of each kind as CSV, builds it in a process of its own
 (whose time and peak memory are those of the build alone), and prints a row for each. In the kernel: the mean of a batch
 of half a million keys as texts, at random, parsing included; from Python: of single calls of ``contains`` and ``get``.
+
+``--changed SHARE``: instead, what a new version costs to send, of which that share of the rows has another value (of a
+table of keys alone: another key), as ``region publish --previous`` makes its blobs; each delta is undone and compared.
 """
 
 from __future__ import annotations
@@ -21,8 +24,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from vedette.lookup.delta import unpacked
 from vedette.lookup.keys import spread
+from vedette.lookup.sign import sign, signed_in
 from vedette.lookup.table import Lookup
+from vedette.region.lookups import Blocks
 
 PROBES = 500_000
 _SYLLABLES = (
@@ -95,13 +103,15 @@ import json, sys, time
 from pathlib import Path
 from vedette.lookup.build import Key, build
 from vedette.lookup.source import read
-source, target, key = sys.argv[1:]
+source, target, key = sys.argv[1:4]
+previous = Path(sys.argv[4]) if sys.argv[4:] else None
 one = Key.parse(key)
 kept = "first" if one.kind not in ("cidr", "range") else "keep"
 names = open(source).readline()
 types = {name: kind for name, kind in (("risk", "int"), ("seen", "time")) if name in names}
 with read(Path(source), types, {"k": one.kind}) as table:
-    done = build(Path(target), table.columns, [one], table.batches, created=1, duplicates=kept)
+    done = build(Path(target), table.columns, [one], table.batches, created=1 + bool(previous), name="table",
+                 previous=previous, duplicates=kept)
 peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
 print(json.dumps({"seconds": time.process_time(), "rows": done.rows, "bytes": done.size,
                   "peak_mb": int(peak) / 1024, "layout": done.indexes[0]}))
@@ -120,13 +130,15 @@ sys.stdin.read()
 """
 
 
-def _table(path: Path, kind: str, rows: int) -> None:
+def _table(path: Path, kind: str, rows: int, changed: float = 0.0) -> None:
     header, _, make, more = KINDS[kind]
+    draw = random.Random(7)
     with path.open("w") as file:
         file.write(header + "\n")
         for start in range(0, rows, 10_000):
-            numbers = range(start, min(rows, start + 10_000))
-            file.write("".join(f"{make(n)}{_about(n)}\n" if more else f"{make(n)}\n" for n in numbers))
+            for n in range(start, min(rows, start + 10_000)):
+                other = n + 2 * rows if changed and draw.random() < changed else n
+                file.write(f"{make(n)}{_about(other)}\n" if more else f"{make(other)}\n")
 
 
 def _nanoseconds(found: Lookup, keys: list[str]) -> float:
@@ -180,6 +192,42 @@ def _shared(path: Path) -> float:
             process.communicate("")
 
 
+def measure_changed(folder: Path, kind: str, rows: int, share: float) -> str:
+    """A row of a table: what a new version with ``share`` changed rows takes to send."""
+    source, first, second = folder / "table.csv", folder / "first.vlookup", folder / "second.vlookup"
+    for target, changed, previous in ((first, 0.0, ()), (second, share, (str(first),))):
+        _table(source, kind, rows, changed)
+        subprocess.run(
+            [sys.executable, "-c", _BUILD, str(source), str(target), KINDS[kind][1], *previous],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    sign(second, second, Ed25519PrivateKey.generate(), "plants", "stable")
+    with second.open("rb") as file:
+        signed = signed_in(file, None)
+    before, whole, sent, undone = time.process_time(), 0, 0, 0.0
+    blocks = Blocks(second, signed, first)
+    with first.open("rb") as file:
+        for number in range(len(signed)):
+            made = blocks.made(number)
+            whole += len(made.whole)
+            sent += 0 if made.same else len(made.delta or made.whole)
+            if made.delta:
+                file.seek(made.reference[0])
+                known, since = file.read(made.reference[1]), time.process_time()
+                block = unpacked(made.delta, signed.span(number)[1], known)
+                undone += time.process_time() - since
+                if not signed.fits(number, block):
+                    raise ValueError(f"block {number} of {kind} does not come back from its delta")
+    seconds = time.process_time() - before - undone
+    size, csv = signed.size, source.stat().st_size
+    first.unlink()
+    second.unlink()
+    return (
+        f"| {kind} | {share:.1%} | {size / 1e6:.1f} | {csv / 1e6:.0f} | {whole / 1e6:.1f} | {sent / 1e6:.2f} |"
+        f" {sent / size:.2%} | {seconds:.0f} | {undone:.1f} |"
+    )
+
+
 def measure(folder: Path, kind: str, rows: int) -> dict[str, Any]:
     source, target = folder / "table.csv", folder / "table.vlookup"
     _table(source, kind, rows)
@@ -231,11 +279,21 @@ def _lines(results: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.lookups", description="Measure lookups.")
     parser.add_argument("--rows", type=int, default=10_000_000, help="of each table; networks a tenth of it")
+    parser.add_argument("--changed", type=float, metavar="SHARE", help="what a new version costs to send")
     parser.add_argument("--json", action="store_true", help="all figures")
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="which tables; all without one")
     given = parser.parse_args()
     with TemporaryDirectory(prefix="vedette-lookups-") as folder:
         kinds = given.kinds or [*KINDS]
+        if given.changed is not None:
+            print(
+                "| key | changed | MB | CSV MB | whole MB sent | delta MB sent | of the file | publish CPU s |"
+                " undo CPU s |"
+            )
+            print("|---|---|---|---|---|---|---|---|---|")
+            for kind in kinds:
+                print(measure_changed(Path(folder), kind, given.rows, given.changed), flush=True)
+            return 0
         results = ((k, measure(Path(folder), k, given.rows // (10 if k == "cidr" else 1))) for k in kinds)
         if given.json:
             print(json.dumps(dict(results), indent=1))

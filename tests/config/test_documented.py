@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vedette.config import read as config
-from vedette.config.settings import Config, RulesetSettings, SuppressSettings
+from vedette.config.settings import Config, EnrichSettings, RulesetSettings, SuppressSettings
 from vedette.inputs.table import INPUT_TYPES
 from vedette.mqtt.settings import MqttSettings
 
@@ -22,10 +22,11 @@ UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
 SECTIONS = {
     f.name: f.default_factory
     for f in dataclasses.fields(Config)
-    if f.name not in ("input", "suppress", "ruleset", "engine", "warnings")
+    if f.name not in ("input", "suppress", "enrich", "ruleset", "engine", "warnings")
 }
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 SECTIONS["ruleset"] = lambda: RulesetSettings("site")
+SECTIONS["enrich"] = lambda: EnrichSettings("assets")
 SECTIONS["broker"] = MqttSettings
 IN_FORCE_BY_CHOICE = {
     ("agent", "data_dir"),
@@ -86,10 +87,10 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
     }
     everything = config.parse(UNCOMMENTED, FILE)
     in_force = set(keys(tomllib.loads(TEXT)))
-    tables = {name: [getattr(everything, name)] for name in SECTIONS if name not in ("suppress", "ruleset", "broker")}
+    several = {"suppress", "enrich", "ruleset"}
+    tables = {name: [getattr(everything, name)] for name in SECTIONS.keys() - several - {"broker"}}
     tables["broker"] = [everything.uplink.broker]
-    tables["suppress"] = list(everything.suppress)
-    tables["ruleset"] = list(everything.ruleset)
+    tables |= {name: list(getattr(everything, name)) for name in several}
     tables |= {name: [i for i in everything.input if type(i) is kind] for name, kind in INPUT_TYPES.items()}
     for table, instances in tables.items():
         for f in settings(default[table]):

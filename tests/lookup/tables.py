@@ -40,7 +40,6 @@ def made(
     named = [Column(name, kind or "text") for name, _, kind in (one.partition(":") for one in columns.split())]
     values = [[row[number] for row in rows] for number in range(len(named))]
     batches = [Batch(values, range(2, 2 + len(rows)))] if rows else []
-    build(
-        path, named, [Key.parse(k) for k in keys.split()], batches, created=1_700_000_000_000_000, native=native, **more
-    )
+    more.setdefault("created", 1_700_000_000_000_000)
+    build(path, named, [Key.parse(k) for k in keys.split()], batches, native=native, **more)
     return Lookup.open(path, native=native)

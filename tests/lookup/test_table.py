@@ -236,6 +236,54 @@ def test_times_of_validity(tmp_path: Path) -> None:
         assert len(found.all("host", "h")) == 2
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("columns", "key", "keys"),
+    [("k since:time until:time v", "k", ("x", "y")),
+     ("k since:time until:time v", "k:cidr", ("10.0.0.0/8", "10.1.0.0/16")),
+     ("k:int since:time until:time v", "k:number", (1, 2))],
+)  # fmt: skip
+def test_times_of_one_key_do_not_overlap(
+    tmp_path: Path, columns: str, key: str, keys: tuple[Any, Any], native: bool
+) -> None:
+    """Two rows of a key that hold at the same time end the build with both lines named, and are kept when asked for; a
+    row that begins when the other ends is none of them, nor is one of another key."""
+    one, other = keys
+    path, more = tmp_path / "a.vlookup", {"valid": ("since", "until"), "native": native}
+    good = [(one, None, 5, "a"), (other, 1, 9, "b"), (one, 5, 7, "c"), (one, 8, None, "d")]
+    with made(path, columns, key, good, **more) as found:
+        asked = str(one).partition("/")[0]
+        assert [row and row[3] for row in (found.get("k", asked, at) for at in (4, 5, 7, 8))] == ["a", "c", None, "d"]
+    bad = [*good, (one, 6, 8, "e")]
+    with pytest.raises(BuildRefused, match=r":6: key .* holds at the same time as line 4 of the same key"):
+        made(path, columns, key, bad, **more)
+    with made(path, columns, key, bad, duplicates="keep", **more) as found:
+        assert len(found.all("k", asked, 6)) == 2
+    with pytest.raises(BuildRefused, match=r":6: the row holds until a time before it begins"):
+        made(path, columns, key, [*good, (one, 30, 20, "e")], **more)
+    with pytest.raises(BuildRefused, match="would drop the rows of other times"):
+        made(path, columns, key, good, duplicates="first", **more)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_new_version_keeps_the_arrangement(tmp_path: Path, native: bool) -> None:
+    """Rows that did not change are the same bytes as in the version before, also where rows with other texts and new
+    words lie between; without it nothing is."""
+    path = tmp_path / "a.vlookup"
+    rows = [(f"host{n}", ("it", "ot")[n % 2], n, f"note {n} {fold(str(n))}") for n in range(3000)]
+    made(path, "host team n:int note", "host:nocase", rows, native=native, created=1).close()
+    before = path.read_bytes()
+    rows[1500] = ("host1500", "new", 7, "note 7 7!!")
+    made(path, "host team n:int note", "host:nocase", rows, native=native, created=2).close()
+    after = path.read_bytes()
+    assert len(after) < len(before) + 100
+    assert sum(a != b for a, b in zip(before, after, strict=False)) < len(before) // 4
+    path.unlink()
+    made(path, "host team n:int note", "host:nocase", rows, native=native, created=2).close()
+    fresh = path.read_bytes()
+    assert sum(a != b for a, b in zip(before, fresh, strict=False)) > len(before) // 4
+
+
 def test_an_empty_table(tmp_path: Path) -> None:
     """A list may be empty; then nothing is in it."""
     for keys in ("k", "k:nocase", "k:ip", "k:cidr", "k:domain"):

@@ -103,6 +103,11 @@ def verified(head: bytes, size: int, sha256: bytes, trusted: Iterable[str]) -> S
     return Sealed(key, *names(head), memoryview(b""))
 
 
+def body_size(head: bytes) -> int:
+    """Bytes that a record states for what follows it, believed from nobody; 0 when it is cut off."""
+    return int(_STATEMENT.unpack_from(head)[1]) if len(head) >= SIZE else 0
+
+
 def names(head: bytes) -> tuple[str, str]:
     """Fleet and channel that a record states, believed from nobody. Raises BundleRefused."""
     _, _, _, fleet, channel, _ = _STATEMENT.unpack_from(head)

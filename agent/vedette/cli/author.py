@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from vedette.bundle.seal import MAX_BODY
 from vedette.cli.console import fail, pipeline_options, safe, whom
 from vedette.region import build as builder
 from vedette.region import sign as signer
@@ -58,10 +59,12 @@ def public(path: Path) -> None:
 @click.option(
     "--strict", is_flag=True, help="Build nothing when a rule does not run or a test file has mistakes, either."
 )
+@click.option("--apart", metavar="NAME", multiple=True,
+              help="Leave this lookup out of the bundle: it is published by itself; may be repeated.")  # fmt: skip
 @pipeline_options
 def build(
     rules: tuple[Path, ...], output: Path, version: int, name: str, days: int, sample: Path | None, strict: bool,
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...],
+    apart: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Build an unsigned bundle.
 
@@ -79,6 +82,15 @@ def build(
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
     traffic = sample.read_bytes() if sample else b""
     plan = compiler.build(rules, sample=traffic, pipelines=pipelines, lookups=lookups)
+    asked = {one for one, _ in plan.asked}
+    if others := sorted({*apart} - asked):
+        fail(f"--apart {others[0]}: no rule asks a lookup of that name")
+    size = sum(plan.lookups[one].size for one in asked - {*apart})
+    if size > MAX_BODY:
+        fail(
+            f"the lookups of the rules have {size:,} bytes, a bundle at most {MAX_BODY:,}:"
+            " publish large ones by themselves and name them with --apart"
+        )
     tests, mistakes = cases.load(plan)
     timed, more = cases.sequences(plan)
     mistakes += more
@@ -99,7 +111,7 @@ def build(
         databases=artifact.databases,
         sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
         rules=listed,
-        lookups={name: plan.lookups[name].data for name, _ in sorted(plan.asked)},
+        lookups={name: plan.lookups[name].data for name in sorted(asked - {*apart})},
         tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
         hyperscan_version=artifact.library,
     )

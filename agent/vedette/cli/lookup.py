@@ -7,8 +7,11 @@ from pathlib import Path
 
 import click
 
-from vedette.cli.console import WithRegion, fail, json_line, safe, whom
+from vedette.cli.console import WithRegion, config_option, fail, json_line, safe, whom
+from vedette.config.read import load
 
+ROLLBACK_SECONDS = 300.0
+"""A rollback may wait for another change of rules."""
 KINDS = "text (default), nocase, number, ip, cidr, domain; or LOW..HIGH:range; may be repeated."
 
 
@@ -29,6 +32,9 @@ def lookup() -> None:
 @click.option("--columns", metavar="A,B,…", default="", help="Take only these columns.")
 @click.option("--name", metavar="NAME", default="", help="What rules call it.  [default: the name of the file]")
 @click.option("--valid", metavar="FROM,UNTIL", help="Two columns of times: when a row holds.")
+@click.option("--previous", type=click.Path(path_type=Path),
+              help="The version before, whose arrangement is kept, so that little has to be sent.  [default: what is at"
+                   " the output]")  # fmt: skip
 @click.option("--duplicates", type=click.Choice(["refuse", "keep", "first"]), default="refuse", show_default=True,
               help="What to do with rows that have the same key.")  # fmt: skip
 def build(
@@ -39,6 +45,7 @@ def build(
     columns: str,
     name: str,
     valid: str | None,
+    previous: Path | None,
     duplicates: str,
 ) -> None:
     """Build a lookup from a table.
@@ -48,6 +55,8 @@ def build(
 
     Example: vedette lookup build assets.csv -o assets.vlookup --key ip:ip --key host:domain
     """
+    if previous is not None and not previous.is_file():
+        fail(f"--previous {previous}: no such file")
     from vedette.lookup.build import Key
     from vedette.lookup.build import build as make
     from vedette.lookup.source import read
@@ -69,6 +78,7 @@ def build(
             source=str(source),
             valid=times,
             duplicates=duplicates,
+            previous=previous,
         )
     each = built.size / built.rows if built.rows else 0.0
     click.echo(
@@ -195,3 +205,47 @@ def verify(path: Path, keys: tuple[str, ...]) -> None:
         raise SystemExit(1) from None
     by = "signature not checked" if sealed is None else f"signed {whom(sealed.fleet, sealed.channel)}"
     click.echo(f"{path}: good: {rows:,} rows, version {version[:12]}, {by}")
+
+
+@lookup.command("list")
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def listed(config: Path, as_json: bool) -> None:
+    """List the lookups of the agent on this host.
+
+    Those that its rules may ask, those on their way, and why one was refused. Without a running agent: those that are
+    installed.
+
+    Example: vedette lookup list -c vedette.toml
+    """
+    from vedette.runtime.control import ask
+    from vedette.runtime.status import lookup_lines, lookups_of
+
+    settings = load(config)
+    try:
+        found = ask(settings.agent.control_socket, "status")["lookups"]
+    except ConnectionRefusedError:
+        found = {"in_use": lookups_of(settings.agent.lookup_dir, time.time_ns() // 1000), "incoming": [], "refused": []}
+        click.echo("no agent answers; these are installed:", err=True)
+    if as_json:
+        click.echo(json_line(found, indent=True))
+        return
+    for line in lookup_lines(found, most=None) or ["no lookups"]:
+        click.echo(safe(line))
+
+
+@lookup.command("rollback")
+@config_option
+@click.argument("name")
+def rollback(config: Path, name: str) -> None:
+    """Return to the version of a lookup before the current one.
+
+    On this host, at once. The version rolled back from, and those built before it, are refused from then on. Exit code
+    2 when no earlier version is kept.
+
+    Example: vedette lookup rollback assets -c vedette.toml
+    """
+    from vedette.runtime.control import ask
+
+    done = ask(load(config).agent.control_socket, "lookup_rollback", seconds=ROLLBACK_SECONDS, name=name)
+    click.echo(safe(f"{done['lookup']}: {done['current']} is current"))

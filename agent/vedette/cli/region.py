@@ -78,32 +78,53 @@ def old_enroll(
 
 
 @region.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("paths", type=click.Path(path_type=Path), metavar="PATH", nargs=-1, required=True)
 @broker_options
-@click.option("--fleet", metavar="NAME", help="Not published unless the bundle is signed for this fleet.")
-@click.option("--channel", metavar="NAME", help="Not published unless the bundle is signed for this channel.")
-@click.option("--landing", type=click.Path(path_type=Path), help="Also keep the rule list in this landing folder.")
-def publish(path: Path, fleet: str | None, channel: str | None, landing: Path | None, **broker: object) -> None:
-    """Publish a bundle to its fleet and channel.
+@click.option("--fleet", metavar="NAME", help="Not published unless it is signed for this fleet.")
+@click.option("--channel", metavar="NAME", help="Not published unless it is signed for this channel.")
+@click.option("--landing", type=click.Path(path_type=Path), help="Also keep a bundle's rule list in this landing.")
+@click.option("--previous", type=click.Path(path_type=Path),
+              help="Of a lookup, the file of the version before: agents that have it fetch what differs.")  # fmt: skip
+def publish(
+    paths: tuple[Path, ...], fleet: str | None, channel: str | None, landing: Path | None, previous: Path | None,
+    **broker: object,
+) -> None:  # fmt: skip
+    """Publish bundles and lookups to the fleet and channel that they are signed for.
 
-    All agents of the fleet that follow the channel fetch it.
+    Each PATH is a bundle or a lookup (.vlookup). All agents of the fleet that follow the channel fetch it. A lookup
+    travels in blocks, which agents fetch as far as they lack them.
 
     Example: vedette region publish plants-1.vbundle --broker mqtt://region:1883
     """
     from vedette.bundle.install import read_bundle
     from vedette.config.settings import LogSettings
+    from vedette.region.lookups import publish_lookup
     from vedette.region.publish import publish as publish_bundle
     from vedette.runtime.logs import configure_logging
 
     configure_logging(LogSettings(level="warning"))
-    try:
-        settings = MqttSettings(**broker)  # type: ignore[arg-type]
-        announced = asyncio.run(
-            publish_bundle(settings, read_bundle(path), fleet=fleet, channel=channel, landing=landing)
+    tables = [path for path in paths if path.suffix == ".vlookup"]
+    if previous is not None and len(tables) != 1:
+        fail("--previous goes with one lookup")
+    settings = MqttSettings(**broker)  # type: ignore[arg-type]
+    for path in paths:
+        try:
+            if path in tables:
+                table = asyncio.run(publish_lookup(settings, path, previous=previous, fleet=fleet, channel=channel))
+                click.echo(
+                    f"{path}: published {table.name} version {table.version[:12]} to fleet {table.fleet}, channel"
+                    f" {table.channel}: {table.blocks} blocks; {table.lacking:,} bytes for an agent without it"
+                    + (f", {table.changed:,} for one that has the version before" if previous else "")
+                )
+                continue
+            announced = asyncio.run(
+                publish_bundle(settings, read_bundle(path), fleet=fleet, channel=channel, landing=landing)
+            )
+        except (OSError, ValueError, TimeoutError) as error:
+            fail(f"not published: {path}: {error}")
+        click.echo(
+            f"{path}: published version {announced.version} to fleet {announced.fleet}, channel {announced.channel}"
         )
-    except (OSError, ValueError, TimeoutError) as error:
-        fail(f"not published: {error}")
-    click.echo(f"{path}: published version {announced.version} to fleet {announced.fleet}, channel {announced.channel}")
 
 
 @region.command()

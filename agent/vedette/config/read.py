@@ -295,6 +295,8 @@ def _check(config: Config, mistakes: list[str]) -> None:
             _check_values(getattr(config, f.name), f.name, mistakes)
     for i, suppress in enumerate(config.suppress):
         _check_values(suppress, f"suppress[{i}]", mistakes)
+    for i, enrich in enumerate(config.enrich):
+        mistakes += [f"enrich[{i}]{mistake}" for mistake in enrich.mistakes()]
     for where, keys in (
         ("bundles.trusted_keys", config.bundles.trusted_keys),
         ("uplink.receipt_keys", config.uplink.receipt_keys),

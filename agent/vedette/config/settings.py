@@ -57,6 +57,10 @@ class AgentSettings:
         return self.data_dir / what if ruleset == DEFAULT_SET else self.data_dir / "rulesets" / ruleset / what
 
     @property
+    def lookup_dir(self) -> Path:
+        return self.data_dir / "lookups"
+
+    @property
     def quarantine_dir(self) -> Path:
         return self.data_dir / "quarantine"
 
@@ -145,6 +149,40 @@ class RulesetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LookupSettings:
+    """Signed lookups that come by themselves: from a folder of this host, or as the region publishes them."""
+
+    folder: Path | None = None
+    max_rate: Size = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichSettings:
+    """Columns of a lookup that go into an alert's fields, by the value of one of its fields or by its entities."""
+
+    lookup: Name
+    key: str = ""
+    field: str = ""
+    entity: Literal["", "ip", "user", "host", "hash", "domain", "url", "user_agent", "device"] = ""
+    columns: tuple[str, ...] = ()
+    prefix: str = ""
+
+    @property
+    def before(self) -> str:
+        """What stands before a column's name in the alert."""
+        return self.prefix or f"{self.lookup}."
+
+    def mistakes(self) -> list[str]:
+        """What is wrong, each with the key it is about."""
+        found = []
+        if not self.lookup:
+            found.append(".lookup: must not be empty")
+        if bool(self.field) == bool(self.entity):
+            found.append(": expects field or entity, and not both")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkSettings:
     """Where alerts go: a local directory, or the region's broker, from which bundles come, too."""
 
@@ -199,6 +237,8 @@ class Config:
     suppress: tuple[SuppressSettings, ...] = ()
     bundles: BundleSettings = field(default_factory=BundleSettings)
     ruleset: tuple[RulesetSettings, ...] = ()
+    lookups: LookupSettings = field(default_factory=LookupSettings)
+    enrich: tuple[EnrichSettings, ...] = ()
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)

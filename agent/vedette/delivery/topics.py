@@ -5,6 +5,7 @@
     vedette/v1/{fleet}/{agent_id}/alerts|status|replies        up; status is retained
     vedette/v1/{fleet}/{agent_id}/receipts|commands            down
     vedette/v1/{fleet}/bundles/{channel}/manifest              down, retained, small
+    vedette/v1/{fleet}/bundles/{channel}/lookups/{name}        down, retained, small: a lookup that comes by itself
     vedette/v1/{fleet}/bundles/{channel}/blobs/{sha256}        down, retained; fetched only by those who lack it
 
 The broker's access list lets an agent publish only under its own id: so the region believes fleet and agent in the
@@ -48,6 +49,11 @@ def manifest_topic(fleet: str, channel: str) -> str:
     return f"{ROOT}/{fleet}/bundles/{channel}/manifest"
 
 
+def lookup_topic(fleet: str, channel: str, name: str) -> str:
+    """Where the current version of a lookup is announced; ``+``: of every lookup."""
+    return f"{ROOT}/{fleet}/bundles/{channel}/lookups/{name}"
+
+
 def blob_topic(fleet: str, channel: str, sha256: str) -> str:
-    """Where a bundle's bytes lie."""
+    """Where bytes lie whose digest is known: of a bundle, or of a lookup's block."""
     return f"{ROOT}/{fleet}/bundles/{channel}/blobs/{sha256}"

@@ -143,7 +143,7 @@ class MqttUplink:
 
     def subscribe(self, topic: str, handler: Handler) -> None:
         """A further subscription of this connection, now and whenever it is made again; retained messages come each
-        time.
+        time. ``topic`` may end in ``/+``.
 
         ``handler`` is called in the event loop for every message, which is acknowledged when it returns; what it raises
         ends ``run``.
@@ -164,7 +164,7 @@ class MqttUplink:
         self._beat.set()
 
     def _message(self, message: Message) -> None:
-        handler = self._routes.get(message.topic)
+        handler = self._routes.get(message.topic) or self._routes.get(message.topic.rpartition("/")[0] + "/+")
         if handler is not None:
             handler(message)
         if handler != self._receipt:  # acknowledged when the outbox has it on disk

@@ -43,6 +43,11 @@ class Artifact(NamedTuple):
         made = {name: one.data for name, one in plan.lookups.items() if name in asked and one.path is None}
         return cls(plan.to_bytes(), {}, LIBRARY, made)
 
+    def read_plan(self) -> Plan:
+        """Without lookups. Raises ValueError when it cannot be used."""
+        with uncollected():
+            return Plan.from_bytes(self.plan)
+
     def engine(self, lookups: Mapping[str, Any] | None = None, *, route: bool = True) -> Engine:
         """``lookups``: those that rules may ask, by name. Raises ValueError when the plan or its databases cannot be
         used, or the plan asks a lookup that is not among them."""

@@ -13,12 +13,14 @@ import re
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vedette.engine import kernel
 from vedette.lookup import pack
+from vedette.lookup.earlier import NOTHING, Earlier, earlier
 from vedette.lookup.keys import address, integer, ordered, real, spread
 from vedette.lookup.layout import KINDS, NAME, TYPES, Column, Header, Index, Writer
 from vedette.lookup.pack import Keys
@@ -36,6 +38,8 @@ _WORDS = 65_536
 _ARENA = (1 << 32) - 1
 _HEX = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})")
 _NULL = -(1 << 63)
+_END = 1 << 63
+"""Of a row that holds for ever."""
 DUPLICATES = ("refuse", "keep", "first")
 
 
@@ -93,9 +97,13 @@ def build(
     source: str = "",
     valid: tuple[str, str] | None = None,
     duplicates: str = "refuse",
+    previous: Path | None = None,
     native: bool = True,
 ) -> Built:
     """Write the lookup ``target``; what was there is replaced by rename once the new one is whole.
+
+    ``previous``: the lookup's earlier version (None: what is at ``target``, if that is one), whose arrangement is kept,
+    so that rows which did not change are the same bytes (``earlier.py``).
 
     ``name``: what rules call it; else that of the file. ``valid``: the columns of the times from which and until which
     a row holds. ``duplicates``: of a key that several rows have: ``refuse`` it, ``keep`` all rows (``Lookup.all`` gives
@@ -103,7 +111,8 @@ def build(
     """
     name = name or target.name.partition(".")[0]
     library = kernel.LOADED if native else None
-    table = _gathered(name, columns, keys, batches, source or str(target), valid, duplicates, library)
+    before = earlier(previous or target, columns, keys, library)
+    table = _gathered(name, columns, keys, batches, source or str(target), valid, duplicates, library, before)
     temporary = target.with_name(f".{target.name}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -140,10 +149,10 @@ def of_keys(name: str, kind: str, keys: Sequence[str]) -> bytes:
 
 def _gathered(
     name: str, columns: Sequence[Column], keys: Sequence[Key], batches: Iterable[Batch], source: str,
-    valid: tuple[str, str] | None, duplicates: str, library: Any,
+    valid: tuple[str, str] | None, duplicates: str, library: Any, before: Earlier = NOTHING,
 ) -> _Table:  # fmt: skip
     _check(name, columns, keys, valid, duplicates)
-    table = _Table(columns, keys, source, library)
+    table = _Table(columns, keys, source, library, before)
     for batch in batches:
         table.add(batch)
     return table
@@ -182,6 +191,8 @@ def _check(
                 )
     if valid is not None and any(types[one] != "time" for one in valid):
         raise BuildRefused("the columns of validity have to be of type time: --type COLUMN:time")
+    if duplicates == "first" and valid is not None:
+        raise BuildRefused("duplicates: 'first' would drop the rows of other times of validity: 'refuse' or 'keep'")
     if duplicates == "first" and (len(keys) > 1 or keys[0].kind in ("cidr", "range")):
         raise BuildRefused("duplicates: 'first' goes with one key that is neither cidr nor range: remove them before")
 
@@ -189,10 +200,12 @@ def _check(
 class _Texts:
     """A column of texts: by a dictionary while few are different, else one behind the other."""
 
-    def __init__(self, form: str | None) -> None:
+    def __init__(self, form: str | None, words: Iterable[str] = ()) -> None:
+        """``words``: of the dictionary, before any row has them."""
         self.form = form
         """``text``, ``nocase``, ``domain`` or ``ip`` of a key: made canonical, never a dictionary."""
-        self.words: dict[str | None, int] | None = {None: 0} if form is None else None
+        known = {word: number for number, word in enumerate((None, *words))}
+        self.words: dict[str | None, int] | None = known if form is None else None
         self.ids = array("I")
         self.arena = bytearray()
         self.ends = array("I")
@@ -318,13 +331,15 @@ class _Numbers:
 class _Table:
     """The columns of a table as its rows come in."""
 
-    def __init__(self, columns: Sequence[Column], keys: Sequence[Key], source: str, library: Any) -> None:
-        self.names, self.keys, self.source = columns, keys, source
+    def __init__(
+        self, columns: Sequence[Column], keys: Sequence[Key], source: str, library: Any, before: Earlier = NOTHING
+    ) -> None:
+        self.names, self.keys, self.source, self.before = columns, keys, source, before
         self._library = library
         forms = {one: "ip" if k.kind in ("ip", "cidr") else k.kind for k in keys for one in k.columns}
         cidr = {one for k in keys if k.kind == "cidr" for one in k.columns}
         self.columns: list[_Texts | _Numbers] = [
-            _Texts(None if column.name in cidr else forms.get(column.name))
+            _Texts(None if column.name in cidr else forms.get(column.name), before.words.get(column.name, ()))
             if column.type == "text"
             else _Numbers(column.type)
             for column in columns
@@ -488,13 +503,15 @@ class _Assembly:
     ) -> None:
         self._table, self._writer, self._library = table, writer, library
         self._created, self._duplicates = created, duplicates
-        self._seed = created * 0x9E3779B97F4A7C15 & ((1 << 64) - 1)
+        known = table.before.seed
+        self._seed = created * 0x9E3779B97F4A7C15 & ((1 << 64) - 1) if known is None else known
         self._valid = valid
         self._layouts: list[dict[str, Any]] = []
 
     def header(self, name: str) -> Header:
         table = self._table
         several = self._valid is not None or self._duplicates == "keep"
+        self._check_times()
         names = [column.name for column in table.names]
         count: dict[tuple[str, ...], int] = {}
         for key in table.keys:
@@ -526,6 +543,57 @@ class _Assembly:
         if isinstance(column, _Numbers):
             return Keys(memoryview(column.data).cast("B"), None, 8, len(column.data))
         return Keys(column.arena, column.ends, 0, len(column.ends))
+
+    def _times(self) -> tuple[array[Any], array[Any]] | None:
+        """By row, from when and until when it holds; None for a table without times of validity."""
+        if self._valid is None:
+            return None
+        since, until = (self._column(name) for name in self._valid)
+        assert isinstance(since, _Numbers)
+        assert isinstance(until, _Numbers)
+        return since.data, until.data
+
+    def _check_times(self) -> None:
+        """Raises BuildRefused for a row that ends before it begins."""
+        if (times := self._times()) is not None:
+            for row, (since, until) in enumerate(zip(*times, strict=True)):
+                if until != _NULL and since > until:
+                    raise BuildRefused(f"{self._table.where(row)}: the row holds until a time before it begins")
+
+    def _refuse_overlaps(self, key: Key, groups: Iterable[Sequence[int]]) -> None:
+        """``groups``: rows of one key each. Raises BuildRefused where two of them hold at the same time."""
+        times = self._times()
+        if times is None or self._duplicates == "keep":
+            return
+        since, until = times
+        for rows in groups:
+            spans = sorted((since[row], _END if until[row] == _NULL else until[row], row) for row in rows)
+            for (_, end, row), (start, _, other) in pairwise(spans):
+                if start < end:
+                    first, second = sorted((row, other))
+                    raise BuildRefused(
+                        f"{self._table.where(second)}: key {key}: holds at the same time as line"
+                        f" {self._table.lines[first]} of the same key; let one end before the other begins, or build"
+                        " with --duplicates keep (then the first of the table counts)"
+                    )
+
+    def _equal(self, keys: Keys, order: Sequence[int]) -> Iterator[list[int]]:
+        """The rows of each key that several have; in ``order`` they are neighbours."""
+        ends, width, arena = keys.ends, keys.width, memoryview(keys.arena)
+        group: list[int] = []
+        before: bytes | None = None
+        for row in order:
+            start = row * width if ends is None else ends[row - 1] if row else 0
+            end = start + width if ends is None else ends[row]
+            key = bytes(arena[start:end])
+            if key == before:
+                group.append(row)
+                continue
+            if len(group) > 1:
+                yield group
+            group, before = [row], key
+        if len(group) > 1:
+            yield group
 
     def _refuse(self, key: Key, twins: pack.Twins) -> None:
         if twins and self._valid is None and self._duplicates == "refuse":
@@ -615,6 +683,8 @@ class _Assembly:
                 bits = _bits(keys.count, 24)
                 order, starts, marks, twins = self._hash(keys, bits)
                 self._refuse(key, twins)
+                if twins and self._valid is not None:
+                    self._refuse_overlaps(key, self._equal(keys, order))
                 hashed[number] = (order, starts, marks)
         first = min(hashed, default=None)
         rows = array("I", range(len(table))) if first is None else hashed[first][0]
@@ -662,6 +732,9 @@ class _Assembly:
             some = sorted((first, -last, -row) for row, (wide, first, last) in enumerate(spans) if wide == width)
             if not some:
                 continue
+            if self._valid is not None:
+                alike = ([-row for _, _, row in group] for _, group in groupby(some, key=itemgetter(0, 1)))
+                self._refuse_overlaps(key, alike)
             at, nodes = self._sweep(key, some, width, parents, refs, places)
             bits = min(16, _bits(len(at), 16))
             data = Keys(b"".join(point.to_bytes(width, "big") for point in at), None, width, len(at))
@@ -771,7 +844,7 @@ class _Assembly:
             )
             for one in columns
         ]
-        symbols = library.lookup_symbols(passed)
+        symbols: list[bytes] = list(self._table.before.symbols) or library.lookup_symbols(passed)
         return symbols, lambda order, base: library.lookup_records(passed, memoryview(order).cast("B"), base, symbols)
 
 

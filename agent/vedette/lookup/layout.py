@@ -9,9 +9,10 @@
     64-      sections, each at a multiple of 64
     then     the header, in msgpack; the file ends with it
 
-A signed file has the 384 bytes of ``bundle/seal.py`` before this; places count from behind them. The header holds the
-SHA-256 of each section, so its own digest, the lookup's **version**, covers the whole. ``parse`` checks the header,
-``damaged`` the sections (it reads all of the file: after a transfer, not at each start). All numbers are little-endian.
+A signed file has a record and a list of digests before this (``sign.py``); places count from behind them. The header
+holds the SHA-256 of each section, so its own digest, the lookup's **version**, covers the whole. ``parse`` checks the
+header, ``damaged`` the sections (it reads all of the file: after a transfer, not at each start). All numbers are
+little-endian.
 ``docs/lookups.md`` says what the sections hold.
 """
 
@@ -28,6 +29,7 @@ import msgpack
 
 from vedette.bundle.seal import MAGIC as SEALED
 from vedette.bundle.seal import SIZE as SEAL
+from vedette.bundle.seal import body_size
 
 MAGIC = b"VDLOOKUP"
 FORMAT = 1
@@ -138,7 +140,7 @@ def parse(data: Any) -> tuple[Header, int, str]:
 
     Raises LookupRefused.
     """
-    base = SEAL if data[: len(SEALED)] == SEALED else 0
+    base = SEAL + body_size(bytes(data[:SEAL])) if data[: len(SEALED)] == SEALED else 0
     start = bytes(data[base : base + _START.size])
     if start[:8] != MAGIC:
         raise LookupRefused("it is no lookup: build one with `vedette lookup build`")

@@ -56,6 +56,12 @@ class Rows:
                 found.append(self._fixed(store, kind, at + store["at"]))
         return tuple(found)
 
+    def words(self, store: dict[str, Any]) -> list[str]:
+        """The dictionary of a column."""
+        texts, ends = self._words[store["texts"]], self._ends[store["ends"]]
+        starts = [0, *ends]
+        return [bytes(texts[at:end]).decode("utf-8", "surrogatepass") for at, end in zip(starts, ends, strict=False)]
+
     def _place(self, number: int) -> int:
         if self._groups is None:
             return number * self._width

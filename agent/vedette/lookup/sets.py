@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.table import SUFFIX, Lookup
+from vedette.plan.plan import Plan
 
 FOLDER = "lookups/"
 """Begins the names of a bundle's parts that are lookups."""
@@ -43,10 +44,21 @@ def made(files: Mapping[str, bytes]) -> dict[str, Lookup]:
     return {name: Lookup.of(data, name) for name, data in files.items()}
 
 
-def version(path: Path) -> str:
-    """What the file of a lookup holds: its version, or why it is none. Raises OSError."""
+def chosen(plan: Plan, *groups: Mapping[str, Lookup]) -> dict[str, Lookup]:
+    """Of each name the newest lookup of ``groups`` that has what ``plan`` asks of it; where none has, the newest, so
+    that who takes the plan says what lacks."""
+    found = {}
+    for name in dict.fromkeys(name for group in groups for name in group):
+        listed = sorted((g[name] for g in groups if name in g), key=lambda one: one.header.created, reverse=True)
+        found[name] = next((one for one in listed if not plan.lacks({name: one}, (name,))), listed[0])
+    return found
+
+
+def shape(path: Path) -> str:
+    """What a rule that asks the lookup in a file depends on when it is compiled: columns and keys, not rows; or why it
+    is none. Raises OSError."""
     try:
         with Lookup.open(path, native=False) as found:
-            return found.version
+            return repr((found.columns, found.indexes, found.header.valid))
     except LookupRefused as error:
         return str(error)

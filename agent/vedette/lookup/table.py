@@ -99,6 +99,11 @@ class Lookup:
     def __len__(self) -> int:
         return self.header.rows
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return len(self._data)
+
     def close(self) -> None:
         """Let go of the file. The lookup answers nothing any more."""
         self._python = self._rows = self._native = None
@@ -166,6 +171,17 @@ class Lookup:
         self._open_python()
         assert self._rows is not None
         return iter(self._rows)
+
+    def words(self) -> dict[str, list[str]]:
+        """By column the words of its dictionary, in their order; columns without one are left out."""
+        self._open_python()
+        if self._rows is None:
+            return {}
+        return {
+            column.name: self._rows.words(store)
+            for column, store in zip(self.columns, self.header.stores, strict=True)
+            if store["code"] == "d"
+        }
 
     def damaged(self) -> str | None:
         """What does not have the bytes it was built with, or None. Reads the whole file."""

@@ -105,6 +105,10 @@ class Log(StrEnum):
     BUNDLE_REFUSED = "bundle_refused"
     BUNDLE_EXPIRED = "bundle_expired"
     BUNDLE_ROLLED_BACK = "bundle_rolled_back"
+    LOOKUP_INSTALLED = "lookup_installed"
+    LOOKUP_REFUSED = "lookup_refused"
+    LOOKUP_DELAYED = "lookup_delayed"
+    LOOKUP_ROLLED_BACK = "lookup_rolled_back"
     STATE_LOST = "state_lost"
     OUTBOX_DAMAGED = "outbox_damaged"
     UPLINK_FAILED = "uplink_failed"
@@ -127,6 +131,12 @@ TOTALS: Mapping[str, str] = {
     "alerts_made": "Alerts made",
     "alerts_receipted": "Alerts with a receipt",
     "receipts_refused": "Receipts that were not believed",
+    "alerts_enriched": "Alerts that got columns of a lookup",
+    "enrichments_missing": "Enrichments of alerts left out because their lookup was unavailable",
+    "lookups_installed": "New versions of lookups that were installed",
+    "lookups_refused": "New versions of lookups that were refused",
+    "lookup_blocks": "Blocks of lookups that arrived from the region",
+    "lookup_bytes": "Bytes of lookups that arrived from the region",
     "alerts_sent": "Alerts handed to the uplink, repeats included",
     "bytes_sent": "Bytes of alerts handed to the uplink",
     "decode_failed": "MQTT payloads that should be JSON and are not",
@@ -142,7 +152,10 @@ TOTALS: Mapping[str, str] = {
 }
 """What the whole agent counts, besides what each input does."""
 
-COMMITTED = ("candidates", "matches", "undecided", "poisoned", "alerts_made", "alerts_receipted")
+COMMITTED = (
+    "candidates", "matches", "undecided", "poisoned", "alerts_made", "alerts_receipted", "alerts_enriched",
+    "enrichments_missing",
+)  # fmt: skip
 """Totals that evaluating an event again counts again, or that the store holds: shown as of the last commit."""
 
 

@@ -11,7 +11,7 @@ Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -127,16 +127,34 @@ class Plan:
         asked = {(str(p.value), p.option) for p in self.predicates if p.op is Op.LOOKUP}
         return frozenset(asked | {(node.lookup, node.index) for one in self.statements for node in one.lookups})
 
-    def with_lookups(self, lookups: Mapping[str, Any]) -> Plan:
-        """This plan with its lookups. Raises ValueError when one that rules ask is not there or lacks the index."""
+    def lacks(self, lookups: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
+        """What rules ask of the lookups ``names`` (None: of all) and do not find among ``lookups``; else empty."""
         for name, index in sorted(self.asked):
-            if lack := lacking(lookups, name, index):
-                raise ValueError(f"its rules ask {lack}")
+            if (names is None or name in names) and (lack := lacking(lookups, name, index)):
+                return f"its rules ask {lack}"
         for one in self.statements:
             for node in one.lookups:
-                if lack := lacking(lookups, node.lookup, node.index, node.wanted):
-                    raise ValueError(f"its statement {one.title} asks {lack}")
+                lack = lacking(lookups, node.lookup, node.index, node.wanted)
+                if lack and (names is None or node.lookup in names):
+                    return f"its statement {one.title} asks {lack}"
+        return ""
+
+    def with_lookups(self, lookups: Mapping[str, Any]) -> Plan:
+        """This plan with its lookups. Raises ValueError when one that rules ask is not there or lacks the index."""
+        if lack := self.lacks(lookups):
+            raise ValueError(lack)
         return replace(self, lookups=lookups)
+
+    def asking(self, names: Collection[str]) -> frozenset[str]:
+        """The ids of rules, correlations and statements whose answer depends on one of these lookups."""
+        tested = {i for i, p in enumerate(self.predicates) if p.op is Op.LOOKUP and str(p.value) in names}
+        found = {rule.id for rule in self.rules if not tested.isdisjoint(tests(rule.expr))}
+        found |= {one.id for one in self.statements if any(node.lookup in names for node in one.lookups)}
+        found |= {one.id for one in self.statements if any(scan.rule in found for scan in one.scans)}
+        for one in relation.ordered(self.correlations):
+            if any(slot.rule_id in found for slot in one.slots):
+                found.add(one.id)
+        return frozenset(found)
 
     def to_bytes(self) -> bytes:
         return bytes(

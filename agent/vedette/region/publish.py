@@ -32,7 +32,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.bundle.trust import Bundle, addressed, admit, inspect, verify
 from vedette.delivery.topics import blob_topic, manifest_topic
 from vedette.mqtt.client import MqttClient
-from vedette.mqtt.connection import Message, Session
+from vedette.mqtt.connection import REGION_PACKET, Message, Session
 from vedette.mqtt.settings import MqttSettings
 from vedette.system.durable import write_whole
 
@@ -77,7 +77,7 @@ async def publish(
     addressed(bundle, fleet, channel)
     admit(bundle, None, clock())
     topic = manifest_topic(fleet, channel)
-    async with _connected(broker, topic) as (client, retained):
+    async with connected(broker, topic) as (client, retained):
         previous = await _previous(retained)
         if previous is not None and previous.version > bundle.version:
             raise ValueError(
@@ -110,7 +110,7 @@ async def publish(
 
 async def held(broker: MqttSettings, fleet: str, channel: str) -> int | None:
     """The version that a channel holds, None for none. Raises ConnectionError."""
-    async with _connected(broker, manifest_topic(fleet, channel)) as (_, retained):
+    async with connected(broker, manifest_topic(fleet, channel)) as (_, retained):
         previous = await _previous(retained)
     return previous and previous.version
 
@@ -122,12 +122,16 @@ class _Previous(NamedTuple):
 
 
 @asynccontextmanager
-async def _connected(broker: MqttSettings, topic: str) -> AsyncIterator[tuple[MqttClient, asyncio.Queue[Message]]]:
-    """A connected client and what is retained on ``topic``; raises ConnectionError with the broker's address."""
+async def connected(broker: MqttSettings, *topics: str) -> AsyncIterator[tuple[MqttClient, asyncio.Queue[Message]]]:
+    """A connected client and what is retained on ``topics``; raises ConnectionError with the broker's address."""
     retained: asyncio.Queue[Message] = asyncio.Queue()
     name = f"vedette-publish-{secrets.token_hex(4)}"
     client = MqttClient(
-        broker, name, subscriptions=[topic], on_message=retained.put_nowait, session=Session(clean_start=True)
+        broker,
+        name,
+        subscriptions=topics,
+        on_message=retained.put_nowait,
+        session=Session(clean_start=True, max_packet=REGION_PACKET),
     )
     try:
         async with client.running():

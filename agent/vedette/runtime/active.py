@@ -138,6 +138,16 @@ class ActiveRules:
                 if (loaded := await loading()) is not None:
                     self.switch(loaded)
 
+    async def relook(self) -> None:
+        """The same rules with the lookups that are installed now, and what was refused for want of one."""
+        await self._switch(self._relook)
+        for name, rules in [*self.sets.members.items()]:
+            if rules.error and not rules.directory:
+                await self.change(name, Rules.again)
+
+    async def _relook(self) -> Loaded | None:
+        return await self.sets.relooked(self.loaded)  # as it is once a change under way is done
+
     async def _retune(self) -> Loaded | None:
         return await self.sets.retune(self.loaded)  # as it is once a change under way is done
 

@@ -27,6 +27,7 @@ from vedette.plan.ir import LEVELS, Rule, as_shown, fold
 from vedette.plan.plan import AnyRule
 from vedette.plan.relation import Suppress
 from vedette.runtime.context import RunContext
+from vedette.runtime.enrich import MISSING, Enrichment
 from vedette.runtime.events import Event, Events, Read, gone
 from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import scalar
@@ -75,6 +76,7 @@ class AlertBuilder:
         self._settings = self._context.config.suppress
         self._bundle_of = bundle.get if isinstance(bundle, Mapping) else lambda _: bundle
         self._engine, plan = engine, engine.plan
+        self._enrichment = Enrichment(self._context.config.enrich, plan.lookups, self._context.counters)
         self._numbers = {rule.id: number for number, rule in enumerate(plan.rules)}
         every: list[AnyRule] = [*plan.rules, *plan.correlations, *plan.statements]
         self._suppress = {one.id: self._suppression(one) for one in every}
@@ -133,7 +135,7 @@ class AlertBuilder:
                 self._failed(frame, event.start, event.end, error, rule.title)
                 passes = True
             if passes:
-                yield self._detection(rule, number, event)
+                yield self._enriched(self._detection(rule, number, event), event)
         if self._wanted and (wanted := [rule.id for rule, _ in found if rule.id in self._wanted]):
             length = first.end - first.start
             try:
@@ -177,7 +179,7 @@ class AlertBuilder:
                 self._failed(event.frame, event.start, event.end, error, one.statement.title)
                 alert = self._selected(one, event.bare(), alert_id, bare=True)
             if alert is not None:
-                yield alert
+                yield self._enriched(alert, event)
         self._recent.clear()
 
     def _event_behind(self, offset: int, time: int) -> Event:
@@ -301,7 +303,19 @@ class AlertBuilder:
                 details = self._details(one, event, group)
                 alert = replace(self._alert(one.correlation, event, {}, bare=True), **details)
             if alert is not None:
-                yield alert
+                same = now is not None and now.offset == one.event.offset
+                yield self._enriched(alert, now if same else None)
+
+    def _enriched(self, alert: Alert, event: Event | None) -> Alert:
+        """``alert`` with the columns of lookups that the configuration asks for. ``event``: of its fields; None: it is
+        not at hand."""
+        if not self._enrichment:
+            return alert
+        try:
+            return self._enrichment.of(alert, lambda name: None if event is None else event.record.get(name))
+        except Exception as error:  # the alert leaves all the same
+            self._context.failures.step(f"enriching an alert of {alert.rule_title}", error)
+            return replace(alert, flags=(*alert.flags, MISSING))
 
     def _selected(self, one: Selected, event: Event, alert_id: str, *, bare: bool = False) -> Alert | None:
         """The alert of a statement's row; None when it was folded. ``bare``: also without its fields."""

@@ -49,6 +49,7 @@ from vedette.runtime.context import RunContext
 from vedette.runtime.control import Control
 from vedette.runtime.inputs import Inputs, context_of
 from vedette.runtime.logs import configure_logging, report_suppressed
+from vedette.runtime.lookups import Lookups
 from vedette.runtime.pipeline import Pipeline
 from vedette.runtime.reload import Merged, Reloads, merge
 from vedette.runtime.reported import Reported, record
@@ -119,6 +120,7 @@ class Agent:
         self._shutdown = Shutdown()
         self._hangup = asyncio.Event()
         self._metrics: Exporter | None = None
+        self._arrivals: list[Arrivals] = []
 
     async def run(self) -> None:
         config, counters, clock = self._started_with, Counters(), WallClock()
@@ -168,7 +170,12 @@ class Agent:
     async def _serve(self) -> None:
         config = self.context.config
         control = Control(
-            config.agent.control_socket, {"status": self._status_command, "rollback": self.active.rollback}
+            config.agent.control_socket,
+            {
+                "status": self._status_command,
+                "rollback": self.active.rollback,
+                "lookup_rollback": self._lookup_rollback,
+            },
         )
         allocator.trim()
         try:
@@ -177,6 +184,7 @@ class Agent:
                 self._inputs = Inputs(self.context, self.pipeline.ingest, group)
                 tasks = [group.create_task(self.pipeline.run())]
                 self._start_uplink()
+                self._start_lookups()
                 reloading = group.create_task(self._reload())
                 tasks.append(group.create_task(self._maintain()))
                 if self._notifier.interval:
@@ -197,7 +205,7 @@ class Agent:
                 self._shutdown.begin(self.context.config.agent.stop_within)
                 reloading.cancel()
                 await self._stop_in_order()
-                for task in (*tasks, self._uplink_task):
+                for task in (*tasks, self._uplink_task, self._lookups_task):
                     task.cancel()
                 self.active.stop()
         finally:
@@ -241,11 +249,31 @@ class Agent:
         self.uplink: Sink = SINKS[config.uplink.type](source)
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
+        self._arrivals = []
         if isinstance(self.uplink, MqttUplink) and config.bundles.trusted_keys:
-            for one in config.rulesets:
-                if not one.paths:
-                    Arrivals(config, one, self.active, self.uplink).subscribe()
+            self._arrivals = [
+                Arrivals(config, one, self.active, self.uplink) for one in config.rulesets if not one.paths
+            ]
+            for arrivals in self._arrivals:
+                arrivals.subscribe()
         self._uplink_task = self._group.create_task(self.uplink.run())
+
+    def _start_lookups(self) -> None:
+        """Follow the lookups of the configuration in force, over the uplink in force."""
+        context = self.context
+        self.lookups = Lookups(context.config, self.active, context.counters, self._lookups_replaced)
+        if isinstance(self.uplink, MqttUplink):
+            self.lookups.attach(self.uplink)
+        self._lookups_task = self._group.create_task(self.lookups.run())
+
+    def _lookups_replaced(self) -> None:
+        """A bundle that was refused for want of a lookup may be good now."""
+        if self.active.sets.error:
+            for one in self._arrivals:
+                one.subscribe()
+
+    async def _lookup_rollback(self, name: str) -> Any:
+        return await self.lookups.rollback(name)
 
     async def _serve_metrics(self) -> None:
         """Raises OSError when the address is unavailable."""
@@ -262,7 +290,7 @@ class Agent:
     # --- status
 
     def status(self) -> dict[str, Any]:
-        found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads)
+        found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)
         account = self.context.outbox.account()
@@ -328,7 +356,7 @@ class Agent:
                 await active.replace(new)
             except (ValueError, OSError) as error:
                 self._keep(f"rules: {error}", rules=old.rules, bundles=old.bundles, ruleset=old.ruleset)
-        elif (new.engine, new.suppress) != (old.engine, old.suppress):
+        elif (new.engine, new.suppress, new.enrich) != (old.engine, old.suppress, old.enrich):
             active.switch()
         inputs, refused = await self._inputs.adopt(old.input, new.input)
         if new.input != old.input:
@@ -339,11 +367,19 @@ class Agent:
             await self.uplink.stop(UPLINK_SECONDS)
             await asyncio.wait({self._uplink_task})
             self._start_uplink()
+            await self._restart_lookups()
+        elif new.lookups != old.lookups:
+            await self._restart_lookups()
         if new.metrics != old.metrics:
             try:
                 await self._serve_metrics()
             except OSError as error:
                 self._keep(str(error), metrics=old.metrics)
+
+    async def _restart_lookups(self) -> None:
+        self._lookups_task.cancel()
+        await asyncio.wait({self._lookups_task})
+        self._start_lookups()
 
     def _keep(self, reason: str, **settings: Any) -> None:
         """A part of a new configuration does not work: these settings of the old one stay in force."""

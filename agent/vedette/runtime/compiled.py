@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from vedette import __version__
 from vedette.engine.artifact import Artifact
-from vedette.lookup.sets import version as contents
+from vedette.lookup.sets import shape
 from vedette.lookup.table import SUFFIX
 from vedette.plan.database import LIBRARY
 from vedette.system.descriptors import SPENT
@@ -53,7 +53,7 @@ class Sources(NamedTuple):
         digest = hashlib.sha256(f"{__version__} {LIBRARY} {roles}{more or ''}\0".encode("utf-8", "surrogateescape"))
         for path in self.files():
             try:
-                content = contents(path).encode() if path.suffix == SUFFIX else read_regular(path)
+                content = shape(path).encode() if path.suffix == SUFFIX else read_regular(path)
             except OSError as error:
                 if error.errno in SPENT:
                     raise

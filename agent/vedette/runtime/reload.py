@@ -42,7 +42,7 @@ def merge(running: Config, new: Config) -> Merged:
             old, fresh = ({item.name: item for item in items} for items in (before, after))
             live += [f"input {name}" for name in {**old, **fresh} if old.get(name) != fresh.get(name)]
             continue
-        if table.name in ("suppress", "ruleset"):
+        if table.name in ("suppress", "enrich", "ruleset"):
             live.append(table.name)
             continue
         kept = {}

@@ -35,7 +35,9 @@ from vedette.config.settings import Config, RulesetSettings
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
-from vedette.lookup.sets import made, opened
+from vedette.lookup.installed import delivered, links
+from vedette.lookup.sets import chosen, made, opened
+from vedette.lookup.table import Lookup
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
 from vedette.plan.database import LIBRARY
@@ -45,6 +47,7 @@ from vedette.runtime.alerts import Credit
 from vedette.runtime.compiled import Sources
 from vedette.runtime.deadrules import Dead
 from vedette.runtime.validate import dry_run, validate
+from vedette.runtime.validate import loaded as of_bundle
 from vedette.system import child
 
 log = structlog.get_logger()
@@ -131,7 +134,8 @@ class Rules:
         bad trusted key."""
         one = one or config.rulesets[0]
         self.name = one.name
-        self._sources = Sources(tuple(one.paths), tuple(one.pipelines), tuple(one.lookups))
+        self._given = Sources(tuple(one.paths), tuple(one.pipelines), tuple(one.lookups))
+        self._lookups = config.agent.lookup_dir
         self._cache = config.agent.cache_dir(one.name)
         self._file = one.file
         self._sample, self._fits = sample, fits
@@ -140,7 +144,7 @@ class Rules:
             config.bundles.trusted_keys,
             fleet=config.agent.fleet,
             channel=one.channel,
-            careful=dry_run,
+            careful=partial(dry_run, folder=self._lookups),
         )
         self.error: str | None = None
         """Why the last change was not taken; None after a success."""
@@ -160,7 +164,12 @@ class Rules:
     @property
     def directory(self) -> bool:
         """True when rules come from files here, so bundles are not used."""
-        return bool(self._sources.paths)
+        return bool(self._given.paths)
+
+    @property
+    def _sources(self) -> Sources:
+        """With the lookups that are installed now, which come before others of the same name."""
+        return self._given._replace(lookups=(*self._given.lookups, *links(self._lookups)))
 
     async def start(self) -> Loaded:
         """The rules to begin with. Raises ValueError or OSError when there are none that work."""
@@ -180,7 +189,7 @@ class Rules:
         current = Installed(loaded[0].version, loaded[0].digest) if loaded else None
         loaded = await asyncio.to_thread(self._offer, current, loaded[0].sha256 if loaded else "") or loaded
         if loaded is None:
-            return nothing()
+            return await asyncio.to_thread(self._none_yet)
         bundle, engine = loaded
         return _of_bundle(bundle, await asyncio.to_thread(self._as_chosen, bundle, engine))
 
@@ -192,6 +201,32 @@ class Rules:
                 self._fits(engine.plan)
                 return engine
         return None
+
+    def _none_yet(self) -> Loaded:
+        return nothing(lookups=chosen(Plan((), (), ()), *delivered(self._lookups)))
+
+    async def relooked(self, loaded: Loaded) -> Loaded | None:
+        """The rules of ``loaded`` with the lookups that are installed now. Raises ValueError or OSError, with ``error``
+        set."""
+        if self.directory:
+            return await self.reload()
+        try:
+            if loaded.sha256 is None:
+                return await self._ready(await asyncio.to_thread(self._none_yet))
+            bundle, engine = await asyncio.to_thread(self._relooked, loaded.sha256)
+        except (ValueError, OSError) as error:
+            self._refuse(str(error))
+            raise
+        return await self._ready(_of_bundle(bundle, engine))
+
+    def _relooked(self, sha256: str) -> tuple[Bundle, Engine]:
+        """The installed bundle of this digest, without its self-tests: nothing of it has changed."""
+        for path in filter(None, (self.bundles.current(), self.bundles.previous())):
+            data = read_bundle(path)
+            if hashlib.sha256(data).hexdigest() == sha256:
+                bundle = self.bundles.verified(data, sha256)
+                return bundle, self._as_chosen(bundle, of_bundle(bundle, self._lookups)[0])
+        raise OSError(f"{self.bundles.folder}: the bundle that runs is not there any more")
 
     async def _ready(self, loaded: Loaded) -> Loaded:
         """``loaded`` with scans for the agent's inputs."""
@@ -231,7 +266,7 @@ class Rules:
 
     def _validate(self, bundle: Bundle) -> Engine:
         """Raises ValueError."""
-        engine = validate(bundle)
+        engine = validate(bundle, self._lookups)
         self._fits(engine.plan)
         return engine
 
@@ -267,6 +302,10 @@ class Rules:
             return await self.reload(again=True)
         offered = await asyncio.to_thread(self._offer, self.bundles.installed())
         return None if offered is None else await self._ready(_of_bundle(*offered))
+
+    def look_again(self) -> None:
+        """Whatever the verdict on the rule directory was: the next ``changed`` says so."""
+        self._seen, self._tried = None, (None, 0.0)
 
     def changed(self) -> bool:
         """True when ``reload`` is worth a try: a file of the rule directory came, went or changed since the last
@@ -434,7 +473,11 @@ class Rules:
 
     def _load(self, path: Path) -> Engine:
         """Raises ValueError as the function does."""
-        return _load(path, opened(self._sources.lookups))
+        artifact, others = Artifact.from_bytes(path.read_bytes()), delivered(self._lookups)
+        lookups = opened(self._given.lookups)
+        if any(others):
+            lookups = chosen(artifact.read_plan(), lookups, *others)
+        return artifact.engine({**lookups, **made(artifact.lookups)})
 
     async def _compile(self, out: Path, sample: bytes) -> None:
         """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
@@ -468,9 +511,9 @@ def _load(path: Path, lookups: Mapping[str, Any]) -> Engine:
     return artifact.engine({**lookups, **made(artifact.lookups)})
 
 
-def nothing(origin: str = "no rules yet: waiting for a bundle") -> Loaded:
-    """No rules."""
-    return Loaded(Engine(Plan((), (), ())), origin, None)
+def nothing(origin: str = "no rules yet: waiting for a bundle", lookups: Mapping[str, Lookup] | None = None) -> Loaded:
+    """No rules; ``lookups``: what alerts could be enriched by."""
+    return Loaded(Engine(Plan((), (), ()).with_lookups(lookups or {})), origin, None)
 
 
 def _of_bundle(bundle: Bundle, engine: Engine) -> Loaded:

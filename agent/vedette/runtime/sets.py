@@ -23,6 +23,8 @@ from vedette.config.settings import DEFAULT_SET, Config
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
+from vedette.lookup.installed import delivered
+from vedette.lookup.sets import chosen
 from vedette.model.counters import Log
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan
@@ -94,6 +96,27 @@ class RuleSets:
             raise
         self.unmerged = False
         return merged
+
+    async def relooked(self, loaded: Loaded) -> Loaded | None:
+        """``loaded`` with the lookups that are installed now. Raises as ``take`` does."""
+        if len(self.members) == 1:
+            return await self.first.relooked(loaded)
+        await asyncio.to_thread(self._relook)
+        for one in self.members.values():
+            one.look_again()
+        return await self.again()
+
+    def _relook(self) -> None:
+        folder = self._config.agent.lookup_dir
+        installed = delivered(folder)
+        for name, part in self.parts.items():
+            own = {
+                each: one
+                for each, one in part.lookups.items()
+                if one.path is None or not one.path.is_relative_to(folder)
+            }
+            lookups = chosen(Plan.from_bytes(part.plan), own, *installed)
+            self.parts[name] = part._replace(lookups=lookups)
 
     async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
         """Scans for these inputs from now on, also of the engine that runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +13,8 @@ from vedette import __version__
 from vedette.config.settings import UNAUTHENTICATED
 from vedette.engine import kernel
 from vedette.engine.match import Engine
+from vedette.lookup.installed import delivered
+from vedette.lookup.table import Lookup
 from vedette.model.counters import visible
 from vedette.rawlog.log import RawLog
 from vedette.runtime.account import broken
@@ -34,8 +37,10 @@ DEAD_SHOWN = 3
 """Inputs that rules wait for. Such rules are many, and no fault."""
 
 
-def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], reloads: Reloads) -> dict[str, Any]:
-    """JSON-able; times are UTC microseconds, sizes bytes."""
+def collect(
+    pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], reloads: Reloads, lookups: Mapping[str, Any]
+) -> dict[str, Any]:
+    """JSON-able; times are UTC microseconds, sizes bytes. ``lookups``: those on their way, and what was refused."""
     context, loaded = pipeline.context, active.loaded
     agent, account = context.config.agent, context.outbox.account()
     statements = pipeline.state.statements.status()
@@ -70,6 +75,7 @@ def collect(pipeline: Pipeline, active: ActiveRules, uplink: Mapping[str, Any], 
         "rulesets": active.sets.status(
             loaded, costs(pipeline, loaded, state, statements, _quarantined(pipeline, loaded.engine))
         ),
+        "lookups": {"in_use": _lookups(loaded.engine.plan.lookups, context.config.agent.lookup_dir, now), **lookups},
         "correlation_state": state,
         "statement_state": statements,
         "cache": cache,
@@ -113,6 +119,22 @@ def _rules(pipeline: Pipeline, active: ActiveRules) -> dict[str, Any]:
             "max_bytes": letters.max_bytes,
         },
     }
+
+
+def _lookups(lookups: Mapping[str, Lookup], folder: Path, now: int) -> list[dict[str, Any]]:
+    """Those that the active ruleset may ask."""
+    return [
+        {
+            "name": name,
+            "version": one.version,
+            "created": one.header.created,
+            "age_seconds": max(0, now - one.header.created) / 1e6,
+            "rows": len(one),
+            "bytes": one.size,
+            "origin": "bundle" if one.path is None else "installed" if one.path.is_relative_to(folder) else "rules",
+        }
+        for name, one in sorted(lookups.items())[:MAX_LISTED]
+    ]  # fmt: skip
 
 
 def _raw_log(log: RawLog, max_bytes: int) -> dict[str, Any]:
@@ -249,6 +271,29 @@ def _ruleset_lines(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def lookups_of(folder: Path, now: int) -> list[dict[str, Any]]:
+    """The installed lookups, of an agent that is not running."""
+    return _lookups(delivered(folder)[0], folder, now)
+
+
+def lookup_lines(lookups: Mapping[str, Any], most: int | None = SHOWN) -> list[str]:
+    """For people: what is in use, what is on its way, what was refused; ``most`` of each."""
+    lines = [
+        f"lookup   {one['name']} version {one['version'][:12]}, built {one['age_seconds'] / 3600:.1f} h ago,"
+        f" {one['rows']:,} rows, {one['bytes']:,} bytes, from {_ORIGINS[one['origin']]}"
+        for one in lookups["in_use"][:most]
+    ]
+    if most is not None and (more := len(lookups["in_use"]) - most) > 0:
+        lines.append(f"         … and {more} more lookups: vedette lookup list")
+    lines += [
+        f"         {one['name']} version {one['version'][:12]} is arriving: {one['have']} of {one['blocks']} blocks"
+        for one in lookups["incoming"][:most]
+    ]
+    return lines + [f"         {one['name']} refused: {one['reason']}" for one in lookups["refused"][:most]]
+
+
+_ORIGINS = {"installed": "the region or the host's folder", "bundle": "the bundle", "rules": "[rules] lookups"}
+
 INPUTS_HEAD = f"{'input':<16}{'received':>12}{'stored':>12}{'evaluated':>12}{'backlog':>9}  dropped, lost"
 
 
@@ -288,6 +333,7 @@ def render(status: dict[str, Any]) -> list[str]:
             f"         {sum(rules['undecided'].values())} undecided, kept in {rules['dead_letters']['folder']}"
         )
     lines += _ruleset_lines(status["rulesets"])
+    lines += lookup_lines(status["lookups"])
     lines.append(INPUTS_HEAD)
     for name, counts in status["inputs"].items():
         reasons = {**counts["dropped"], **counts["lost"]}

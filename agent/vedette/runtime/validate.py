@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 
 from vedette.bundle.seal import MAX_BUNDLE
 from vedette.bundle.trust import Bundle, inspect
 from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
-from vedette.lookup.sets import carried
+from vedette.lookup.installed import delivered, mapped
+from vedette.lookup.sets import carried, chosen
 from vedette.rules.selftest import check, from_row
 from vedette.stream.statements import Statements
 from vedette.system import child
@@ -25,25 +27,38 @@ DRY_RUN_BYTES = 1 << 30
 """Address space of the dry run; thousands of rules take about 300 MiB of it."""
 
 
-def validate(bundle: Bundle, *, whole: bool = False) -> Engine:
+def validate(bundle: Bundle, folder: Path | None = None, *, whole: bool = False) -> Engine:
     """Compile a verified bundle and run its self-test; raises ValueError when it does not work.
 
-    ``whole``: with what is else loaded or compiled when the first event needs it."""
-    artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
-    engine = artifact.engine(carried(bundle.parts))
+    ``folder``: of the lookups installed on this host. ``whole``: with what is else loaded or compiled when the first
+    event needs it."""
+    engine, others = loaded(bundle, folder)
     Statements(engine.plan.statements, engine.plan.lookups)
     if whole:
         engine.evaluator.load()
-    failures = check(engine, map(from_row, bundle.tests))
+    elsewhere = engine.plan.asking(others)
+    failures = check(engine, (case for case in map(from_row, bundle.tests) if case.rule_id not in elsewhere))
     if failures:
         raise ValueError(f"{len(failures)} of {len(bundle.tests)} self-tests fail, first {failures[0]}")
     return engine
 
 
-def dry_run(data: bytes) -> None:
+def loaded(bundle: Bundle, folder: Path | None) -> tuple[Engine, frozenset[str]]:
+    """A verified bundle's engine, and the names of the lookups that it does not have from the bundle: its tests were
+    written against other rows than they may have. Raises ValueError."""
+    own = carried(bundle.parts)
+    others = [] if folder is None else [group for group in delivered(folder) if group]
+    artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
+    lookups = chosen(artifact.read_plan(), own, *others) if others else own
+    return artifact.engine(lookups), frozenset(name for name, one in lookups.items() if own.get(name) is not one)
+
+
+def dry_run(data: bytes, folder: Path | None = None) -> None:
     """``validate`` the verified bundle ``data`` in an isolated subprocess. Blocks; raises ValueError with its verdict
     or with how the process ended, and OSError when none can be started."""
-    ended = child.run(__name__, data=data, seconds=DRY_RUN_SECONDS, memory=DRY_RUN_BYTES)
+    where = () if folder is None else (str(folder),)
+    memory = DRY_RUN_BYTES + (0 if folder is None else 2 * mapped(folder))
+    ended = child.run(__name__, *where, data=data, seconds=DRY_RUN_SECONDS, memory=memory)
     if ended.code is None:
         raise ValueError(f"its dry run took longer than {DRY_RUN_SECONDS:g} s and was stopped")
     if ended.code < 0:
@@ -55,7 +70,8 @@ def dry_run(data: bytes) -> None:
 def main() -> int:
     """The subprocess: the bundle on standard input; the verdict is the last line of standard error."""
     try:
-        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1)), whole=True)
+        folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+        validate(inspect(sys.stdin.buffer.read(MAX_BUNDLE + 1)), folder, whole=True)
     except MemoryError:
         sys.stderr.write(f"its dry run needs more than {DRY_RUN_BYTES} bytes of memory\n")
         return 2
