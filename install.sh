@@ -37,6 +37,7 @@ usage() {
 usage: sh install.sh [OPTION...]
 
   --region URL        send alerts to this broker: mqtt://HOST[:PORT] or mqtts://HOST[:PORT] (default: a local folder)
+  --token TOKEN       become a member of the region by this token ('vedette region token create'); needs --region
   --listen ADDRESS    take syslog here, HOST:PORT over UDP and TCP (default 127.0.0.1:514)
   --prefix DIR        program, default /opt/vedette
   --config-dir DIR    vedette.toml, default /etc/vedette
@@ -126,7 +127,7 @@ recorded() {
 
 arguments() {
     action=install upgrade=no purge=no dry_run=no force=no
-    region=${VEDETTE_REGION:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
+    region=${VEDETTE_REGION:-} token=${VEDETTE_TOKEN:-} listen=${VEDETTE_LISTEN:-} prefix=${VEDETTE_PREFIX:-}
     config_dir=${VEDETTE_CONFIG_DIR:-} data_dir=${VEDETTE_DATA_DIR:-} release_key=${VEDETTE_RELEASE_KEY:-}
     site_key=${VEDETTE_SITE_KEY:-}
     grace=${VEDETTE_GRACE:-300} log_file=${VEDETTE_LOG:-}
@@ -135,10 +136,11 @@ arguments() {
     if [ -n "${VEDETTE_NO_START:-}" ]; then start=no; fi
     while [ $# -gt 0 ]; do
         case $1 in
-            --region | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log)
+            --region | --token | --listen | --prefix | --config-dir | --data-dir | --release-key | --site-key | --grace | --log)
                 [ $# -ge 2 ] || die 2 "$1: expects a value; see --help"
                 case $1 in
                     --region) region=$2 ;;
+                    --token) token=$2 ;;
                     --listen) listen=$2 ;;
                     --prefix) prefix=$2 ;;
                     --config-dir) config_dir=$2 ;;
@@ -200,6 +202,13 @@ arguments() {
         mqtt://?* | mqtts://?*) ;;
         *) die 2 "--region: expects mqtt://HOST[:PORT] or mqtts://HOST[:PORT], not '$region'" ;;
     esac
+    case $token in
+        '') ;;
+        *[!A-Za-z0-9._:-]*) die 2 "--token: expects v1:FLEET:ID:SECRET, as 'vedette region token create' prints it" ;;
+        v1:?*:????????????????:???????????????????????????????????????????) ;;
+        *) die 2 "--token: expects v1:FLEET:ID:SECRET, as 'vedette region token create' prints it" ;;
+    esac
+    [ -z "$token" ] || [ -n "$region" ] || die 2 "--token needs --region, the broker's address"
     case $listen in
         *[!]A-Za-z0-9.:[-]*) die 2 "--listen: expects HOST:PORT, not '$listen'" ;;
         *:*[!0-9]* | *: | :*) case $listen in
@@ -565,6 +574,11 @@ configuration() {
     if [ -n "$region" ]; then
         also="/^\\[broker\\]/,/^#*\\[/s|^#*url = .*|url = \"$region\"|;/^\\[uplink\\]/,/^#*\\[/s|^#*type = .*|type = \"mqtt\"|"
     fi
+    if [ -n "$token" ]; then
+        (umask 077 && printf '%s\n' "$token" >"$config_dir/.token.$$")
+        place "$config_dir/.token.$$" token 600 vedette
+        also="$also;/^\\[enrolment\\]/,/^#*\\[/s|^#*token_file = .*|token_file = \"$config_dir/token\"|"
+    fi
     render "$template" "$config_dir/.toml.$$" 640
     if [ -n "$site" ]; then rm -rf "$site"; fi
     place "$config_dir/.toml.$$" vedette.toml 640
@@ -837,7 +851,7 @@ clean() {
         note "failed while $step (exit code $result)"
         result=1
     fi
-    rm -rf "$config_dir/.site.$$"
+    rm -rf "$config_dir/.site.$$" "$config_dir/.token.$$"
     rm -f "$config_dir/.toml.$$" "$config_dir/.toml.$$.tmp.$$" "$prefix/current.tmp.$$" "$prefix/previous.tmp.$$" "$prefix/installed.tmp.$$" ${command:+"$command.tmp.$$"}
     if [ $units_written = yes ]; then unfinished; fi
     if [ -n "$new" ]; then rm -rf "$new"; fi

@@ -216,3 +216,31 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def broker_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that reach a broker: the fields of ``MqttSettings``."""
+    for option in reversed(
+        [
+            click.option(
+                "--broker", "url", required=True, metavar="URL", help="mqtt://host:port, or mqtts://host:port for TLS."
+            ),
+            click.option("--username", default="", metavar="NAME", help="User name at the broker."),
+            click.option(
+                "--password-file", type=click.Path(path_type=Path), help="File whose first line is its password."
+            ),
+            click.option(
+                "--ca-file",
+                type=click.Path(path_type=Path),
+                help="Authority of the broker's certificate (PEM); default: those of the host.",
+            ),
+            click.option(
+                "--cert-file",
+                type=click.Path(path_type=Path),
+                help="Client certificate (PEM), with --key-file.",
+            ),
+            click.option("--key-file", type=click.Path(path_type=Path), help="Its private key (PEM)."),
+        ]
+    ):
+        command = option(command)
+    return command

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from vedette.cli.console import json_line, safe
-from vedette.region.enroll import DAYS, RECEIPT_KEY, ROLES, Enrolled, Region
+from vedette.region.enroll import DAYS, RECEIPT_KEY, Enrolled, Region
+from vedette.region.members import ROLES
 from vedette.region.sign import load_key, public_text
 from vedette.region.sitezip import Site, site_key, site_zip
 
@@ -82,7 +83,7 @@ def member_renew(name: str, folder: Path, days: int) -> None:
 
     Example: vedette member renew web-1 --folder region-ca
     """
-    with _existing(folder) as region:
+    with existing(folder) as region:
         known = region.member(name)
         done = region.enroll(name, role=known.role, fleet=known.fleet, hosts=known.hosts, days=days, renew=True)
         _show(region, done)
@@ -96,13 +97,71 @@ def member_revoke(name: str, folder: Path) -> None:
 
     Example: vedette member revoke web-1 --folder region-ca
     """
-    with _existing(folder) as region:
+    with existing(folder) as region:
         number = len(region.revoke(name).revoked)
     what = f"{number} certificates" if number > 1 else "1 certificate"
     click.echo(
         f"{name} is revoked, {what}. Give {folder / 'mosquitto.acl'} and {folder / 'crl.pem'} to the"
         " broker: its rights end with a reload (SIGHUP), new connections with a restart"
     )
+
+
+@member.group("authority")
+def member_authority() -> None:
+    """Change the authority that signs the members' certificates.
+
+    Example: vedette member authority rotate --folder region-ca
+    """
+
+
+@member_authority.command("rotate")
+@folder_option
+def authority_rotate(folder: Path) -> None:
+    """Make a new authority; the one before it stays trusted.
+
+    Agents that enrolled by a token learn of it from the enroller; give region-ca.pem to the broker, the landings and
+    all others, and renew their certificates. Then: vedette member authority retire.
+
+    Example: vedette member authority rotate --folder region-ca
+    """
+    with existing(folder) as region:
+        region.rotate()
+        newest, former = region.authorities.newest, region.authorities.former
+    click.echo(f"{newest.name} signs from now on; still trusted: {', '.join(one.name for one in former)}")
+    click.echo(f"for the broker and all members: members/NAME/region-ca.pem in {folder}")
+
+
+@member_authority.command("retire")
+@folder_option
+def authority_retire(folder: Path) -> None:
+    """Trust the newest authority alone.
+
+    Refused while a member's certificate is signed by another one.
+
+    Example: vedette member authority retire --folder region-ca
+    """
+    with existing(folder) as region:
+        region.retire()
+        newest = region.authorities.newest
+    click.echo(
+        f"{newest.name} alone is trusted; for the broker and all members: members/NAME/region-ca.pem in {folder}"
+    )
+
+
+@member.command("allow")
+@click.argument("name")
+@folder_option
+def member_allow(name: str, folder: Path) -> None:
+    """Let another key enrol as NAME, once.
+
+    For a host whose disk was replaced, or a member that was revoked: within 24 hours it may enrol again by a token.
+    Its earlier certificates are revoked then.
+
+    Example: vedette member allow web-1 --folder region-ca
+    """
+    with existing(folder) as region:
+        known = region.consent(name)
+    click.echo(f"{name} may enrol again until {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(known.consent))}")
 
 
 @member.command("zip")
@@ -122,7 +181,7 @@ def member_zip(name: str, folder: Path, release: Path, bundle: Path | None, key:
 
     Example: vedette member zip web-1 --folder region-ca --release vedette-0.1.0-linux-x86_64.zip
     """
-    with _existing(folder) as region:
+    with existing(folder) as region:
         if (known := region.member(name)).role != "agent":
             raise ValueError(f"{name} is enrolled as {known.role}: only agents are installed by a zip")
         home, signing = folder / "members" / name, site_key(folder)
@@ -141,7 +200,7 @@ def member_list(folder: Path, as_json: bool) -> None:
 
     Example: vedette member list --folder region-ca
     """
-    with _existing(folder) as region:
+    with existing(folder) as region:
         members = sorted(region.members.values(), key=lambda one: one.name)
     if not as_json:
         click.echo(f"{'name':<24}{'role':<10}{'fleet':<16}{'state':<10}expires")
@@ -154,7 +213,7 @@ def member_list(folder: Path, as_json: bool) -> None:
             click.echo(safe(f"{one.name:<24}{one.role:<10}{one.fleet:<16}{state:<10}{_day(one.ends)}"))
 
 
-def _existing(folder: Path) -> AbstractContextManager[Region]:
+def existing(folder: Path) -> AbstractContextManager[Region]:
     """The region of ``folder``, which is not made where there is none. Raises OSError and ValueError."""
     if not (folder / "members.json").exists():
         raise FileNotFoundError(f"{folder}: no region here: 'vedette member enroll' makes one")

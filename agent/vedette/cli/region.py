@@ -5,44 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vedette.cli import member as members
-from vedette.cli.console import fail, json_line, safe
+from vedette.cli.console import broker_options, fail, json_line, safe
+from vedette.cli.enrolment import enroller, token
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.sign import load_key
-
-
-def broker_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that reach a broker: the fields of ``MqttSettings``."""
-    for option in reversed(
-        [
-            click.option(
-                "--broker", "url", required=True, metavar="URL", help="mqtt://host:port, or mqtts://host:port for TLS."
-            ),
-            click.option("--username", default="", metavar="NAME", help="User name at the broker."),
-            click.option(
-                "--password-file", type=click.Path(path_type=Path), help="File whose first line is its password."
-            ),
-            click.option(
-                "--ca-file",
-                type=click.Path(path_type=Path),
-                help="Authority of the broker's certificate (PEM); default: those of the host.",
-            ),
-            click.option(
-                "--cert-file",
-                type=click.Path(path_type=Path),
-                help="Client certificate (PEM), with --key-file.",
-            ),
-            click.option("--key-file", type=click.Path(path_type=Path), help="Its private key (PEM)."),
-        ]
-    ):
-        command = option(command)
-    return command
 
 
 @click.group()
@@ -237,3 +209,7 @@ def status(landing: Path, days: int, settle: float, as_json: bool) -> None:
     if not found:
         click.echo(f"no alerts in the last {days} days", err=True)
     raise SystemExit(1 if any(one.missing for one in found) else 0)
+
+
+region.add_command(token)
+region.add_command(enroller)

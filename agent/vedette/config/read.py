@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 
 from vedette.bundle.seal import public_key
 from vedette.config import renamed
+from vedette.config.enrolled import enrolled
 from vedette.config.settings import MAX_KEYS, Config, UplinkSettings
 from vedette.decode.decoder import CODECS
 from vedette.inputs.base import InputSettings
@@ -306,6 +307,8 @@ def _check(config: Config, mistakes: list[str]) -> None:
                 public_key(key)
             except ValueError as error:
                 mistakes.append(f"{where}[{i}]: {error}")
+    if config.enrolment.url:
+        mistakes += [f"enrolment{mistake}" for mistake in MqttSettings(config.enrolment.url).mistakes()]
     if len(config.uplink.receipt_keys) > MAX_KEYS:
         mistakes.append(f"uplink.receipt_keys: {len(config.uplink.receipt_keys)} keys, at most {MAX_KEYS}")
     _check_rulesets(config, mistakes)
@@ -367,4 +370,4 @@ def load(path: Path) -> Config:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(path, [f"cannot be read: {error}"]) from error
-    return parse(text, path, internal=os.environ.get(INTERNAL_SETTINGS) == "1")
+    return enrolled(parse(text, path, internal=os.environ.get(INTERNAL_SETTINGS) == "1"))

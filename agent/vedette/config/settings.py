@@ -61,6 +61,10 @@ class AgentSettings:
         return self.data_dir / "lookups"
 
     @property
+    def identity_dir(self) -> Path:
+        return self.data_dir / "identity"
+
+    @property
     def quarantine_dir(self) -> Path:
         return self.data_dir / "quarantine"
 
@@ -183,6 +187,14 @@ class EnrichSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EnrolmentSettings:
+    """How this host becomes a member of its region; without ``token_file`` its certificate is put there by hand."""
+
+    token_file: Path | None = None
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkSettings:
     """Where alerts go: a local directory, or the region's broker, from which bundles come, too."""
 
@@ -239,6 +251,7 @@ class Config:
     ruleset: tuple[RulesetSettings, ...] = ()
     lookups: LookupSettings = field(default_factory=LookupSettings)
     enrich: tuple[EnrichSettings, ...] = ()
+    enrolment: EnrolmentSettings = field(default_factory=EnrolmentSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)

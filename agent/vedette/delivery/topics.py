@@ -4,6 +4,10 @@
 
     vedette/v1/{fleet}/{agent_id}/alerts|status|replies        up; status is retained
     vedette/v1/{fleet}/{agent_id}/receipts|commands            down
+    vedette/v1/{fleet}/{agent_id}/csr                          up: a certificate is to be renewed
+    vedette/v1/{fleet}/{agent_id}/certificate                  down, retained: the renewed one
+    vedette/v1/enrolment/requests                              up, from hosts that are not members yet
+    vedette/v1/enrolment/answers/{client id}                   down
     vedette/v1/{fleet}/bundles/{channel}/manifest              down, retained, small
     vedette/v1/{fleet}/bundles/{channel}/lookups/{name}        down, retained, small: a lookup that comes by itself
     vedette/v1/{fleet}/bundles/{channel}/blobs/{sha256}        down, retained; fetched only by those who lack it
@@ -18,7 +22,9 @@ import re
 from typing import NamedTuple
 
 ROOT = "vedette/v1"
-UP = ("alerts", "status", "replies")
+ENROLMENT = "enrolment"
+"""No fleet: where hosts become members. Also their user name at the broker."""
+UP = ("alerts", "status", "replies", "csr")
 _NAME = r"[A-Za-z0-9._-]{1,128}"
 _AGENT = re.compile(rf"{ROOT}/({_NAME})/({_NAME})/({'|'.join(UP)})")
 
@@ -42,6 +48,16 @@ def parse(topic: str) -> AgentTopic:
     if match is None:
         raise ValueError(f"not a topic of an agent: {topic[:200]!r}")
     return AgentTopic(match[1], match[2], match[3])
+
+
+def enrolment_requests() -> str:
+    """Where hosts ask to become members."""
+    return f"{ROOT}/{ENROLMENT}/requests"
+
+
+def enrolment_answer(client_id: str) -> str:
+    """Where the answer to one host comes; the broker lets only this client id read it."""
+    return f"{ROOT}/{ENROLMENT}/answers/{client_id}"
 
 
 def manifest_topic(fleet: str, channel: str) -> str:

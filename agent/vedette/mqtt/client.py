@@ -18,9 +18,9 @@ Promises:
 The session (subscriptions, unacknowledged messages) lives in the broker under ``client_id`` for ``Session.expiry``
 seconds.
 
-``mqtts://`` is TLS 1.2 or newer with the broker's certificate and name checked, and a client certificate where one is
-given (``tls.py``). A broker that is not who it should be, or that refuses our certificate, is an outage like any other:
-logged with its reason, tried again.
+``mqtts://`` is TLS 1.2 or newer with the broker's certificate and name checked (but for ``Session.unverified``), and a
+client certificate where one is given (``tls.py``). A broker that is not who it should be, or that refuses our
+certificate, is an outage like any other: logged with its reason, tried again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class MqttClient:
         self.outage = ""
         """Why the last connection, or the last attempt, ended."""
         files = (settings.ca_file, settings.cert_file, settings.key_file)
-        self._tls = Renewed(partial(client_context, *files), files) if settings.url.startswith("mqtts:") else None
+        context = partial(client_context, *files, unverified=session.unverified)
+        self._tls = Renewed(context, files) if settings.url.startswith("mqtts:") else None
         self._topics: dict[str, None] = dict.fromkeys(subscriptions)
         self._on_message = on_message
         self._on_session = on_session

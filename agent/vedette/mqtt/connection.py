@@ -74,6 +74,8 @@ class Session:
     clean_start: bool = False
     retained_once: bool = False
     """Retained messages come only when the broker did not know the subscription yet."""
+    unverified: bool = False
+    """Without ``ca_file`` the broker's certificate is not checked: for messages that prove themselves."""
     will: tuple[str, bytes] | None = None
     """Topic and payload, retained, QoS 1."""
 

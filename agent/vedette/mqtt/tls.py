@@ -1,5 +1,6 @@
-"""TLS as this project uses it: 1.2 or newer, the peer's certificate and name always checked, keys for their owner only.
+"""TLS as this project uses it: 1.2 or newer, the peer's certificate and name checked, keys for their owner only.
 
+Only a host that enrols, and knows no authority yet, takes any peer: its messages prove themselves.
 A private key is opened once: its permissions are checked on the open file and it is loaded from there, so that what was
 checked is what is used. A key that group or others may read or write is refused with the command that closes it; one
 that asks for a passphrase is refused, as nobody is there to type it. A systemd credential may be readable by its group
@@ -59,15 +60,18 @@ class ClientContext(ssl.SSLContext):
             self.wrapped.close()
 
 
-def client_context(ca: Path | None, cert: Path | None, key: Path | None) -> ClientContext:
-    """For a connection to a server; ``ca`` None: the host's trust store; ``cert`` and ``key``: who we are.
+def client_context(ca: Path | None, cert: Path | None, key: Path | None, *, unverified: bool = False) -> ClientContext:
+    """For a connection to a server; ``ca`` None: the host's trust store; ``cert`` and ``key``: who we are;
+    ``unverified``: without ``ca`` the server may be anybody.
 
     Raises FileNotFoundError, PermissionError for a key that others may reach, OSError when a file is not what it should
     be, ValueError for a key with a passphrase; each with the path.
     """
     context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if ca is None:
+    if ca is None and unverified:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif ca is None:
         context.load_default_certs()
     else:
         _load_authorities(context, ca)

@@ -16,29 +16,16 @@ from datetime import UTC, datetime, timedelta
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from vedette.fleet.certificates import new_key, sign
 
 MAX_NAME = 64
 """Characters of a common name (RFC 5280, ub-common-name)."""
 AUTHORITY_DAYS = 3650
 _EARLIER = timedelta(hours=1)
 """Clocks of hosts may be so much behind ours."""
-
-
-def new_key() -> ec.EllipticCurvePrivateKey:
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def key_pem(key: ec.EllipticCurvePrivateKey | Ed25519PrivateKey) -> bytes:
-    """PKCS #8 without a passphrase."""
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +58,13 @@ class Authority:
         if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != known.public_key():
             raise ValueError("the key is not the one of the certificate")
         return cls(loaded, known)
+
+    @property
+    def name(self) -> str:
+        return str(self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+
+    def sign(self, data: bytes) -> bytes:
+        return sign(data, self.key)
 
     def pem(self) -> bytes:
         return self.certificate.public_bytes(Encoding.PEM)

@@ -2,13 +2,18 @@
 
     FOLDER/
       ca.pem  ca.key            the authority; the key (0600) does not leave this folder
+      former/N.pem  N.key       authorities before it that are still trusted (``rotate``, ``retire``)
       members.json              who was enrolled: the one source of all that follows
+      tokens.json               who may enrol by itself (0600; ``tokens``)
+      audit.jsonl               every enrolment, renewal, revocation (``fleet/audit.py``)
       site.key                  signs the site's part of installation zips (0600; ``sitezip``)
       mosquitto.acl             who may read and write which topics, a section per member
+      mosquitto.passwd          for the broker: hosts without a certificate may only ask for one
       crl.pem                   the certificates that were revoked
       receipt.key               (0600) signs receipts; made with the first landing
       members/NAME/             what goes to its host: agent.pem, agent.key (0600), region-ca.pem, and for an agent
-                                vedette.toml, its lines of configuration; for a landing receipt.key
+                                vedette.toml, its lines of configuration; for a landing receipt.key. Of an agent that
+                                enrolled by a token agent.pem alone: its key was made on its host and stays there
 
 Promises:
 
@@ -19,6 +24,10 @@ Promises:
   again.
 * A renewal leaves the certificate before it good until its end, so that the host may go on with it until it has the
   new one.
+* ``admit`` gives a certificate for a key that was made elsewhere, to a new name or to the same key again; to an
+  enrolled or revoked name with another key only with an operator's consent (``consent``), which counts once.
+* A member's certificate is good under the authority that signed it and under those that came after: two overlap until
+  ``retire``, which refuses while a member still needs the former one.
 * A revoked member is out of the access list, and all its certificates that have not ended, renewed ones too, are in the
   list of revoked ones for good.
 * Landings share the alerts by a subscription group whose name is random: mosquitto 2.0 lets anybody subscribe to
@@ -31,49 +40,35 @@ One process at a time: the folder is locked.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
-import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
-from vedette.delivery.topics import ROOT, agent_topic
-from vedette.region.authority import MAX_NAME, Authority, key_pem, new_key
-from vedette.region.sign import load_key, public_text, read_private
+from vedette.fleet.audit import Audit
+from vedette.fleet.certificates import fingerprint, key_pem, new_key
+from vedette.region.authorities import Authorities
+from vedette.region.authority import MAX_NAME
+from vedette.region.members import ROLES, Member, access, dump, load, password_file
+from vedette.region.sign import load_key, public_text
 from vedette.system.durable import sync_path, write_whole
 
 DAYS = 365
 RENEW_DAYS = 30
+CONSENT_SECONDS = 24 * 3600
+"""For which an operator's consent to enrol a name again holds."""
 RECEIPT_KEY = "receipt.key"
-ROLES = ("agent", "landing", "operator", "broker")
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_NAME}}}")
-_RESERVED = ("bundles",)
+_RESERVED = ("bundles", "enrolment", "tuf")
 """Names that topics give another meaning."""
-
-
-@dataclass(slots=True)
-class Member:
-    """One enrolled name; times are seconds since 1970, serials decimal texts."""
-
-    name: str
-    role: str = "agent"
-    fleet: str = "default"
-    hosts: list[str] = field(default_factory=list)
-    serial: str = ""
-    ends: int = 0
-    revoked: list[tuple[str, int]] = field(default_factory=list)
-    """Serials of certificates that hold no longer, and since when."""
-    active: bool = True
-    former: list[tuple[str, int]] = field(default_factory=list)
-    """Serials of certificates that were renewed and still hold, and their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,7 @@ class Region:
     """The folder, open and locked: ``with Region.open(folder) as region``."""
 
     folder: Path
-    authority: Authority
+    authorities: Authorities
     broker: str
     group: str
     members: dict[str, Member]
@@ -110,8 +105,8 @@ class Region:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise BlockingIOError(f"{folder}: another `vedette member` command is at work here") from error
-            authority = _authority(folder, now or datetime.now(UTC))
-            yield cls(folder, authority, *_members(folder / "members.json"))
+            authorities = Authorities.open(folder, now or datetime.now(UTC))
+            yield cls(folder, authorities, *load(folder / "members.json"))
         finally:
             os.close(descriptor)
 
@@ -137,6 +132,9 @@ class Region:
             raise ValueError(
                 f"{name} is enrolled as {member.role} of fleet {member.fleet}: revoke it first, or choose another name"
             )
+        if member.key and member.active:
+            raise ValueError(f"{name} made its key on its own host and renews its certificate by itself")
+        member.key = ""
         folder = self.folder / "members" / name
         cert, key = folder / "agent.pem", folder / "agent.key"
         due = now + timedelta(days=RENEW_DAYS) >= datetime.fromtimestamp(member.ends, UTC)
@@ -147,18 +145,11 @@ class Region:
         sync_path(folder.parent)
         if anew:
             private = new_key()
-            certificate = self.authority.issue(name, private.public_key(), now, days, hosts)
-            if member.serial and member.serial not in [serial for serial, _ in member.revoked]:
-                member.former.append((member.serial, member.ends))
-            member.former = [(serial, ends) for serial, ends in member.former if ends > now.timestamp()]
-            member.serial = str(certificate.serial_number)
-            member.ends = int(certificate.not_valid_after_utc.timestamp())
-            self.members[name] = member
-            self._save_members()  # before it is given out: what is not known here cannot be revoked
+            certificate = self._issue(member, private.public_key(), now, days)
             write_whole(key, key_pem(private), 0o600)
             write_whole(cert, certificate.public_bytes(Encoding.PEM), 0o644)
         self.members[name] = member
-        write_whole(folder / "region-ca.pem", self.authority.pem(), 0o644)
+        write_whole(folder / "region-ca.pem", self.authorities.pem(), 0o644)
         if role == "landing":
             if not (self.folder / RECEIPT_KEY).exists():
                 write_whole(self.folder / RECEIPT_KEY, key_pem(Ed25519PrivateKey.generate()), 0o600)
@@ -167,6 +158,90 @@ class Region:
             write_whole(folder / "vedette.toml", self._configuration(member).encode(), 0o644)
         self._save(now)
         return Enrolled(folder, member, anew)
+
+    def admit(
+        self,
+        name: str,
+        public: ec.EllipticCurvePublicKey,
+        *,
+        fleet: str,
+        labels: Mapping[str, str],
+        machine: str = "",
+        token: str = "",
+        days: int = DAYS,
+        now: datetime | None = None,
+    ) -> bytes:
+        """The certificate (PEM) of the agent ``name`` for its own ``public`` key; the one that it has, if it is the
+        same key. Raises ValueError with the reason why not; OSError."""
+        now = now or datetime.now(UTC)
+        self._check(name, "agent", fleet, ())
+        member, key = self.members.get(name) or Member(name), fingerprint(public)
+        held = self.folder / "members" / name / "agent.pem"
+        if member.serial and (member.role, member.fleet) != ("agent", fleet):
+            raise ValueError(f"{name} is {member.role} of fleet {member.fleet}: choose another name")
+        if member.active and member.key == key and held.exists():
+            return held.read_bytes()
+        if member.serial and not (member.active and member.key == key) and member.consent <= now.timestamp():
+            state = "is enrolled with another key" if member.active else "was revoked"
+            raise ValueError(
+                f"{name} {state}: 'vedette member allow {name}' lets it enrol again within 24 hours; or choose another"
+                " name (agent.id)"
+            )
+        if member.serial and member.key != key:
+            self._drop(member, int(now.timestamp()))
+        member.active, member.fleet, member.key, member.consent = True, fleet, key, 0
+        member.labels, member.machine, member.token = dict(labels), machine, token
+        return self._give(member, public, now, days)
+
+    def renew(self, name: str, public: ec.EllipticCurvePublicKey, *, days: int, now: datetime | None = None) -> bytes:
+        """The next certificate (PEM) of an agent whose keys are made on its host; the one that it has, if it is the
+        same key. Raises ValueError with the reason why not; OSError."""
+        now = now or datetime.now(UTC)
+        member, key = self.member(name), fingerprint(public)
+        if not member.key:
+            raise ValueError(f"{name} has a key that was made by the region: 'vedette member renew {name}'")
+        if member.key == key:
+            return self.certificate(name)
+        member.key = key
+        return self._give(member, public, now, days)
+
+    def certificate(self, name: str) -> bytes:
+        """The newest certificate (PEM) of ``name``. Raises OSError."""
+        return (self.folder / "members" / name / "agent.pem").read_bytes()
+
+    def consent(self, name: str, *, now: datetime | None = None) -> Member:
+        """Another key may enrol as ``name``, once, within CONSENT_SECONDS. Raises ValueError for an unknown name."""
+        if (member := self.members.get(name)) is None:
+            raise ValueError(f"{name} is not enrolled in {self.folder}")
+        member.consent = int((now or datetime.now(UTC)).timestamp()) + CONSENT_SECONDS
+        self._save_members()
+        self.audit("enrolment_allowed", name=name, until=member.consent)
+        return member
+
+    def rotate(self, *, now: datetime | None = None) -> None:
+        """Make a new authority, which signs from now on; those before it stay trusted until ``retire``."""
+        now = now or datetime.now(UTC)
+        self.authorities.rotate(now)
+        self._spread(now)
+        self.audit("authority_made", authority=self.authorities.newest.name)
+
+    def retire(self, *, now: datetime | None = None) -> None:
+        """Trust the newest authority alone. Raises ValueError with the members whose certificates need another one."""
+        now = now or datetime.now(UTC)
+        need = [
+            one.name
+            for one in self.members.values()
+            if one.active and not self.authorities.signed(self.folder / "members" / one.name / "agent.pem")
+        ]
+        if need:
+            raise ValueError(f"{', '.join(sorted(need)[:20])}: their certificates are signed by a former authority")
+        self.authorities.retire()
+        self._spread(now)
+        self.audit("authorities_retired", authority=self.authorities.newest.name)
+
+    def audit(self, event: str, **facts: object) -> None:
+        """A line of the audit record. Raises OSError."""
+        Audit(self.folder / "audit.jsonl").append(event, **facts)
 
     def member(self, name: str) -> Member:
         """Who is enrolled as ``name``. Raises ValueError when nobody is."""
@@ -182,32 +257,56 @@ class Region:
         if member is None:
             raise ValueError(f"{name} is not enrolled in {self.folder}")
         if member.active:
-            since = int(now.timestamp())
-            held = [serial for serial, ends in member.former if ends > since]
-            member.revoked += [(serial, since) for serial in (*held, member.serial)]
-            member.active, member.former = False, []
+            self._drop(member, int(now.timestamp()))
+            member.active, member.consent = False, 0
+            self.audit("revoked", name=name)
         self._save(now)
         return member
 
-    def access(self) -> str:
-        """The text of mosquitto.acl."""
-        lines = [
-            '# Written by "vedette member enroll": who may read and write which topics. "user" is a common name.',
-            "# No line stands before the first user: whoever is not named here may nothing.",
-        ]
-        for member in sorted(self.members.values(), key=lambda one: one.name):
-            rights = _rights(member) if member.active else []
-            if rights:
-                lines += ["", f"# {member.role} of fleet {member.fleet}", f"user {member.name}"]
-                lines += [f"topic {how} {topic}" for how, topic in rights]
-        return "\n".join(lines) + "\n"
+    def _drop(self, member: Member, since: int) -> None:
+        """All certificates of ``member`` that have not ended are revoked."""
+        held = [serial for serial, ends in member.former if ends > since]
+        known = {serial for serial, _ in member.revoked}
+        member.revoked += [(serial, since) for serial in (*held, member.serial) if serial not in known]
+        member.former = []
+
+    def _issue(self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int) -> x509.Certificate:
+        """The next certificate of ``member``, recorded before it is given out: an unknown one could not be revoked."""
+        certificate = self.authorities.newest.issue(member.name, public, now, days, member.hosts)
+        if member.serial and member.serial not in [serial for serial, _ in member.revoked]:
+            member.former.append((member.serial, member.ends))
+        member.former = [(serial, ends) for serial, ends in member.former if ends > now.timestamp()]
+        member.serial = str(certificate.serial_number)
+        member.ends = int(certificate.not_valid_after_utc.timestamp())
+        self.members[member.name] = member
+        self._save_members()
+        return certificate
+
+    def _give(self, member: Member, public: ec.EllipticCurvePublicKey, now: datetime, days: int) -> bytes:
+        folder = self.folder / "members" / member.name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder / "agent.key").unlink(missing_ok=True)
+        pem = self._issue(member, public, now, days).public_bytes(Encoding.PEM)
+        write_whole(folder / "agent.pem", pem, 0o644)
+        return pem
+
+    def _spread(self, now: datetime) -> None:
+        for member in self.members.values():
+            if member.active and (folder := self.folder / "members" / member.name).exists():
+                write_whole(folder / "region-ca.pem", self.authorities.pem(), 0o644)
+        self._save(now)
+
+    def check_name(self, **names: str) -> None:
+        """Raises ValueError for a name that topics cannot hold; each is given under what it names."""
+        for what, text in names.items():
+            if not _NAME.fullmatch(text) or text in _RESERVED:
+                reserved = ", ".join(_RESERVED)
+                raise ValueError(
+                    f"{what} {text!r}: expects 1 to {MAX_NAME} letters, digits, '.', '_' or '-', not {reserved}"
+                )
 
     def _check(self, name: str, role: str, fleet: str, hosts: Sequence[str]) -> None:
-        for what, text in (("name", name), ("fleet", fleet)):
-            if not _NAME.fullmatch(text) or text in _RESERVED:
-                raise ValueError(
-                    f"{what} {text!r}: expects 1 to {MAX_NAME} letters, digits, '.', '_' or '-', not {_RESERVED[0]!r}"
-                )
+        self.check_name(name=name, fleet=fleet)
         if role not in ROLES:
             raise ValueError(f"role {role!r}: expects one of {', '.join(ROLES)}")
         if (role == "broker") != bool(hosts):
@@ -229,73 +328,24 @@ class Region:
 
     def _save(self, now: datetime) -> None:
         self._save_members()
-        write_whole(self.folder / "mosquitto.acl", self.access().encode(), 0o640)
+        self.publish_access(now)
+
+    def publish_access(self, now: datetime | None = None) -> None:
+        """Write what the broker reads: the access list and the list of revoked certificates."""
+        now = now or datetime.now(UTC)
+        if not (self.folder / "mosquitto.passwd").exists():
+            write_whole(self.folder / "mosquitto.passwd", password_file(), 0o640)
+        write_whole(self.folder / "mosquitto.acl", access(self.members.values()).encode(), 0o640)
         revoked = [
             (int(serial), datetime.fromtimestamp(since, UTC))
             for member in self.members.values()
             for serial, since in member.revoked
         ]
-        write_whole(self.folder / "crl.pem", self.authority.revoked(revoked, now), 0o644)
+        write_whole(self.folder / "crl.pem", self.authorities.revoked(revoked, now), 0o644)
 
     def _save_members(self) -> None:
-        known = {"broker": self.broker, "group": self.group, "members": [asdict(m) for m in self.members.values()]}
-        write_whole(self.folder / "members.json", json.dumps(known, indent=1).encode() + b"\n", 0o600)
-
-
-def _rights(member: Member) -> list[tuple[str, str]]:
-    """What a member may: "read", "write" or "readwrite", and the topic filter."""
-    fleet, name = member.fleet, member.name
-    match member.role:
-        case "agent":
-            return [
-                *(("write", agent_topic(fleet, name, leaf)) for leaf in ("alerts", "status", "replies")),
-                *(("read", agent_topic(fleet, name, leaf)) for leaf in ("receipts", "commands")),
-                ("read", f"{ROOT}/{fleet}/bundles/#"),
-            ]
-        case "landing":
-            return [
-                ("read", f"{ROOT}/+/+/alerts"),
-                ("read", f"{ROOT}/+/+/status"),
-                ("write", f"{ROOT}/+/+/receipts"),
-            ]
-        case "operator":
-            return [
-                ("readwrite", f"{ROOT}/+/bundles/#"),
-                ("write", f"{ROOT}/+/+/commands"),
-                ("read", f"{ROOT}/+/+/replies"),
-                ("read", f"{ROOT}/+/+/status"),
-            ]
-        case _:
-            return []
-
-
-def _authority(folder: Path, now: datetime) -> Authority:
-    key, cert = folder / "ca.key", folder / "ca.pem"
-    if not key.exists() and not cert.exists():
-        made = Authority.create(f"vedette region {secrets.token_hex(4)}", now)
-        write_whole(cert, made.pem(), 0o644)
-        write_whole(key, key_pem(made.key), 0o600)
-        return made
-    try:
-        return Authority.from_pem(read_private(key), cert.read_bytes())
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{key} and {cert} are no authority's key and certificate: {error}") from error
-
-
-def _members(path: Path) -> tuple[str, str, dict[str, Member]]:
-    """The broker's address, the landings' group and the members of ``members.json``; no broker, a new group's name and
-    nobody when there is none. Raises ValueError."""
-    if not path.exists():
-        return "", f"landing-{secrets.token_hex(8)}", {}
-    try:
-        known = json.loads(path.read_bytes())
-        members = [Member(**row) for row in known["members"]]
-        for member in members:
-            member.revoked = [(str(int(serial)), int(since)) for serial, since in member.revoked]
-            member.former = [(str(int(serial)), int(ends)) for serial, ends in member.former]
-        return str(known["broker"]), str(known["group"]), {member.name: member for member in members}
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read ({error}): restore it, certificates and access need it") from error
+        data = dump(self.broker, self.group, self.members.values())
+        write_whole(self.folder / "members.json", data, 0o600)
 
 
 def _serial(cert: Path, key: Path) -> str:

@@ -46,8 +46,8 @@ from tuf.api.metadata import (
 )
 
 from vedette.fleet.audit import Audit
+from vedette.fleet.certificates import key_pem
 from vedette.fleet.documents import DESIRED, ROLLOUT, Desired, Rollout, read_desired, read_rollout
-from vedette.region.authority import key_pem
 from vedette.region.sign import load_key
 from vedette.system.durable import sync_path, write_whole
 from vedette.system.wallclock import utc_now

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from vedette.bundle.seal import key_text, read, seal
 from vedette.bundle.trust import inspect
-from vedette.region.authority import key_pem
+from vedette.fleet.certificates import key_pem
 
 
 def keygen(path: Path) -> str:

@@ -64,6 +64,7 @@ from vedette.system.wallclock import WallClock
 
 if TYPE_CHECKING:
     from vedette.runtime.exporter import Exporter
+    from vedette.runtime.membership import Membership
 
 log = structlog.get_logger()
 
@@ -121,6 +122,8 @@ class Agent:
         self._hangup = asyncio.Event()
         self._metrics: Exporter | None = None
         self._arrivals: list[Arrivals] = []
+        self._membership: Membership | None = None
+        self._membership_task: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         config, counters, clock = self._started_with, Counters(), WallClock()
@@ -205,8 +208,9 @@ class Agent:
                 self._shutdown.begin(self.context.config.agent.stop_within)
                 reloading.cancel()
                 await self._stop_in_order()
-                for task in (*tasks, self._uplink_task, self._lookups_task):
-                    task.cancel()
+                for task in (*tasks, self._uplink_task, self._lookups_task, self._membership_task):
+                    if task is not None:
+                        task.cancel()
                 self.active.stop()
         finally:
             await control.stop()
@@ -256,6 +260,8 @@ class Agent:
             ]
             for arrivals in self._arrivals:
                 arrivals.subscribe()
+        if isinstance(self.uplink, MqttUplink) and config.enrolment.token_file is not None:
+            self._join(self.uplink)
         self._uplink_task = self._group.create_task(self.uplink.run())
 
     def _start_lookups(self) -> None:
@@ -275,6 +281,15 @@ class Agent:
     async def _lookup_rollback(self, name: str) -> Any:
         return await self.lookups.rollback(name)
 
+    def _join(self, uplink: MqttUplink) -> None:
+        if self._membership is None:
+            from vedette.runtime.membership import Membership  # cryptography's certificates: 1.5 MiB
+
+            self._membership = Membership(self.context.config)
+            self._membership.identity.settle()
+            self._membership_task = self._group.create_task(self._membership.run())
+        self._membership.attach(uplink)
+
     async def _serve_metrics(self) -> None:
         """Raises OSError when the address is unavailable."""
         if self._metrics is not None:
@@ -291,6 +306,8 @@ class Agent:
 
     def status(self) -> dict[str, Any]:
         found = status.collect(self.pipeline, self.active, self.uplink.state(), self._reloads, self.lookups.status())
+        if self._membership is not None:
+            found["membership"] = self._membership.state()
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)
         account = self.context.outbox.account()

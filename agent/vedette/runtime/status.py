@@ -380,6 +380,8 @@ def render(status: dict[str, Any]) -> list[str]:
         f"lag      {status['lag_events']} events, {status['lag_seconds']:.1f} s",
         f"uplink   {', '.join(f'{key} {value}' for key, value in status['uplink'].items())}",
     ]
+    if problem := status.get("membership", {}).get("problem"):
+        lines.append(f"MEMBER   {problem}")
     if status["uplink"].get("receipts") == UNAUTHENTICATED:
         lines.append("WARNING  receipts are not authenticated: set uplink.receipt_keys, or use mqtts://")
     alarms = status["totals"].get("identity_alarms", 0)

@@ -1,0 +1,182 @@
+"""How hosts become members by themselves: region token, region enroller."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from vedette.cli.console import broker_options, json_line, safe
+from vedette.cli.member import existing, folder_option
+from vedette.mqtt.settings import MqttSettings
+
+
+@click.group("token")
+def token() -> None:
+    """Tokens by which hosts become members themselves.
+
+    Example: vedette region token create --fleet plants --uses 50 --folder region-ca
+    """
+
+
+@token.command("create")
+@click.option(
+    "--fleet", metavar="NAME", default="default", show_default=True, help="The fleet that it lets hosts join."
+)
+@click.option(
+    "--label",
+    "--labels",
+    "labels",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A label of all who enrol by it; may be repeated, or a list with commas.",
+)
+@click.option("--uses", default=1, show_default=True, type=click.IntRange(1, 100_000), help="Agents that may enrol.")
+@click.option("--expires", default="24h", show_default=True, metavar="DURATION", help="For how long it holds.")
+@folder_option
+def token_create(fleet: str, labels: tuple[str, ...], uses: int, expires: str, folder: Path) -> None:
+    """Make a token, and print it.
+
+    Give it to the installer (--region URL --token TOKEN). The agent makes its key on its own host and asks the
+    region's enroller for a certificate.
+
+    Example: vedette region token create --fleet plants --labels site=vienna --uses 50 --folder region-ca
+    """
+    from vedette.model.times import seconds
+    from vedette.region.tokens import Tokens
+
+    pairs = [pair.partition("=") for text in labels for pair in text.split(",")]
+    if bad := next((name for name, equals, value in pairs if not (name and equals and value)), None):
+        raise ValueError(f"--labels {bad}: expects NAME=VALUE")
+    with existing(folder) as region:
+        region.check_name(fleet=fleet)
+        made = Tokens(folder).create(
+            fleet,
+            uses=uses,
+            seconds=seconds(expires),
+            labels={name: value for name, _, value in pairs},
+            now=time.time(),
+        )
+        region.audit("token_made", token=made.id, fleet=fleet, uses=uses, expires=made.expires, labels=made.labels)
+    click.echo(made.token().text())
+    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(made.expires))
+    click.echo(f"token {made.id}: fleet {fleet}, {uses} agents, until {ends}", err=True)
+
+
+@token.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per token.")
+@folder_option
+def token_list(folder: Path, as_json: bool) -> None:
+    """List the tokens, without their secrets.
+
+    Example: vedette region token list --folder region-ca
+    """
+    from vedette.region.tokens import Tokens
+
+    now = time.time()
+    if not as_json:
+        click.echo(f"{'token':<18}{'fleet':<16}{'state':<10}{'used':>6}{'uses':>7}  expires")
+    for one in Tokens(folder).grants.values():
+        if as_json:
+            row = {"token": one.id, "fleet": one.fleet, "state": one.state(now), "used": one.used, "uses": one.uses,
+                   "expires": one.expires, "labels": one.labels}  # fmt: skip
+            click.echo(json_line(row))
+            continue
+        ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.expires))
+        click.echo(safe(f"{one.id:<18}{one.fleet:<16}{one.state(now):<10}{len(one.used):>6}{one.uses:>7}  {ends}"))
+
+
+@token.command("revoke")
+@click.argument("id")
+@folder_option
+def token_revoke(id: str, folder: Path) -> None:
+    """Let nobody enrol by a token any more.
+
+    Agents that enrolled by it stay members: 'vedette member revoke'.
+
+    Example: vedette region token revoke 4f2a9c0d11e2b377 --folder region-ca
+    """
+    from vedette.region.tokens import Tokens
+
+    with existing(folder) as region:
+        grant = Tokens(folder).revoke(id, time.time())
+        region.audit("token_revoked", token=grant.id)
+    click.echo(
+        f"token {grant.id} is revoked; {len(grant.used)} agents enrolled by it: {', '.join(grant.used) or 'none'}"
+    )
+
+
+@click.command("enroller")
+@broker_options
+@folder_option
+@click.option(
+    "--client-id",
+    metavar="NAME",
+    default="vedette-enroller",
+    show_default=True,
+    help="Its session at the broker: keep it over restarts.",
+)
+@click.option(
+    "--days",
+    default=90,
+    show_default=True,
+    type=click.IntRange(1, 3650),
+    help="Days until a certificate expires; agents renew after two thirds.",
+)
+@click.option(
+    "--reload",
+    metavar="COMMAND",
+    default="",
+    help="Run this when the access list has changed, such as 'systemctl reload mosquitto'; no shell.",
+)
+@click.option(
+    "--receipt-key",
+    "receipt_keys",
+    metavar="KEY",
+    multiple=True,
+    help="Public key (ed25519:…) of the landings' receipts, for the agents.",
+)
+@click.option(
+    "--trusted-key",
+    "trusted_keys",
+    metavar="KEY",
+    multiple=True,
+    help="Public key (ed25519:…) of the region's bundles, for the agents.",
+)
+@click.option("--root", type=click.Path(path_type=Path), help="The fleet's root of trust (root.json), for the agents.")
+def enroller(
+    folder: Path, client_id: str, days: int, reload: str, receipt_keys: tuple[str, ...],
+    trusted_keys: tuple[str, ...], root: Path | None, **broker: object,
+) -> None:  # fmt: skip
+    """Enrol hosts that hold a token, and renew certificates.
+
+    Runs until SIGTERM or SIGINT, beside the region's folder, whose authority signs.
+
+    Example: vedette region enroller --broker mqtts://region.example:8883 --ca-file region-ca.pem
+    --cert-file agent.pem --key-file agent.key --folder region-ca --reload 'systemctl reload mosquitto'
+    """
+    from vedette.config.settings import LogSettings
+    from vedette.region.enroller import Enroller, EnrollerSettings
+    from vedette.runtime.logs import configure_logging
+
+    configure_logging(LogSettings())
+
+    settings = EnrollerSettings(
+        MqttSettings(**broker),  # type: ignore[arg-type]  # click gives each option its type
+        folder, client_id, days=days, reload=reload,
+        say={"receipt_keys": list(receipt_keys), "trusted_keys": list(trusted_keys)},
+        files={} if root is None else {"root.json": root.read_text("utf-8")},
+    )  # fmt: skip
+
+    async def main() -> None:
+        task = asyncio.create_task(Enroller(settings).run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

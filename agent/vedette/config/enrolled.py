@@ -1,0 +1,73 @@
+"""Settings that a host has from its enrolment: defaults for what its own file does not set.
+
+With ``enrolment.token_file`` key, certificate and authorities lie in the data directory, where the agent puts them when
+it enrols (``fleet/identity.py``). The fleet is that of the token; ``identity.json`` brings the region's public keys and
+the host's labels. A setting of the local file wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from vedette.bundle.seal import public_key
+from vedette.config.settings import AgentSettings, Config
+
+
+def enrolled(config: Config) -> Config:
+    """``config`` with what enrolment said; as it is without ``enrolment.token_file``."""
+    if config.enrolment.token_file is None:
+        return config
+    folder = config.agent.identity_dir
+    said = _said(folder / "identity.json")
+    fleet = config.agent.fleet
+    if fleet == AgentSettings().fleet:
+        fleet = said.get("fleet") or _fleet_of(config.enrolment.token_file) or fleet
+    settings = said.get("settings") or {}
+    broker = config.uplink.broker
+    if broker.cert_file is None:
+        broker = replace(
+            broker,
+            ca_file=broker.ca_file or folder / "region-ca.pem",
+            cert_file=folder / "agent.pem",
+            key_file=folder / "agent.key",
+        )
+    receipts = config.uplink.receipt_keys or _keys(settings.get("receipt_keys"))
+    trusted = (*config.bundles.trusted_keys, *_keys(settings.get("trusted_keys")))
+    return replace(
+        config,
+        agent=replace(config.agent, fleet=fleet),
+        uplink=replace(config.uplink, broker=broker, receipt_keys=receipts),
+        bundles=replace(config.bundles, trusted_keys=tuple(dict.fromkeys(trusted))),
+    )
+
+
+def _said(path: Path) -> dict[str, Any]:
+    try:
+        said = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return said if isinstance(said, dict) and isinstance(said.get("settings", {}), dict) else {}
+
+
+def _fleet_of(token: Path) -> str:
+    """The fleet that a token names; empty when the file cannot be read: ``runtime/membership.py`` says so."""
+    try:
+        parts = token.read_text("ascii").strip().split(":")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return parts[1] if len(parts) == 4 else ""
+
+
+def _keys(value: object) -> tuple[str, ...]:
+    found = []
+    for text in value if isinstance(value, list) else ():
+        try:
+            public_key(text)
+        except (ValueError, TypeError, AttributeError):
+            continue
+        found.append(text)
+    return tuple(found)

@@ -1,0 +1,251 @@
+"""The service by which hosts become members and renew their certificates: ``vedette region enroller``.
+
+It answers requests (``fleet/enrolment.py``) and certificate signing requests of members, both over the region's broker.
+Each decision is on disk and in the audit record before it is answered; the broker's access list is written and reloaded
+once for all requests that came together, before their answers go out, so that a new member can connect when it reads
+its answer. Killed anywhere: the broker keeps unacknowledged requests, hosts ask again with the same key and get the
+same certificate.
+
+A request with a wrong or unknown token is not answered: who sent it cannot tell a true answer from a forged one. Such
+requests are counted, and REFUSALS of them a minute are audited.
+
+A member's latest answer is retained on its ``certificate`` topic: a change of the region's authorities reaches agents
+that were away. They believe nothing there that an authority they trust has not signed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+
+from vedette.delivery.topics import ROOT, agent_topic, enrolment_answer, enrolment_requests, parse
+from vedette.fleet.certificates import requested_key, signed_by
+from vedette.fleet.enrolment import (
+    ANSWER,
+    MAX_MESSAGE,
+    Answer,
+    EnrolmentRefused,
+    Renewal,
+    Request,
+    frame,
+    read_renewal_request,
+    read_request,
+    token_of,
+)
+from vedette.model.counters import Log
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import Message, Session
+from vedette.mqtt.settings import MqttSettings
+from vedette.region.enroll import Region
+from vedette.region.tokens import Grant, Tokens
+
+log = structlog.get_logger()
+
+BATCH = 500
+"""Requests that are decided together."""
+GATHER_SECONDS = 0.2
+"""For which further requests are waited for."""
+LOCK_SECONDS = 30.0
+"""For another command that works in the region's folder."""
+RELOAD_SECONDS = 30.0
+AUTHORITIES_SECONDS = 60.0
+"""Between two looks whether the authorities have changed."""
+REFUSALS = 60
+"""Requests with a wrong token that are audited in a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnrollerSettings:
+    """What ``vedette region enroller`` is given. ``days``: of a certificate; ``reload``: a command, run without a
+    shell, after which the broker knows the new access list; ``say``: ``Answer.settings`` for every host."""
+
+    broker: MqttSettings
+    folder: Path
+    client_id: str = "vedette-enroller"
+    _: KW_ONLY
+    days: int = 90
+    reload: str = ""
+    say: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Out(NamedTuple):
+    topic: str
+    payload: bytes
+    retain: bool
+
+
+class Enroller:
+    def __init__(self, settings: EnrollerSettings) -> None:
+        self._settings = settings
+        self._received: asyncio.Queue[Message] = asyncio.Queue()  # bounded by the receive maximum
+        self._minute, self._refusals = 0, 0
+        self._sent = b""
+        """The authorities that were sent last."""
+        self.client = MqttClient(
+            settings.broker,
+            settings.client_id,
+            subscriptions=[enrolment_requests(), f"{ROOT}/+/+/csr"],
+            on_message=self._received.put_nowait,
+            session=Session(expiry=86400, receive_maximum=BATCH, max_packet=4 * MAX_MESSAGE),
+        )
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises ValueError and OSError of the region's folder."""
+        await self.client.run_with(self._serve(), self._spread())
+
+    async def _serve(self) -> None:
+        while True:
+            batch = [await self._received.get()]
+            await asyncio.sleep(GATHER_SECONDS)
+            while not self._received.empty() and len(batch) < BATCH:
+                batch.append(self._received.get_nowait())
+            answers = await asyncio.to_thread(self._decide, batch)
+            for one in answers:
+                with contextlib.suppress(ConnectionError):  # the host asks again
+                    await self.client.publish(one.topic, one.payload, retain=one.retain)
+            for message in batch:
+                self.client.ack(message)
+
+    async def _spread(self) -> None:
+        """Send changed authorities to every member that keeps its own key."""
+        while True:
+            await self.client.connected.wait()
+            for one in await asyncio.to_thread(self._changed):
+                with contextlib.suppress(ConnectionError):
+                    await self.client.publish(one.topic, one.payload, retain=True)
+            await asyncio.sleep(AUTHORITIES_SECONDS)
+
+    # --- in a thread
+
+    def _decide(self, batch: list[Message]) -> list[_Out]:
+        answers: list[_Out] = []
+        with _opened(self._settings.folder) as region:
+            tokens, before = Tokens(region.folder), _access(region)
+            for message in batch:
+                if message.topic == enrolment_requests():
+                    answers += self._enrol(region, tokens, message.payload)
+                else:
+                    answers += self._renew(region, message)
+            if _access(region) != before:
+                region.publish_access()
+                self._reload()
+        return answers
+
+    def _enrol(self, region: Region, tokens: Tokens, payload: bytes) -> list[_Out]:
+        try:
+            grant = tokens.find(token_of(payload))
+            request = read_request(payload, grant.token().secret)
+        except EnrolmentRefused as error:
+            self._refuse_unknown(region, str(error))
+            return []
+        try:
+            answer = self._admit(region, tokens, grant, request)
+        except ValueError as error:
+            region.audit(
+                "enrolment_refused", name=request.name, token=grant.id, machine=request.machine, reason=str(error)
+            )
+            log.warning(Log.ENROLMENT_REFUSED, name=request.name, token=grant.id, reason=str(error))
+            answer = Answer(request.id, refused=str(error)[:1000])
+        return [_Out(enrolment_answer(request.id), frame(ANSWER, answer, grant.token().secret), False)]
+
+    def _admit(self, region: Region, tokens: Tokens, grant: Grant, request: Request) -> Answer:
+        now = datetime.now(UTC)
+        tokens.count(grant.id, [one.name for one in region.members.values() if one.token == grant.id])
+        if request.fleet != grant.fleet:
+            raise EnrolmentRefused(f"the token is for fleet {grant.fleet}")
+        grant.check(request.name, now.timestamp())
+        certificate = region.admit(
+            request.name, requested_key(request.csr), fleet=grant.fleet, labels=grant.labels,
+            machine=request.machine, token=grant.id, days=self._settings.days, now=now,
+        )  # fmt: skip
+        tokens.spend(grant.id, request.name)
+        serial = region.members[request.name].serial
+        about = {"name": request.name, "fleet": grant.fleet, "token": grant.id, "machine": request.machine}
+        region.audit("enrolled", **about, serial=serial, version=request.version)
+        log.info(Log.ENROLLED, **about)
+        say = {**self._settings.say, "labels": grant.labels}
+        return Answer(
+            request.id, certificate.decode(), region.authorities.pem().decode(), say, dict(self._settings.files)
+        )
+
+    def _renew(self, region: Region, message: Message) -> list[_Out]:
+        try:
+            fleet, name, leaf = parse(message.topic)
+            if leaf != "csr" or region.member(name).fleet != fleet:
+                raise ValueError(f"{name} is not of fleet {fleet}")
+            csr, signature = read_renewal_request(message.payload)
+            if not signed_by(csr.encode(), signature, region.certificate(name)):
+                raise EnrolmentRefused("the request is not signed by the key that it replaces")
+            certificate = region.renew(name, requested_key(csr), days=self._settings.days)
+        except ValueError as error:
+            region.audit("renewal_refused", topic=message.topic[:300], reason=str(error)[:1000])
+            log.warning(Log.ENROLMENT_REFUSED, topic=message.topic, reason=str(error))
+            return []
+        region.audit("renewed", name=name, fleet=fleet, serial=region.members[name].serial)
+        log.info(Log.CERTIFICATE_RENEWED, name=name, fleet=fleet)
+        return [self._renewal(region, fleet, name, certificate)]
+
+    def _changed(self) -> list[_Out]:
+        with _opened(self._settings.folder) as region:
+            if (now := region.authorities.pem()) == self._sent:
+                return []
+            self._sent = now
+            return [
+                self._renewal(region, one.fleet, one.name, region.certificate(one.name))
+                for one in region.members.values()
+                if one.active and one.key
+            ]
+
+    def _renewal(self, region: Region, fleet: str, name: str, certificate: bytes) -> _Out:
+        authorities = region.authorities
+        renewal = Renewal(certificate.decode(), authorities.pem().decode(), authorities.vouch())
+        return _Out(agent_topic(fleet, name, "certificate"), renewal.to_bytes(), True)
+
+    def _refuse_unknown(self, region: Region, reason: str) -> None:
+        minute = int(time.monotonic() // 60)
+        if minute != self._minute:
+            self._minute, self._refusals = minute, 0
+        self._refusals += 1
+        if self._refusals <= REFUSALS:
+            region.audit("enrolment_refused", reason=reason[:1000])
+            log.warning(Log.ENROLMENT_REFUSED, reason=reason)
+
+    def _reload(self) -> None:
+        if not self._settings.reload:
+            log.warning(Log.ACCESS_CHANGED, action="give the broker the new access list, and reload it (SIGHUP)")
+            return
+        try:
+            subprocess.run(shlex.split(self._settings.reload), check=True, timeout=RELOAD_SECONDS, capture_output=True)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            log.error(Log.ACCESS_CHANGED, command=self._settings.reload, reason=str(error), action="reload the broker")
+
+
+def _access(region: Region) -> list[tuple[str, bool, int]]:
+    return sorted((one.name, one.active, len(one.revoked)) for one in region.members.values())
+
+
+@contextlib.contextmanager
+def _opened(folder: Path) -> Iterator[Region]:
+    """The region's folder, once no other command works there. Raises BlockingIOError after LOCK_SECONDS."""
+    until = time.monotonic() + LOCK_SECONDS
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                region = stack.enter_context(Region.open(folder))
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+        yield region

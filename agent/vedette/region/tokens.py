@@ -1,0 +1,109 @@
+"""Tokens by which hosts enrol themselves: made, counted, revoked; in ``tokens.json`` (0600) of the region's folder.
+
+A token is for one fleet, for so many agents and until a time; what enrols by it carries its labels. The file holds the
+secrets, since both sides prove with them who they are (``fleet/enrolment.py``): it is as worth keeping as ``ca.key``.
+Whoever holds ``Region.open`` of the folder may change it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from vedette.fleet.enrolment import EnrolmentRefused, Token, new_token
+from vedette.system.durable import write_whole
+
+FILE = "tokens.json"
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a token allows; times are seconds since 1970."""
+
+    id: str
+    secret: str
+    """Base64."""
+    fleet: str
+    uses: int
+    expires: int
+    created: int
+    labels: dict[str, str] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
+    """The agents that enrolled by it."""
+    revoked: int = 0
+
+    def token(self) -> Token:
+        return Token(self.fleet, self.id, b64decode(self.secret))
+
+    def state(self, now: float) -> str:
+        """ "usable", or why not."""
+        if self.revoked:
+            return "revoked"
+        if self.expires <= now:
+            return "expired"
+        return "used up" if len(self.used) >= self.uses else "usable"
+
+    def check(self, name: str, now: float) -> None:
+        """Raises EnrolmentRefused unless ``name`` may enrol by it now; one that did may again."""
+        state = self.state(now)
+        if state != "usable" and not (state == "used up" and name in self.used):
+            raise EnrolmentRefused(f"the token is {state}: make another with 'vedette region token create'")
+
+
+class Tokens:
+    """The file of ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self.grants = _load(self._path)
+
+    def create(self, fleet: str, *, uses: int, seconds: float, labels: Mapping[str, str], now: float) -> Grant:
+        """A new token. Raises OSError."""
+        token = new_token(fleet)
+        made = Grant(
+            token.id, b64encode(token.secret).decode(), fleet, uses, int(now + seconds), int(now), dict(labels)
+        )
+        self.grants[made.id] = made
+        self._save()
+        return made
+
+    def find(self, id: str) -> Grant:
+        """Raises EnrolmentRefused for a token that was never made here."""
+        if (found := self.grants.get(id)) is None:
+            raise EnrolmentRefused(f"token {id} was not made by this region")
+        return found
+
+    def spend(self, id: str, name: str) -> None:
+        """``name`` has enrolled by a token."""
+        if name not in (grant := self.grants[id]).used:
+            grant.used.append(name)
+            self._save()
+
+    def count(self, id: str, names: Iterable[str]) -> None:
+        """``names`` are known to have enrolled by a token: what a service that was killed had not written yet."""
+        for name in names:
+            self.spend(id, name)
+
+    def revoke(self, id: str, now: float) -> Grant:
+        """Raises EnrolmentRefused for a token that was never made here."""
+        grant = self.find(id)
+        grant.revoked = grant.revoked or int(now)
+        self._save()
+        return grant
+
+    def _save(self) -> None:
+        rows = [asdict(grant) for grant in self.grants.values()]
+        write_whole(self._path, json.dumps({"tokens": rows}, indent=1).encode() + b"\n", 0o600)
+
+
+def _load(path: Path) -> dict[str, Grant]:
+    if not path.exists():
+        return {}
+    try:
+        grants = [Grant(**row) for row in json.loads(path.read_bytes())["tokens"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read ({error}): restore it, or remove it to revoke all tokens") from error
+    return {grant.id: grant for grant in grants}
