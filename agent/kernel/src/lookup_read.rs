@@ -5,6 +5,7 @@
 #![allow(clippy::needless_pass_by_value, clippy::cast_possible_wrap)]
 
 use std::borrow::Cow;
+use std::hint::select_unpredictable;
 use std::net::Ipv4Addr;
 use std::net::Ipv6Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -143,9 +144,22 @@ impl Points {
         if self.low == 2 {
             let wanted = u16::from_be_bytes([low[0], low[1]]);
             let entries = part.as_chunks::<2>().0;
-            while from < to {
-                let middle = usize::midpoint(from, to);
-                if u16::from_be_bytes(entries[middle]) <= wanted { from = middle + 1 } else { to = middle }
+            let below = |at: usize| u16::from_be_bytes(entries[at]) <= wanted;
+            if self.nodes.1 == 0 {
+                // Each step goes either way half the time: no branch, which would be guessed wrong as often.
+                while to > 1 {
+                    let half = to / 2;
+                    from = select_unpredictable(below(from + half - 1), from + half, from);
+                    to -= half;
+                }
+                from += usize::from(to == 1 && below(from));
+            } else {
+                // Here guesses pay: while the entries are compared they fetch what is read next, of the rank or its
+                // neighbour.
+                while from < to {
+                    let middle = usize::midpoint(from, to);
+                    if below(middle) { from = middle + 1 } else { to = middle }
+                }
             }
         } else {
             while from < to {
@@ -323,12 +337,7 @@ impl Inner {
                 }
             }
             Layout::Ranges => {
-                let Some(points) = index.parts.iter().find(|points| points.width == key.len()) else { return };
-                let (rank, _) = points.rank(&self.file, key);
-                if rank == 0 {
-                    return;
-                }
-                let mut node = short(self.section(points.nodes), rank - 1);
+                let mut node = self.narrowest(index, key);
                 let refs = self.section(index.refs.unwrap_or_default());
                 let parents = self.section(index.parents);
                 while node > 0 {
@@ -340,6 +349,15 @@ impl Inner {
                     node = wider;
                 }
             }
+        }
+    }
+
+    /// The number of the narrowest range around a key, plus one; zero: there is none.
+    fn narrowest(&self, index: &Index, key: &[u8]) -> usize {
+        let Some(points) = index.parts.iter().find(|points| points.width == key.len()) else { return 0 };
+        match points.rank(&self.file, key).0 {
+            0 => 0,
+            rank => short(self.section(points.nodes), rank - 1),
         }
     }
 
@@ -389,6 +407,9 @@ impl Inner {
     }
 
     fn holds(&self, index: &Index, key: &[u8]) -> bool {
+        if index.layout == Layout::Ranges {
+            return self.narrowest(index, key) > 0;
+        }
         let mut found = false;
         self.find(index, key, |_| {
             found = true;
