@@ -112,3 +112,87 @@ def test_other_sources(tmp_path: Path) -> None:
     for name in ("t.jsonl", "t.parquet"):
         assert run("build", tmp_path / name, "-o", tmp_path / "t.vlookup", "--key", "k").exit_code == 0
         assert [json.loads(run("get", tmp_path / "t.vlookup", key).stdout) for key in "ab"] == rows
+
+
+RULES = """
+CREATE TABLE assets (ip STRING, host STRING, owner STRING, risk BIGINT, low BIGINT, high BIGINT)
+  WITH ('connector' = 'vedette', 'lookup' = 'assets');
+-- title: A
+INSERT INTO alerts SELECT e.src_ip, a.owner, a.risk
+FROM events AS e JOIN assets FOR SYSTEM_TIME AS OF e.event_time AS a ON a.ip = e.src_ip;
+-- title: B
+INSERT INTO alerts SELECT src_ip FROM events WHERE EXISTS (
+  SELECT 1 FROM assets WHERE CAST(events.src_port AS BIGINT) BETWEEN assets.low AND assets.high);
+"""
+SIGMA = """title: Rule {0}
+logsource: {{product: test}}
+detection:
+  s: {{"{1}": "{2}"}}
+  condition: s
+level: low
+---
+"""
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Path:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "a.sql").write_text(RULES)
+    items = [("host|expand", "%assets%"), ("x|cidr|expand", "%assets.net%"), ("x|cased|expand", "%assets.ip%"),
+             ("x|expand", "%other%"), ("x|contains|expand", "%assets%")]  # fmt: skip
+    (folder / "b.yml").write_text("".join(SIGMA.format(n, *item) for n, item in enumerate(items)))
+    rows = "".join(f"10.0.{n}.1,10.0.{n}.0/24,h{n},o{n},{n},{n * 10},{n * 10 + 5},unused\n" for n in range(99))
+    (tmp_path / "assets.csv").write_text("ip,net,host,owner,risk,low,high,more\n" + rows)
+    return tmp_path
+
+
+def test_keys_that_rules_ask_for(asking: Path) -> None:
+    """Their kinds by how rules ask, the columns that they return with the types that they declare; then rules run."""
+    target = asking / "assets.vlookup"
+    done = run("build", asking / "assets.csv", "-o", target, "--rules", asking / "rules")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(run("show", target, "--json").stdout)
+    keys = {(index["columns"][0], index["kind"]) for index in shown["keys"]}
+    assert keys == {("ip", "text"), ("low", "range"), ("host", "nocase"), ("net", "cidr")}
+    types = {column["name"]: column["type"] for column in shown["columns"]}
+    assert types == {
+        "ip": "text",
+        "low": "int",
+        "high": "int",
+        "host": "text",
+        "net": "text",
+        "owner": "text",
+        "risk": "int",
+    }
+    listed = CliRunner().invoke(main, ["rules", "list", "--json", "--lookup", str(target), str(asking / "rules")])
+    states = {row["title"]: row["state"] for row in map(json.loads, listed.stdout.splitlines())}
+    dead = {title for title, state in states.items() if state == "dead"}
+    assert dead == {"Rule 3", "Rule 4"}
+
+
+def test_keys_that_a_file_lacks(asking: Path) -> None:
+    """Each rule that asks otherwise is refused by the lookup's name, with what to do."""
+    target = asking / "assets.vlookup"
+    assert run("build", asking / "assets.csv", "-o", target, "--key", "ip:nocase").exit_code == 0
+    listed = CliRunner().invoke(main, ["rules", "list", "--lookup", str(target), str(asking / "rules")])
+    assert "asks the lookup assets by low..high, which is no key of it" in listed.stdout
+    assert (
+        "the lookup assets has no key that this can ask; it has ip (nocase): build it with this rule" in listed.stdout
+    )
+    assert listed.stdout.count("vedette lookup build --rules") >= 2
+
+
+def test_what_rules_cannot_tell(asking: Path) -> None:
+    """A table that no rule asks, one that lacks a column, and one without a key."""
+    source, rules = asking / "assets.csv", asking / "rules"
+    for arguments, says in (
+        (["-o", asking / "nobody.vlookup", "--rules", rules], "no rule asks the lookup nobody"),
+        (["-o", asking / "assets.vlookup"], "what is the table asked by?"),
+    ):
+        done = run("build", source, *arguments)
+        assert (done.exit_code, says in done.output) == (2, True), done.output
+    source.write_text("ip,host\na,b\n")
+    done = run("build", source, "-o", asking / "assets.vlookup", "--rules", rules)
+    assert done.exit_code == 2
+    assert "rules ask the lookup assets for the column owner; the table has ip, host" in done.output

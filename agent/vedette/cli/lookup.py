@@ -26,7 +26,21 @@ def lookup() -> None:
 @lookup.command("build")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The file to write.")
-@click.option("--key", "keys", metavar="COLUMN[:KIND]", multiple=True, required=True, help=KINDS)
+@click.option("--key", "keys", metavar="COLUMN[:KIND]", multiple=True, help=KINDS)
+@click.option(
+    "--rules",
+    "rule_paths",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Rule files or folders: keys, columns and types as they ask for; may be repeated.",
+)
+@click.option(
+    "--pipeline",
+    "pipelines",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="pySigma processing pipeline (YAML) of these rules; may be repeated.",
+)
 @click.option("--type", "types", metavar="COLUMN:TYPE", multiple=True,
               help="text (default for CSV), int, float, bool or time; may be repeated.")  # fmt: skip
 @click.option("--columns", metavar="A,B,…", default="", help="Take only these columns.")
@@ -41,6 +55,8 @@ def build(
     source: Path,
     output: Path,
     keys: tuple[str, ...],
+    rule_paths: tuple[Path, ...],
+    pipelines: tuple[Path, ...],
     types: tuple[str, ...],
     columns: str,
     name: str,
@@ -53,21 +69,38 @@ def build(
     SOURCE is CSV with a header line (.csv, .tsv), JSON Lines (.jsonl) or Parquet. What was at the output is replaced
     when the new file is whole. Exit code 2, with file and line, when a row cannot be taken: nothing is built.
 
+    With --rules the table has the keys that rules ask for under its name, beside those of --key, and without --columns
+    only the columns that they return.
+
     Example: vedette lookup build assets.csv -o assets.vlookup --key ip:ip --key host:domain
     """
     if previous is not None and not previous.is_file():
         fail(f"--previous {previous}: no such file")
     from vedette.lookup.build import Key
     from vedette.lookup.build import build as make
-    from vedette.lookup.source import read
+    from vedette.lookup.source import header, read
 
     asked = [Key.parse(key) for key in keys]
     typed = dict(_pair(one, ":", "--type") for one in types)
-    kinds = {column: key.kind for key in asked for column in key.columns}
+    chosen = [one for one in columns.split(",") if one]
     times = _pair(valid, ",", "--valid") if valid else None
+    if rule_paths:
+        from vedette.rules.asks import OF_SIGMA, asks
+        from vedette.rules.build import load
+
+        called = name or output.name.partition(".")[0]
+        found = asks(called, header(source), load(rule_paths, pipelines, wanted=called))
+        given = {key.columns for key in asked}  # --key says otherwise how a join asks them
+        asked += [key for key in found.keys if key not in asked and (key.kind in OF_SIGMA or key.columns not in given)]
+        typed = found.types | typed
+        needed = [*(column for key in asked for column in key.columns), *found.columns, *(times or ())]
+        chosen = chosen or list(dict.fromkeys(needed))
+    if not asked:
+        fail("--key, --rules: what is the table asked by?")
+    kinds = {column: key.kind for key in asked for column in key.columns}
     for one in times or ():
         typed.setdefault(one, "time")
-    with read(source, typed, kinds, [one for one in columns.split(",") if one]) as table:
+    with read(source, typed, kinds, chosen) as table:
         built = make(
             output,
             table.columns,

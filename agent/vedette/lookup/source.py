@@ -58,6 +58,12 @@ def read(
         yield found
 
 
+def header(path: Path) -> tuple[str, ...]:
+    """The columns of a table. Raises as ``read``."""
+    with read(path, {}, {}) as found:
+        return tuple(column.name for column in found.columns)
+
+
 def _type(name: str, types: Mapping[str, str], kinds: Mapping[str, str], otherwise: str = "text") -> str:
     return types.get(name) or {"number": "int", "range": "float"}.get(kinds.get(name, ""), otherwise)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from vedette.engine.prefilter import measured
@@ -28,9 +29,11 @@ SIGMA = ".yml"
 """What a file is read as whose suffix names no language, and text without a file."""
 
 
-def front_ends(rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path]) -> dict[str, FrontEnd]:
+def front_ends(
+    rules: RuleSet, pipelines: Iterable[Path], lookups: Iterable[Path], wanted: str = ""
+) -> dict[str, FrontEnd]:
     """The rule languages, by the suffix of their files."""
-    given = processing.load(pipelines, lookups)
+    given = replace(processing.load(pipelines, lookups), wanted=wanted)
     rules.lookups = dict(given.tables)
     sigma = Sigma(rules, given)
     return {SIGMA: sigma, ".yaml": sigma, ".sql": Sql(rules)}
@@ -55,23 +58,28 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
             raise FileNotFoundError(f"{path}: no such rule file or folder")
 
 
-def empty(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
+def empty(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), wanted: str = "") -> RuleSet:
     """A rule set that rules can be added to. Raises OSError for a pipeline or lookup that does not exist, ValueError
     for a pipeline that cannot be used."""
     rules = RuleSet()
-    rules.front_ends.update(front_ends(rules, pipelines, lookups))
+    rules.front_ends.update(front_ends(rules, pipelines, lookups, wanted))
     return rules
 
 
-def load(paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
-    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these."""
-    return load_files(files(paths), pipelines, lookups)
+def load(
+    paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), wanted: str = ""
+) -> RuleSet:
+    """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these.
+    ``wanted``: the name of a lookup that is to be built, which is in none of ``lookups``."""
+    return load_files(files(paths), pipelines, lookups, wanted)
 
 
-def load_files(found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()) -> RuleSet:
+def load_files(
+    found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), wanted: str = ""
+) -> RuleSet:
     """``load`` of what ``files`` gave. A file that cannot be read is refused by itself, and so is the second rule of an
     id."""
-    rules = empty(pipelines, lookups)
+    rules = empty(pipelines, lookups, wanted)
     for path in found:
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
@@ -127,7 +135,9 @@ def _refuse_lacking(rules: RuleSet) -> None:
         lacks = (plans.lacking(rules.lookups, node.lookup, node.index, node.wanted) for node in one.lookups)
         if reason := next(filter(None, lacks), ""):
             rules.statements.remove(one)
-            hint = "vedette lookup build makes it; --lookup or rules.lookups names its file or folder"
+            hint = (
+                "vedette lookup build --rules makes what rules ask; --lookup or rules.lookups names its file or folder"
+            )
             rules.refused.append(Refusal(one.path, one.line, one.id, one.title, f"asks {reason}", hint=hint))
             alone = {scan.rule for scan in one.scans}.difference(
                 scan.rule for other in rules.statements for scan in other.scans

@@ -7,7 +7,7 @@ Expressions refer to ``RuleSet.predicates`` by index, and equal predicates are o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from vedette.lookup.table import Lookup
 from vedette.plan.ir import Expr, Leaf, Predicate, Refusal, Rule
@@ -58,6 +58,15 @@ class FrontEnd(Protocol):
         """What its author calls the parts of a rule's condition."""
 
 
+class Wanted(NamedTuple):
+    """``column``: where the placeholder names one; ``field``: the rule's; ``kind``: of the key that means the same."""
+
+    lookup: str
+    column: str
+    field: str
+    kind: str
+
+
 @dataclass(slots=True)
 class RuleSet:
     """What a set of rule files came to; ``rules`` refer to ``predicates`` by index."""
@@ -74,6 +83,8 @@ class RuleSet:
     """Of ``refused``, those that are about a lookup."""
     lookups: dict[str, Lookup] = field(default_factory=dict)
     """By name the lookups that rules may ask."""
+    wanted: list[Wanted] = field(default_factory=list)
+    """What placeholders ask of the lookup that is to be built (``asks.py``)."""
     placeholders: dict[Expr, tuple[str, ...]] = field(default_factory=dict)
     """The placeholders that an expression's values come from."""
     front_ends: dict[str, FrontEnd] = field(default_factory=dict)

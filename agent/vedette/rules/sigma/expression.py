@@ -41,7 +41,7 @@ from vedette.lookup.layout import KINDS
 from vedette.plan.database import refused
 from vedette.plan.ir import ANY, KEYWORDS, STAR, And, Expr, Not, Op, Or, Predicate, fold
 from vedette.plan.patterns import End, fallback, search
-from vedette.rules.ruleset import RuleSet, Unsupported
+from vedette.rules.ruleset import RuleSet, Unsupported, Wanted
 from vedette.rules.sigma.lists import INDEX, Listed
 from vedette.rules.sigma.modifiers import MODIFIERS, SigmaNetworkText, SigmaTest
 from vedette.rules.sigma.pipelines import NONE, POLICY, Pipelines, Table
@@ -115,6 +115,9 @@ def _value(rules: RuleSet, name: str, value: SigmaType, given: Pipelines) -> Exp
             return Or(tuple(_value(rules, name, item, given) for item in value.values))
         case SigmaString() | SigmaRegularExpression() if (asked := _asked(value, given)) is not None:
             return rules.leaf(_looked_up(name, value, asked))
+        case SigmaString() if name != KEYWORDS and (wanted := _wanted(name, value, given)) is not None:
+            rules.wanted.append(wanted)
+            return rules.leaf(Predicate(name, Op.LOOKUP, wanted.lookup, option=wanted.column or INDEX))
         case SigmaString() if name != KEYWORDS and (long := _listed(value, given)) is not None:
             placeholder, (lookup, rest) = long
             rules.lookups[lookup.name] = lookup
@@ -243,6 +246,14 @@ def _asked(value: SigmaString | SigmaRegularExpression, given: Pipelines) -> Tab
     return table
 
 
+def _wanted(name: str, value: SigmaString, given: Pipelines) -> Wanted | None:
+    """What a value asks of the lookup that is to be built; None: it asks another, or none."""
+    kind = _KINDS.get(type(value))
+    part = value.s[0] if len(value.s) == 1 else None
+    column = given.of_wanted(part.name) if kind and isinstance(part, Placeholder) else None
+    return None if kind is None or column is None else Wanted(given.wanted, column, name, kind)
+
+
 def _listed(value: SigmaString, given: Pipelines) -> tuple[str, Listed] | None:
     """The placeholder that a value is, and the lookup made of its list; None: its values are spelled out."""
     kind = _KINDS.get(type(value))
@@ -267,12 +278,13 @@ def _looked_up(name: str, value: SigmaString | SigmaRegularExpression, asked: Ta
     kinds = {"cidr", "ip"} if isinstance(value, SigmaNetworkText) else {*KINDS} - {"range"}
     if isinstance(value, SigmaCasedString):
         kinds = {"text"}
-    fit = [one.name for one in lookup.indexes if one.kind in kinds]
-    if index is not None:
-        fit = [one for one in fit if one == index]
+    fit = [one.name for one in lookup.indexes if one.kind in kinds and index in (None, one.name, *one.columns)]
     if not fit:
         has = ", ".join(f"{one.name} ({one.kind})" for one in lookup.indexes)
-        raise Unsupported(f"the lookup {called} has no key that this can ask; it has {has}")
+        raise Unsupported(
+            f"the lookup {called} has no key that this can ask; it has {has}: build it with this rule,"
+            f" vedette lookup build --rules"
+        )
     return Predicate(name, Op.LOOKUP, called, option=fit[0])
 
 
