@@ -58,6 +58,21 @@ detection:
     condition: a
 """
 FILTER = "INSERT INTO alerts SELECT message FROM events WHERE message LIKE 'Failed password for root%';"
+GROUPED = "GROUP BY window_start, window_end, device"
+OPERATORS = {
+    "a session of 30 s": f"""SELECT window_start, window_end, device, COUNT(*) AS n FROM TABLE(SESSION(
+        TABLE readings PARTITION BY device, DESCRIPTOR(ts), INTERVAL '30' SECOND)) {GROUPED}""",
+    "OVER a minute": """SELECT device, AVG(temperature) OVER (PARTITION BY device ORDER BY ts
+        RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND CURRENT ROW) AS mean FROM readings""",
+    "OVER ten rows": """SELECT device, AVG(temperature) OVER (PARTITION BY device ORDER BY ts
+        ROWS BETWEEN 9 PRECEDING AND CURRENT ROW) AS mean FROM readings""",
+    "the first row of a key": """SELECT device, temperature FROM (SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY device ORDER BY ts) AS n FROM readings) WHERE n = 1""",
+    "the first two of 10 s": """SELECT device, temperature FROM (SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY window_start, window_end, device ORDER BY temperature DESC) AS n
+        FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECOND))) WHERE n <= 2""",
+}
+"""What is measured by rows alone."""
 FLINK = """
 import glob, os, sys
 from pyflink.table import EnvironmentSettings, TableEnvironment
@@ -167,6 +182,23 @@ def filtered(count: int) -> float:
     return spent / (rounds * len(batch)) * 1e6
 
 
+def operated(query: str, count: int) -> float:
+    """Microseconds a row of a statement over 1,000 devices, by the network alone."""
+    network = Network(compiled(f"{TABLE}INSERT INTO alerts {query};").statements, Budget(1 << 30))
+    ((rule, (scan,)),) = network.scans.items()
+    given = []
+    for i in range(count):
+        device, temperature = f"device-{i * 7919 % DEVICES}", i * 31 % 450 / 10
+        values = {"ts": (START + i // 2) * 1000, "device": device, "temperature": temperature}
+        given.append((i, *(values[source.path] for source in scan.sources)))
+    began = time.process_time()
+    for start in range(0, count, 2000):
+        for row in given[start : start + 2000]:
+            network.feed(rule, row)
+        network.flush()
+    return (time.process_time() - began) / count * 1e6
+
+
 def windows_of(network: Network) -> Operator:
     return next(one for one in network.operators.values() if isinstance(one.node, Windowed))
 
@@ -207,6 +239,8 @@ def main(count: int) -> None:
     (sql, found), (sigma, _) = sorted(pairs, key=lambda pair: pair[0][0] / pair[1][0])[2]
     print(f"a filter: {sql / count * 1e6:.2f} us an event, its Sigma rule {sigma / count * 1e6:.2f}, {found} matches")
     print(f"{filtered(count):.2f} us a row for a filter of three comparisons by itself")
+    for name, query in OPERATORS.items():
+        print(f"{operated(query, count // 2):.1f} us a row for {name}")
     plan = compiled(f"{TABLE}INSERT INTO alerts {queries(1)[0]};")
     operator = windows_of(Network(plan.statements, Budget(1 << 30)))
     many = rows(operator.node, count, DEVICES)

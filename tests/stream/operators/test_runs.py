@@ -1,4 +1,4 @@
-"""Joins and patterns in a network give the same rows, in the same order, however many rows go in at once."""
+"""Operators in a network give the same rows, in the same order, however many rows go in at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,27 @@ from hypothesis import strategies as st
 
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, statement
 from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST
-from vedette.plan.query import SECOND, Call, Column, Join, Literal, Match, Named, Node, Row, Type, Variable
+from vedette.plan.query import (
+    ALL_ROWS,
+    SECOND,
+    Aggregate,
+    Assign,
+    Call,
+    Column,
+    Grid,
+    Grouped,
+    Join,
+    Literal,
+    Match,
+    Named,
+    Node,
+    Over,
+    Row,
+    Top,
+    Type,
+    Variable,
+    Windowed,
+)
 from vedette.stream.keyed import Budget
 from vedette.stream.network import Network
 
@@ -50,7 +70,49 @@ def matched(within: int, skip: str, input: Node | None = None) -> Node:
     return Match(columns, 0, every, (2,), pattern, (("B", more),), measures, skip, within=within * SECOND)
 
 
+EVERY = calc(scan(COLUMNS, delay=3 * SECOND))
+WINDOW = tuple(Named(f"window_{name}", TIME) for name in ("start", "end", "time"))
+COUNTED = (Aggregate("COUNT", (), BIGINT), Aggregate("SUM", (Column(3, BIGINT),), BIGINT))
+COUNTS = (Named("c", BIGINT), Named("s", BIGINT))
+
+
+def session(gap: float, grouped: bool) -> Node:
+    grid = Grid("SESSION", round(gap * SECOND))
+    if not grouped:
+        return Assign((*EVERY.columns, *WINDOW), 6, EVERY, grid, (2,))
+    return Windowed((EVERY.columns[1], *COUNTS, *WINDOW), 6, EVERY, grid, (2,), COUNTED)
+
+
+def over(rows: int | None, range: int | None) -> Node:
+    return Over((*EVERY.columns, *COUNTS), 1, EVERY, (2,), COUNTED, rows, range)
+
+
+def top(grid: Grid | None, descending: bool = False) -> Node:
+    if grid is None:
+        return Top(EVERY.columns, 1, EVERY, (2,), ((1, False, False),), 1, 1, ranked=False)
+    windows = Assign((*EVERY.columns, *WINDOW), 6, EVERY, grid)
+    return Top(windows.columns, 6, windows, (4, 5, 2), ((3, descending, False),), 1, 2, (4, 5), ranked=False)
+
+
+def grouped(grid: Grid) -> Node:
+    windows = Assign((*EVERY.columns, *WINDOW), 6, EVERY, grid)
+    return Grouped((EVERY.columns[1], *WINDOW[:2], *COUNTS), 0, windows, (2, 4, 5), COUNTED, (4, 5))
+
+
+def twice_session() -> Node:
+    """Sessions of what a join gives, whose watermark is behind its table's."""
+    pairs = joined("FULL", 0, 5)
+    grid = Grid("SESSION", 3 * SECOND)
+    return Windowed((pairs.columns[1], *COUNTS, *WINDOW), 6, pairs, grid, (2,), COUNTED)
+
+
+HOP, TUMBLE = Grid("HOP", 10 * SECOND, 5 * SECOND), Grid("TUMBLE", 4 * SECOND)
 NODES = {
+    "session": session(2, True), "short session": session(0.5, True), "rows of a session": session(3, False),
+    "over two rows": over(1, None), "over a range": over(None, 4 * SECOND), "over no range": over(None, 0),
+    "over all": over(None, None), "over all rows": over(ALL_ROWS, None),
+    "first": top(None), "top of a hop": top(HOP, True), "top": top(TUMBLE),
+    "group": grouped(TUMBLE), "group of a hop": grouped(HOP), "session of a join": twice_session(),
     "inner": joined("INNER", -2, 6), "left": joined("LEFT", 0, 5), "right": joined("RIGHT", -4, -1),
     "full": joined("FULL", -3, 3), "left before": joined("LEFT", -8, -2), "twice": twice(),
     "match": matched(0, "NEXT"), "match within": matched(6, "PAST"),

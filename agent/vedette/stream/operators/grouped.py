@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from vedette.plan import query
 from vedette.plan.query import MILLISECOND, Row
@@ -14,6 +15,8 @@ from vedette.stream.slices import Layer
 
 class Grouped(Operator):
     """A slice for each window; a row whose window is complete is late."""
+
+    exact: ClassVar[bool] = True  # a row in time is of no window that a watermark before it completes
 
     def __init__(self, node: query.Grouped, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -36,7 +39,3 @@ class Grouped(Operator):
         for window in sorted(one for one in self.groups.slices if one[0] <= done):
             self.emit(self._give(self.groups.slices[window], window[1], window[0]))
             self.groups.remove_slice(window)
-
-    def boundary(self, mark: int) -> int:
-        """Which windows rows name is not known before they come."""
-        return mark + 1

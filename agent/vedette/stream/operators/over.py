@@ -11,9 +11,9 @@ row and all behind it; of what came since, one for all. So a row costs a few mer
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from itertools import groupby
 from typing import Any, ClassVar
 
 from vedette.plan import query
@@ -22,7 +22,7 @@ from vedette.stream import aggregates
 from vedette.stream.aggregates import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
-from vedette.stream.operator import NEVER, Operator
+from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators.rows import weigh
 
 
@@ -37,7 +37,8 @@ class _Held:
         """Watermarks to come: at the last all of it goes, each other is as late as a row given then makes it."""
         self.last = NEVER
         """The time of the last row that was given."""
-        self.waiting: list[Row] = []
+        self.waiting: dict[int, list[Row]] = {}
+        """By time, of each as they came."""
         self.rows: list[Row] = []
         """Given and in the frame of rows to come."""
         self.front: list[list[Any]] = []
@@ -48,6 +49,7 @@ class _Held:
 
 class Over(Operator):
     renews: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
 
     def __init__(self, node: query.Over, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -58,6 +60,8 @@ class Over(Operator):
         self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
         self.held: Table[_Held] = Table(budget, self._size, self._dump, self._load)
         self.tables.append(self.held)
+        self._alarms: list[int] = []
+        """A heap of those of all keys."""
         self._times: list[tuple[int, str, Key]] = []
         """A heap of the times of rows that wait."""
 
@@ -73,9 +77,11 @@ class Over(Operator):
             if one is None:
                 one = _Held()
                 one.back = self.kinds.new()
-            if all(other[time] != at for other in one.waiting):
+            if at in one.waiting:
+                one.waiting[at].append(row)
+            else:
                 heappush(self._times, (at, repr(key), key))
-            one.waiting.append(row)
+                one.waiting[at] = [row]
             if self.over.range is not None:
                 self._forget_later(one, key, at, self.over.range)
             held.put(key, one)
@@ -85,10 +91,13 @@ class Over(Operator):
         if not one.alarms or one.alarms[-1] < at + range + MILLISECOND:
             one.alarms.append(at + range // MILLISECOND * 3 // 2 * MILLISECOND + MILLISECOND)
             heappush(self._times, (one.alarms[-1], repr(key), key))
+            heappush(self._alarms, one.alarms[-1])
 
     def due(self, mark: int) -> None:
         found: list[Row] = []
-        times, time = self._times, self.time
+        times = self._times
+        while self._alarms and self._alarms[0] <= mark:
+            heappop(self._alarms)
         while times and times[0][0] <= mark:
             at, _, key = heappop(times)
             one = self.held.values.get(key)
@@ -97,12 +106,11 @@ class Over(Operator):
             if one.alarms and one.alarms[-1] <= at:
                 self.held.remove(key)
                 continue
-            ready = [row for row in one.waiting if row[time] == at]
+            ready = one.waiting.pop(at, [])
             if at in one.alarms:
                 one.alarms.remove(at)
             elif not ready:
                 continue
-            one.waiting = [row for row in one.waiting if row[time] != at]
             one.last = max(one.last, at)
             self._give(one, at, ready, found)
             self.held.put(key, one)
@@ -127,7 +135,7 @@ class Over(Operator):
             self._take(one, row)
         if self.over.range is not None:
             oldest = at - self.over.range
-            self._leave(one, sum(1 for row in one.rows if row[self.time] < oldest))
+            self._leave(one, bisect_left(one.rows, oldest, key=lambda row: row[self.time]))
         values = self._now(one)
         found += [(*row, *values) for row in taken]
 
@@ -164,23 +172,29 @@ class Over(Operator):
         return found
 
     def boundary(self, mark: int) -> int:
-        return mark + 1
+        """With RANGE, when a key is forgotten; rows that are in time have their alarms after their range."""
+        if self.over.range is None:
+            return FOREVER
+        first = self._alarms[0] if self._alarms else FOREVER
+        return max(mark + 1, min(first, mark + self.over.range))
 
     # --- state
 
     def _size(self, one: _Held) -> int:
-        per_row = sum(map(weigh, one.rows)) + sum(map(weigh, one.waiting))
+        per_row = sum(map(weigh, one.rows)) + sum(weigh(row) for rows in one.waiting.values() for row in rows)
         fields = sum(map(aggregates.size, self.kinds.fields, one.back))
         return 200 + per_row + fields * (1 + len(one.front))
 
     def _dump(self, one: _Held) -> Any:
         fields = [] if self.bounded else list(map(aggregates.dump, self.kinds.fields, one.back))
-        return [one.last, one.alarms, one.waiting, one.rows, fields]
+        return [one.last, one.alarms, [row for rows in one.waiting.values() for row in rows], one.rows, fields]
 
     def _load(self, data: Any) -> _Held:
         one = _Held()
         one.last, alarms, waiting, rows, fields = data
-        one.alarms, one.waiting, one.rows = list(alarms), list(waiting), list(rows)
+        one.alarms, one.rows = list(alarms), list(rows)
+        for row in waiting:
+            one.waiting.setdefault(row[self.time], []).append(row)
         one.back = self.kinds.new()
         if self.bounded:
             for row in rows:
@@ -191,8 +205,8 @@ class Over(Operator):
 
     def resume(self) -> None:
         self._times = [
-            (at, repr(key), key)
-            for key, one in self.held.values.items()
-            for at, _ in groupby(sorted([*(row[self.time] for row in one.waiting), *one.alarms]))
+            (at, repr(key), key) for key, one in self.held.values.items() for at in sorted({*one.waiting, *one.alarms})
         ]
         heapify(self._times)
+        self._alarms = [at for one in self.held.values.values() for at in one.alarms]
+        heapify(self._alarms)

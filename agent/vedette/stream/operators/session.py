@@ -17,7 +17,7 @@ from vedette.stream import aggregates
 from vedette.stream.aggregates import Accumulators
 from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
-from vedette.stream.operator import Operator
+from vedette.stream.operator import FOREVER, Operator
 from vedette.stream.operators.rows import weigh
 
 Held = list[Any]
@@ -28,6 +28,7 @@ class Sessions(Operator):
     """What both uses of sessions do: ``fresh``, ``take`` and ``join`` of what a session holds, ``give`` its rows."""
 
     renews: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
 
     def __init__(self, node: Windowed | Assign, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -103,7 +104,9 @@ class Sessions(Operator):
         self.emit(found)
 
     def boundary(self, mark: int) -> int:
-        return mark + 1
+        """A session must be over before a row that begins at its end, or closes the gap to it."""
+        first = self._ends[0][0] if self._ends else FOREVER
+        return max(mark + 1, min(first, mark + self.gap) - MILLISECOND)
 
     def resume(self) -> None:
         self._ends = [(one[1], repr(key), key) for key, held in self.sessions.values.items() for one in held]

@@ -17,6 +17,7 @@ class TopInWindow(Operator):
     """Given when the window is complete; a row that comes afterwards is late. Equal rows rank by arrival."""
 
     renews: ClassVar[bool] = True
+    exact: ClassVar[bool] = True  # what a row in time changes has not been given at any watermark before it
 
     def __init__(self, node: query.Top, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -60,9 +61,6 @@ class TopInWindow(Operator):
                 self.rows.remove(key)
             self.emit(found)
 
-    def boundary(self, mark: int) -> int:
-        return mark + 1
-
     def resume(self) -> None:
         self._windows = {}
         for key in self.rows.values:
@@ -74,6 +72,7 @@ class Top(Operator):
     the watermark is late."""
 
     renews: ClassVar[bool] = True
+    exact: ClassVar[bool] = True  # what a row in time changes has not been given at any watermark before it
 
     def __init__(self, node: query.Top, budget: Budget) -> None:
         super().__init__(node, budget)
@@ -109,9 +108,6 @@ class Top(Operator):
                 found.append((*row, 1) if self.top.ranked else row)
                 self.first.put(key, ())
         self.emit(found)
-
-    def boundary(self, mark: int) -> int:
-        return mark + 1
 
     def resume(self) -> None:
         self._waiting = [(row[self.time], repr(key), key) for key, row in self.first.values.items() if row]
