@@ -65,7 +65,16 @@ PLATFORMS = {
     "aarch64": ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_24_aarch64", "manylinux_2_28_aarch64"),
 }
 """Of wheels: what runs with the oldest C library; the release's own is 2.36."""
-NOT_ON_THE_EDGE = ("region", "region.py", "member.py", "author.py", "__pycache__", "py.typed", native_kernel.LIBRARY)
+NOT_ON_THE_EDGE = (
+    "region",
+    "region.py",
+    "fleet_centre.py",
+    "member.py",
+    "author.py",
+    "__pycache__",
+    "py.typed",
+    native_kernel.LIBRARY,
+)
 """Below vedette/; the kernel of the source tree is the builder's own."""
 UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "prometheus_client/twisted",
           "prometheus_client/django")  # fmt: skip
@@ -77,7 +86,7 @@ MODULES = (
     "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
     "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.read", "vedette.bundle.install",
-    "vedette.runtime.scan",
+    "vedette.runtime.scan", "vedette.runtime.fleet",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
 PROGRAMS = ("bin/vedette", "install.sh")

@@ -22,7 +22,7 @@ UNCOMMENTED = re.sub(r"(?m)^#(?=\S)", "", TEXT)
 SECTIONS = {
     f.name: f.default_factory
     for f in dataclasses.fields(Config)
-    if f.name not in ("input", "suppress", "enrich", "ruleset", "engine", "warnings")
+    if f.name not in ("input", "suppress", "enrich", "ruleset", "engine", "warnings", "overlay")
 }
 SECTIONS["suppress"] = lambda: SuppressSettings(600.0)  # a table of its own each time
 SECTIONS["ruleset"] = lambda: RulesetSettings("site")
@@ -100,7 +100,8 @@ def stated() -> Iterator[tuple[str, str, Any, Any]]:
                     yield table, f.name, getattr(instance, f.name), value
 
 
-EXAMPLES = {("mqtt", "logsource"), ("mqtt", "name"), ("mqtt", "broker"), ("uplink", "broker")}
+EXAMPLES = {("mqtt", "logsource"), ("mqtt", "name"), ("mqtt", "broker"), ("uplink", "broker"),
+            ("fleet", "root"), ("fleet", "labels"), ("fleet", "locked")}  # fmt: skip
 """Shown with an example, not with the default."""
 
 

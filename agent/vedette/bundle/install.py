@@ -113,19 +113,22 @@ class BundleDir:
         path = self._linked("withdrawn")
         return 0 if path is None else _version(path)
 
-    def install(self, data: bytes, dry_run: Callable[[Bundle], T], *, of_host: bool = False) -> T:
+    def install(
+        self, data: bytes, dry_run: Callable[[Bundle], T], *, of_host: bool = False, by_fleet: bool = False
+    ) -> T:
         """Stage ``data``, run ``dry_run`` (compiles and self-tests; raises when the bundle does not work), switch to
         it.
 
-        ``of_host``: it comes from a file on this host. Returns what ``dry_run`` returned. Raises BundleRefused, with
-        the current bundle untouched, and OSError when the folder cannot be written.
+        ``of_host``: it comes from a file on this host; ``by_fleet``: the fleet's documents name it. Returns what
+        ``dry_run`` returned. Raises BundleRefused, with the current bundle untouched, and OSError when the folder
+        cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         name = "offered"
         try:
             sha256 = hashlib.sha256(data).hexdigest()
             self._attempts.died(sha256)
-            bundle, path = self._stage(data, sha256, of_host=of_host)
+            bundle, path = self._stage(data, sha256, of_host=of_host, by_fleet=by_fleet)
             name = path.name
             try:
                 self._careful(data)
@@ -140,11 +143,11 @@ class BundleDir:
         self._switch(bundle, path)
         return result
 
-    def _stage(self, data: bytes, sha256: str, *, of_host: bool) -> tuple[Bundle, Path]:
+    def _stage(self, data: bytes, sha256: str, *, of_host: bool, by_fleet: bool) -> tuple[Bundle, Path]:
         """Verify and admit ``data`` and write it under its name. Raises BundleRefused and OSError."""
         bundle = self.verified(data, sha256)
-        addressed(bundle, self.fleet, self.channel, of_host=of_host)
-        admit(bundle, self.installed(), self.clock(), self.withdrawn())
+        addressed(bundle, self.fleet, bundle.channel if by_fleet else self.channel, of_host=of_host)
+        admit(bundle, self.installed(), self.clock(), self.withdrawn(), by_fleet=by_fleet)
         path = self.folder / f"{bundle.version}-{bundle.digest[:12]}.vbundle"
         write_whole(path, data)
         return bundle, path

@@ -21,6 +21,9 @@ than needed and nothing is unpacked beyond its bound:
  7. expiry: not expired (unless it is the installed one). A clock that was never set lies before ``expires``, so it
     refuses nothing.
 
+For a bundle that the fleet's signed documents name (``fleet/``) the fleet counts and no channel, of check 6 only what
+an operator of this host has rolled back, and no expiry: going back to an older bundle must work.
+
 An installed bundle is verified again at each start, but no more: once expired it stays in use, and ``Bundle.expired``
 says so; an agent that moves to another fleet keeps its rules until that fleet's come. Each refusal is a
 ``BundleRefused`` whose text says what is wrong and what to do.
@@ -140,16 +143,19 @@ def addressed(bundle: Bundle, fleet: str, channel: str, *, of_host: bool = False
         )
 
 
-def admit(bundle: Bundle, installed: Installed | None, now: int, withdrawn: int = 0) -> None:
+def admit(bundle: Bundle, installed: Installed | None, now: int, withdrawn: int = 0, *, by_fleet: bool = False) -> None:
     """Checks 6 and 7: may ``bundle`` be installed at ``now`` (UTC microseconds)? Raises BundleRefused.
 
     ``withdrawn``: the highest version that was rolled back from; up to it only the installed bundle is taken.
+    ``by_fleet``: a signed document names this very file; its serial rises in place of the version, and it expires.
     """
     if bundle.version <= withdrawn and (installed is None or bundle.version != installed.version):
         raise BundleRefused(
             f"version {withdrawn} was rolled back on this agent, so version {bundle.version} is not taken:"
             " build the rules under a higher version"
         )
+    if by_fleet:
+        return
     if installed is not None:
         if bundle.version < installed.version:
             raise BundleRefused(

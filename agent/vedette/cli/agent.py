@@ -15,6 +15,7 @@ from vedette.bundle.manifest import rfc3339
 from vedette.cli.console import config_option, data_folder, data_option, fail, json_line, rule_plan, safe
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
+from vedette.fleet.overlay import load as load_with_overlay
 from vedette.model.times import seconds, written_time
 from vedette.system.wallclock import utc_now
 
@@ -31,7 +32,7 @@ def run(config: Path) -> None:
     """
     from vedette.runtime.app import run as run_agent
 
-    run_agent(load(config), config)
+    run_agent(load_with_overlay(config, starting=True), config)
 
 
 @click.command()

@@ -218,12 +218,17 @@ def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def broker_options(command: Callable[..., None]) -> Callable[..., None]:
+def broker_options(command: Callable[..., None], *, required: bool = True) -> Callable[..., None]:
     """The options that reach a broker: the fields of ``MqttSettings``."""
     for option in reversed(
         [
             click.option(
-                "--broker", "url", required=True, metavar="URL", help="mqtt://host:port, or mqtts://host:port for TLS."
+                "--broker",
+                "url",
+                required=required,
+                default=None if required else "",
+                metavar="URL",
+                help="mqtt://host:port, or mqtts://host:port for TLS.",
             ),
             click.option("--username", default="", metavar="NAME", help="User name at the broker."),
             click.option(

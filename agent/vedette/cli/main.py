@@ -10,6 +10,7 @@ from vedette import __version__
 from vedette.cli.agent import alerts, check, logs, run, status
 from vedette.cli.bundle import bundle
 from vedette.cli.console import Main
+from vedette.cli.fleet import fleet
 from vedette.cli.lookup import lookup
 from vedette.cli.rules import rules, scan
 
@@ -52,6 +53,7 @@ for command in (
     rules,
     bundle,
     lookup,
+    fleet,
 ):  # where the region is, also member and region
     main.add_command(command)
 

@@ -94,6 +94,17 @@ def _name(value: Any) -> str:
     return value
 
 
+def _labels(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > MAX_LABELS:
+        raise ValueError(f"expects a table of at most {MAX_LABELS} labels, not {value!r}")
+    for name, text in value.items():
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
+            raise ValueError(f"{name!r}: expects letters, digits, '.', '_' or '-'")
+        if not isinstance(text, str) or not 0 < len(text) <= 256 or not text.isprintable() or '"' in text:
+            raise ValueError(f"{name}: expects 1 to 256 characters without '\"', not {text!r}")
+    return dict(value)
+
+
 def _zone(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expects a time zone such as 'Europe/Vienna', not {value!r}")
@@ -107,6 +118,8 @@ def _zone(value: Any) -> str:
 
 FSYNC = 0.001, 60.0
 """Shortest and longest interval of syncs, in seconds."""
+MAX_LABELS = 64
+"""In ``fleet.labels``."""
 _SCALARS = {
     "fsync": _fsync,
     "size": _size,
@@ -115,6 +128,7 @@ _SCALARS = {
     "address": _address,
     "name": _name,
     "zone": _zone,
+    "labels": _labels,
 }
 
 
@@ -271,6 +285,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
     "cache_bytes": (0, 16 << 30),
     "for_": (1.0, 366 * 86400.0),
     "stop_within": (1.0, 600.0),
+    "undo_after": (1.0, 86400.0),
     "limit": (0, 1_000_000),
     "quarantine_after": (1, 1 << 20),
     "quarantine_bytes": (64 << 10, 1 << 40),
@@ -352,6 +367,11 @@ def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = Fals
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(path, [f"not valid TOML: {error}"]) from error
+    return parse_document(document, path, internal=internal)
+
+
+def parse_document(document: dict[str, Any], path: Path | str = "vedette.toml", *, internal: bool = False) -> Config:
+    """The same of TOML that was read already. Raises ConfigError."""
     document, warnings = renamed.renew(document, internal=internal)
     reader = _Reader()
     config = reader.config(document)
@@ -366,8 +386,17 @@ def parse(text: str, path: Path | str = "vedette.toml", *, internal: bool = Fals
 
 def load(path: Path) -> Config:
     """The configuration in the file ``path``; raises ConfigError, also when the file cannot be read."""
+    return enrolled(parse(read_text(path), path, internal=opened()))
+
+
+def read_text(path: Path) -> str:
+    """The file ``path``; raises ConfigError when it cannot be read."""
     try:
-        text = path.read_text("utf-8")
+        return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(path, [f"cannot be read: {error}"]) from error
-    return enrolled(parse(text, path, internal=os.environ.get(INTERNAL_SETTINGS) == "1"))
+
+
+def opened() -> bool:
+    """Whether files may set what is INTERNAL."""
+    return os.environ.get(INTERNAL_SETTINGS) == "1"

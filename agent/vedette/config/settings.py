@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from vedette.inputs.base import InputSettings
-from vedette.model.settings import INTERNAL, Address, Fsync, Name, Seconds, Share, Size
+from vedette.model.settings import INTERNAL, Address, Fsync, Labels, Name, Seconds, Share, Size
 from vedette.model.times import seconds
 from vedette.mqtt.settings import MqttSettings
 
@@ -63,6 +63,10 @@ class AgentSettings:
     @property
     def identity_dir(self) -> Path:
         return self.data_dir / "identity"
+
+    @property
+    def fleet_dir(self) -> Path:
+        return self.data_dir / "fleet"
 
     @property
     def quarantine_dir(self) -> Path:
@@ -195,6 +199,16 @@ class EnrolmentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """What the centre may steer here; without ``root``: nothing."""
+
+    root: Path | None = None
+    labels: Labels = field(default_factory=dict)
+    locked: tuple[str, ...] = ()
+    undo_after: Seconds = 300.0
+
+
+@dataclass(frozen=True, slots=True)
 class UplinkSettings:
     """Where alerts go: a local directory, or the region's broker, from which bundles come, too."""
 
@@ -239,6 +253,18 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlay:
+    """What the fleet's overlay did to a configuration."""
+
+    sha256: str = ""
+    """Of the overlay; empty: there is none."""
+    ignored: tuple[str, ...] = ()
+    """Its settings that are locked here."""
+    problem: str = ""
+    """Why it is not in force: it does not fit the local file any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     agent: AgentSettings = field(default_factory=AgentSettings)
     input: tuple[InputSettings, ...] = ()
@@ -252,11 +278,13 @@ class Config:
     lookups: LookupSettings = field(default_factory=LookupSettings)
     enrich: tuple[EnrichSettings, ...] = ()
     enrolment: EnrolmentSettings = field(default_factory=EnrolmentSettings)
+    fleet: FleetSettings = field(default_factory=FleetSettings)
     uplink: UplinkSettings = field(default_factory=UplinkSettings)
     log: LogSettings = field(default_factory=LogSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     """Of settings that have another name now, or none: what to write instead, a line each."""
+    overlay: Overlay = field(default_factory=Overlay, compare=False)
 
     @property
     def rulesets(self) -> tuple[RulesetSettings, ...]:

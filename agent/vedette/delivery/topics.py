@@ -11,6 +11,7 @@
     vedette/v1/{fleet}/bundles/{channel}/manifest              down, retained, small
     vedette/v1/{fleet}/bundles/{channel}/lookups/{name}        down, retained, small: a lookup that comes by itself
     vedette/v1/{fleet}/bundles/{channel}/blobs/{sha256}        down, retained; fetched only by those who lack it
+    vedette/v1/{fleet}/tuf/{file}                              down, retained: the fleet's signed metadata
 
 The broker's access list lets an agent publish only under its own id: so the region believes fleet and agent in the
 topic, never in the payload.
@@ -68,6 +69,11 @@ def manifest_topic(fleet: str, channel: str) -> str:
 def lookup_topic(fleet: str, channel: str, name: str) -> str:
     """Where the current version of a lookup is announced; ``+``: of every lookup."""
     return f"{ROOT}/{fleet}/bundles/{channel}/lookups/{name}"
+
+
+def tuf_topic(fleet: str, name: str) -> str:
+    """Where a file of the fleet's metadata lies."""
+    return f"{ROOT}/{fleet}/tuf/{name}"
 
 
 def blob_topic(fleet: str, channel: str, sha256: str) -> str:

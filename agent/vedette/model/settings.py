@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 Size = Annotated[int, "size"]
@@ -16,6 +17,8 @@ Name = Annotated[str, "name"]
 """What appears in topics, file names and reports: letters, digits, ``. _ -``."""
 Fsync = Annotated[str, "fsync"]
 """When the raw log is synced: ``interval:DURATION``, ``batch`` or ``never``."""
+Labels = Annotated[Mapping[str, str], "labels"]
+"""Names and values by which a fleet's groups mean an agent."""
 Zone = Annotated[str, "zone"]
 """An IANA time zone; empty: the host's."""
 

@@ -83,7 +83,7 @@ def _rights(member: Member) -> list[tuple[str, str]]:
             return [
                 *(("write", agent_topic(fleet, name, leaf)) for leaf in ("alerts", "status", "replies")),
                 *(("read", agent_topic(fleet, name, leaf)) for leaf in ("receipts", "commands")),
-                ("read", f"{ROOT}/{fleet}/bundles/#"),
+                *(("read", f"{ROOT}/{fleet}/{below}/#") for below in ("bundles", "tuf")),
                 ("write", agent_topic(fleet, name, "csr")),
                 ("read", agent_topic(fleet, name, "certificate")),
             ]
@@ -102,7 +102,7 @@ def _rights(member: Member) -> list[tuple[str, str]]:
             ]
         case "operator":
             return [
-                ("readwrite", f"{ROOT}/+/bundles/#"),
+                *(("readwrite", f"{ROOT}/+/{below}/#") for below in ("bundles", "tuf")),
                 ("write", f"{ROOT}/+/+/commands"),
                 ("read", f"{ROOT}/+/+/replies"),
                 ("read", f"{ROOT}/+/+/status"),

@@ -172,6 +172,14 @@ class ActiveRules:
                     raise
             await asyncio.sleep(descriptors.RETRY_SECONDS)
 
+    async def take(self, ruleset: str, data: bytes) -> None:
+        """Switch a rule set to the bundle ``data``, which the fleet's documents name. Raises ValueError or OSError."""
+        async with self._changing:
+            if (rules := self.sets.members.get(ruleset)) is None:
+                raise ValueError(f"no rule set {ruleset!r}; there are: {', '.join(self.sets.members)}")
+            loaded = await rules.install(data, by_fleet=True)
+            self.switch(await self.sets.take(ruleset, loaded))
+
     async def rollback(self, version: int | None = None, ruleset: str = DEFAULT_SET) -> Any:
         """Go back to the bundle of a rule set before ``version``, the current one, even if the caller goes away
         meanwhile. Raises ValueError or OSError."""
@@ -183,9 +191,13 @@ class ActiveRules:
                 raise ValueError(f"no rule set {ruleset!r}; there are: {', '.join(self.sets.members)}")
             if (loaded := await rules.rollback(version)) is not None:
                 self.switch(await self.sets.take(ruleset, loaded))
-            part = self.sets.parts.get(ruleset)
-            bundle = part.bundle if part else self.loaded.bundle
+            bundle = self.bundle(ruleset)
             return {"bundle": bundle, "withdrawn": rules.bundles.withdrawn(), "done": loaded is not None}
+
+    def bundle(self, ruleset: str) -> str | None:
+        """Name and version of the bundle that a rule set runs."""
+        part = self.sets.parts.get(ruleset)
+        return part.bundle if part else self.loaded.bundle
 
     def sha256(self, ruleset: str) -> str | None:
         """Of the bundle's file that a rule set runs."""

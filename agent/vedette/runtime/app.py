@@ -27,18 +27,20 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from vedette import __version__
-from vedette.config.read import ConfigError, load
+from vedette.config.read import ConfigError
 from vedette.config.settings import Config
 from vedette.delivery.queue import Source
 from vedette.delivery.sinks import SINKS, Sink
 from vedette.delivery.uplink import MqttUplink
 from vedette.engine.artifact import uncollected
+from vedette.fleet.overlay import load
 from vedette.model.counters import Counters, Log
 from vedette.rawlog.log import RawLog
 from vedette.runtime import status
@@ -64,6 +66,7 @@ from vedette.system.wallclock import WallClock
 
 if TYPE_CHECKING:
     from vedette.runtime.exporter import Exporter
+    from vedette.runtime.fleet import Fleet
     from vedette.runtime.membership import Membership
 
 log = structlog.get_logger()
@@ -124,6 +127,8 @@ class Agent:
         self._arrivals: list[Arrivals] = []
         self._membership: Membership | None = None
         self._membership_task: asyncio.Task[None] | None = None
+        self._fleet: Fleet | None = None
+        self._changing_config = asyncio.Lock()
 
     async def run(self) -> None:
         config, counters, clock = self._started_with, Counters(), WallClock()
@@ -172,6 +177,12 @@ class Agent:
 
     async def _serve(self) -> None:
         config = self.context.config
+        if config.fleet.root is not None and self._path is not None:
+            from vedette.runtime.fleet import Fleet
+
+            self._fleet = await asyncio.to_thread(
+                Fleet, self.context, self._path, self.active, self._reload_config, self._unwell
+            )
         control = Control(
             config.agent.control_socket,
             {
@@ -190,6 +201,9 @@ class Agent:
                 self._start_lookups()
                 reloading = group.create_task(self._reload())
                 tasks.append(group.create_task(self._maintain()))
+                changing = [reloading]
+                if self._fleet is not None:
+                    changing.append(group.create_task(self._fleet.run()))
                 if self._notifier.interval:
                     tasks.append(group.create_task(self._ping()))
                 await control.start()
@@ -206,7 +220,8 @@ class Agent:
                 log.info(Log.STOPPING, agent=config.agent.id)
                 self._notifier.stopping()
                 self._shutdown.begin(self.context.config.agent.stop_within)
-                reloading.cancel()
+                for change in changing:
+                    change.cancel()
                 await self._stop_in_order()
                 for task in (*tasks, self._uplink_task, self._lookups_task, self._membership_task):
                     if task is not None:
@@ -254,9 +269,13 @@ class Agent:
         if config.uplink.warning:
             log.warning(Log.RECEIPTS_UNAUTHENTICATED, broker=config.uplink.broker.url, reason=config.uplink.warning)
         self._arrivals = []
+        if isinstance(self.uplink, MqttUplink) and self._fleet is not None:
+            self._fleet.attach(self.uplink)
         if isinstance(self.uplink, MqttUplink) and config.bundles.trusted_keys:
             self._arrivals = [
-                Arrivals(config, one, self.active, self.uplink) for one in config.rulesets if not one.paths
+                Arrivals(config, one, self.active, self.uplink, partial(self._governed, one.name))
+                for one in config.rulesets
+                if not one.paths
             ]
             for arrivals in self._arrivals:
                 arrivals.subscribe()
@@ -290,6 +309,20 @@ class Agent:
             self._membership_task = self._group.create_task(self._membership.run())
         self._membership.attach(uplink)
 
+    def _governed(self, ruleset: str) -> bool:
+        """Whether the fleet's signed documents say which bundle a rule set runs, and no announcement does."""
+        return self._fleet is not None and self._fleet.governs(ruleset)
+
+    def _unwell(self) -> str:
+        """Why the agent is not healthy and connected to its region; empty: it is."""
+        if self._reloads.error:
+            return f"its configuration is refused: {self._reloads.error}"
+        if self.context.health.degraded:
+            return "a disk is failing"
+        if not self.uplink.state().get("connected"):
+            return "the agent is not connected to its region"
+        return ""
+
     async def _serve_metrics(self) -> None:
         """Raises OSError when the address is unavailable."""
         if self._metrics is not None:
@@ -310,6 +343,8 @@ class Agent:
             found["membership"] = self._membership.state()
         for name, least in self._least.items():
             found["correlation_state"][name] = max(found["correlation_state"][name], least)
+        if self._fleet is not None:
+            found["actual"] = self._fleet.actual()
         account = self.context.outbox.account()
         self._reported.keep(record(account.log_id, account.commits, found))
         return found
@@ -341,8 +376,14 @@ class Agent:
                 await self.active.again()
             self._notifier.ready("reloaded")
 
-    async def _reload_config(self) -> None:
-        """Read the configuration again; an invalid one changes nothing."""
+    async def _reload_config(self) -> str | None:
+        """Read the configuration again, with the fleet's overlay over it. Returns why it, or a part of it, is refused:
+        that changes nothing."""
+        async with self._changing_config:
+            await self._change_config()
+            return self._reloads.error
+
+    async def _change_config(self) -> None:
         if self._path is None:
             return
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 
 import orjson
 import structlog
@@ -46,10 +47,14 @@ def announcement(payload: bytes) -> tuple[str, int]:
 
 
 class Arrivals:
-    """One uplink's subscriptions to the bundles of one rule set; each uplink has its own."""
+    """One uplink's subscriptions to the bundles of one rule set; each uplink has its own. While ``governed`` says that
+    the fleet's signed documents name the set's bundle, announcements are passed over."""
 
-    def __init__(self, config: Config, one: RulesetSettings, active: ActiveRules, uplink: MqttUplink) -> None:
-        self._active, self._uplink = active, uplink
+    def __init__(
+        self, config: Config, one: RulesetSettings, active: ActiveRules, uplink: MqttUplink,
+        governed: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self._active, self._uplink, self._governed = active, uplink, governed
         self._fleet, self._channel, self._ruleset = config.agent.fleet, one.channel, one.name
         self._fetching: str | None = None
 
@@ -58,7 +63,7 @@ class Arrivals:
 
     def _manifest(self, message: Message) -> None:
         """A bundle is announced: fetch it, unless it runs already."""
-        if not message.payload:
+        if not message.payload or self._governed():
             return
         try:
             sha256, version = announcement(message.payload)
@@ -89,6 +94,8 @@ class Arrivals:
             return
         self._uplink.unsubscribe(message.topic)
         self._fetching = None
+        if self._governed():
+            return
         if hashlib.sha256(message.payload).hexdigest() != message.topic.rpartition("/")[2]:
             self._refuse(message, "the blob is not what its topic's digest says")
             return

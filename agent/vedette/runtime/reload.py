@@ -16,6 +16,7 @@ NEEDS_RESTART = (
     "enrolment",  # it brings the agent's key and fleet
     "raw_log", "state",  # they size what is open
     "uplink.max_bytes",  # the size of the store's map
+    "fleet.root",  # what is trusted is of it
 )  # fmt: skip
 """Settings, or whole tables, that are read at start only."""
 

@@ -261,8 +261,10 @@ class Rules:
         self.error = self._unfinished = None
         return made
 
-    def _install(self, data: bytes, *, of_host: bool = False) -> tuple[Bundle, Engine]:
-        return self.bundles.install(data, lambda bundle: (bundle, self._validate(bundle)), of_host=of_host)
+    def _install(self, data: bytes, *, of_host: bool = False, by_fleet: bool = False) -> tuple[Bundle, Engine]:
+        return self.bundles.install(
+            data, lambda bundle: (bundle, self._validate(bundle)), of_host=of_host, by_fleet=by_fleet
+        )
 
     def _validate(self, bundle: Bundle) -> Engine:
         """Raises ValueError."""
@@ -270,13 +272,15 @@ class Rules:
         self._fits(engine.plan)
         return engine
 
-    async def install(self, data: bytes) -> Loaded:
-        """Take a bundle that arrived; raises BundleRefused or OSError, with the current one untouched."""
+    async def install(self, data: bytes, *, by_fleet: bool = False) -> Loaded:
+        """Take a bundle that arrived, or that the fleet's documents name; raises BundleRefused or OSError, with the
+        current one untouched."""
         try:
-            loaded = await asyncio.to_thread(self._install, data)
+            loaded = await asyncio.to_thread(self._install, data, by_fleet=by_fleet)
         except (BundleRefused, OSError) as error:
             self._refuse(str(error))
-            self._unfinished = partial(self._install, data) if isinstance(error, OSError) else None
+            again = isinstance(error, OSError) and not by_fleet  # the fleet's side asks again by itself
+            self._unfinished = partial(self._install, data) if again else None
             raise
         self.error = self._unfinished = None
         return await self._ready(_of_bundle(*loaded))

@@ -315,6 +315,11 @@ def render(status: dict[str, Any]) -> list[str]:
     settings = status["config"]
     if settings["error"]:
         lines.append(f"config   last reload refused, the running configuration stays in force: {settings['error']}")
+    if actual := status.get("actual"):
+        group = f"group {actual['group']}" if actual["group"] else "in no group"
+        serials = f"desired {actual['desired_serial']}, roll-out {actual['rollout_serial']}"
+        lines.append(f"fleet    {group}; {serials}; overlay {actual['config']['overlay'][:12] or 'none'}")
+        lines += [f"         {problem}" for problem in actual["problems"]]
     if settings["needs_restart"]:
         lines.append(f"config   changed, needs a restart: {', '.join(settings['needs_restart'])}")
     lines += [f"         dead: {reason}" for reason in rules["dead"][: min(dead, SHOWN)]]

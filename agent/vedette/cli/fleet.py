@@ -1,0 +1,42 @@
+"""The fleet: what its operators do, where the region is installed, and what a host's owner may look at."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from vedette.cli.console import WithRegion, safe
+from vedette.fleet.audit import Head, verify
+
+OPERATORS = ("init", "plan", "sign", "apply", "status", "rotate")
+
+
+@click.group(cls=WithRegion, region=dict.fromkeys(OPERATORS, "fleet_centre"))
+def fleet() -> None:
+    """Say what all agents of a fleet shall run, and see what they run.
+
+    Example: vedette fleet plan fleet.toml
+    """
+
+
+@fleet.command("audit")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--known", metavar="SEQ:DIGEST", default="", help="A line that was seen before, as heartbeats report it.")
+def fleet_audit(path: Path, known: str) -> None:
+    """Check that an audit record was not changed.
+
+    Of the centre (trust/audit.jsonl) or of an agent (fleet/audit.jsonl in its data folder). Exit code 1 when a line was
+    changed or removed.
+
+    Example: vedette fleet audit trust/audit.jsonl
+    """
+    match = re.fullmatch(r"(\d{1,12}):([0-9a-f]{64})", known)
+    if known and match is None:
+        raise ValueError(f"{known!r} is not SEQ:DIGEST, such as 17:{'0' * 8}…")
+    head, fault = verify(path, Head(int(match[1]), match[2]) if match else None)
+    if fault is not None:
+        click.echo(safe(f"{path}:{fault.line}: {fault.reason}"), err=True)
+        raise SystemExit(1)
+    click.echo(f"{path}: good: {head.seq} lines, newest {head.seq}:{head.digest}")

@@ -1,0 +1,292 @@
+"""The operator's side of a fleet: fleet init, plan, sign, apply, status, rotate."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vedette.bundle.seal import public_key
+from vedette.cli.console import broker_options, json_line, safe
+from vedette.mqtt.settings import MqttSettings
+from vedette.region import announce, compare, fleetfile
+from vedette.region.repository import ONLINE, Repository, Signatory, copied
+from vedette.region.sign import keygen, load_key
+from vedette.runtime.logs import log_to_stderr
+from vedette.system.wallclock import utc_now
+
+trust_option = click.option(
+    "--trust",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=Path("trust"),
+    show_default=True,
+    help="The fleet's metadata, public but for trust/online.",
+)
+SHOWN = 20
+"""Agents of a group that are named."""
+
+
+def _keys(entries: Sequence[str], keys: Path) -> list[Signatory]:
+    """``NAME`` (a key is made in ``keys``) or ``NAME=ed25519:…``. Raises ValueError and OSError."""
+    found: list[Signatory] = []
+    for entry in entries:
+        name, sign, text = entry.partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) or name in [one.name for one in found]:
+            raise ValueError(f"{entry!r}: expects NAME or NAME=ed25519:…, each name once")
+        if not sign:
+            keys.mkdir(mode=0o700, parents=True, exist_ok=True)
+            text = keygen(keys / f"{name}.pem")
+            click.echo(f"made {keys / f'{name}.pem'}: give it to {name}, and keep no copy here")
+        found.append(Signatory(name, public_key(text)))
+    return found
+
+
+def key_options(required: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for role, what in (("targets", "says what agents may run"), ("root", "says whose keys count")):
+            command = click.option(
+                f"--{role}-threshold",
+                type=click.IntRange(1),
+                help="How many of them must sign. Default: 2, or 1 of 1.",
+            )(command)
+            command = click.option(
+                f"--{role}-key", f"{role}_keys", multiple=True, metavar="NAME[=KEY]", required=required,
+                help=f"Who {what}: a key is made for NAME, or is ed25519:… of one that NAME has made. Repeat it.",
+            )(command)  # fmt: skip
+        return click.option(
+            "--keys", type=click.Path(path_type=Path), default=Path("keys"), show_default=True,
+            help="Folder for keys that are made here.",
+        )(command)  # fmt: skip
+
+    return add
+
+
+@click.command()
+@click.argument("name")
+@trust_option
+@key_options(required=True)
+def init(
+    name: str, folder: Path, keys: Path, root_keys: tuple[str, ...], root_threshold: int | None,
+    targets_keys: tuple[str, ...], targets_threshold: int | None,
+) -> None:  # fmt: skip
+    """Make the keys and the root of trust of the fleet NAME.
+
+    Keys that are made here sign at once; owners of the others sign with `vedette fleet sign`, and then `vedette fleet
+    apply` puts the root in force. Agents take trust/tuf/1.root.json as [fleet] root.
+
+    Example: vedette fleet init plants --root-key alice --root-key bob --targets-key carol --targets-key dave
+    """
+    repository = Repository(folder)
+    roots, operators = _keys(root_keys, keys), _keys(targets_keys, keys)
+    repository.create(
+        name, roots, root_threshold or min(2, len(roots)), operators, targets_threshold or min(2, len(operators))
+    )
+    for one in dict.fromkeys(signatory.name for signatory in (*roots, *operators)):
+        if (keys / f"{one}.pem").exists():
+            repository.sign(load_key(keys / f"{one}.pem"))
+    if any(one.missing for one in repository.signatures()):
+        _show_signatures(repository)
+        return
+    repository.commit()
+    click.echo(f"fleet {name}: agents trust {folder / 'tuf' / '1.root.json'}")
+    click.echo(f"{folder / 'online'} holds the controller's keys: it stays on one machine, and in no git")
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), default=Path("fleet.toml"))
+@trust_option
+@click.option("--retry", is_flag=True, help="Begin changes that were aborted again.")
+@click.option("--discard", is_flag=True, help="Only forget what is staged.")
+@lambda command: broker_options(command, required=False)
+def plan(path: Path, folder: Path, retry: bool, discard: bool, **broker: Any) -> None:
+    """Show what fleet.toml changes, and stage it to be signed.
+
+    Reads the file and all that it names, compares them with what is in force and, with --broker, with what agents
+    report. Nothing is signed or published. Exit code 2 for a mistake, with all of them.
+
+    Example: vedette fleet plan fleet.toml --broker mqtts://region.example:8883
+    """
+    repository = Repository(folder)
+    if discard:
+        repository.discard()
+        click.echo("nothing is staged now")
+        return
+    made = fleetfile.read(path, repository.fleet)
+    before, rollout = repository.desired(), repository.rollout()
+    after = fleetfile.next_desired(made, repository.fleet, before, rollout, utc_now(), retry=retry)
+    _warn(repository)
+    if after is None:
+        click.echo(f"{path}: nothing changes")
+        if before is not None and any(one.role == "targets" for one in repository.warnings()):
+            repository.stage_desired(before, made.files)
+            _show_signatures(repository)
+        return
+    beats = _heartbeats(broker, repository.fleet)
+    who = compare.members(after, beats)
+    click.echo(f"fleet {after.fleet}: desired document {after.serial}")
+    changed = compare.differences(before, after)
+    for group in after.groups:
+        agents = f": {len(who[group.name])} agents" if broker["url"] else ""
+        click.echo(safe(f"group {group.name} ({group.match}){agents}"))
+        if who[group.name]:
+            more = f" and {len(who[group.name]) - SHOWN} more" if len(who[group.name]) > SHOWN else ""
+            click.echo(safe(f"  {', '.join(who[group.name][:SHOWN])}{more}"))
+        for one in changed:
+            if one.group == group.name:
+                click.echo(safe(f"  {one.what}: {_target(one.before)} -> {_target(one.after)}"))
+    gone = {group.name for group in before.groups} - {*who} if before else set()
+    for name in sorted(gone):
+        click.echo(safe(f"group {name}: gone; its agents stay as they are"))
+    if after.rings:
+        click.echo(f"in rings: {', '.join(ring.name for ring in after.rings)}")
+    repository.stage_desired(after, made.files)
+    _show_signatures(repository)
+
+
+@click.command()
+@trust_option
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="Your private key (PEM, mode 0600).")
+def sign(folder: Path, key: Path) -> None:
+    """Add your signature to what is staged.
+
+    It shows what you sign. The staged files carry all signatures, so they may travel: by git, mail or a stick. Exit
+    code 2 when the key may sign nothing of it.
+
+    Example: vedette fleet sign --key carol.pem
+    """
+    repository = Repository(folder)
+    staged = repository.desired(staged=True) if repository.staged("targets") else None
+    if staged is not None:
+        for one in compare.differences(repository.desired(), staged):
+            click.echo(safe(f"group {one.group}: {one.what}: {_target(one.before)} -> {_target(one.after)}"))
+    roles = repository.sign(load_key(key))
+    click.echo(f"signed: {', '.join(roles)}")
+    _show_signatures(repository)
+
+
+@click.command()
+@trust_option
+@click.option("--folder", "target", type=click.Path(path_type=Path),
+              help="Write the published files here, for agents without a connection.")  # fmt: skip
+@click.option("--all", "whole", is_flag=True, help="Send every file again, also those that the broker should have.")
+@lambda command: broker_options(command, required=False)
+def apply(folder: Path, target: Path | None, whole: bool, **broker: Any) -> None:
+    """Put what is staged and signed in force, and publish it.
+
+    With nothing staged it renews what expires soon (the online keys do that), and publishes. Killed anywhere, run it
+    again. Exit code 2 when signatures lack.
+
+    Example: vedette fleet apply --broker mqtts://region.example:8883 --cert-file agent.pem --key-file agent.key
+    """
+    repository = Repository(folder)
+    if repository.commit():
+        versions = ", ".join(
+            f"{role} {repository.version(role)}" for role in ("root", "targets", "rollout", "timestamp")
+        )
+        click.echo(f"in force: {versions}")
+    if target is not None:
+        copied(repository, target)
+        click.echo(f"written to {target}")
+    if broker["url"]:
+        log_to_stderr()
+        done = asyncio.run(announce.announce(MqttSettings(**broker), repository, whole=whole))
+        click.echo(f"published: {done.blobs} files, {done.metadata} files of metadata; {done.cleared} old ones cleared")
+    desired = repository.desired()
+    if desired is not None and desired.rings:
+        known = ((rollout := repository.rollout()) and rollout.changes) or {}
+        waiting = [change.id for group in desired.groups for _, _, change in group.changes() if change.id not in known]
+        if waiting:
+            click.echo(f"{len(waiting)} changes wait for the controller to begin their first ring")
+    _warn(repository)
+
+
+@click.command()
+@trust_option
+@lambda command: broker_options(command, required=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per agent.")
+def status(folder: Path, as_json: bool, **broker: Any) -> None:
+    """Show what agents should run against what they run.
+
+    By group, with reasons. Exit code 1 when an agent reports a problem, or the metadata have expired.
+
+    Example: vedette fleet status --broker mqtts://region.example:8883
+    """
+    repository = Repository(folder)
+    desired = repository.desired()
+    if desired is None:
+        raise ValueError("nothing is desired yet: `vedette fleet plan`")
+    found = compare.rows(desired, repository.rollout(), _heartbeats(broker, repository.fleet))
+    group = None
+    for row in found:
+        if as_json:
+            click.echo(json_line({**row._asdict(), "reasons": [*row.reasons]}))
+            continue
+        if row.group != group:
+            same = [one for one in found if one.group == row.group]
+            good = sum(one.state == compare.AS_WANTED for one in same)
+            click.echo(safe(f"{row.group or 'in no group'}: {good} of {len(same)} as wanted"))
+            group = row.group
+        click.echo(safe(f"  {row.agent_id:<24} {row.state:<10} {'; '.join(row.reasons)}".rstrip()))
+    expired = _warn(repository)
+    raise SystemExit(1 if expired or any(row.state == compare.PROBLEM for row in found) else 0)
+
+
+@click.command()
+@trust_option
+@key_options(required=False)
+@click.option("--online", multiple=True, type=click.Choice(ONLINE), help="Make a new key of this role. Repeat it.")
+def rotate(
+    folder: Path, keys: Path, root_keys: tuple[str, ...], root_threshold: int | None,
+    targets_keys: tuple[str, ...], targets_threshold: int | None, online: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Stage a new root: other keys, other thresholds, or the same for longer.
+
+    The keys named take the place of all of that role; NAME alone keeps the key of one who has one. Old and new owners
+    of root keys sign with `vedette fleet sign`, then `vedette fleet apply`. Agents that were away follow root by root.
+
+    Example: vedette fleet rotate --targets-key carol --targets-key erin=ed25519:…
+    """
+    repository = Repository(folder)
+    roles = {}
+    for role, entries, threshold in (("root", root_keys, root_threshold), ("targets", targets_keys, targets_threshold)):
+        if entries:
+            known = {one.name: one for one in repository.signatories(role)}
+            found = [known[entry] if entry in known else _keys([entry], keys)[0] for entry in entries]
+            roles[role] = (found, threshold or min(2, len(found)))
+    repository.stage_root(roles=roles, online=online)
+    _show_signatures(repository)
+
+
+def _heartbeats(broker: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    log_to_stderr()
+    return asyncio.run(announce.heartbeats(MqttSettings(**broker), name)) if broker["url"] else {}
+
+
+def _show_signatures(repository: Repository) -> None:
+    """What is staged, who has signed it, and what to do next."""
+    staged = repository.signatures()
+    for one in staged:
+        by = f"signed by {', '.join(one.signed)}" if one.signed else "not signed"
+        click.echo(safe(f"staged: {one.role} version {one.version}: {by}, {one.missing} signatures missing"))
+    if staged:
+        signed = not any(one.missing for one in staged)
+        click.echo("next: vedette fleet apply" if signed else "next: vedette fleet sign --key YOUR.pem")
+
+
+def _warn(repository: Repository) -> bool:
+    """What expires soon; True when something has."""
+    warnings = repository.warnings()
+    for one in warnings:
+        what = "has expired: agents install nothing new" if one.expired else "expires soon"
+        how = "fleet rotate" if one.role == "root" else "fleet plan" if one.role == "targets" else "fleet apply"
+        click.echo(f"warning: {one.role} {what} ({one.expires:%Y-%m-%d %H:%M} UTC): vedette {how}", err=True)
+    return any(one.expired for one in warnings)
+
+
+def _target(one: Any) -> str:
+    return "none" if one is None else f"{one.target.partition('/')[2]} ({one.sha256[:12]})"

@@ -1,0 +1,255 @@
+"""Remote configuration: an overlay over the local file, and the agent's own way back.
+
+An overlay is TOML of the same form as the file. Its tables are merged into the file's; ``[[input]]`` tables by their
+name, other lists as a whole. A local setting that is ``locked`` (``[fleet] locked``) stays, and what the overlay says
+of it is ``ignored``; NEVER lists what no overlay changes. The result goes through the reader of the file: an overlay
+that does not validate is never in force.
+
+Which overlay is in force is one file, replaced as a whole (``Applied``)::
+
+    FOLDER/overlay.json          {"active": SHA256 or "", "previous": SHA256 or "", "confirmed": bool, "starts": int,
+                                  "undone": {SHA256: reason}, "governed": [rule set]}
+    FOLDER/overlays/SHA256.toml  its bytes, and those of the previous one; "" is: no overlay
+
+An overlay comes unconfirmed. The agent confirms it once it was healthy and connected for a while; when it was not for
+as long (``Watch``), or died ``MAX_STARTS`` times in a row before it was, the previous one is in force again, at the
+next start at the latest, and the undone one is not taken again. Killed between two steps, the agent goes on with
+either.
+"""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from vedette.config.enrolled import enrolled
+from vedette.config.read import ConfigError, opened, parse, parse_document, read_text
+from vedette.config.settings import DEFAULT_SET, Config, Overlay
+from vedette.system.durable import write_whole
+
+NEVER = ("agent.id", "agent.fleet", "agent.data_dir", "bundles.trusted_keys", "fleet")
+"""What no overlay changes: who the agent is, and whom it trusts."""
+MAX_OVERLAY = 1 << 20
+"""Bytes."""
+MAX_STARTS = 5
+"""In a row without having been healthy, under one overlay."""
+MAX_UNDONE = 50
+"""Overlays that are remembered as undone, the newest ones."""
+
+
+def merged(
+    local: dict[str, Any], overlay: dict[str, Any], locked: Sequence[str] = ()
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """``local`` with ``overlay`` over it, and which of its settings were left out, as ``table.key``, a table or
+    ``input NAME``. Neither is changed."""
+    made, ignored = copy.deepcopy(local), list[str]()
+    held = {*NEVER, *locked}
+    for table, value in overlay.items():
+        if table in held:
+            ignored.append(table)
+        elif table == "input" and isinstance(value, list):
+            made[table] = _inputs(made.get(table, []), value, held, ignored)
+        elif isinstance(value, dict):
+            below = made.setdefault(table, {})
+            if isinstance(below, dict):
+                _over(below, value, table, held, ignored)
+        else:
+            made[table] = copy.deepcopy(value)
+    return made, tuple(ignored)
+
+
+def _over(below: dict[str, Any], above: dict[str, Any], where: str, held: set[str], ignored: list[str]) -> None:
+    for key, value in above.items():
+        here = f"{where}.{key}"
+        if here in held:
+            ignored.append(here)
+        elif isinstance(value, dict) and isinstance(below.get(key), dict):
+            _over(below[key], value, here, held, ignored)
+        else:
+            below[key] = copy.deepcopy(value)
+
+
+def _inputs(below: Any, above: list[Any], held: set[str], ignored: list[str]) -> list[Any]:
+    """Inputs of the overlay replace settings of those of the same name; others are added."""
+    made = [*below] if isinstance(below, list) else []
+    for item in above:
+        name = item.get("name") if isinstance(item, dict) else None
+        if f"input {name}" in held:
+            ignored.append(f"input {name}")
+            continue
+        at = next((i for i, one in enumerate(made) if isinstance(one, dict) and one.get("name") == name), None)
+        if at is None:
+            made.append(copy.deepcopy(item))
+        else:
+            made[at] = {**made[at], **copy.deepcopy(item)}
+    return made
+
+
+def under(text: str, path: Path, sha256: str, data: bytes) -> Config:
+    """The local file ``text`` with the overlay ``data`` over it. Raises ConfigError, with every mistake."""
+    local = enrolled(parse(text, path, internal=opened()))
+    try:
+        overlay = tomllib.loads(data.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"overlay {sha256[:12]}", [f"not valid TOML: {error}"]) from error
+    document, ignored = merged(tomllib.loads(text), overlay, local.fleet.locked)
+    made = enrolled(parse_document(document, f"{path} with overlay {sha256[:12]}", internal=opened()))
+    return replace(made, overlay=Overlay(sha256, ignored))
+
+
+def load(path: Path, *, starting: bool = False) -> Config:
+    """The configuration in the file ``path``, with the overlay that is in force over it. ``starting``: an agent begins
+    with it; one that died of the overlay again and again undoes it here.
+
+    An overlay that no longer fits the local file is left out, and ``overlay.problem`` says why; for rule sets
+    whose bundle the fleet governs, ``file`` does not count. Raises ConfigError for the local file alone."""
+    text = read_text(path)
+    local = enrolled(parse(text, path, internal=opened()))
+    if local.fleet.root is None:
+        return local
+    try:
+        applied = Applied.open(local.agent.fleet_dir)
+        if starting:
+            applied.started()
+        made = local
+        if applied.state.active:
+            try:
+                made = under(text, path, applied.state.active, applied.read(applied.state.active))
+            except (OSError, ValueError) as error:
+                made = replace(local, overlay=Overlay(problem=str(error)))
+    except (OSError, ValueError) as error:
+        return replace(local, overlay=Overlay(problem=str(error)))
+    governed = applied.state.governed
+    if DEFAULT_SET in governed:
+        made = replace(made, bundles=replace(made.bundles, file=None))
+    sets = tuple(replace(one, file=None) if one.name in governed else one for one in made.ruleset)
+    return replace(made, ruleset=sets)
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedState:
+    """What ``overlay.json`` holds."""
+
+    active: str = ""
+    previous: str = ""
+    confirmed: bool = True
+    starts: int = 0
+    """Since the overlay came, or since the agent was last healthy under it."""
+    undone: dict[str, str] = field(default_factory=dict)
+    """Why, by SHA-256."""
+    governed: tuple[str, ...] = ()
+    """The rule sets for which a signed document has named a bundle."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """Which overlay is in force; one agent at a time. Every method blocks on the disk and raises OSError."""
+
+    folder: Path
+    state: AppliedState
+
+    @classmethod
+    def open(cls, folder: Path) -> Applied:
+        """Raises ValueError when the file is not what it should be."""
+        try:
+            found = orjson.loads((folder / "overlay.json").read_bytes())
+            return cls(folder, AppliedState(**{**found, "governed": tuple(found.get("governed", ()))}))
+        except FileNotFoundError:
+            return cls(folder, AppliedState())
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{folder / 'overlay.json'} cannot be read ({error}): remove it") from error
+
+    def read(self, sha256: str) -> bytes:
+        return (self.folder / "overlays" / f"{sha256}.toml").read_bytes()
+
+    def begin(self, sha256: str, data: bytes = b"") -> None:
+        """``data`` is in force from now on, unconfirmed; no SHA-256: no overlay is."""
+        if sha256:
+            (self.folder / "overlays").mkdir(parents=True, exist_ok=True)
+            write_whole(self.folder / "overlays" / f"{sha256}.toml", data)
+        before = self.state
+        good = before.active if before.confirmed else before.previous
+        self._write(replace(before, active=sha256, previous=good, confirmed=False, starts=0))
+        self._prune()
+
+    def started(self) -> None:
+        """An agent begins under what is in force."""
+        if self.state.confirmed:
+            return
+        if self.state.starts >= MAX_STARTS:
+            self.undo(f"the agent ended {self.state.starts} times before it was healthy")
+            return
+        self._write(replace(self.state, starts=self.state.starts + 1))
+
+    def healthy(self) -> None:
+        """The agent is, under what is in force: its starts count from here."""
+        if not self.state.confirmed and self.state.starts:
+            self._write(replace(self.state, starts=0))
+
+    def confirm(self) -> None:
+        self._write(replace(self.state, confirmed=True, starts=0, previous=""))
+        self._prune()
+
+    def undo(self, reason: str) -> None:
+        """What was in force before is again; the undone one is remembered, also where it is that there be none."""
+        kept = dict([*self.state.undone.items()][-MAX_UNDONE + 1 :])
+        kept.pop(self.state.active, None)
+        undone = {**kept, self.state.active: reason}
+        self._write(AppliedState(self.state.previous, "", True, 0, undone, self.state.governed))
+
+    def forgive(self, sha256: str) -> None:
+        """Forget that an overlay was undone: it was not its fault."""
+        self._write(replace(self.state, undone={key: why for key, why in self.state.undone.items() if key != sha256}))
+
+    def refuse(self, sha256: str, reason: str) -> None:
+        """An overlay that was never in force is not taken again."""
+        kept = dict([*self.state.undone.items()][-MAX_UNDONE + 1 :])
+        self._write(replace(self.state, undone={**kept, sha256: reason}))
+
+    def govern(self, ruleset: str) -> None:
+        """From now on this rule set runs a bundle because a signed document names it, and for no other reason."""
+        if ruleset not in self.state.governed:
+            self._write(replace(self.state, governed=(*self.state.governed, ruleset)))
+
+    def _write(self, state: AppliedState) -> None:
+        if state != self.state:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self.folder / "overlay.json", orjson.dumps(asdict(state)))
+            self.state = state
+
+    def _prune(self) -> None:
+        for path in self._files():
+            if path.stem not in (self.state.active, self.state.previous):
+                path.unlink(missing_ok=True)
+
+    def _files(self) -> Iterator[Path]:
+        return (self.folder / "overlays").glob("*.toml")
+
+
+@dataclass(slots=True)
+class Watch:
+    """Whether an unconfirmed overlay stays: pure, of times (seconds) and what is wrong at each."""
+
+    after: float
+    """Seconds: well for so long, it is confirmed; unwell for so long, or undecided for three times as long, undone."""
+    began: float
+    well_since: float | None = None
+    unwell_since: float | None = None
+
+    def see(self, now: float, wrong: str) -> str | None:
+        """``wrong``: why the agent is unwell, empty when it is well. "" to confirm, a reason to undo, None to wait."""
+        if wrong:
+            self.well_since = None
+            self.unwell_since = now if self.unwell_since is None else self.unwell_since
+            if now - self.unwell_since >= self.after or now - self.began >= 3 * self.after:
+                return f"{wrong}, for {now - self.unwell_since:.0f} s after the overlay came"
+            return None
+        self.unwell_since = None
+        self.well_since = now if self.well_since is None else self.well_since
+        return "" if now - self.well_since >= self.after else None

@@ -1,0 +1,125 @@
+"""A fleet's signed files at the broker: retained, in an order in which no agent learns of what it cannot fetch.
+
+1. every file that the targets name, to ``bundles/fleet/blobs/SHA256``;
+2. roots, targets, roll-out and snapshot to ``tuf/``; the timestamp last: with it they are in force;
+3. files of earlier publications that are not needed any more are cleared.
+
+What the broker has of ``tuf/`` is read first, and sent is only what it lacks: of the files those that none of its
+targets name. Published again, nothing changes; killed between two steps, publish again. Nothing here signs anything: it
+takes a ``Repository`` in which everything is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from typing import Any, NamedTuple
+
+import orjson
+
+from vedette.delivery.topics import ROOT, blob_topic, tuf_topic
+from vedette.mqtt.client import MqttClient
+from vedette.mqtt.connection import REGION_PACKET, Message, Session
+from vedette.mqtt.settings import MqttSettings
+from vedette.region.repository import Repository, needed_blobs, needed_metadata
+
+CHANNEL = "fleet"
+"""Under which targets lie; the agents' side has the same name (``runtime/fleet.py``)."""
+CONNECT_SECONDS = 15.0
+QUIET_SECONDS = 1.0
+"""Without a retained message: all of them have come."""
+PUBLISH_SECONDS = 600.0
+
+
+class Announced(NamedTuple):
+    """How many blobs and files of metadata were sent, and how many topics cleared."""
+
+    blobs: int
+    metadata: int
+    cleared: int
+
+
+async def announce(broker: MqttSettings, repository: Repository, *, whole: bool = False) -> Announced:
+    """Publish what is in force; see the module's text. ``whole``: every file again, also those that the broker should
+    have. Raises OSError (ConnectionError, PermissionError) when the broker fails."""
+    fleet = repository.fleet
+    names = needed_metadata(repository)
+    wanted = {tuf_topic(fleet, name): (repository.folder / "tuf" / name).read_bytes() for name in names}
+    blobs = {path.name: path for path in needed_blobs(repository)}
+    there = await retained(broker, [tuf_topic(fleet, "#")])
+    known = {sha256 for data in there.values() for sha256 in _named(data)}
+    client = MqttClient(broker, f"vedette-fleet-{secrets.token_hex(4)}", session=Session(clean_start=True))
+    lacking = [path for sha256, path in blobs.items() if whole or sha256 not in known]
+    changed = [topic for topic, data in wanted.items() if there.get(topic) != data]
+    old = [topic for topic in there if topic not in wanted]
+    old += [blob_topic(fleet, CHANNEL, sha256) for sha256 in sorted(known - blobs.keys())]
+    try:
+        async with client.running():
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await client.connected.wait()
+            async with asyncio.timeout(PUBLISH_SECONDS):
+                for path in lacking:
+                    await client.publish(blob_topic(fleet, CHANNEL, path.name), path.read_bytes(), retain=True)
+                for topic in changed:
+                    await client.publish(topic, wanted[topic], retain=True)
+                for topic in old:
+                    await client.publish(topic, b"", retain=True)
+    except TimeoutError as error:
+        reason = client.outage or "no answer in time"
+        raise ConnectionError(f"cannot publish by the broker {broker.url}: {reason}") from error
+    return Announced(len(lacking), len(changed), len(old))
+
+
+def _named(data: bytes) -> list[str]:
+    """The files that a file of metadata names, believed from nobody."""
+    try:
+        targets = orjson.loads(data)["signed"]["targets"].values()
+        named = [one["hashes"]["sha256"] for one in targets]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return []
+    return [name for name in named if isinstance(name, str) and re.fullmatch(r"[0-9a-f]{64}", name)]
+
+
+async def retained(broker: MqttSettings, topics: list[str]) -> dict[str, bytes]:
+    """What the broker retains for ``topics``, by topic. Raises ConnectionError."""
+    found: dict[str, bytes] = {}
+    came = asyncio.Event()
+
+    def take(message: Message) -> None:
+        found[message.topic] = message.payload
+        if message.retain:  # and not what agents send just now
+            came.set()
+        client.ack(message)
+
+    client = MqttClient(
+        broker, f"vedette-fleet-{secrets.token_hex(4)}", subscriptions=topics, on_message=take,
+        session=Session(clean_start=True, max_packet=REGION_PACKET),
+    )  # fmt: skip
+    try:
+        async with client.running():
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await client.connected.wait()
+            while True:
+                came.clear()
+                try:
+                    async with asyncio.timeout(QUIET_SECONDS):
+                        await came.wait()
+                except TimeoutError:
+                    return found
+    except TimeoutError as error:
+        reason = client.outage or "no answer in time"
+        raise ConnectionError(f"cannot read from the broker {broker.url}: {reason}") from error
+
+
+async def heartbeats(broker: MqttSettings, fleet: str) -> dict[str, dict[str, Any]]:
+    """The newest heartbeat of every agent of ``fleet``, by agent id. Raises ConnectionError."""
+    found = {}
+    for topic, payload in (await retained(broker, [f"{ROOT}/{fleet}/+/status"])).items():
+        try:
+            row = orjson.loads(payload)
+        except ValueError:
+            continue  # whatever somebody retained there
+        if isinstance(row, dict):
+            found[topic.split("/")[-2]] = row
+    return found

@@ -1,0 +1,294 @@
+"""``fleet.toml``: what a fleet shall run, as people write it and keep it in git; and the desired document made of it.
+
+    [[ring]]
+    name = "canary"
+    agents = 5                       # or: percent = 10
+    soak = "30m"
+
+    [gates]
+    crashes = 1
+
+    [[group]]
+    name = "vienna"
+    match = "site = vienna and os = debian"
+    bundle = "bundles/linux-8.vbundle"            # of the rule set "default"
+    bundles = { site = "bundles/site-3.vbundle" }  # of further ones ([[ruleset]])
+    config = "overlays/vienna.toml"
+    lookups = { staff = "lookups/staff.vlookup" }
+    release = "releases/vedette-0.2.0.zip"
+    windows = [{ days = ["sat", "sun"], start = "22:00", end = "04:00" }]
+
+Paths are relative to the file. All mistakes are reported at once. An overlay is read by the agent's own reader, a
+bundle by its own checks (unsigned ones are refused), so that what no agent would take is found here.
+
+``next_desired`` compares with the document in force: what is the same keeps its change, and with it how far it has
+come, also where it was aborted; what differs becomes a new change *from* what agents run (``to`` of the old one when
+that is done, else its ``from``). An overlay or a lookup that is gone becomes a change to nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vedette.bundle.manifest import rfc3339
+from vedette.bundle.seal import BundleRefused
+from vedette.bundle.trust import inspect
+from vedette.config.read import ConfigError, parse_document
+from vedette.config.settings import DEFAULT_SET
+from vedette.fleet.documents import (
+    DAYS,
+    Change,
+    Desired,
+    DocumentRefused,
+    Group,
+    Progress,
+    Ring,
+    Rollout,
+    State,
+    Target,
+    canonical,
+    change_id,
+    read_desired,
+)
+from vedette.fleet.overlay import MAX_OVERLAY, merged
+from vedette.model.times import seconds
+
+KEYS = {
+    "": ("fleet", "ring", "gates", "group"),
+    "ring": ("name", "agents", "percent", "soak"),
+    "group": ("name", "match", "bundle", "bundles", "config", "lookups", "release", "windows"),
+}
+
+
+class FleetFileError(ValueError):
+    """The file cannot be used; every reason is a line."""
+
+    def __init__(self, path: Path, mistakes: list[str]) -> None:
+        self.mistakes = [f"{path}: {mistake}" for mistake in mistakes]
+        super().__init__("\n".join(self.mistakes))
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFile:
+    """What was read: groups whose changes have no ids yet, and every file by its path among the targets."""
+
+    groups: tuple[dict[str, Any], ...]
+    rings: tuple[Ring, ...]
+    gates: Mapping[str, Any]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def read(path: Path, fleet: str) -> FleetFile:
+    """Raises FleetFileError with all mistakes, OSError."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FleetFileError(path, [f"not valid TOML: {error}"]) from error
+    reader = _Reader(path.parent, fleet)
+    made = reader.whole(document)
+    if reader.mistakes:
+        raise FleetFileError(path, reader.mistakes)
+    return made
+
+
+class _Reader:
+    def __init__(self, folder: Path, fleet: str) -> None:
+        self._folder, self._fleet = folder, fleet
+        self.mistakes: list[str] = []
+        self._files: dict[str, bytes] = {}
+
+    def whole(self, document: dict[str, Any]) -> FleetFile:
+        self._known("", document, "")
+        if document.get("fleet", self._fleet) != self._fleet:
+            self.mistakes.append(f"fleet: {document['fleet']!r}, but the keys are those of fleet {self._fleet!r}")
+        rings = tuple(self._ring(row, f"ring[{i}]") for i, row in enumerate(self._rows(document, "ring")))
+        groups = tuple(self._group(row, f"group[{i}]") for i, row in enumerate(self._rows(document, "group")))
+        if not groups:
+            self.mistakes.append("group: expects at least one [[group]]")
+        made = FleetFile(groups, tuple(ring for ring in rings if ring), document.get("gates", {}), self._files)
+        if not self.mistakes:
+            try:  # the reader of agents has the last word
+                read_desired(canonical({**_document(made), "fleet": self._fleet, "serial": 1}), self._fleet)
+            except (DocumentRefused, TypeError, ValueError) as error:
+                self.mistakes.append(str(error))
+        return made
+
+    def _known(self, kind: str, row: dict[str, Any], where: str) -> None:
+        for key in row.keys() - {*KEYS[kind]}:
+            self.mistakes.append(f"{where}{key}: unknown key; known: {', '.join(KEYS[kind])}")
+
+    def _rows(self, document: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        rows = document.get(key, [])
+        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+            self.mistakes.append(f"{key}: expects [[{key}]] tables")
+            return []
+        return rows
+
+    def _ring(self, row: dict[str, Any], where: str) -> Ring | None:
+        self._known("ring", row, f"{where}.")
+        try:
+            soak = row.get("soak", 0)
+            soak = seconds(soak) if isinstance(soak, str) else float(soak)
+            return Ring(str(row.get("name", "")), soak, row.get("agents"), row.get("percent"))
+        except (ValueError, TypeError) as error:
+            self.mistakes.append(f"{where}.soak: {error}")
+            return None
+
+    def _group(self, row: dict[str, Any], where: str) -> dict[str, Any]:
+        self._known("group", row, f"{where}.")
+        lookups, bundles = (self._table(row, key, where) for key in ("lookups", "bundles"))
+        windows = [{"days": [*DAYS], **one} if isinstance(one, dict) else one for one in row.get("windows", [])]
+        found: dict[str, Any] = {
+            "name": row.get("name"), "match": row.get("match", "all"), "windows": windows, "bundles": {}, "lookups": {},
+            "config": None, "release": None,
+        }  # fmt: skip
+        if (path := row.get("bundle")) is not None:
+            found["bundles"][DEFAULT_SET] = self._file(path, f"{where}.bundle", self._bundle)
+        for name, path in bundles.items():
+            found["bundles"][name] = self._file(path, f"{where}.bundles.{name}", self._bundle)
+        for name, path in lookups.items():
+            found["lookups"][name] = self._file(path, f"{where}.lookups.{name}", _plain)
+        if (path := row.get("config")) is not None:
+            found["config"] = self._file(path, f"{where}.config", self._overlay)
+        if (path := row.get("release")) is not None:
+            found["release"] = self._file(path, f"{where}.release", _plain)
+        return found
+
+    def _table(self, row: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+        value = row.get(key, {})
+        if isinstance(value, dict):
+            return value
+        self.mistakes.append(f"{where}.{key}: expects a table of paths by name")
+        return {}
+
+    def _file(self, path: object, where: str, version: Any) -> Target | None:
+        """The target that a file becomes; its version as ``version`` finds it."""
+        if not isinstance(path, str) or not re.fullmatch(r"[A-Za-z0-9._/-]{1,200}", path) or ".." in path.split("/"):
+            self.mistakes.append(
+                f"{where}: expects a path below the file's folder, without '..' and blanks, not {path!r}"
+            )
+            return None
+        try:
+            data = (self._folder / path).read_bytes()
+            made = version(data)
+        except (OSError, ValueError) as error:
+            self.mistakes += [f"{where}: {path}: {line}" for line in str(error).splitlines()]
+            return None
+        sha256 = hashlib.sha256(data).hexdigest()
+        name = f"{sha256[:16]}/{path.lstrip('/')}"
+        self._files[name] = data
+        return Target(name, sha256, made)
+
+    def _bundle(self, data: bytes) -> int:
+        found = inspect(data)
+        if found.fleet != self._fleet:
+            whose = f"fleet {found.fleet}" if found.fleet else "no fleet"
+            raise BundleRefused(f"signed for {whose}: vedette bundle sign --fleet {self._fleet}")
+        return found.version
+
+    def _overlay(self, data: bytes) -> int:
+        if len(data) > MAX_OVERLAY:
+            raise ValueError(f"{len(data)} bytes, at most {MAX_OVERLAY}")
+        try:
+            overlay = tomllib.loads(data.decode("utf-8"))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ValueError(f"not valid TOML: {error}") from error
+        document, ignored = merged({"broker": {"url": "mqtts://region.example"}}, overlay)
+        if ignored:
+            raise ValueError(f"{', '.join(ignored)}: no overlay changes this")
+        try:
+            parse_document(document, "overlay")
+        except ConfigError as error:
+            lacking = [line for line in error.mistakes if not line.endswith(": missing")]  # of inputs it only changes
+            if lacking:
+                raise ValueError("\n".join(lacking)) from error
+        return 0
+
+
+def _plain(data: bytes) -> int:
+    return 0
+
+
+def _document(made: FleetFile) -> dict[str, Any]:
+    """As ``documents.py`` has it, with made-up ids: to have it checked."""
+
+    def row(target: Target | None) -> Any:
+        one = target and {"target": target.target, "sha256": target.sha256, "version": target.version}
+        return one and {"id": "x", "to": one, "from": None}
+
+    return {
+        "format": 1,
+        "created": "",
+        "groups": [
+            {**group, "config": row(group["config"]), "release": row(group["release"]),
+             "bundles": {name: row(target) for name, target in group["bundles"].items()},
+             "lookups": {name: row(target) for name, target in group["lookups"].items()}}
+            for group in made.groups
+        ],
+        "rings": [
+            {"name": ring.name, "soak": ring.soak,
+             **{key: value for key, value in (("agents", ring.agents), ("percent", ring.percent)) if value is not None}}
+            for ring in made.rings
+        ],
+        "gates": made.gates,
+    }  # fmt: skip
+
+
+def next_desired(
+    made: FleetFile, fleet: str, before: Desired | None, rollout: Rollout | None, now: int, *, retry: bool = False
+) -> Desired | None:
+    """The document that follows ``before`` (``rollout``: how far its changes have come); None: nothing differs.
+    ``now``: UTC microseconds. ``retry``: changes that were aborted begin again."""
+    serial = 1 if before is None else before.serial + 1
+    former = {group.name: group for group in before.groups} if before else {}
+    known = {} if rollout is None else rollout.changes
+    rings = before.rings if before else ()
+
+    def settled(change: Change) -> Target | None:
+        """What agents run of a change when another follows it."""
+        progress = known.get(change.id, Progress(State.DONE) if not rings else None)
+        return change.to if progress is not None and progress.state is State.DONE else change.from_
+
+    def change(group: str, kind: str, name: str, target: Target | None, old: Change | None) -> Change | None:
+        again = retry and old is not None and old.id in known and known[old.id].state is State.ABORTED
+        if old is not None and old.to == target and not again:
+            return None if target is None and settled(old) is None else old
+        origin = None if old is None else settled(old)
+        if target is None and origin is None:
+            return None
+        return Change(change_id(fleet, serial, group, kind, name), target, origin)
+
+    groups = []
+    for row in made.groups:
+        name, old = row["name"], former.get(row["name"])
+        named: dict[str, dict[str, Change]] = {}
+        for kind in ("bundles", "lookups"):
+            olds: Mapping[str, Change] = {} if old is None else getattr(old, kind)
+            every = dict.fromkeys([*row[kind], *(olds if kind == "lookups" else ())])
+            found = {one: change(name, kind, one, row[kind].get(one), olds.get(one)) for one in every}
+            named[kind] = {one: it for one, it in found.items() if it is not None}
+        single = {
+            kind: change(name, kind, "", row[kind], None if old is None else getattr(old, kind))
+            for kind in ("config", "release")
+        }
+        if row["release"] is None:
+            single["release"] = None  # an agent is not taken back to having no release
+        groups.append((name, row, named, single))
+    checked = read_desired(
+        canonical({**_document(made), "fleet": fleet, "serial": serial, "created": rfc3339(now)}), fleet
+    )
+    built = tuple(
+        Group(group.name, group.match, group.expression, named["bundles"], single["config"], named["lookups"],
+              single["release"], group.windows)
+        for group, (_, _, named, single) in zip(checked.groups, groups, strict=True)
+    )  # fmt: skip
+    after = Desired(fleet, serial, checked.created, built, checked.rings, checked.gates)
+    if before is not None and (before.groups, before.rings, before.gates) == (after.groups, after.rings, after.gates):
+        return None
+    return after
