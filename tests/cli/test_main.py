@@ -503,6 +503,7 @@ STATUS = {
     "config": {"error": "Bad \x1b[2J\n\u202e", "needs_restart": ["Bad \x1b[2J\n\u202e"]},
     "alerts": {"made": 0, "receipted": 0, "in_outbox": 0, "lost": 0},
     "lookups": {"in_use": [], "incoming": [], "refused": []},
+    "rulesets": [],
     "rules": {"origin": "rules", "running": 1, "correlations": 0, "statements": 0, "always_candidates": 0,
               "error": "Bad \x1b[2J\n\u202e", "waiting": {}, "undecided": {}, "quarantined": [],
               "dead": ["Bad \x1b[2J\n\u202e"], "dead_count": 1},
