@@ -9,7 +9,7 @@
 # Every option can also be given by a variable, for provisioning without arguments; an option wins:
 #
 #   VEDETTE_REGION  VEDETTE_LISTEN  VEDETTE_PREFIX  VEDETTE_CONFIG_DIR  VEDETTE_DATA_DIR  VEDETTE_RELEASE_KEY
-#   VEDETTE_SITE_KEY  VEDETTE_GRACE  VEDETTE_LOG     as the options of these names
+#   VEDETTE_SITE_KEY  VEDETTE_GRACE  VEDETTE_LOG  VEDETTE_TOKEN  as the options of these names
 #   VEDETTE_NO_SYSTEMD=1  VEDETTE_NO_START=1  as these options
 #
 # Under the prefix lie releases/VERSION-DIGEST, each whole, and the links `current` and `previous`. A release is unpacked

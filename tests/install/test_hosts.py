@@ -15,6 +15,7 @@ import pytest
 from tests.install.conftest import ROOT, Place, Variant, call
 from tests.install.test_install import alone
 from vedette.config import read as config
+from vedette.fleet.enrolment import new_token
 
 pytestmark = pytest.mark.install
 
@@ -132,6 +133,29 @@ def test_a_region_that_does_not_answer(zip_file: Path, place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         done = place.install(zip_file, "--region", f"mqtt://127.0.0.1:{server.getsockname()[1]}")
     assert "1 does not answer" in done.text, "the configuration of the first run stays"
+
+
+def test_a_token(zip_file: Path, place: Place) -> None:
+    """The token lies in a file for its owner only, and the agent is set up to enrol by it; one that is none, and one
+    without a region, are refused before anything is done."""
+    token = new_token("plants").text()
+    for options, says in (
+        (("--token", token), "--token needs --region"),
+        (("--region", "mqtts://127.0.0.1:1", "--token", "v1:plants:short"), "expects v1:FLEET:ID:SECRET"),
+        (("--region", "mqtts://127.0.0.1:1", "--token", token + "|e touch x"), "expects v1:FLEET:ID:SECRET"),
+    ):
+        done = place.install(zip_file, *options)
+        assert done.code == 2, done.text
+        assert says in done.text
+        assert list(place.folder.iterdir()) == []
+    done = place.install(zip_file, "--region", "mqtts://127.0.0.1:1", "--token", token)
+    assert done.code == 0, done.text
+    assert token.rpartition(":")[2] not in done.text
+    file = place.config_dir / "token"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (token + "\n", 0o600)
+    found = config.load(place.config)
+    assert (found.enrolment.token_file, found.agent.fleet, found.uplink.type) == (file, "plants", "mqtt")
+    assert found.uplink.broker.key_file == place.data_dir / "identity" / "agent.key"
 
 
 def test_variables(zip_file: Path, place: Place) -> None:
