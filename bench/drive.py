@@ -25,7 +25,7 @@ from bench.host import MemoryLimit
 from tests.broker import free_port
 from vedette import __version__
 from vedette.bundle.trust import verify
-from vedette.engine.artifact import Artifact
+from vedette.lookup.sets import bundled, engine_of
 from vedette.model.event import LogSource
 from vedette.plan.plan import Plan
 from vedette.runtime.scan import chunk_of, evaluate
@@ -236,7 +236,7 @@ def alerts(landing: Path, stream: bytes | mmap.mmap, lines: int) -> Hits:
 def scanned(bundle: Bundle, lines: list[bytes], codec: str, logsource: LogSource) -> Hits:
     """What the engine says of ``lines`` offline, as ``vedette scan --route`` would."""
     verified = verify(bundle.file.read_bytes(), [bundle.key], __version__)
-    engine = Artifact(verified.plan, verified.databases, verified.manifest.hyperscan).engine(route=True)
+    engine = engine_of(bundled(verified), route=True)
     found = evaluate(engine, chunk_of(lines, codec), zone=UTC, logsource=logsource)
     return Counter((detection.rule.id, detection.line) for detection in found)
 

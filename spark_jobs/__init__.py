@@ -4,6 +4,6 @@ In reading order: ``tables`` (their schema, and the one way in and out of them),
 batch), ``jobs`` (one module each, listed in ``__main__``; ``job`` is what they share), ``findings``, ``common``
 (parts of several jobs), ``report``, ``export`` (what is shown). Each room says what it may import.
 
-Only ``backtest``, and ``coverage`` of rule files, import ``vedette``, when they run: for all else a cluster needs this
-package, pyspark, click, pyarrow and, for its default tables, deltalake.
+Only ``backtest``, ``coverage`` of rule files and joins with lookups import ``vedette``, when they run: for all else a
+cluster needs this package, pyspark, click, pyarrow and, for its default tables, deltalake.
 """

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.model.event import Frame, LogSource
 from vedette.plan.plan import Plan
@@ -51,11 +50,10 @@ def load_rules(bundle: str | Path, trusted_keys: Iterable[str]) -> Engine:
     from vedette import __version__
     from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
-    from vedette.lookup.sets import carried
+    from vedette.lookup.sets import bundled, engine_of
 
     verified = verify(read_bundle(Path(bundle)), trusted_keys, __version__)
-    artifact = Artifact(verified.plan, verified.databases, verified.manifest.hyperscan)
-    return artifact.engine(carried(verified.parts), route=False)
+    return engine_of(bundled(verified), route=False)
 
 
 def evaluate(

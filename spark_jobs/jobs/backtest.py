@@ -4,10 +4,10 @@
 any depth; a folder's path below ``--logs`` is taken for the agent's name. Executors open them as files, so the folder
 must be on a disk that all of them see; and they need ``vedette`` installed.
 
-The rules are compiled once, on the driver, and broadcast with their databases. A **segment** is the unit of work: its
-frames are evaluated chunk by chunk, as the agent and ``vedette scan`` do it, with the same matches. Audit records that
-belong together may lie in two segments: so a unit also looks at ``AROUND`` bytes on either side, and gives only the
-events that begin in its own segment.
+The rules are compiled once, on the driver, and broadcast with their databases and the lookups that they ask. A
+**segment** is the unit of work: its frames are evaluated chunk by chunk, as the agent and ``vedette scan`` do it, with
+the same matches. Audit records that belong together may lie in two segments: so a unit also looks at ``AROUND`` bytes
+on either side, and gives only the events that begin in its own segment.
 
 Nothing is passed over silently: a damaged part of a log, and a rule that could not be decided on some event, are
 rows of their own ``kind``. Correlations are not evaluated, nor are rules shown that only a correlation looks at.
@@ -78,18 +78,18 @@ def built(rules: Sequence[Path], keys: Sequence[str], pipelines: Sequence[Path],
     from vedette import __version__, compile_rules
     from vedette.bundle.install import read_bundle
     from vedette.bundle.trust import verify
-    from vedette.engine.artifact import Artifact
+    from vedette.lookup.sets import bundled, whole
 
     if rules[0].suffix == ".vbundle":
         bundle = verify(read_bundle(rules[0]), keys, __version__)
-        artifact = Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan)
+        artifact = bundled(bundle)
     else:
         plan = compile_rules(*rules, pipelines=pipelines, lookups=lookups)
         for refusal in plan.refused:
             log.warning("not run: %s", refusal)
         if not plan.rules:
             raise ValueError("no rule runs")
-        artifact = Artifact.of(plan)
+        artifact = whole(plan)
     return Rules(artifact.to_bytes(), route, product)
 
 
@@ -146,7 +146,8 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
     stop = None if behind is None else behind + AROUND
     start = max(0, segment.base - AROUND)
     frames = read.frames(path.parent, start, stop, log_id=segment.log_id, on_gap=gaps.append)
-    engine = _artifact(rules.artifact).engine(route=rules.route)
+    artifact, lookups = _artifact(rules.artifact)
+    engine = artifact.engine(lookups, route=rules.route)
     line = _Line(segment.base, behind)
     for found in evaluate(engine, line.chunks(frames), logsource=LogSource(product=rules.product)):
         if (at := line.place(found)) is not None:
@@ -164,10 +165,13 @@ def segment_rows(path: Path, root: Path, rules: Rules) -> Iterator[dict[str, Any
 
 
 @lru_cache(maxsize=2)
-def _artifact(data: bytes) -> Any:
+def _artifact(data: bytes) -> tuple[Any, Any]:
+    """The rules, and the lookups that they bring, opened."""
     from vedette.engine.artifact import Artifact
+    from vedette.lookup.sets import made
 
-    return Artifact.from_bytes(data)
+    artifact = Artifact.from_bytes(data)
+    return artifact, made(artifact.lookups)
 
 
 class _Line:

@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from vedette.bundle.trust import Bundle
+from vedette.engine.artifact import Artifact
+from vedette.engine.match import Engine
 from vedette.lookup.layout import LookupRefused
 from vedette.lookup.table import SUFFIX, Lookup
 from vedette.plan.plan import Plan
@@ -24,6 +27,26 @@ def opened(paths: Iterable[Path]) -> dict[str, Lookup]:
                 with suppress(LookupRefused, OSError):
                     found[file.stem] = Lookup.open(file)
     return found
+
+
+def engine_of(artifact: Artifact, lookups: Mapping[str, Lookup] | None = None, *, route: bool = True) -> Engine:
+    """An engine of ``artifact`` with ``lookups`` and those that it brings. Raises ValueError as ``Artifact.engine``."""
+    return artifact.engine({**(lookups or {}), **made(artifact.lookups)}, route=route)
+
+
+def bundled(bundle: Bundle) -> Artifact:
+    """What a verified bundle carries, its lookups with it."""
+    own = {
+        part.removeprefix(FOLDER).removesuffix(SUFFIX): data
+        for part, data in bundle.parts.items()
+        if part.startswith(FOLDER)
+    }
+    return Artifact(bundle.plan, bundle.databases, bundle.manifest.hyperscan, own)
+
+
+def whole(plan: Plan) -> Artifact:
+    """``plan`` compiled, with all lookups that its rules ask, to be evaluated where no file of them is."""
+    return Artifact.of(plan)._replace(lookups={name: plan.lookups[name].data for name, _ in plan.asked})
 
 
 def carried(parts: Mapping[str, bytes]) -> dict[str, Lookup]:

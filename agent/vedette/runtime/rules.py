@@ -36,7 +36,7 @@ from vedette.engine.artifact import Artifact
 from vedette.engine.match import Engine
 from vedette.inputs.base import InputSettings
 from vedette.lookup.installed import delivered, links
-from vedette.lookup.sets import chosen, made, opened
+from vedette.lookup.sets import chosen, engine_of, opened
 from vedette.lookup.table import Lookup
 from vedette.model.counters import Log
 from vedette.model.event import LogSource
@@ -481,7 +481,7 @@ class Rules:
         lookups = opened(self._given.lookups)
         if any(others):
             lookups = chosen(artifact.read_plan(), lookups, *others)
-        return artifact.engine({**lookups, **made(artifact.lookups)})
+        return engine_of(artifact, lookups)
 
     async def _compile(self, out: Path, sample: bytes) -> None:
         """Build in a child process; raises ValueError with its verdict on the rules, OSError when it came to none."""
@@ -511,8 +511,7 @@ async def compiler(module: str, *arguments: str, sample: bytes) -> child.Ended:
 
 def _load(path: Path, lookups: Mapping[str, Any]) -> Engine:
     """Raises ValueError when the file is damaged or from another version, or asks a lookup that is not there."""
-    artifact = Artifact.from_bytes(path.read_bytes())
-    return artifact.engine({**lookups, **made(artifact.lookups)})
+    return engine_of(Artifact.from_bytes(path.read_bytes()), lookups)
 
 
 def nothing(origin: str = "no rules yet: waiting for a bundle", lookups: Mapping[str, Lookup] | None = None) -> Loaded:

@@ -19,12 +19,14 @@ from pyspark.sql import SparkSession
 
 from bench import traffic
 from spark_jobs.jobs import backtest
+from tests.lookup.tables import made
 from tests.spark_jobs.conftest import run
 from vedette.config.settings import RawLogSettings
 from vedette.model.counters import Counters
 from vedette.model.event import Chunk
 from vedette.rawlog.log import RawLog
 from vedette.rawlog.segment import segments
+from vedette.region.sign import keygen
 
 ROOT = Path(__file__).parents[3]
 NOW = 1_795_176_000_000_000
@@ -130,6 +132,34 @@ def test_matches_are_those_of_scan_row_for_row(spark: SparkSession, export: Expo
     assert sum(row.bytes for row in read) == 2 * export.text.stat().st_size
     assert len(read) == sum(1 for _ in export.logs.rglob("*.seg"))
     assert {row.kind for row in rows} == {"match", "read"}
+
+
+@pytest.mark.parametrize("bundled", [False, True])
+def test_rules_ask_their_lookups(tmp_path: Path, bundled: bool) -> None:
+    """Of rule files, and of a bundle that carries them, as an executor evaluates a segment: without the files."""
+    (rules := tmp_path / "rules").mkdir()
+    (rules / "a.yml").write_text(AUDIT.split("detection:")[0].replace(", service: auditd", "") + (
+        "detection:\n  staff: {user|expand: '%staff%'}\n  condition: staff\nlevel: low\n"
+    ))  # fmt: skip
+    made(tmp_path / "staff.vlookup", "user team", "user:nocase", [("ann", "it"), ("bob", "ot")]).close()
+    log = RawLog.open(tmp_path / "logs" / "a", RawLogSettings(), Counters(), clock=lambda: NOW)
+    line = "<38>Nov 20 10:00:00 web1 sshd[7]: Accepted password for {} from 192.0.2.1 port 1 ssh2\n"
+    log.append(Chunk("auth", "syslog", NOW, "".join(map(line.format, ("ann", "eve", "BOB"))).encode()))
+    log.close()
+    keys, lookups, asked = list[str](), [tmp_path / "staff.vlookup"], rules
+    if bundled:
+        asked, private = tmp_path / "rules.vbundle", tmp_path / "key.pem"
+        keys.append(keygen(private))
+        for words in (
+            ("build", rules, "-o", asked, "--version", 1, "--lookup", lookups.pop()),
+            ("sign", asked, "--key", private),
+        ):
+            subprocess.run([sys.executable, "-m", "vedette", "bundle", *map(str, words)], check=True, timeout=120)
+    built = backtest.built([asked], keys, [], lookups, False, "linux")
+    (tmp_path / "staff.vlookup").unlink()
+    (segment,) = segments(tmp_path / "logs" / "a")
+    rows = [*backtest.segment_rows(segment.path, tmp_path / "logs", built)]
+    assert [row["fields"]["user"] for row in rows if row["kind"] == "match"] == ["ann", "BOB"]
 
 
 @pytest.mark.spark
