@@ -12,7 +12,7 @@ help:
 	@echo "make demo-fleet  five sites, one intruder: from the report to one raw line (5 minutes)"
 	@echo "make check       lint, types and the tests that need no other program (3 minutes)"
 	@echo "make test        lint, types and all tests, against real peers"
-	@echo "make bench       eleven scenarios on the real agent, into docs/performance.md (half an hour)"
+	@echo "make bench       twelve scenarios on the real agent, into docs/performance.md (half an hour)"
 	@echo "make bench-spark the region's jobs on ALERTS=1000000 made-up alerts, into docs/scale.md"
 	@echo "make dist        the zips that install the agent on a bare Linux host, for x86_64 and aarch64"
 	@echo "make test-install the installation's whole life in booted containers, as root"

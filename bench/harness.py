@@ -35,6 +35,7 @@ SCENARIOS = {
     "services": "bench.services",
     "cache": "bench.cache",
     "merge": "bench.merge",
+    "rulesets": "bench.rulesets",
     "latency": "bench.latency",
     "inputs": "bench.inputs",
     "correlation": "bench.correlations",

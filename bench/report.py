@@ -72,6 +72,7 @@ TARGETS = (
     Target("cache, an entry of ten million", 20, False, "bytes", lambda found: _cache(found, "bytes_per_entry")),
     Target("cache, one look-up", 1000, False, "ns", lambda found: _cache(found, "hit_ns")),
     Target("ten rule sets against one", 1.2, False, "×", _at("merge.ratio")),
+    Target("ten rule sets merged on the agent against one", 1.18, False, "×", _at("rulesets.ratio")),
     Target(
         "p99 socket to outbox, 100,000/s", 20, False, "ms",
         _row("latency", "outbox.p99", rate=100_000, fsync_ms_added=0),
@@ -238,6 +239,27 @@ def _merge(found: Results) -> str:
     )
 
 
+def _rulesets(found: Results) -> str:
+    names = {"one": "one of them", "merged": "ten, merged", "apart": "ten, a plan each"}
+    return markdown(
+        ("rule sets", "rules", "µs an event", "against one", "memory of the process"),
+        (
+            (
+                names[row["way"]],
+                f"{row['rules']:,}",
+                number(row["us_per_event"]),
+                f"{row['us_per_event'] / found['rows'][0]['us_per_event']:.2f}",
+                f"{row['memory_mb']:g} MB",
+            )
+            for row in found["rows"]
+        ),
+    ) + (
+        f"\nWhole agents: {number(found['agent_one'])} µs an event and {found['agent_one_mb']:g} MB with one set,"
+        f" {number(found['agent_merged'])} µs and {found['agent_merged_mb']:g} MB with ten merged: {found['ratio']} ×"
+        " the time.\n"
+    )
+
+
 def _latency(found: Results) -> str:
     return markdown(
         ("events/s", "fsync", "outbox p50", "p99", "p99.9", "broker p50", "p99", "p99.9"),
@@ -299,6 +321,7 @@ TEXTS: Mapping[str, Callable[[Results], str]] = {
     "services": _services,
     "cache": _cache_text,
     "merge": _merge,
+    "rulesets": _rulesets,
     "latency": _latency,
     "inputs": _inputs,
     "correlation": lambda found: _flat(found["rows"]),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
-import time
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from tests.broker import Broker, running
 from tests.e2e.agent import Agent, until, vedette
+from tests.e2e.faults import Faults
 from tests.e2e.test_rules import Stream, mark, rule
 
 pytestmark = pytest.mark.peer
@@ -152,27 +152,84 @@ def test_sets_come_and_go_by_themselves(agent: Agent, region: Region, tmp_path: 
     assert vedette("status", "-c", agent.config).stdout.count("region ") >= 1
 
 
-def test_killed_while_a_set_is_swapped(agent: Agent, region: Region) -> None:
-    """Killed with SIGKILL at any moment of a swap, the agent comes back with the old or the new version of that set;
-    the new one is there in the end, and the correlation of another set fires at its third event, once."""
-    rng = random.Random(5)
+POINTS = (
+    "before-sync 1 /rulesets/region/bundles/",
+    "before-rename 1 /rulesets/region/bundles/",
+    "after-rename 2 /rulesets/region/bundles/",
+    "before-write 1 /cache/merging.plan",
+    "before-read 1 /cache/merged-",
+    "before-say 1 rules_loaded",
+)
+"""Steps of a swap at which the agent is killed: the bundle's file, its links, the merged plan, the switch."""
+
+
+def test_killed_while_a_set_is_swapped(
+    agent: Agent, region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed with SIGKILL at any step of a swap of one set, the agent comes back and takes the new version; the
+    correlation of another set, whose events lie on both sides of kills, fires at its third event, once."""
+    faults = Faults(tmp_path, monkeypatch)
     agent.up()
     total = 0
-    for number in range(1, 5):
+    for number, point in enumerate(POINTS, 1):
         path = region.bundle(number, f"v{number}")
-        mark(agent, "own" if number < 4 else f"v{number}")
-        total += 1
-        until("the mark to be evaluated", lambda total=total: agent.input()["judged"] == total)
+        if number in (1, 3, 5):
+            mark(agent, "own")
+            total += 1
+            until("the mark to be committed", lambda total=total: agent.input()["judged"] == total)
+        faults.set(point)
         region.publish(path)
-        time.sleep(rng.uniform(0.0, 1.5))
-        agent.kill()
+        until(f"the kill {point}", lambda: not agent.running())
+        faults.set()
         agent.up()
         version(agent, number)
         mark(agent, f"v{number}")
         total += 1
-    until("all marks to be evaluated", lambda: agent.input()["judged"] == total)
+        until("the mark to be evaluated", lambda total=total: agent.input()["judged"] == total)
+    until("its alert", lambda: len(alerts(agent)) == len(POINTS) + 1)
     made = alerts(agent)
     assert [one for one in made if one[0].startswith("Three")] == [("Three of own", None)]
-    assert sorted({one for one in made if one[0].startswith("Marker")}) == [
-        (f"Marker v{number}", f"region/region-{number}") for number in range(1, 5)
+    assert [one for one in made if one[0].startswith("Marker")] == [
+        (f"Marker v{number}", f"region/region-{number}") for number in range(1, len(POINTS) + 1)
     ]
+
+
+def test_a_set_is_configured_and_taken_out_while_lines_flow(tmp_path: Path) -> None:
+    """A table [[ruleset]] that is added and removed with SIGHUP brings its rules and takes them; the correlation of the
+    first set counts on, dead rules are listed by set, and no line is lost."""
+    path = rule(tmp_path / "own", "own", 1)
+    path.write_text(path.read_text() + THRICE.format(word="own", number=2, of=1))
+    dead = rule(tmp_path / "site", "never", 4)
+    dead.write_text(dead.read_text().replace("- 'marker-never'", "message|nonsense: x"))
+    rule(tmp_path / "site", "site", 3)
+    agent = Agent(tmp_path / "a", rules=tmp_path / "own")
+    inputs = (
+        f'[[input]]\nname = "in"\ntype = "syslog"\ntcp = "127.0.0.1:{agent.port}"\nlogsource = {{product = "linux"}}\n'
+    )
+    site = f'[[ruleset]]\nname = "site"\npaths = ["{tmp_path / "site"}"]\n'
+    agent.configure(inputs)
+    agent.up()
+    try:
+        with Stream(agent.port) as stream:
+            mark(agent, "own")
+            mark(agent, "site")
+            agent.configure(inputs + site)
+            agent.signal(signal.SIGHUP)
+            until("the set to run", lambda: sets(agent).get("site", {}).get("rules") == 1)
+            assert {name: row["dead_count"] for name, row in sets(agent).items()} == {"default": 0, "site": 1}
+            assert "never.yml" in sets(agent)["site"]["dead"][0]
+            mark(agent, "own")
+            mark(agent, "site")
+            until("its alert", lambda: sets(agent)["site"]["alerts"] == 1)
+            agent.configure(inputs)
+            agent.signal(signal.SIGHUP)
+            until("the set to be gone", lambda: [*sets(agent)] == ["default"])
+            mark(agent, "site")
+            mark(agent, "own")
+        status = agent.settled(stream.sent + 6)
+        counts = status["inputs"]["in"]
+        assert (counts["stored"], counts["judged"], counts["dropped"]) == (stream.sent + 6, stream.sent + 6, {})
+        made = sorted((alert["rule_title"], alert["bundle"]) for alert in agent.alerts())
+        assert made == [("Marker site", "site"), ("Three of own", None)]
+    finally:
+        agent.kill()

@@ -10,6 +10,7 @@ import pytest
 
 from vedette.engine.match import Engine
 from vedette.model.event import Chunk
+from vedette.plan.ir import Op, Predicate
 from vedette.plan.merge import merge
 from vedette.plan.plan import Plan
 from vedette.rules.build import empty, from_rules, from_text
@@ -116,7 +117,13 @@ def test_statements_share_what_selects_their_events() -> None:
 def test_lookups_that_differ_are_refused() -> None:
     """Two sets with different lookups of one name do not merge, and the set that does not fit is named."""
     one, same, other = (cast(Any, SimpleNamespace(version=version)) for version in ("1", "1", "2"))
-    plans = [replace(from_text(rule("alpha")), lookups={"assets": lookup}) for lookup in (one, same, other)]
+    asks = from_text(rule("alpha"))
+    asks = replace(asks, predicates=(*asks.predicates, Predicate("host", Op.LOOKUP, "assets", option="text ip")))
+    plans = [replace(asks, lookups={"assets": lookup}) for lookup in (one, same, other)]
     assert merge({"a": plans[0], "b": plans[1]}).plan.lookups == {"assets": one}
     with pytest.raises(ValueError, match="rule set b cannot be merged: its lookup assets differs"):
         merge({"a": plans[0], "b": plans[2]})
+    idle = replace(from_text(rule("beta", 2)), lookups={"assets": other})
+    assert merge({"a": plans[0], "b": idle}).plan.lookups == {"assets": one}
+    assert merge({"b": idle, "a": plans[0]}).plan.lookups == {"assets": one}
+    assert merge({"b": idle, "c": from_text(rule("alpha"))}).plan.lookups == {"assets": other}

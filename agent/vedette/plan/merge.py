@@ -6,7 +6,7 @@ Sets are named, and independent of each other: none changes what another means.
 * Where sets have different ones under one id, all of them run. That of the first set keeps the id; that of another set
   is called ``ID@SET``, also by the correlations of its set that refer to it.
 * Rules that correlations look at make no alerts when they make none in their own set.
-* A lookup is known by its name: sets whose lookups of one name differ do not merge.
+* A lookup is known by its name: sets whose rules ask lookups of one name that differ do not merge.
 
 Pure: plans in, a plan out. The literals of each set stay as they were chosen.
 """
@@ -61,9 +61,11 @@ class _Merging:
         """Ids of what makes alerts in some set."""
         self._refused: list[Any] = []
         self._lookups: dict[str, Any] = {}
+        self._asked: set[str] = set()
+        """Names of those that rules ask."""
 
     def add(self, name: str, plan: Plan) -> None:
-        self._add_lookups(plan.lookups)
+        self._add_lookups(plan.lookups, {asked for asked, _ in plan.asked})
         numbers = [self._number(predicate) for predicate in plan.predicates]
         ids: dict[str, str] = {}
         further = plan.further or (None,) * len(plan.rules)
@@ -88,10 +90,14 @@ class _Merging:
         self._renamed[name] = {old: new for old, new in ids.items() if old != new}
         self._refused += plan.refused
 
-    def _add_lookups(self, lookups: Mapping[str, Any]) -> None:
+    def _add_lookups(self, lookups: Mapping[str, Any], asked: set[str]) -> None:
+        """Of those that no rule asks, the first of its name stays, for whoever else may want it."""
         for name, lookup in lookups.items():
-            if self._lookups.setdefault(name, lookup).version != lookup.version:
+            if name not in self._lookups or (name in asked and name not in self._asked):
+                self._lookups[name] = lookup
+            elif name in asked and self._lookups[name].version != lookup.version:
                 raise ValueError(f"its lookup {name} differs from that of a set before it: give it another name")
+        self._asked |= asked
 
     def _number(self, predicate: Predicate) -> int:
         """Raises ValueError when all sets together would be beyond a bound."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -205,11 +205,14 @@ class RuleSets:
 
     # --- what there is
 
-    def status(self, loaded: Loaded, costs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """JSON-able, a row a set; ``loaded``: what runs; ``costs``: of ``costs.py``."""
+    def status(
+        self, loaded: Loaded, costs: Mapping[str, Mapping[str, Any]], dead: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
+        """JSON-able, a row a set; ``loaded``: what runs; ``costs``: of ``costs.py``; ``dead``: of a set by itself."""
         together, plan, rows = loaded.together, loaded.engine.plan, list[dict[str, Any]]()
         for name, one in self.members.items():
             part = together.parts.get(name) if together else None
+            idle = self.parts[name].dead.reasons if name in self.parts else dead
             renamed = together.renamed.get(name, {}) if together else {}
             rows.append(
                 {
@@ -221,8 +224,8 @@ class RuleSets:
                     "correlations": part.counts["correlations"] if part else len(plan.correlations),
                     "statements": part.counts["statements"] if part else len(plan.statements),
                     "error": one.error or one.bundles.refused,
-                    "dead": part.dead.reasons[:LISTED] if part else [],
-                    "dead_count": len(part.dead.reasons) if part else 0,
+                    "dead": [*idle[:LISTED]],
+                    "dead_count": len(idle),
                     "renamed": dict([*renamed.items()][:LISTED]),
                     "renamed_count": len(renamed),
                     **costs.get(name, {}),

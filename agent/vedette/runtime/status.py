@@ -73,7 +73,9 @@ def collect(
         },
         "rules": _rules(pipeline, active),
         "rulesets": active.sets.status(
-            loaded, costs(pipeline, loaded, state, statements, _quarantined(pipeline, loaded.engine))
+            loaded,
+            costs(pipeline, loaded, state, statements, _quarantined(pipeline, loaded.engine)),
+            dead_rules(context.config, loaded.engine).reasons,
         ),
         "lookups": {"in_use": _lookups(loaded.engine.plan.lookups, context.config.agent.lookup_dir, now), **lookups},
         "correlation_state": state,
