@@ -139,20 +139,23 @@ class Agent(Process):
     its own it runs the starter rules. ``port`` is free for a syslog input.
     """
 
-    def __init__(self, folder: Path, settings: str = "", *, rules: Path | None = RULES, port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, settings: str = "", *, rules: Path | None = RULES, port: int = 0, lookup: Path | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.data = folder / "data"
         self.landing = self.data / "alerts-landing"
         self.port = port or free_port()
         self.config = folder / "vedette.toml"
-        self.rules = rules
+        self.rules, self._lookup = rules, lookup
         self.configure(settings)
         super().__init__(folder / "agent.log", "run", "-c", self.config)
 
     def configure(self, settings: str) -> None:
         """Write the configuration anew; in force at the next start."""
         rules = f'[rules]\npaths = ["{self.rules}"]\npoll = "200ms"\n' if self.rules else ""
+        rules += f'lookups = ["{self._lookup}"]\n' if self._lookup else ""
         self.config.write_text(
             f'[agent]\nid = "edge-1"\nsite = "s1"\nfleet = "f1"\ndata_dir = "{self.data}"\n'
             f'{rules}{settings}\n[log]\nformat = "json"\n'

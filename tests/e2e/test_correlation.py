@@ -67,7 +67,9 @@ def line(second: float, ev: str, src: str, door: int = 0) -> bytes:
 class Door:
     """An agent on one JSON file."""
 
-    def __init__(self, folder: Path, more: str = "", rules: str = RULES, name: str = "door.yml") -> None:
+    def __init__(
+        self, folder: Path, more: str = "", rules: str = RULES, name: str = "door.yml", lookup: Path | None = None
+    ) -> None:
         self.folder, self.file, self.rules, self._name = folder, folder / "door.json", folder / "rules", name
         self.rules.mkdir()
         self.write(rules)
@@ -76,7 +78,7 @@ class Door:
             f'[[input]]\nname = "in"\ntype = "file"\npaths = ["{self.file}"]\nformat = "json"\npoll = "20ms"\n'
             f'logsource = {{ product = "door" }}\n{more}'
         )
-        self.agent = Agent(folder / "a", settings, rules=self.rules)
+        self.agent = Agent(folder / "a", settings, rules=self.rules, lookup=lookup)
 
     def write(self, rules: str) -> None:
         partial = self.folder / "rules.new"

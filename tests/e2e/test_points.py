@@ -29,6 +29,7 @@ from tests.broker import Broker, running
 from tests.e2e.agent import KILLS, ROOT, Agent, Stored, chance, landed, reborn, say, split, until, vedette
 from tests.e2e.faults import Faults
 from tests.e2e.mqttproxy import TO_BROKER, TO_CLIENT, Relay
+from tests.e2e.points import INSTALL, RANDOM, ROTATION, STORING, SWITCH, Call, at_call, fell
 from tests.e2e.test_landing import Landing
 from tests.e2e.test_mqtt import _marked
 from tests.e2e.test_rules import rule
@@ -51,8 +52,6 @@ LINES = 300
 """Of each stream in a round, over about a second."""
 CATCH_UP = 60.0 + ROUNDS
 """Seconds for what is left after the last kill."""
-PATIENCE = 15.0
-"""Seconds for a point to be reached; then the kill falls where the agent is, and counts as a random one."""
 RULES = ("linux/sshd_failed_root_password.yml", "linux/sshd_unknown_user.yml", "linux/download_and_run.yml")
 LINUX = 'format = "syslog"\nlogsource = { product = "linux" }\n'
 SETTINGS = """
@@ -82,16 +81,6 @@ resend_after = "1s"
 """
 
 
-class Call(NamedTuple):
-    """A point in ``faults.c``: the ``nth`` (1 to ``most``) such call on a path with ``part`` in it."""
-
-    call: str
-    part: str
-    most: int = 1
-    change: bool = False
-    """Reached only when rules change."""
-
-
 class Puback(NamedTuple):
     """Instead of the ``nth`` (1 to ``most``) PUBACK that goes ``way``."""
 
@@ -101,26 +90,11 @@ class Puback(NamedTuple):
 
 
 POINTS: dict[str, Call | Puback] = {
-    "before raw append": Call("before-write", "/data/raw/", 40),
-    "after raw append": Call("after-write", "/data/raw/", 40),
-    "before commit": Call("before-commit", "data.mdb", 5),
-    "after commit": Call("after-commit", "data.mdb", 5),
+    **STORING,
     "between PUBLISH and PUBACK of an alert": Puback(TO_CLIENT, 3),
     "between PUBLISH and PUBACK of an event": Puback(TO_BROKER, 100),
-    "before rotation": Call("before-open", "/data/raw/", 3),
-    "in rotation, segment made": Call("after-open", "/data/raw/", 3),
+    **ROTATION,
 }
-SWITCH: dict[str, Call | Puback] = {
-    "plan switch, plan to be read": Call("before-read", ".vplan", change=True),
-    "plan switch, plan read": Call("after-read", ".vplan", change=True),
-    "plan switch, done and to be told": Call("before-say", "rules_loaded", change=True),
-}
-INSTALL: dict[str, Call | Puback] = {
-    "bundle install, before a step": Call("before-rename", "/bundles/", 3, change=True),
-    "bundle install, after a step": Call("after-rename", "/bundles/", 3, change=True),
-    "bundle install, while it is written": Call("before-sync", "/bundles/", 2, change=True),
-}
-RANDOM = "at random"
 
 
 class Matrix:
@@ -231,26 +205,20 @@ def naive(rules: Path, events: list[Stored]) -> Counter[tuple[str, int]]:
 
 
 def kill_at(
-    name: str, point: Call | Puback | None, nth: int, matrix: Matrix, faults: Faults, change: Callable[[], object]
+    name: str, point: Call | Puback, nth: int, matrix: Matrix, faults: Faults, change: Callable[[], object]
 ) -> str:
     """Wait until the agent died at the point; returns the point's name, or RANDOM when it was not reached in time."""
     agent = matrix.agent
     match point:
         case Call():
-            faults.set(f"{point.call} {nth} {point.part}")
+            at_call(faults, point, nth)
         case Puback():
             matrix.relay.arm(point.way, nth, agent.kill)
-    if point is not None and point.change:
+    if point.change:
         change()
-    deadline = time.monotonic() + PATIENCE
-    while point is not None and agent.running() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    fired = not agent.running()
+    fired = fell(agent)
     matrix.relay.disarm()
-    agent.kill()
     faults.set()
-    assert agent.process is not None
-    assert agent.process.returncode == -9, agent.text()[-4000:]
     return name if fired else RANDOM
 
 
@@ -265,7 +233,7 @@ def crash(
     """ROUNDS kills, each point in turn and every fifth at random; then, once ``settled``, the promises."""
     rng, agent = chance(), matrix.agent
     order = list(points)
-    fell: Counter[str] = Counter()
+    fallen: Counter[str] = Counter()
     with ThreadPoolExecutor(3) as pool:
         try:
             matrix.landing.start()
@@ -276,13 +244,13 @@ def crash(
                 if i % 5 == 4:
                     time.sleep(rng.uniform(0.0, 1.2))
                     agent.kill()
-                    fell[RANDOM] += 1
+                    fallen[RANDOM] += 1
                 else:
                     name = order[(i - i // 5) % len(order)]
                     point = points[name]
                     if point.change:
                         time.sleep(0.2)
-                    fell[kill_at(name, point, rng.randint(1, point.most), matrix, faults, change)] += 1
+                    fallen[kill_at(name, point, rng.randint(1, point.most), matrix, faults, change)] += 1
                 if rng.random() < 0.4:
                     work[1].result()
                     matrix.rotate()
@@ -302,12 +270,12 @@ def crash(
         finally:
             agent.kill()
             matrix.landing.kill()
-    reached = set(fell) - {RANDOM}
+    reached = set(fallen) - {RANDOM}
     assert len(reached) >= min(len(points), ROUNDS - ROUNDS // 5) * 3 // 4, (
         f"points not reached: {set(points) - reached}"
     )
-    told = "\n".join(f"  {count:4} {name}" for name, count in sorted(fell.items()))
-    return f"{fell.total()} kills:\n{told}\n  {matrix.check(rules)}"
+    told = "\n".join(f"  {count:4} {name}" for name, count in sorted(fallen.items()))
+    return f"{fallen.total()} kills:\n{told}\n  {matrix.check(rules)}"
 
 
 @pytest.fixture
@@ -343,7 +311,7 @@ def test_rules_of_a_folder(tmp_path: Path, faults: Faults, capsys: pytest.Captur
         def change() -> None:
             rule(rules, "never", next(changes))
 
-        say(capsys, "crash matrix, rules of a folder: " + crash(matrix, SWITCH | POINTS, faults, rules, change))
+        say(capsys, "crash matrix, rules of a folder: " + crash(matrix, {**SWITCH, **POINTS}, faults, rules, change))
 
 
 def test_rules_of_bundles(tmp_path: Path, faults: Faults, capsys: pytest.CaptureFixture[str]) -> None:
@@ -366,7 +334,7 @@ def test_rules_of_bundles(tmp_path: Path, faults: Faults, capsys: pytest.Capture
             data = sign(archive({**template.parts, MANIFEST: manifest.to_bytes()}), signer, "f1", "stable")
             asyncio.run(publish(MqttSettings(url=broker.url), data, fleet="f1"))
 
-        points = INSTALL | dict(reversed(POINTS.items()))
+        points = {**INSTALL, **dict(reversed(POINTS.items()))}
         told = crash(
             matrix, points, faults, rules, change, lambda: matrix.agent.status()["bundle"] == f"rules-{version}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,15 @@ STATEMENTS = {
             ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (f{2,} o) WITHIN INTERVAL '2' MINUTE
             DEFINE f AS f.ev = 'fail', o AS o.ev = 'open')""",
 }
-SQL = TABLE + "".join(
-    f"\n-- title: {title}\n-- level: high\nINSERT INTO alerts {query};\n" for title, query in STATEMENTS.items()
-)
+
+
+def inserts(statements: Mapping[str, str]) -> str:
+    return "".join(
+        f"\n-- title: {title}\n-- level: high\nINSERT INTO alerts {query};\n" for title, query in statements.items()
+    )
+
+
+SQL = TABLE + inserts(STATEMENTS)
 
 
 def given(door: Door) -> Counter[tuple[str, str]]:
