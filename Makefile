@@ -111,6 +111,7 @@ bench: setup
 	$(BIN)/python -m bench.harness
 	$(BIN)/python -m bench.joins
 	$(BIN)/python -m bench.statements
+	$(BIN)/python -m bench.telemetry
 
 ALERTS ?= 1000000
 
