@@ -93,7 +93,7 @@ def test_anything_else_is_a_value_error(data: bytes) -> None:
     "name",
     [
         "", ".", "..", "/plan.msgpack", "plan.msgpack/", "rules/../plan.yml", "rules//a.yml", "rules/.hidden.yml",
-        "rules/a.yml\n", "rules\\a.yml", "databases/a/b.hsdb", "databases/.hsdb", "rules/a.py", "manifest.json",
+        "rules/a.yml\n", "rules\\a.yml", "databases/a/b.hsdb", "databases/.hsdb", "rules/a.pyc", "manifest.json",
         "rules/é.yml", "rules/" + "a" * 300 + ".yml",
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ A bundle is a zip archive, after its signature (``seal.py``) once it is signed. 
     rules.json          part: the rule list: id, title, level, tags, logsource, state, reason (required)
     tests.msgpack       part: events for the self-test with the rules they must match (required)
     databases/*.hsdb    parts: serialized Hyperscan databases, of use to the library version named in the manifest only
-    rules/**            parts: the sources, .yml and .sql
+    rules/**            parts: the sources, .yml and .sql, and .py of functions (an agent that knows none refuses it)
     lookups/*.vlookup   parts: the lookups that rules ask
 
 Everything but the manifest is a part, and every part is in the manifest. The **digest** of a bundle is the SHA-256 of
@@ -40,7 +40,7 @@ _PART_NAME = re.compile(
     r"plan\.msgpack|rules\.json|tests\.msgpack"
     r"|databases/[A-Za-z0-9_-][A-Za-z0-9._-]*\.hsdb"
     r"|lookups/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\.vlookup"
-    r"|rules/(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]*\.(?:yml|sql)"
+    r"|rules/(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/){0,8}[A-Za-z0-9_-][A-Za-z0-9._-]*\.(?:yml|sql|py)"
 )
 _MAX_NAME = 240
 _MAX_VERSION = (1 << 53) - 1

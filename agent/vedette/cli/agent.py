@@ -12,7 +12,16 @@ from pathlib import Path
 import click
 
 from vedette.bundle.manifest import rfc3339
-from vedette.cli.console import config_option, data_folder, data_option, fail, json_line, rule_plan, safe
+from vedette.cli.console import (
+    config_option,
+    data_folder,
+    data_option,
+    fail,
+    host_of,
+    json_line,
+    rule_plan,
+    safe,
+)
 from vedette.config.read import load
 from vedette.config.settings import DEFAULT_SET, Config, RulesetSettings
 from vedette.fleet.overlay import load as load_with_overlay
@@ -80,7 +89,7 @@ def _check_rules(settings: Config, one: RulesetSettings, named: str, config: Pat
     from vedette.runtime.deadrules import unreached
     from vedette.runtime.status import SHOWN
 
-    plan = rule_plan(one.paths, one.pipelines, one.lookups)
+    plan = rule_plan(one.paths, one.pipelines, one.lookups, host_of(settings))
     idle = unreached(settings.input, plan).reasons
     for line in [*map(str, plan.refused), *idle[:SHOWN]]:
         click.echo(safe(line), err=True)

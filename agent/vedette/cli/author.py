@@ -6,6 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from vedette.cli.console import fail, pipeline_options, safe, whom
 from vedette.region import build as builder
 from vedette.region import sign as signer
 from vedette.system.folders import read_regular
+
+if TYPE_CHECKING:
+    from vedette.udf.host import Host
 
 
 @click.command()
@@ -64,7 +68,7 @@ def public(path: Path) -> None:
 @pipeline_options
 def build(
     rules: tuple[Path, ...], output: Path, version: int, name: str, days: int, sample: Path | None, strict: bool,
-    apart: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...],
+    apart: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None,
 ) -> None:  # fmt: skip
     """Build an unsigned bundle.
 
@@ -81,7 +85,8 @@ def build(
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
         fail(f"--name {name}: expects letters, digits, '.', '_' or '-'")
     traffic = sample.read_bytes() if sample else b""
-    plan = compiler.build(rules, sample=traffic, pipelines=pipelines, lookups=lookups)
+    found = compiler.load(rules, pipelines, lookups, functions)
+    plan = compiler.from_rules(found, sample=traffic)
     asked = {one for one, _ in plan.asked}
     if others := sorted({*apart} - asked):
         fail(f"--apart {others[0]}: no rule asks a lookup of that name")
@@ -95,7 +100,7 @@ def build(
     timed, more = cases.sequences(plan)
     mistakes += more
     artifact = Artifact.of(plan)
-    failures = check(artifact.engine(plan.lookups), [*tests, *timed])
+    failures = check(artifact.engine(plan.lookups), [*tests, *timed], functions)
     for line in (*plan.refused, *mistakes, *failures):
         click.echo(safe(str(line)), err=True)
     if failures or (strict and (plan.refused or mistakes)):
@@ -109,7 +114,7 @@ def build(
         expires=now + days * 86_400_000_000,
         plan=artifact.plan,
         databases=artifact.databases,
-        sources=_sources(rules, list(compiler.files(rules)), {one.path for one in plan.refused}),
+        sources=_sources(rules, [*compiler.files(rules), *found.module_files], {one.path for one in plan.refused}),
         rules=listed,
         lookups={name: plan.lookups[name].data for name in sorted(asked - {*apart})},
         tests=[*(case.to_row() for case in tests), *(case.to_row() for case in timed)],
@@ -128,7 +133,7 @@ def _sources(roots: tuple[Path, ...], files: list[Path], refused: set[str]) -> d
     sources = {}
     for file in files:
         root = next((root for root in roots if file.is_relative_to(root) and root.is_dir()), file.parent)
-        name = file.relative_to(root).with_suffix(".sql" if file.suffix == ".sql" else ".yml")
+        name = file.relative_to(root).with_suffix(file.suffix if file.suffix in (".sql", ".py") else ".yml")
         parts = [re.sub(r"[^A-Za-z0-9._-]", "-", part) for part in name.parts]
         try:
             sources["/".join(parts)] = read_regular(file)

@@ -26,7 +26,9 @@ from vedette.system.terminal import json_line as json_line
 from vedette.system.terminal import safe as safe
 
 if TYPE_CHECKING:
+    from vedette.config.settings import Config
     from vedette.rules.ruleset import RuleSet
+    from vedette.udf.host import Host
 
 
 def fail(message: object) -> NoReturn:
@@ -179,17 +181,49 @@ def _unwritable() -> OSError | None:
 
 
 def rule_set(
-    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()
-) -> tuple[RuleSet, Plan]:
+    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = (),
+    functions: Host | None = None,
+) -> tuple[RuleSet, Plan]:  # fmt: skip
     """Rule files as they were read, and their plan. Raises OSError and ValueError when it cannot be built."""
     from vedette.rules import build
 
-    found = build.load(paths, pipelines, lookups)
+    found = build.load(paths, pipelines, lookups, functions)
     return found, build.from_rules(found)
 
 
-def rule_plan(paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = ()) -> Plan:
-    return rule_set(paths, pipelines, lookups)[1]
+def rule_plan(
+    paths: tuple[Path, ...], pipelines: tuple[Path, ...] = (), lookups: tuple[Path, ...] = (),
+    functions: Host | None = None,
+) -> Plan:  # fmt: skip
+    return rule_set(paths, pipelines, lookups, functions)[1]
+
+
+def host_of(settings: Config) -> Host | None:
+    """What runs functions as the agent of this configuration does; ended with the command."""
+    if not settings.functions.allow:
+        return None
+    from vedette.udf.host import Host, Limits
+
+    host = Host(Limits(settings.functions.max_seconds, settings.functions.max_memory))
+    click.get_current_context().call_on_close(host.close)
+    return host
+
+
+def functions_option(command: Callable[..., None]) -> Callable[..., None]:
+    """``--functions``: what runs functions in Python, given as ``functions``, None without it; ended with the
+    command."""
+
+    def made(ctx: click.Context, param: click.Parameter, value: bool) -> Host | None:
+        if not value:
+            return None
+        from vedette.udf.host import Host
+
+        host = Host()
+        ctx.call_on_close(host.close)
+        return host
+
+    text = "Run the functions in Python that SQL rules bring along, in isolated subprocesses."
+    return click.option("--functions", is_flag=True, callback=made, help=text)(command)
 
 
 def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -207,8 +241,9 @@ def format_option(what: str) -> Callable[[Callable[..., None]], Callable[..., No
 
 
 def pipeline_options(command: Callable[..., None]) -> Callable[..., None]:
-    """``--pipeline`` and ``--lookup``, of all commands that read rule files."""
+    """``--pipeline``, ``--lookup`` and ``--functions``, of all commands that read rule files."""
     for option in (
+        functions_option,
         click.option("--lookup", "lookups", type=click.Path(path_type=Path), multiple=True,
                      help="Values of a placeholder (NAME.txt, .csv, .vlookup), or a folder of them; may be repeated."),
         click.option("--pipeline", "pipelines", type=click.Path(path_type=Path), multiple=True,

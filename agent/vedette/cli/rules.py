@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
@@ -16,6 +16,7 @@ from vedette import __version__
 from vedette.cli.console import (
     fail,
     format_option,
+    host_of,
     json_line,
     pipeline_options,
     rule_plan,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from vedette.engine.match import Engine
     from vedette.runtime.compiled import Sources, UserCache
     from vedette.system.compressed import Ahead, Unpacked
+    from vedette.udf.host import Host
 
 
 @click.command()
@@ -57,7 +59,8 @@ if TYPE_CHECKING:
 @click.argument("files", type=click.Path(path_type=Path, allow_dash=True), nargs=-1, required=True)
 def scan(
     rule_paths: tuple[Path, ...], keys: tuple[str, ...], codec: str, route: bool, product: str, time_field: str,
-    cached: bool, pipelines: tuple[Path, ...], lookups: tuple[Path, ...], files: tuple[Path, ...],
+    cached: bool, pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None,
+    files: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Evaluate files without an agent.
 
@@ -78,13 +81,15 @@ def scan(
     from vedette.runtime.scan import Timeline, as_utf8, evaluate, events
     from vedette.system.compressed import unpacked
 
-    engine = _engine_of(rule_paths, keys, pipelines, lookups, route=route, cached=cached)
+    engine = _engine_of(rule_paths, keys, Given(pipelines, lookups, functions), route=route, cached=cached)
     for refusal in engine.plan.refused:
         click.echo(safe(f"not run: {refusal}"), err=True)
     if engine.plan.refused and not engine.plan.rules:
         fail("no rule runs")
     matches, failed, began = 0, False, time.perf_counter()
-    timeline = Timeline(engine.plan, time_field)
+    timeline = Timeline(engine.plan, time_field, functions=functions)
+    for title in timeline.without_functions:
+        click.echo(safe(f"not run: {title}: it calls functions in Python: --functions"), err=True)
 
     def say(row: dict[str, object]) -> None:
         sys.stdout.buffer.write(json_line(row).encode() + b"\n")
@@ -125,6 +130,8 @@ def scan(
         f" ({tally.events / max(seconds, 1e-9):,.0f} events/s)",
         err=True,
     )
+    for reason in timeline.failures():
+        click.echo(safe(f"failed: {reason}"), err=True)
     for reason in timeline.unused():
         click.echo(safe(f"not correlated: {reason}"), err=True)
     for rule, count in tally.undecided.items():
@@ -140,10 +147,15 @@ def scan(
 _COMPRESSED = (".gz", ".zst", ".xz")
 
 
-def _engine_of(
-    paths: tuple[Path, ...], keys: tuple[str, ...], pipelines: tuple[Path, ...], lookups: tuple[Path, ...], *,
-    route: bool, cached: bool,
-) -> Engine:  # fmt: skip
+class Given(NamedTuple):
+    """What rule files are compiled with."""
+
+    pipelines: tuple[Path, ...]
+    lookups: tuple[Path, ...]
+    functions: Host | None
+
+
+def _engine_of(paths: tuple[Path, ...], keys: tuple[str, ...], given: Given, *, route: bool, cached: bool) -> Engine:
     """Of a bundle with the databases that it carries, of rule files as they were last compiled."""
     bundles = [path for path in paths if path.suffix == ".vbundle"]
     if not bundles:
@@ -151,12 +163,13 @@ def _engine_of(
         from vedette.lookup.sets import made, opened
         from vedette.runtime.compiled import Sources, UserCache, user_folder
 
-        sources, folder = Sources(paths, pipelines, lookups), user_folder() if cached else None
+        sources = Sources(paths, given.pipelines, given.lookups)
+        folder = user_folder() if cached else None
         if folder is None:
-            return Engine(rule_plan(*sources), route=route)
-        artifact = _cached(sources, UserCache(folder))
-        return artifact.engine({**opened(lookups), **made(artifact.lookups)}, route=route)
-    if pipelines or lookups:
+            return Engine(rule_plan(*sources, given.functions), route=route)
+        artifact = _cached(sources, given.functions, UserCache(folder))
+        return artifact.engine({**opened(given.lookups), **made(artifact.lookups)}, route=route)
+    if given.pipelines or given.lookups:
         fail("--pipeline, --lookup: a bundle is built already; give them to 'bundle build'")
     if len(paths) > 1:
         fail("--rules: one bundle, or rule files and folders")
@@ -176,17 +189,17 @@ def _engine_of(
         fail(f"{bundles[0]}: {error}")
 
 
-def _cached(sources: Sources, cache: UserCache) -> Artifact:
+def _cached(sources: Sources, functions: Host | None, cache: UserCache) -> Artifact:
     """What was compiled of ``sources`` the last time; else compiled and kept."""
     from vedette.engine.artifact import Artifact
     from vedette.runtime.compiled import compiler
 
-    by = compiler()
-    digest = sources.digest(by)
+    by = (compiler(), *(["functions"] if functions is not None else []))
+    digest = sources.digest(*by)
     found = cache.load(digest)
     if found is None:
-        found = Artifact.of(rule_plan(*sources))
-        if sources.digest(by) == digest:  # no file changed meanwhile
+        found = Artifact.of(rule_plan(*sources, functions))
+        if sources.digest(*by) == digest:  # no file changed meanwhile
             cache.keep(digest, found)
     return found
 
@@ -233,7 +246,9 @@ def rules() -> None:
 @rules.command("test")
 @pipeline_options
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
-def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tuple[Path, ...]) -> None:
+def rules_test(
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None, paths: tuple[Path, ...]
+) -> None:
     """Run the test events of rules.
 
     NAME.test.yml beside NAME.yml or NAME.sql holds them, sequences for correlations and statements included. Exit code
@@ -246,11 +261,11 @@ def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tu
     from vedette.rules.authoring import cases
     from vedette.rules.selftest import check as run_cases
 
-    plan = rule_plan(paths, pipelines, lookups)
+    plan = rule_plan(paths, pipelines, lookups, functions)
     tests, mistakes = cases.load(plan)
     timed, more = cases.sequences(plan)
     mistakes += more
-    failures = run_cases(Engine(plan), [*tests, *timed])
+    failures = run_cases(Engine(plan), [*tests, *timed], functions)
     tested = cases.tested(plan, tests, timed)
     untested = [rule for rule in plan.written if rule.id not in tested]
     for line in (*plan.refused, *mistakes, *failures):
@@ -279,8 +294,8 @@ def rules_test(pipelines: tuple[Path, ...], lookups: tuple[Path, ...], paths: tu
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per finding.")
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
 def rules_lint(
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], sample: Path | None, skip: tuple[str, ...], strict: bool,
-    as_json: bool, paths: tuple[Path, ...],
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None, sample: Path | None,
+    skip: tuple[str, ...], strict: bool, as_json: bool, paths: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """Report mistakes and doubtful parts of rules.
 
@@ -295,7 +310,7 @@ def rules_lint(
     from vedette.rules import build
     from vedette.rules.authoring import lint
 
-    found = build.load(paths, pipelines, lookups)
+    found = build.load(paths, pipelines, lookups, functions)
     lines = sample.read_bytes() if sample is not None else b""
     plan = build.from_rules(found, sample=lines)
     literals: set[bytes] = set().union(*(chosen for chosen in plan.literals if chosen is not None))
@@ -328,8 +343,8 @@ def rules_lint(
 @click.argument("rule", type=click.Path(path_type=Path))
 @click.argument("event", required=False)
 def rules_explain(
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], wanted: str, codec: str, topic: str,
-    beside: tuple[Path, ...], sample: Path | None, rule: Path, event: str | None,
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None, wanted: str, codec: str,
+    topic: str, beside: tuple[Path, ...], sample: Path | None, rule: Path, event: str | None,
 ) -> None:  # fmt: skip
     """Show how rules are evaluated, and why they match an event.
 
@@ -350,7 +365,7 @@ def rules_explain(
     asked = list(build.files([rule]))
     known = {path.resolve() for path in asked}
     others = [path for path in build.files(beside) if path.resolve() not in known]
-    found = build.load_files([*asked, *others], pipelines, lookups)
+    found = build.load_files([*asked, *others], pipelines, lookups, functions)
     lines = sample.read_bytes() if sample is not None else b""
     engine = Engine(build.from_rules(found, sample=lines), route=False)
     cost = build.cost_of(found, lines) if lines else None
@@ -403,8 +418,8 @@ def rules_explain(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a rule.")
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1)
 def rules_list(
-    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], config: Path | None, ruleset: str, as_json: bool,
-    paths: tuple[Path, ...],
+    pipelines: tuple[Path, ...], lookups: tuple[Path, ...], functions: Host | None, config: Path | None, ruleset: str,
+    as_json: bool, paths: tuple[Path, ...],
 ) -> None:  # fmt: skip
     """List rules and correlations: active, always (looked at on every event of its log source), or dead and why.
 
@@ -423,9 +438,11 @@ def rules_list(
         rule_settings = ruleset_of(settings, ruleset)
         paths = paths or rule_settings.paths
         pipelines, lookups = pipelines or rule_settings.pipelines, lookups or rule_settings.lookups
+        if settings.functions.allow and functions is None:
+            functions = host_of(settings)
     if not paths:
         fail("which rules? Give files or folders, or a configuration whose rule set has paths")
-    found, plan = rule_set(paths, pipelines, lookups)
+    found, plan = rule_set(paths, pipelines, lookups, functions)
     rows: list[dict[str, str | int]] = []
 
     def add(state: str, kind: str, level: str, source: str, one: AnyRule | Refusal, reason: str) -> None:

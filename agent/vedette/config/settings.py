@@ -126,6 +126,15 @@ class StateSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionSettings:
+    """Functions in Python that rules bring along: whether they run, and the bounds of their processes."""
+
+    allow: bool = False
+    max_seconds: Seconds = 0.1
+    max_memory: Size = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
 class SuppressSettings:
     """Alerts of these rules (none named: of every rule without a suppression of its own) about one entity."""
 
@@ -272,6 +281,7 @@ class Config:
     rules: RuleSettings = field(default_factory=RuleSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     state: StateSettings = field(default_factory=StateSettings)
+    functions: FunctionSettings = field(default_factory=FunctionSettings)
     suppress: tuple[SuppressSettings, ...] = ()
     bundles: BundleSettings = field(default_factory=BundleSettings)
     ruleset: tuple[RulesetSettings, ...] = ()

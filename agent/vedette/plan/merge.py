@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from vedette.plan import limits, relation
 from vedette.plan.ir import And, Expr, Leaf, Not, Or, Predicate, Rule
 from vedette.plan.plan import AnyRule, Plan, names_of
-from vedette.plan.query import Statement
+from vedette.plan.query import Modules, Statement
 from vedette.plan.relation import Correlation
 
 One = TypeVar("One", Rule, Correlation, Statement)
@@ -63,6 +63,7 @@ class _Merging:
         self._lookups: dict[str, Any] = {}
         self._asked: set[str] = set()
         """Names of those that rules ask."""
+        self._modules: dict[str, Modules] = {}
 
     def add(self, name: str, plan: Plan) -> None:
         self._add_lookups(plan.lookups, {asked for asked, _ in plan.asked})
@@ -89,6 +90,7 @@ class _Merging:
         self._heard |= {ids[one.id] for one in plan.written if one.id not in plan.silent}
         self._renamed[name] = {old: new for old, new in ids.items() if old != new}
         self._refused += plan.refused
+        self._modules |= {one.digest: one for one in plan.modules}
 
     def _add_lookups(self, lookups: Mapping[str, Any], asked: set[str]) -> None:
         """Of those that no rule asks, the first of its name stays, for whoever else may want it."""
@@ -131,6 +133,7 @@ class _Merging:
             tuple(self._statements.values()),
             self._lookups,
             frozenset(self._sets) - self._heard,
+            tuple(self._modules.values()),
         )
         return Merged(plan, self._sets, self._renamed)
 

@@ -5,7 +5,8 @@ A plan is values only; ``to_bytes`` and ``from_bytes`` carry it into bundles and
 digest give the same matches, however they search.
 
 Wire form: msgpack ``[FORMAT, predicates, rules, literals, refused, correlations, further, names]``, behind it
-``statements`` where there are some or ``quiet`` follows, and ``quiet`` of a plan that was merged.
+``statements`` where there are some or anything follows, ``quiet`` of a plan that was merged (nil for another where
+anything follows), and the modules of the statements' user functions where they call any.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Plan:
     of its bytes. Who loads a plan gives them: ``with_lookups``."""
     quiet: frozenset[str] | None = None
     """``silent`` of a plan that was merged of several rule sets (``merge.py``), each of which says it of its own."""
+    modules: tuple[query.Modules, ...] = ()
+    """Those of the statements' user functions; by their digests part of what statements mean."""
 
     @cached_property
     def digest(self) -> str:
@@ -169,7 +172,12 @@ class Plan:
                     [sorted(x) if x is not None else None for x in self.further],
                     self.names,
                     *([query.dump(self.statements)] if self.statements or self.quiet is not None else []),
-                    *([sorted(self.quiet)] if self.quiet is not None else []),
+                    *(
+                        [None if self.quiet is None else sorted(self.quiet)]
+                        if self.quiet is not None or self.modules
+                        else []
+                    ),
+                    *([[[list(one) for one in each.modules] for each in self.modules]] if self.modules else []),
                 ]
             )
         )
@@ -183,6 +191,7 @@ class Plan:
                 raise ValueError(f"its format is {form}, not {FORMAT}: rebuild the bundle")
             predicates, rules, literals, refused, correlations, further, made_for, *more = parts
             statements = query.statements(more[0]) if more else ()
+            modules = query.modules(more[2]) if len(more) > 2 else ()
             _all(str, [made_for])
             if len(rules) + len(correlations) + len(statements) > limits.MAX_RULES:
                 raise ValueError(f"more than {limits.MAX_RULES} rules")
@@ -195,8 +204,12 @@ class Plan:
                 tuple(frozenset(_all(bytes, x)) if x is not None else None for x in further),
                 made_for,
                 statements,
-                quiet=frozenset(_all(str, more[1])) if more[1:] else None,
+                quiet=frozenset(_all(str, more[1])) if more[1:] and more[1] is not None else None,
+                modules=modules,
             )
+            lacking_modules = {digest for one in statements for digest in one.modules} - {m.digest for m in modules}
+            if lacking_modules:
+                raise ValueError("it lacks modules that its statements call")
             relation.ordered(plan.correlations)
             limits.check(plan.predicates)
         except (TypeError, IndexError, ValueError, msgpack.UnpackException, RecursionError) as error:
@@ -218,7 +231,7 @@ class Plan:
     def chosen(self, cost: Cost | Measured) -> Plan:
         """The same rules with other literals, by ``cost``; without lookups."""
         made = build(self.rules, self.predicates, self.refused, cost, self.correlations, self.statements)
-        return replace(made, quiet=self.quiet)
+        return replace(made, quiet=self.quiet, modules=self.modules)
 
 
 def lacking(lookups: Mapping[str, Any], name: str, index: str, wanted: Iterable[str] = ()) -> str:

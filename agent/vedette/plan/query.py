@@ -113,6 +113,10 @@ class Call:
 
 Expression = Column | Literal | Call
 
+PYTHON = "PYTHON"
+"""The name of calls and aggregates that are user functions; ``options``: ``module.attr``, and the digest of its
+``Modules``. They stand in ``Apply``, ``Expand`` and among aggregates only."""
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -196,6 +200,14 @@ class Calc(Node):
     input: Node
     exprs: tuple[Expression, ...]
     when: Expression | None = None
+
+
+@dataclass(frozen=True)
+class Apply(Node):
+    """The values of user functions behind a row's columns; their arguments hold no user functions."""
+
+    input: Node
+    functions: tuple[Call, ...]
 
 
 @dataclass(frozen=True)
@@ -404,12 +416,37 @@ class Statement:
     @cached_property
     def stateful(self) -> bool:
         """Whether a row is about more than one event, or an event makes more than one."""
-        return any(not isinstance(node, Scan | Calc | Union) for node in nodes(self.root))
+        return any(not isinstance(node, Scan | Calc | Apply | Union) for node in nodes(self.root))
 
     @cached_property
     def single(self) -> bool:
         """Whether an event makes at most one row, which is about it alone."""
-        return all(isinstance(node, Scan | Calc) for node in nodes(self.root))
+        return all(isinstance(node, Scan | Calc | Apply) for node in nodes(self.root))
+
+    @cached_property
+    def modules(self) -> frozenset[str]:
+        """The digests of the modules whose functions it calls."""
+        return frozenset(str(one.options[1]) for one in functions(self.root))
+
+
+class Module(NamedTuple):
+    """One module of Python, by its dotted name; ``package``: it is an ``__init__.py``."""
+
+    name: str
+    package: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The modules of a user function: its own, and those beside it that it imports."""
+
+    modules: tuple[Module, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Of names and contents; part of what a statement means that calls a function of it."""
+        return hashlib.blake2b(msgpack.packb([list(one) for one in self.modules]), digest_size=16).hexdigest()
 
 
 def fields_read(statements: Iterable[Statement]) -> tuple[str, ...]:
@@ -423,7 +460,7 @@ def fields_read(statements: Iterable[Statement]) -> tuple[str, ...]:
 _KINDS: dict[str, type] = {
     one.__name__: one
     for one in (
-        Type, Named, Column, Literal, Call, Aggregate, Field, Scan, Calc, Union, Expand, Grid, Assign, Windowed,
+        Type, Named, Column, Literal, Call, Aggregate, Field, Scan, Calc, Apply, Union, Expand, Grid, Assign, Windowed,
         Grouped, Over, Top, Join, LookupJoin, Variable, Match, Statement, Suppress,
     )
 }  # fmt: skip
@@ -544,6 +581,32 @@ def _indexes(value: Any) -> Iterator[int]:
     elif type(value) is tuple:
         for one in value:
             yield from _indexes(one)
+
+
+def functions(root: Node) -> list[Call | Aggregate]:
+    """The user functions that ``root`` and everything below it calls."""
+    found: list[Call | Aggregate] = []
+    for node in nodes(root):
+        match node:
+            case Apply(functions=called):
+                found += called
+            case Expand(function=called) if called.name == PYTHON:
+                found.append(called)
+            case Windowed() | Grouped() | Over():
+                found += (one for one in node.aggregates if one.name == PYTHON)
+    return found
+
+
+def modules(data: Any) -> tuple[Modules, ...]:
+    """Of ``[[name, package, source], …]`` for each set. Raises ValueError for anything else."""
+    try:
+        found = tuple(Modules(tuple(Module(*one) for one in rows)) for rows in data)
+    except TypeError as error:
+        raise ValueError(f"not modules: {error}") from error
+    for one in (module for each in found for module in each.modules):
+        if not (type(one.name) is str and type(one.package) is bool and type(one.source) is str):
+            raise ValueError(f"not a module: {one.name!r:.60}")
+    return found
 
 
 def nodes(root: Node) -> list[Node]:

@@ -1,5 +1,5 @@
-"""``python -m vedette.rules OUT PATH… [--pipeline=FILE…] [--lookup=FILE…]``: rule files to a built rule set, in a
-process of its own.
+"""``python -m vedette.rules OUT PATH… [--pipeline=FILE…] [--lookup=FILE…] [--functions=BYTES]``: rule files to a
+built rule set, in a process of its own. ``--functions``: user functions are allowed, with so much memory.
 
 The agent starts this when its rule directory changes, so that seconds of parsing and compiling neither stall its loop
 nor stay in its memory. A sample of traffic on standard input (raw lines, may be empty) guides the choice of literals.
@@ -18,10 +18,11 @@ import orjson
 from vedette.engine.artifact import Artifact
 from vedette.rules.build import build
 from vedette.system.durable import write_whole
+from vedette.udf.host import Host, Limits
 
 
 def main(arguments: Sequence[str]) -> int:
-    named: dict[str, list[Path]] = {"--pipeline": [], "--lookup": []}
+    named: dict[str, list[Path]] = {"--pipeline": [], "--lookup": [], "--functions": []}
     paths: list[Path] = []
     for argument in arguments:
         option, _, value = argument.partition("=")
@@ -29,7 +30,15 @@ def main(arguments: Sequence[str]) -> int:
     out, *paths = paths
     try:
         sample = sys.stdin.buffer.read()
-        plan = build(paths, sample=sample, pipelines=named["--pipeline"], lookups=named["--lookup"])
+        memory = [int(str(one)) for one in named["--functions"]]
+        functions = Host(Limits(memory=memory[0])) if memory else None
+        try:
+            plan = build(
+                paths, sample=sample, pipelines=named["--pipeline"], lookups=named["--lookup"], functions=functions
+            )
+        finally:
+            if functions is not None:
+                functions.close()
         if not plan.rules:
             reasons = "; ".join(map(str, plan.refused[:3])) or "no rule file found"
             raise ValueError(f"no rule can run: {reasons}")

@@ -14,7 +14,7 @@ from vedette.plan.literals import Cost, Measured, candidates, guess
 from vedette.plan.plan import Plan
 from vedette.plan.query import Statement
 from vedette.rules.authoring.cases import is_test
-from vedette.rules.ruleset import FrontEnd, RuleSet
+from vedette.rules.ruleset import Describer, FrontEnd, RuleSet
 from vedette.rules.sigma import pipelines as processing
 from vedette.rules.sigma.frontend import Sigma
 from vedette.rules.sql.frontend import Sql
@@ -58,28 +58,33 @@ def files(paths: Iterable[Path]) -> Iterator[Path]:
             raise FileNotFoundError(f"{path}: no such rule file or folder")
 
 
-def empty(pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), wanted: str = "") -> RuleSet:
-    """A rule set that rules can be added to. Raises OSError for a pipeline or lookup that does not exist, ValueError
-    for a pipeline that cannot be used."""
-    rules = RuleSet()
+def empty(
+    pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), functions: Describer | None = None, wanted: str = ""
+) -> RuleSet:
+    """A rule set that rules can be added to. ``functions``: what imports the modules of user functions to look into
+    them (``udf/host.py``); None: rules that call some are refused. Raises OSError for a pipeline or lookup that does
+    not exist, ValueError for a pipeline that cannot be used."""
+    rules = RuleSet(functions=functions)
     rules.front_ends.update(front_ends(rules, pipelines, lookups, wanted))
     return rules
 
 
 def load(
-    paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), wanted: str = ""
-) -> RuleSet:
+    paths: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
+    functions: Describer | None = None, wanted: str = "",
+) -> RuleSet:  # fmt: skip
     """The rules of ``files(paths)``, not yet with their filters and correlations: ``from_rules`` joins these.
     ``wanted``: the name of a lookup that is to be built, which is in none of ``lookups``."""
-    return load_files(files(paths), pipelines, lookups, wanted)
+    return load_files(files(paths), pipelines, lookups, functions, wanted)
 
 
 def load_files(
-    found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (), wanted: str = ""
-) -> RuleSet:
+    found: Iterable[Path], pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
+    functions: Describer | None = None, wanted: str = "",
+) -> RuleSet:  # fmt: skip
     """``load`` of what ``files`` gave. A file that cannot be read is refused by itself, and so is the second rule of an
     id."""
-    rules = empty(pipelines, lookups, wanted)
+    rules = empty(pipelines, lookups, functions, wanted)
     for path in found:
         name = str(path).encode("utf-8", "replace").decode()  # a plan's texts are UTF-8, file names need not be
         try:
@@ -104,14 +109,15 @@ def read(content: bytes | str, path: str = "<rule>") -> RuleSet:
 
 
 def build(
-    paths: Iterable[Path], *, sample: bytes = b"", pipelines: Iterable[Path] = (), lookups: Iterable[Path] = ()
-) -> Plan:
+    paths: Iterable[Path], *, sample: bytes = b"", pipelines: Iterable[Path] = (), lookups: Iterable[Path] = (),
+    functions: Describer | None = None,
+) -> Plan:  # fmt: skip
     """The plan of all rules at ``paths``, as ``pipelines`` map them; refused rules are listed in it.
 
     ``sample``: lines of the traffic to be evaluated, for choosing rare literals; without it their frequency is guessed.
     Raises as ``files`` and ``empty`` do.
     """
-    return from_rules(load(paths, pipelines, lookups), sample=sample)
+    return from_rules(load(paths, pipelines, lookups, functions), sample=sample)
 
 
 def from_text(text: str, *, sample: bytes = b"") -> Plan:
@@ -126,7 +132,9 @@ def from_rules(rules: RuleSet, *, sample: bytes = b"") -> Plan:
     _refuse_lacking(rules)
     cost: Cost | Measured = cost_of(rules, sample) if sample else guess
     plan = plans.build(rules.rules, rules.predicates, rules.refused, cost, rules.correlations, rules.statements)
-    return plan.with_lookups(rules.lookups)
+    called = {digest for one in plan.statements for digest in one.modules}
+    modules = tuple(one for digest, one in sorted(rules.modules.items()) if digest in called)
+    return replace(plan, modules=modules).with_lookups(rules.lookups)
 
 
 def _refuse_lacking(rules: RuleSet) -> None:

@@ -7,12 +7,13 @@ Expressions refer to ``RuleSet.predicates`` by index, and equal predicates are o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from vedette.lookup.table import Lookup
 from vedette.plan.ir import Expr, Leaf, Predicate, Refusal, Rule
 from vedette.plan.limits import SetFull, Tally
-from vedette.plan.query import Statement
+from vedette.plan.query import Modules, Statement
 from vedette.plan.relation import Correlation
 
 OF_SET = "rule set"
@@ -67,6 +68,16 @@ class Wanted(NamedTuple):
     kind: str
 
 
+class Describer(Protocol):
+    """What runs user functions, where rules are compiled (``udf/host.py``)."""
+
+    def describe(self, modules: Modules, target: str) -> dict[str, Any]:
+        """Kind and types of ``module.attr``. Raises ValueError with what is wrong with it."""
+
+    def close(self) -> None:
+        """End its processes."""
+
+
 @dataclass(slots=True)
 class RuleSet:
     """What a set of rule files came to; ``rules`` refer to ``predicates`` by index."""
@@ -85,6 +96,12 @@ class RuleSet:
     """By name the lookups that rules may ask."""
     wanted: list[Wanted] = field(default_factory=list)
     """What placeholders ask of the lookup that is to be built (``asks.py``)."""
+    functions: Describer | None = None
+    """Looks into the modules of user functions; None: these are not allowed."""
+    modules: dict[str, Modules] = field(default_factory=dict)
+    """Of user functions, by digest."""
+    module_files: dict[Path, None] = field(default_factory=dict)
+    """Where these are."""
     placeholders: dict[Expr, tuple[str, ...]] = field(default_factory=dict)
     """The placeholders that an expression's values come from."""
     front_ends: dict[str, FrontEnd] = field(default_factory=dict)

@@ -2,5 +2,5 @@
 
 The only place that puts the parts together.
 Imports: bundle, config, decode, delivery, engine, fleet, inputs, lookup, model, mqtt, plan, rawlog, rules, state,
-store, stream, system.
+store, stream, system, udf.
 """

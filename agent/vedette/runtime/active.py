@@ -94,6 +94,7 @@ class ActiveRules:
             running=len(plan.detections),
             correlations=len(plan.correlations),
             statements=len(plan.statements),
+            without_functions=len(self._pipeline.state.statements.refused),
             dead=len(dead_rules(self._context.config, self.loaded.engine).reasons),
             always=len(plan.always),
             plan=plan.digest[:12],

@@ -155,7 +155,10 @@ class Agent:
             try:
                 await self._load_rules()
                 self._auditor = Auditor(self.pipeline)
-                await self._serve()
+                try:
+                    await self._serve()
+                finally:
+                    self.pipeline.close()
             finally:
                 self.context.close()
             account = store.account()

@@ -43,9 +43,13 @@ class Sources(NamedTuple):
         """All that a build reads. Raises OSError when no descriptor is left: that is no folder without rules."""
         for path in (*self.paths, *self.pipelines, *self.lookups):
             if path.is_dir():
-                yield from listed(path, (".yml", ".yaml", ".sql", ".txt", ".csv", SUFFIX))
+                yield from listed(path, (".yml", ".yaml", ".sql", ".py", ".txt", ".csv", SUFFIX))
             else:
                 yield path
+                if path.suffix == ".sql":  # functions beside it
+                    yield from sorted(path.parent.glob("*.py"))
+                    if (path.parent / "functions").is_dir():
+                        yield from listed(path.parent / "functions", (".py",))
 
     def digest(self, *more: str) -> str:
         """Of all that a build depends on but the sample, and ``more``. Raises OSError."""

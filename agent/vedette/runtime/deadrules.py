@@ -16,6 +16,8 @@ from vedette.plan.plan import Plan
 from vedette.plan.relation import starved
 from vedette.rules.authoring import reach
 
+NOT_ALLOWED = "calls functions in Python, which this agent does not allow: [functions] allow = true"
+
 
 class Dead(NamedTuple):
     """Rules and correlations that make no alert on this agent: reasons, those who only wait for an input last."""
@@ -33,14 +35,16 @@ def dead_rules(config: Config, engine: Engine) -> Dead:
     inputs = [(item.codec, item.logsource) for item in config.input]
     known = _DEAD.get(engine)
     if known is None or known[0] != inputs:
-        known = _DEAD[engine] = inputs, dead_of(config.input, engine.plan)
+        known = _DEAD[engine] = inputs, dead_of(config.input, engine.plan, functions=config.functions.allow)
     return known[1]
 
 
-def dead_of(inputs: Iterable[InputSettings], plan: Plan) -> Dead:
-    """Those of one plan, the refused ones first."""
+def dead_of(inputs: Iterable[InputSettings], plan: Plan, *, functions: bool) -> Dead:
+    """Those of one plan, the refused ones first. ``functions``: whether functions in Python are allowed."""
     reasons, waiting = unreached(inputs, plan)
-    return Dead([*map(str, plan.refused), *reasons], waiting)
+    calling = [one for one in plan.statements if one.modules and not functions]
+    refused = [f"{one.path}:{one.line}: {NOT_ALLOWED} ({one.title})" for one in calling]
+    return Dead([*map(str, plan.refused), *refused, *reasons], waiting)
 
 
 def unreached(given: Iterable[InputSettings], plan: Plan) -> Dead:

@@ -29,6 +29,7 @@ from vedette.runtime.ingest import RECENT_BYTES, Ingest
 from vedette.state.state import State
 from vedette.system.diskhealth import STORE
 from vedette.system.resident import resident
+from vedette.udf.host import Host, Limits
 
 log = structlog.get_logger()
 
@@ -42,7 +43,9 @@ class Pipeline:
     def __init__(self, context: RunContext, engine: Engine, bundle: Credit = None) -> None:
         """``bundle``: what ``engine`` is of."""
         self.context = context
-        self.state = _restored(context, engine)
+        settings = context.config.functions
+        self.functions = Host(Limits(settings.max_seconds, settings.max_memory)) if settings.allow else None
+        self.state = _restored(context, engine, self.functions)
         self.ingest = Ingest(context)
         self.checkpointer = Checkpointer(context, self.ingest, self.state)
         self.evaluator = Evaluator(context, self.ingest, self.checkpointer, self.state, engine, bundle)
@@ -63,6 +66,11 @@ class Pipeline:
             group.create_task(self._maintain())
             group.create_task(self.ingest.append_again())
             group.create_task(self.evaluator.ticks())
+
+    def close(self) -> None:
+        """End what runs beside it."""
+        if self.functions is not None:
+            self.functions.close()
 
     async def drain(self, seconds: float) -> None:
         """Evaluate what is stored and commit it, for at most ``seconds``; the rest follows after the next start."""
@@ -121,7 +129,7 @@ class Pipeline:
         self.evaluator.save_memory(pressure)
 
 
-def _restored(context: RunContext, engine: Engine) -> State:
+def _restored(context: RunContext, engine: Engine, functions: Host | None) -> State:
     settings = context.config.state
     empty = partial(
         State,
@@ -130,6 +138,7 @@ def _restored(context: RunContext, engine: Engine) -> State:
         lateness=int(settings.max_lateness * 1_000_000),
         max_bytes=settings.max_bytes,
         settle=settings.settle,
+        functions=functions,
     )
     state = empty()
     try:

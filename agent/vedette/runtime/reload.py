@@ -14,7 +14,7 @@ from vedette.config.settings import Config
 NEEDS_RESTART = (
     "agent.id", "agent.site", "agent.fleet", "agent.data_dir",  # they are in every id, topic and path
     "enrolment",  # it brings the agent's key and fleet
-    "raw_log", "state",  # they size what is open
+    "raw_log", "state", "functions",  # they size what is open
     "uplink.max_bytes",  # the size of the store's map
     "fleet.root",  # what is trusted is of it
 )  # fmt: skip

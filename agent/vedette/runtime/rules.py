@@ -137,6 +137,7 @@ class Rules:
         self._given = Sources(tuple(one.paths), tuple(one.pipelines), tuple(one.lookups))
         self._lookups = config.agent.lookup_dir
         self._cache = config.agent.cache_dir(one.name)
+        self._functions = config.functions
         self._file = one.file
         self._sample, self._fits = sample, fits
         self.bundles = BundleDir(
@@ -441,7 +442,7 @@ class Rules:
     async def _build(self, *, again: bool = False) -> Loaded:
         seen = await asyncio.to_thread(self._signature)
         try:
-            digest = await asyncio.to_thread(self._sources.digest)
+            digest = await asyncio.to_thread(self._sources.digest, *(["functions"] if self._functions.allow else []))
         except OSError as error:
             raise OSError(f"a rule file cannot be read: {error}") from error
         self._cache.mkdir(parents=True, exist_ok=True)
@@ -493,6 +494,7 @@ class Rules:
             *map(str, self._sources.paths),
             *(f"--pipeline={path}" for path in self._sources.pipelines),
             *(f"--lookup={path}" for path in self._sources.lookups),
+            *([f"--functions={self._functions.max_memory}"] if self._functions.allow else []),
             sample=sample,
         )
         if ended.code == 2:

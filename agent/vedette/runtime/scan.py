@@ -37,6 +37,7 @@ from vedette.state.firing import Firing, shown_group
 from vedette.state.graph import Item, scalar
 from vedette.stream.reader import Event
 from vedette.stream.statements import Read, Selected, Statements
+from vedette.stream.userfunctions import Functions
 from vedette.system.compressed import Ahead, Readable
 
 HEAD_BYTES = 4096
@@ -115,16 +116,32 @@ class Stated(NamedTuple):
 class Timeline:
     """What correlations and statements need of the matches of one scan."""
 
-    def __init__(self, plan: Plan, time_field: str = "", zone: tzinfo | None = None) -> None:
-        """``time_field``: the field that says when an event happened; empty: what its decoder finds."""
+    def __init__(
+        self, plan: Plan, time_field: str = "", zone: tzinfo | None = None, functions: Functions | None = None
+    ) -> None:
+        """``time_field``: the field that says when an event happened; empty: what its decoder finds. ``functions`` runs
+        user functions; without it statements that call some do not run (``without_functions``)."""
         self._plan, self._field, self._zone = plan, time_field, zone
         self._correlator = Correlator(plan.correlations, Clock(0), max_bytes=1 << 62)
         self._grouped = {rule.id: self._correlator.graph.grouped(rule.id) for rule in plan.rules}
         self._items: list[tuple[int, int, list[Item]]] = []
         self._places: list[tuple[str, int, dict[str, Any]]] = []
         self._timeless = 0
-        self._statements = Statements(plan.statements, plan.lookups, max_bytes=1 << 62)
+        self._statements = Statements(
+            plan.statements, plan.lookups, max_bytes=1 << 62, functions=functions, modules=plan.modules
+        )
         self._rows: list[tuple[int, int, Read]] = []
+
+    @property
+    def without_functions(self) -> list[str]:
+        """The titles of statements that do not run."""
+        return [one.title for one in self._statements.refused]
+
+    def failures(self) -> list[str]:
+        """Statements that were given up, and why; of others how many rows failed."""
+        given_up = [f"{one.title}: {error}" for one, error in self._statements.failures()]
+        counts = self._statements.status()["statements"]
+        return given_up + [f"{one['title']}: {one['failed']} rows failed" for one in counts if one["failed"]]
 
     def add(self, found: Detection, file: str) -> None:
         """One match, in the order in which they were read."""

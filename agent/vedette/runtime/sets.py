@@ -124,7 +124,8 @@ class RuleSets:
         for one in self.members.values():
             await one.adopt(inputs, running)
         for name, part in self.parts.items():
-            self.parts[name] = part._replace(dead=await asyncio.to_thread(dead_of, inputs, self._plan(part)))
+            dead = partial(dead_of, inputs, self._plan(part), functions=self._config.functions.allow)
+            self.parts[name] = part._replace(dead=await asyncio.to_thread(dead))
 
     async def retune(self, loaded: Loaded) -> Loaded | None:
         """See ``Rules.retune``."""
@@ -136,7 +137,7 @@ class RuleSets:
         plan = loaded.engine.plan
         counts = {"running": len(plan.detections), "correlations": len(plan.correlations),
                   "statements": len(plan.statements), "always_candidates": len(plan.always)}  # fmt: skip
-        dead = dead_of(self._config.input, plan)
+        dead = dead_of(self._config.input, plan, functions=self._config.functions.allow)
         self.parts[name] = Part(
             plan.to_bytes(), plan.lookups, counts, dead, loaded.origin, loaded.bundle, loaded.version, loaded.sha256
         )

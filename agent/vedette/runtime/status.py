@@ -367,6 +367,17 @@ def render(status: dict[str, Any]) -> list[str]:
             f"         statements: {sql['bytes']:,} of {sql['max_bytes']:,} bytes, {sql['evicted']} keys evicted;"
             f" {late} rows late, {failed} failed, {sql['timeless']} without a time, {sql['unfit']} values unfit"
         )
+        if sql["without_functions"]:
+            titles = [one["title"] for one in sql["without_functions"]]
+            lines.append(
+                f"         {len(titles)} do not run: they call functions in Python, which [functions] does not allow:"
+                f" {', '.join(titles[:SHOWN])}"
+            )
+        if own := sql["functions"]:
+            lines.append(
+                f"         functions: {own['calls']} calls, {own['processes']} processes, {own['died']} died;"
+                f" isolated by {', '.join(own['isolation']) or 'nothing yet'}"
+            )
     if any((audit := state["audit"]).values()):
         lines.append(
             f"         {audit['open']} audit events open, {audit['bytes']:,} bytes; {audit['evicted']} evaluated early"

@@ -27,6 +27,7 @@ from vedette.state.correlate import CHECK_EVERY, Correlator
 from vedette.state.firing import Firing
 from vedette.state.suppress import Fold, Suppressor
 from vedette.stream.statements import Statements
+from vedette.stream.userfunctions import Functions
 
 FORMAT = 3
 
@@ -36,11 +37,11 @@ SLICE_BYTES = 64 << 10
 
 class State:
     """See the module's text. ``lateness`` is in microseconds; ``max_bytes`` bounds the correlations' windows, and the
-    statements' tables."""
+    statements' tables. ``functions`` runs user functions, where they are allowed."""
 
     def __init__(
         self, plan: Plan, *, log_id: str = "", lateness: int = 30_000_000, max_bytes: int = 64 << 20,
-        settle: bool = False,
+        settle: bool = False, functions: Functions | None = None,
     ) -> None:  # fmt: skip
         self.log_id = log_id
         self._max_bytes, self._settle = max_bytes, settle
@@ -48,7 +49,8 @@ class State:
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=max_bytes, settle=settle)
         self.suppressor = Suppressor(self.clock)
         self.joiner = Joiner()
-        self.statements = Statements(plan.statements, plan.lookups, max_bytes=max_bytes)
+        self._functions = functions
+        self.statements = self._of(plan)
         self._looked = 0
         self.started_empty: list[str] = []
         """Correlations and statements that have changed since the plan before: what was known of them is gone."""
@@ -86,11 +88,18 @@ class State:
         operators that mean the same."""
         old = self.correlator
         self.correlator = Correlator(plan.correlations, self.clock, max_bytes=self._max_bytes, settle=self._settle)
-        statements = Statements(plan.statements, plan.lookups, max_bytes=self._max_bytes)
+        statements = self._of(plan)
         self.started_empty = [*self.correlator.adopt(old), *statements.adopt(self.statements)]
         self.statements = statements
+        if self._functions is not None:
+            self._functions.keep(plan.modules)
         if self._unwritten is not None:
             self._unwritten = self.correlator.groups.adopted(self._unwritten, old.groups)
+
+    def _of(self, plan: Plan) -> Statements:
+        return Statements(
+            plan.statements, plan.lookups, max_bytes=self._max_bytes, functions=self._functions, modules=plan.modules
+        )
 
     def muted(self) -> set[str]:
         """Ids of the correlations and statements in quarantine."""

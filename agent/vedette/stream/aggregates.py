@@ -20,6 +20,7 @@ Fields by kind:
 | ``l`` | list, None at first | list |
 | ``m`` | dict of value and count, None at first | list |
 | ``x`` | list of whole numbers of any size, None at first | list |
+| ``u`` | of a user's aggregate its accumulator's bytes and what it has not taken in yet, None at first | list |
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any, NamedTuple
 
-from vedette.plan.query import Aggregate, Column, Expression, Type
+from vedette.plan.query import PYTHON, Aggregate, Call, Column, Expression, Literal, Type
 from vedette.stream.expression import one as evaluate
 from vedette.stream.functions.table import Refused, WrongTypes
 from vedette.stream.functions.types import (
@@ -49,6 +50,7 @@ from vedette.stream.functions.types import (
     WHOLE,
     count,
 )
+from vedette.stream.useraggregates import Users
 
 # --- parts
 
@@ -160,6 +162,13 @@ _LEAST = "if {0} is None or v {sign} {0}: {0} = v"
 _LEAST_ALL = "v = {a}\nif v is not None and ({0} is None or v {sign} {0}): {0} = v"
 _DECIMAL = "{0} = v if {0} is None else WIDE.add({0}, v)"
 _DECIMAL_ALL = "if {a} is not None: {0} = {a} if {0} is None else WIDE.add({0}, {a})"
+
+_USER = Part(
+    "u",
+    "if {0} is None: {0} = [None, v]\nelse: {0}.append(v)",
+    "if {a} is not None: {0} = [*{a}] if {0} is None else {0} + [x for x in {a} if x is not None]",
+)
+"""Of a user's aggregate: ``[accumulator, …]``, behind it what it has not taken in yet (``useraggregates.py``)."""
 
 PARTS: dict[str, Part] = {
     "count": Part("q", "{0} += 1", "{0} += {a}"),
@@ -436,6 +445,25 @@ AGGREGATES: dict[str, Function] = {
         nulls=True,
     ),
 }
+_AGGREGATE_OF_A_USER = Function(_same, lambda one: Finish((_user(one),), None), "", "", ordered=True, nulls=True)
+
+
+def row_of(name: str) -> Function:
+    """The row of an aggregate in a plan."""
+    return _AGGREGATE_OF_A_USER if name == PYTHON else AGGREGATES[name]
+
+
+def part_of(name: str) -> Part:
+    return _USER if name.startswith(PYTHON) else PARTS[name]
+
+
+def _user(one: Aggregate) -> str:
+    """The name of the part of a user's aggregate: its function; what of it is kept follows from that and arguments."""
+    if one.distinct or len(one.options) != 2 or not all(type(text) is str for text in one.options):
+        raise ValueError("not a user's aggregate")
+    return " ".join((PYTHON, *one.options))
+
+
 for _alias, _name in (("STDDEV", "STDDEV_SAMP"), ("VARIANCE", "VAR_SAMP")):
     AGGREGATES[_alias] = AGGREGATES[_name]
 
@@ -478,22 +506,28 @@ class Accumulators:
         """With the number of its first field."""
         self.fields = ""
         self._finish: dict[Aggregate, tuple[list[int], Callable[..., Any] | None]] = {}
+        self.users = Users()
         for one in aggregates:
             self._take(one)
 
     def _take(self, one: Aggregate) -> None:
-        row = AGGREGATES[one.name]
+        row = row_of(one.name)
         finish = _distinct(one) if one.distinct and not row.once else row.finish(one)
         arg = one.args[0] if one.args else None
+        if one.name == PYTHON:
+            kind = Type("ROW", args=tuple((f"f{at}", arg.type) for at, arg in enumerate(one.args)))
+            arg = Call("ROW", one.args, kind) if one.args else Literal((), kind)
         numbers: list[int] = []
         for name in finish.parts:
             held = Held(name, arg, one.when, row.nulls)
             if held not in self.parts:
                 self.parts[held] = len(self.fields)
-                self.fields += PARTS[name].fields
+                self.fields += part_of(name).fields
             start = self.parts[held]
-            numbers += range(start, start + len(PARTS[name].fields))
+            numbers += range(start, start + len(part_of(name).fields))
         self._finish[one] = (numbers, finish.value)
+        if one.name == PYTHON:
+            self.users.fields[one] = numbers[0]
 
     def new(self) -> list[Any]:
         """The fields of no rows."""
@@ -533,7 +567,7 @@ class Accumulators:
                     lines.append(f"{indent}if v is not None:")
                     indent += "    "
             for held in helds:
-                lines += _filled(PARTS[held.part].add, self.parts[held], place, None, indent)
+                lines += _filled(part_of(held.part).add, self.parts[held], place, None, indent)
         return before, lines
 
     def merge(
@@ -545,13 +579,15 @@ class Accumulators:
         lines: list[str] = []
         for held, start in self.parts.items():
             first = other.parts[held]
-            code = _LIST_BEFORE if before and held.part == "list" else PARTS[held.part].merge
+            code = _LIST_BEFORE if before and held.part == "list" else part_of(held.part).merge
             lines += _filled(code, start, place, _shifted(others, first), "")
         return lines
 
     def result(self, one: Aggregate, place: Place, names: dict[str, Any]) -> str:
         """Code for the value of ``one``."""
         numbers, value = self._finish[one]
+        if one.name == PYTHON:
+            value = partial(self.users.value, one)
         if value is None:
             return place(numbers[0])
         name = f"r{len(names)}"
@@ -638,6 +674,8 @@ def size(kind: str, value: Any) -> int:
         return 8
     if kind == "v":
         return 8 + (49 + len(value) if isinstance(value, str | bytes) else 28)
+    if kind == "u":
+        return 64 + sum(57 + len(one) if isinstance(one, bytes) else 64 * (1 + len(one)) for one in value if one)
     if kind == "l":
         return 64 + sum(57 + len(one) if isinstance(one, str | bytes) else 36 for one in value)
     if kind == "m":

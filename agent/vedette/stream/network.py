@@ -38,6 +38,7 @@ from vedette.stream.keyed import Budget
 from vedette.stream.lanes import IDLE, MAX_LANES, MIN_LANES, Lanes, Source
 from vedette.stream.operator import FOREVER, NEVER, Operator
 from vedette.stream.operators.table import OPERATORS
+from vedette.stream.userfunctions import Functions
 
 MAX_WAITING = 4096
 """Rows of one ``Scan`` that may wait."""
@@ -292,6 +293,11 @@ class Network:
         self._islands = list(islands.values())
         for island in self._islands:
             island.look()
+
+    def call_by(self, functions: Functions | None) -> None:
+        """What runs user functions, before the first row."""
+        for operator in self.operators.values():
+            operator.call_by(functions)
 
     def use(self, lookups: Mapping[str, Any]) -> None:
         """The lookups by name, before the first row, and again when one is replaced: rows that wait see the one that

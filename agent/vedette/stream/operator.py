@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from vedette.plan.query import Node, Row
 from vedette.stream.keyed import Budget, Table
+from vedette.stream.userfunctions import Functions
 
 NEVER = -(1 << 62)
 """A watermark before all time."""
@@ -79,6 +80,9 @@ class Operator(ABC):
     def use(self, lookups: Mapping[str, Any]) -> None:  # noqa: B027
         """The lookups by name, before the first row and whenever one is replaced. Raises KeyError when one lacks what
         the node asks for."""
+
+    def call_by(self, functions: Functions | None) -> None:  # noqa: B027
+        """What runs user functions, before the first row; None: they are not allowed."""
 
     @abstractmethod
     def push(self, port: int, rows: Sequence[Row]) -> None:

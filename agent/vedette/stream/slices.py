@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgpack
@@ -110,7 +111,7 @@ class Layer(Table[Any]):
         self.ident, self.accumulators, self.keys, self.sets = ident, accumulators, keys, sets
         self.slices: dict[Start, Slice] = {}
         self.parts = {part_id(held): held for held in accumulators.parts}
-        self._growing = [i for i, kind in enumerate("q" + accumulators.fields) if kind in "vlmx"]
+        self._growing = [i for i, kind in enumerate("q" + accumulators.fields) if kind in "vlmxu"]
         self._fixed = GROUP_BYTES + 8 * len(accumulators.fields)
         self._removed: dict[Start, None] = {}
         self._update = self._compiled_update(slice_of)
@@ -124,7 +125,19 @@ class Layer(Table[Any]):
         self.changed[()] = None
         late: list[Row] = []
         failed: int = self._update(rows, self.slices, self.new_slice, done, late)
+        if self.accumulators.users:
+            for one in self.slices.values():
+                self._fold(one)
         return failed, late
+
+    def _fold(self, one: Slice) -> None:
+        """Let aggregates of users take in what came since the last ``settle``."""
+        places, at = [], one.dirty.find(3)
+        while at >= 0:
+            places.append(at)
+            at = one.dirty.find(3, at + 1)
+        if places:
+            self.accumulators.users.fold(one.columns, places)
 
     def new_slice(self, start: Start) -> Slice:
         one = self.slices[start] = Slice(self.accumulators.fields)
@@ -140,6 +153,8 @@ class Layer(Table[Any]):
         if one.lacks:
             into.lacks |= one.lacks & self.parts.keys()
         self._merges[key](into, one)
+        if self.accumulators.users:
+            self._fold(into)
 
     def remove_slice(self, start: Start) -> None:
         self.bytes -= self.slices.pop(start).bytes
@@ -249,13 +264,24 @@ class Layer(Table[Any]):
     def giver(self, wanted: Sequence[Aggregate], behind: str) -> Callable[..., list[Row]]:
         """``give(slice, start, end)``: the rows of all groups: origin, key, aggregates, then what ``behind`` says."""
         names: dict[str, Any] = {}
-        values = "".join(f"{self.accumulators.result(one, lambda i: f'c{i + 1}[i]', names)}, " for one in wanted)
+        users = self.accumulators.users
+        values, lines, there = "", list[str](), list[str]()
+        for number, one in enumerate(wanted):
+            if one in users.fields:  # of all groups together
+                names[f"u{number}"] = partial(users.values, one)
+                lines.append(f"    w{number} = u{number}(c{users.fields[one] + 1}, one.index.values())")
+                there.append(f"i in w{number}")
+                values += f"w{number}[i], "
+            else:
+                values += f"{self.accumulators.result(one, lambda i: f'c{i + 1}[i]', names)}, "
+        where = f" if {' and '.join(there)}" if there else ""
         key = "k, " if len(self.keys) == 1 and not self.sets else "*k[:-1], " if self.sets else "*k, "
         text = "\n".join(
             [
                 "def give(one, start, end):",
                 f"    {self._columns('c')} = one.columns",
-                f"    return [(c0[i], {key}{values}{behind}) for k, i in one.index.items()]",
+                *lines,
+                f"    return [(c0[i], {key}{values}{behind}) for k, i in one.index.items(){where}]",
             ]
         )
         made: Callable[..., list[Row]] = aggregates.run(text, names)["give"]
@@ -341,7 +367,7 @@ class Layer(Table[Any]):
                 one.gone = []
             else:
                 found.append([start, one.closed, list(one.lacks)])
-        parts = [[name, aggregates.PARTS[held.part].fields] for name, held in self.parts.items()]
+        parts = [[name, aggregates.part_of(held.part).fields] for name, held in self.parts.items()]
         return [parts, found]
 
     def restore(self, data: Iterable[Any]) -> None:
@@ -379,7 +405,7 @@ class Layer(Table[Any]):
         sources: list[Any] = [columns[0]]
         for name, held in self.parts.items():
             first = starts.get(name)
-            fields = aggregates.PARTS[held.part].fields
+            fields = aggregates.part_of(held.part).fields
             sources += [None if first is None else columns[first + i] for i in range(len(fields))]
         for place, key in enumerate(keys):
             i = one.index.get(key)

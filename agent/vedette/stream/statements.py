@@ -11,12 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from vedette.plan.query import Row, Statement, Type
+from vedette.plan.query import Modules, Row, Statement, Type
 from vedette.stream.functions.dates import date_text, stamp_text, time_text
 from vedette.stream.keyed import Budget, pack, unpack
 from vedette.stream.lanes import Source
 from vedette.stream.network import Network
 from vedette.stream.reader import Event, Reader
+from vedette.stream.userfunctions import Functions
 
 WINDOW = ("window_start", "window_end")
 _NOBODY: Source = ("", "")
@@ -125,14 +126,25 @@ def _inner(of: Type, value: Any) -> str:
 
 class Statements:
     """See the module's text. ``lookups``: the opened ones by name. ``max_bytes`` bounds the state of all together.
+    ``functions`` runs user functions, which ``modules`` are of; None: statements that call some do not run
+    (``refused``).
 
     Raises ValueError for statements that nothing here can run, as no front end makes them."""
 
     def __init__(
-        self, statements: Iterable[Statement], lookups: Mapping[str, Any] | None = None, *, max_bytes: int = 64 << 20
-    ) -> None:
-        self.statements = tuple(statements)
+        self, statements: Iterable[Statement], lookups: Mapping[str, Any] | None = None, *, max_bytes: int = 64 << 20,
+        functions: Functions | None = None, modules: Iterable[Modules] = (),
+    ) -> None:  # fmt: skip
+        every = tuple(statements)
+        self.statements = tuple(one for one in every if functions is not None or not one.modules)
+        self.refused = tuple(one for one in every if functions is None and one.modules)
         self.network = _network(self.statements, max_bytes)
+        if self.refused:
+            _network(self.refused, max_bytes)  # what is wrong with them is known where they do not run, too
+        if functions is not None:
+            functions.know(modules)
+        self._functions = functions
+        self.network.call_by(functions)
         self.network.use(lookups or {})
         self.reader = Reader(scan for scans in self.network.scans.values() for scan in scans)
         self._texts = {
@@ -214,6 +226,8 @@ class Statements:
             "statements": [
                 {"rule_id": one.id, "title": one.title, **counts[one.id]._asdict()} for one in self.statements
             ],
+            "without_functions": [{"rule_id": one.id, "title": one.title} for one in self.refused],
+            "functions": {} if self._functions is None else dict(self._functions.status()),
         }
 
     # --- state

@@ -34,9 +34,21 @@ class Ended(NamedTuple):
     """The last line of its standard error."""
 
 
-def command(module: str, *arguments: str, memory: int = 0) -> list[str]:
-    """What to execute for ``python -m MODULE ARGUMENTS`` with ``memory`` bytes of addresses; 0: unbounded."""
-    return [sys.executable, "-I", "-S", "-B", "-c", _START, json.dumps(sys.path), str(memory), module, *arguments]
+def command(module: str, *arguments: str, memory: int = 0, seeded: bool = False) -> list[str]:
+    """What to execute for ``python -m MODULE ARGUMENTS`` with ``memory`` bytes of addresses; 0: unbounded. ``seeded``:
+    Python looks at its environment (``PYTHONHASHSEED``), which the caller must have made."""
+    return [
+        sys.executable,
+        "-sP" if seeded else "-I",
+        "-S",
+        "-B",
+        "-c",
+        _START,
+        json.dumps(sys.path),
+        str(memory),
+        module,
+        *arguments,
+    ]
 
 
 def run(module: str, *arguments: str, data: bytes = b"", seconds: float, memory: int = 0) -> Ended:

@@ -14,6 +14,7 @@ from vedette.model.event import LogSource
 from vedette.plan.query import METADATA, Type
 from vedette.rules.sql import nodes
 from vedette.rules.sql.check import MAX_COLUMNS, Wrong
+from vedette.rules.sql.own import Declaring, Own
 
 EVENTS, ALERTS = "events", "alerts"
 DELAY = 30_000_000
@@ -70,6 +71,8 @@ class Catalog:
     views: dict[str, View] = field(default_factory=dict)
     streams: dict[str, list[View]] = field(default_factory=dict)
     """By name what INSERT INTO feeds it."""
+    functions: dict[str, Own] = field(default_factory=dict)
+    """By name in capitals."""
     read: set[str] = field(default_factory=set)
     """The streams that some query reads."""
 
@@ -77,17 +80,24 @@ class Catalog:
         columns = tuple(TableColumn(name, kind, metadata=name) for name, kind in METADATA.items())
         self.tables[EVENTS] = Table(EVENTS, columns, all_events=False, open=True)
 
-    def declare(self, tree: Any) -> bool:
-        """Take a CREATE statement in; False for any other. Raises Wrong."""
+    def declare(self, tree: Any, declaring: Declaring) -> bool:
+        """Take a CREATE statement in, functions by ``declaring``; False for any other. Raises Wrong."""
         if not isinstance(tree, nodes.CreateTable | nodes.CreateView | nodes.CreateFunction):
             return False
         name = tree.this.name
         if isinstance(tree, nodes.CreateFunction):
-            raise Wrong(
-                tree.this,
-                f"functions of your own are not supported yet: {name}",
-                "the functions of docs/sql-functions.md",
-            )
+            name = name.upper()
+            if name in self.functions:
+                if tree.args.get("unless_there"):
+                    return True
+                raise Wrong(tree.this, f"{name} is declared already", "another name")
+            target, language = tree.args["implementation"], tree.args.get("language") or ""
+            try:
+                self.functions[name] = declaring.function(tree.this, name, target, language)
+            except Wrong as error:
+                self.functions[name] = Own(name, target, problem=error.reason, hint=error.hint)
+                raise
+            return True
         if name == ALERTS or name in {**self.tables, **self.lookups, **self.views, **self.streams}:
             raise Wrong(tree.this, f"{name} is declared already", "another name")
         if isinstance(tree, nodes.CreateView):

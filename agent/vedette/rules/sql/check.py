@@ -8,19 +8,22 @@ attribute** is a column that the table's WATERMARK is of, or that a window gives
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from sqlglot import exp
 
-from vedette.plan.query import SECOND, Aggregate, Call, Column, Expression, Literal, Type
+from vedette.plan.query import PYTHON, SECOND, Aggregate, Call, Column, Expression, Literal, Type
 from vedette.rules.sql import nodes
 from vedette.stream.aggregates import AGGREGATES
 from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import WrongTypes
+
+if TYPE_CHECKING:
+    from vedette.rules.sql.own import Own
 
 MAX_DEPTH = 60
 """Functions and operators within each other."""
@@ -94,6 +97,10 @@ class Scope:
 
     parts: list[Part] = field(default_factory=list)
     outer: Scope | None = None
+    functions: Mapping[str, Own] = field(default_factory=dict)
+    """The user's, by name in capitals."""
+    without: str = ""
+    """What this is the scope of, where user functions cannot stand."""
 
     @property
     def width(self) -> int:
@@ -420,12 +427,27 @@ class Checker:
         """``f(a, b)``."""
         only(node, "this", "expressions")
         name = function_name(node)
+        if (own := self.scope.functions.get(name)) is not None:
+            return self.own(node, own)
         if name in AGGREGATES:
             raise Wrong(node, f"the aggregate {name} cannot stand here", "SELECT … GROUP BY a window, or OVER (…)")
         for arg in node.expressions:
             if isinstance(arg, exp.Distinct | exp.Star | exp.Alias | exp.Order | exp.PropertyEQ | exp.Kwarg):
                 raise Wrong(arg, f"{named(arg)} is not supported in {name}")
         return self.call(node, _SYNONYMS.get(name, name), self.all(node.expressions))
+
+    def own(self, node: Any, own: Own) -> Expression:
+        """A call of a user function."""
+        own.usable(node)
+        if self.scope.without:
+            raise Wrong(node, f"{own.name} cannot stand in {self.scope.without}: it is a user function",
+                        f"SELECT {own.name.lower()}(…) AS y in a query of its own below, and y here")  # fmt: skip
+        if own.kind == "table":
+            raise Wrong(node, f"{own.name} gives rows: it stands in FROM", f"LATERAL TABLE({own.name.lower()}(…)) AS t")
+        if own.kind == "aggregate":
+            raise Wrong(node, f"the aggregate {own.name} cannot stand here", "SELECT … GROUP BY a window")
+        args = own.arguments(node, self.all(node.expressions))
+        return Call(PYTHON, args, own.result[0], own.options)
 
     def worded(self, node: Any) -> Expression:
         """A function with words between its arguments."""
@@ -606,6 +628,13 @@ def substituted(expression: Any, of: Callable[[int, Type], Expression]) -> Any:
             given = None if when is None else substituted(when, of)
             return Aggregate(name, tuple(substituted(one, of) for one in args), kind, distinct, given, options)
     return expression
+
+
+def calls_own(expression: Any) -> bool:
+    """Whether it calls a user function."""
+    if not isinstance(expression, Call):
+        return False
+    return expression.name == PYTHON or any(map(calls_own, expression.args))
 
 
 def parts(condition: Expression | None) -> Iterator[Expression]:

@@ -31,7 +31,7 @@ class Definitions(Literals):
             self.take(TokenType.ALIAS, "AS")
             return self.expression(CreateView(this=name, columns=columns, query=self._query()))
         if self.words("FUNCTION"):
-            self.words("IF", "NOT", "EXISTS")
+            unless_there = self.words("IF", "NOT", "EXISTS")
             name = self.name()
             self.take(TokenType.ALIAS, "AS")
             implementation, language = self.text(), ""
@@ -43,7 +43,8 @@ class Definitions(Literals):
                 raise self.error(
                     "USING JAR is not supported: functions are written in Python", self._prev, "LANGUAGE PYTHON"
                 )
-            return self.expression(CreateFunction(this=name, implementation=implementation, language=language))
+            return self.expression(CreateFunction(this=name, implementation=implementation, language=language,
+                                                  unless_there=unless_there))  # fmt: skip
         raise self.error(
             f"CREATE {self._curr.text.upper()[:40]} is not supported",
             None,

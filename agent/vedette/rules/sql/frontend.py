@@ -35,6 +35,7 @@ from vedette.rules.sql import dialect, nodes
 from vedette.rules.sql.catalog import ALERTS, EVENTS, Catalog
 from vedette.rules.sql.check import Open, Wrong
 from vedette.rules.sql.lower import Lowering
+from vedette.rules.sql.own import Declaring, applied, merging
 from vedette.rules.sql.predicates import Asked, necessary, with_rules
 from vedette.rules.sql.relation import Relation, renamed
 from vedette.rules.sql.simplify import identified, simplified
@@ -98,7 +99,7 @@ class File:
 
     def __init__(self, rules: RuleSet, path: str, text: Text) -> None:
         self.rules, self.path, self.text = rules, path, text
-        self.catalog = Catalog()
+        self.catalog, self.declaring = Catalog(), Declaring(rules, path)
         self.head: dict[str, str] = {}
         self._used: set[str] = set()
         """Ids that the file's rules have."""
@@ -165,10 +166,10 @@ class File:
             return
         if isinstance(tree, nodes.CreateView):
             Lowering(self.catalog).view_alone(tree)
-        if self.catalog.declare(tree):
+        if self.catalog.declare(tree, self.declaring):
             if isinstance(tree, nodes.CreateTable) and tree.this.name in self.catalog.tables:
                 try:
-                    scanned(self.catalog.tables[tree.this.name], Open(EVENTS))
+                    scanned(self.catalog.tables[tree.this.name], Open(EVENTS), self.catalog.functions)
                 except Wrong:
                     del self.catalog.tables[tree.this.name]
                     raise
@@ -202,6 +203,8 @@ class File:
         check_columns(relation, query)
         shown = tuple(col.name for col in relation.cols)
         root = identified(simplified(relation.node, shown))
+        merging(root, self.catalog.functions.values())
+        root = applied(root)
         root = with_rules(root, lambda scan, when, asked: self._selecting(scan, when, asked, title, one))
         _check_depth(root)
         tags = tuple(filter(None, (tag.strip() for tag in head.get("tags", "").split(","))))

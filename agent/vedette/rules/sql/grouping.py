@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 from sqlglot import exp
 
-from vedette.plan.query import Aggregate, Call, Column, Expression, Grid, Grouped, Literal, Type, Windowed
+from vedette.plan.query import PYTHON, Aggregate, Call, Column, Expression, Grid, Grouped, Literal, Type, Windowed
 from vedette.rules.sql import check, nodes
 from vedette.rules.sql.check import BIGINT, BOOLEAN, Checker, Col, Scope, Wrong, only
 from vedette.rules.sql.relation import (
@@ -48,8 +49,12 @@ def _calls(tree: Any) -> Iterator[Any]:
         stack += list(node.iter_expressions())
 
 
-def has_aggregates(select: Any) -> bool:
-    return any(check.function_name(one) in AGGREGATES for item in select.expressions for one in _calls(item))
+def is_aggregate(scope: Scope, name: str) -> bool:
+    return name in AGGREGATES or (name in scope.functions and scope.functions[name].kind == "aggregate")
+
+
+def has_aggregates(select: Any, scope: Scope) -> bool:
+    return any(is_aggregate(scope, check.function_name(one)) for item in select.expressions for one in _calls(item))
 
 
 def aggregate(checker: Checker, node: Any) -> Aggregate | None:
@@ -61,10 +66,10 @@ def aggregate(checker: Checker, node: Any) -> Aggregate | None:
         node = node.this
     if isinstance(node, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         inner = node.this
-        if isinstance(inner, exp.Anonymous) and check.function_name(inner) in AGGREGATES:
+        if isinstance(inner, exp.Anonymous) and is_aggregate(checker.scope, check.function_name(inner)):
             raise Wrong(node, f"{check.named(node)} is not supported", "LISTAGG(x, ',') in the order of the events")
         return None
-    if not isinstance(node, exp.Anonymous) or (name := check.function_name(node)) not in AGGREGATES:
+    if not isinstance(node, exp.Anonymous) or not is_aggregate(checker.scope, name := check.function_name(node)):
         return None
     only(node, "this", "expressions")
     given, distinct = list(node.expressions), False
@@ -77,8 +82,15 @@ def aggregate(checker: Checker, node: Any) -> Aggregate | None:
         given = []
     elif not given and name == "COUNT":
         raise Wrong(node, "COUNT() of nothing", "COUNT(*)")
-    inner_checker = Checker(checker.scope, _nested)
+    inner_checker = Checker(checker.scope, partial(_nested, checker.scope))
     args = [inner_checker.of(one) for one in given]
+    if name not in AGGREGATES:
+        own = checker.scope.functions[name]
+        own.usable(node)
+        if checker.scope.without or distinct:
+            where = checker.scope.without or "DISTINCT"
+            raise Wrong(node, f"{name} cannot stand in {where}: it is a user function", "GROUP BY a window")
+        return Aggregate(PYTHON, own.arguments(node, args), own.result[0], False, when, own.options)
     options: list[Any] = []
     while len(args) > 1 and (constant := _constant(args[-1])) is not None:
         args.pop()
@@ -104,8 +116,8 @@ def _constant(value: Expression) -> tuple[Any] | None:
     return None
 
 
-def _nested(node: Any) -> None:
-    if isinstance(node, exp.Anonymous) and check.function_name(node) in AGGREGATES:
+def _nested(scope: Scope, node: Any) -> None:
+    if isinstance(node, exp.Anonymous) and is_aggregate(scope, check.function_name(node)):
         raise Wrong(node, "an aggregate within an aggregate", "a query around it")
 
 

@@ -57,8 +57,9 @@ def joined(query: Query, conditions: list[tuple[Any, Expression | None]]) -> Rel
                 relation = finished(relation)
             continue
         width = source.part.base + len(source.part.cols)
-        ready = [one for one in plain if max(check.columns(one), default=0) <= width]
-        checker = Checker(Scope(query.scope.parts[: query.sources.index(source) + 1]))
+        ready = [one for one in plain if max(check.columns(one), default=0) <= width and not check.calls_own(one)]
+        before = query.scope.parts[: query.sources.index(source) + 1]
+        checker = Checker(Scope(before, functions=query.scope.functions, without="ON"))
         on = [] if source.on is None else list(check.parts(checker.condition(source.on)))
         if source.kind == "INNER":
             on += ready
@@ -233,7 +234,7 @@ def half_join(around: Query, relation: Relation, tree: Any) -> Relation:
     found = subquery_of(tree)
     assert found is not None
     node, negate = found
-    scope = Scope([replace(part) for part in around.scope.parts], around.outer)
+    scope = Scope([replace(part) for part in around.scope.parts], around.outer, around.scope.functions)
     if isinstance(node, exp.In):
         query = node.args["query"].this
         value: Any = node.this

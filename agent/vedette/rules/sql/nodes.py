@@ -33,7 +33,7 @@ class CreateView(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    arg_types = {"this": True, "implementation": True, "language": False}
+    arg_types = {"this": True, "implementation": True, "language": False, "unless_there": False}
 
 
 class InsertInto(exp.Expression):

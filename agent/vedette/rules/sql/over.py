@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from vedette.plan.query import ALL_ROWS, Aggregate, Column, Expression, Literal, Over
+from vedette.plan.query import ALL_ROWS, PYTHON, Aggregate, Column, Expression, Literal, Over
 from vedette.rules.sql import check
 from vedette.rules.sql.check import BOOLEAN, Checker, Col, Scope, Wrong, only
 from vedette.rules.sql.grouping import aggregate
@@ -66,6 +66,8 @@ def framed(scope: Scope, node: Any, windows: dict[str, Any]) -> Framed:
         raise Wrong(node, f"{called} is not supported", "MATCH_RECOGNIZE for rows behind each other")
     plain = Checker(scope)
     made = aggregate(plain, inner)
+    if made is not None and made.name == PYTHON:
+        raise Wrong(inner, f"{called} cannot stand before OVER: it is a user function", "GROUP BY a window")
     if made is None:
         raise Wrong(inner, "OVER stands behind an aggregate or ROW_NUMBER()")
     order = spec.args.get("order")

@@ -16,16 +16,24 @@ from vedette.rules.sql.relation import Relation, named, timed
 from vedette.stream.aggregates import AGGREGATES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from vedette.rules.sql.own import Own
 
 _OFFSETS = ("LAST", "FIRST")
+
+
+def _scope(relation: Relation, name: str, functions: Mapping[str, Own]) -> Scope:
+    part = Part(name, relation.cols, 0, relation.open)
+    return Scope([part], functions=functions, without="MATCH_RECOGNIZE")
 
 
 class _Rows(Checker):
     """Expressions over the rows of a match. ``defined``: the variable whose DEFINE it is; empty in MEASURES."""
 
-    def __init__(self, relation: Relation, name: str, variables: Sequence[str], defined: str) -> None:
-        super().__init__(Scope([Part(name, relation.cols, 0, relation.open)]))
+    def __init__(self, relation: Relation, name: str, variables: Sequence[str], defined: str,
+                 functions: Mapping[str, Own]) -> None:  # fmt: skip
+        super().__init__(_scope(relation, name, functions))
         self.variables, self.defined = variables, defined
         self.within: tuple[str, int] | None = None
         """Of LAST and FIRST: which, and how many rows away."""
@@ -96,7 +104,7 @@ class _Rows(Checker):
         if any(isinstance(one, exp.Star) for one in node.expressions):
             self.refused(node, "COUNT(*)")
         variable = named_by.pop() if named_by else patterns.ANY
-        inner = Checker(Scope([replace(self.scope.parts[0], alias=variable)]))
+        inner = Checker(replace(self.scope, parts=[replace(self.scope.parts[0], alias=variable)]))
         if variable == patterns.ANY:
             inner = Checker(self.scope)
         made = aggregate(inner, node)
@@ -111,10 +119,10 @@ def _split(text: str) -> tuple[str, str]:
     return reason, hint
 
 
-def recognized(relation: Relation, name: str, tree: Any) -> Relation:
+def recognized(relation: Relation, name: str, tree: Any, functions: Mapping[str, Own]) -> Relation:
     variables = [one.name for one in tree.args["pattern"]]
     known = [*variables, *(one.alias for one in tree.args.get("define") or ())]
-    scope = Scope([Part(name, relation.cols, 0, relation.open)])
+    scope = _scope(relation, name, functions)
     plain = Checker(scope)
     keys = []
     for one in tree.args.get("partition") or ():
@@ -134,7 +142,7 @@ def recognized(relation: Relation, name: str, tree: Any) -> Relation:
         variable = one.alias
         if any(variable == other for other, _ in defines):
             raise Wrong(one.args["alias"], f"{variable} is defined twice")
-        rows = _Rows(relation, name, known, variable)
+        rows = _Rows(relation, name, known, variable, functions)
         rows.time = first.index
         condition = rows.condition(one.this)
         if variable in variables:  # another one is checked, and means nothing
@@ -143,7 +151,7 @@ def recognized(relation: Relation, name: str, tree: Any) -> Relation:
     cols = [relation.cols[column.index - 1] for column in keys]
     cols = [replace(col, rowtime=False, window="") for col in cols]
     for one in tree.args.get("measures") or ():
-        rows = _Rows(relation, name, variables, "")
+        rows = _Rows(relation, name, variables, "", functions)
         rows.time = first.index
         value = rows.of(one.this)
         measures.append(value)

@@ -106,7 +106,7 @@ def projected(query: Query, relation: Relation) -> Relation:
     group = query.tree.args.get("group")
     items = items_of(query)
     having = query.tree.args.get("having")
-    if group is not None or having is not None or has_aggregates(query.tree):
+    if group is not None or having is not None or has_aggregates(query.tree, query.scope):
         relation = finished(relation)
         if open_table(query) is not None:
             raise Wrong(query.tree, "* beside GROUP BY")

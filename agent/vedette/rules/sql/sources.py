@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from vedette.plan.query import Call
+from vedette.plan.query import PYTHON, Call, Type
 from vedette.rules.sql import check
 from vedette.rules.sql.catalog import LookupTable
 from vedette.rules.sql.check import Checker, Col, Part, Scope, Wrong, only
@@ -44,6 +44,9 @@ class Query:
     outer: Scope | None = None
     scope: Scope = field(default_factory=Scope)
     sources: list[Source] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scope.functions = self.lowering.catalog.functions
 
     def read_from(self) -> None:
         """Fill ``scope`` and ``sources`` from FROM and its joins."""
@@ -117,7 +120,7 @@ class Query:
                 "CREATE TABLE … WITH ('connector' = 'vedette', 'lookup' = 'name')",
             )
         if pattern is not None:
-            found = recognized(finished(found), name, pattern)
+            found = recognized(finished(found), name, pattern, self.scope.functions)
             name = pattern.args["alias"].name if pattern.args.get("alias") else ""
             columns = alias_of(pattern)[1] if pattern.args.get("alias") else ()
         if columns:
@@ -133,7 +136,20 @@ class Query:
         called = check.function_name(inner) if isinstance(inner, exp.Anonymous) else check.named(inner)
         if called == "UNNEST":
             return self.unnest(inner, name, columns)
-        raise Wrong(inner, f"functions of your own are not supported yet: {called}", "UNNEST(array)")
+        own = self.scope.functions.get(called)
+        if own is None:
+            raise Wrong(inner, f"there is no table function {called}", "CREATE TEMPORARY FUNCTION … LANGUAGE PYTHON")
+        own.usable(inner)
+        if own.kind != "table":
+            raise Wrong(inner, f"{called} gives a value, not rows", f"SELECT {called.lower()}(…)")
+        only(inner, "this", "expressions")
+        args = own.arguments(inner, Checker(self.scope).all(inner.expressions))
+        fields = tuple((f"f{at}", kind) for at, kind in enumerate(own.result))
+        if columns and len(columns) != len(fields):
+            raise Wrong(item, f"{len(columns)} names for {len(fields)} columns")
+        function = Call(PYTHON, args, Type("ARRAY", args=(Type("ROW", args=fields),)), own.options)
+        cols = [Col(columns[at] if columns else one, kind) for at, (one, kind) in enumerate(fields)]
+        return Source(Part(name, cols, 0), item, function=function)
 
     def unnest(self, item: Any, name: str, columns: tuple[str, ...]) -> Source:
         only(item, "expressions", "alias", "offset", "this")

@@ -6,7 +6,7 @@ statement has asked for so far. A view is lowered anew wherever it is named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from vedette.plan.query import METADATA, MILLISECOND, Column, Expression, Field,
 from vedette.rules.sql import check, nodes
 from vedette.rules.sql.catalog import DELAY, Catalog, LookupTable, Table, View
 from vedette.rules.sql.check import Checker, Col, Open, Part, Scope, Wrong, only
+from vedette.rules.sql.own import Own
 from vedette.rules.sql.relation import Relation, calc, finished, identity, renamed, timed, windowed
 from vedette.rules.sql.union import together
 
@@ -63,7 +64,7 @@ def of_name(lowering: Queries, node: Any, env: Env) -> Relation | LookupTable:
     if name in catalog.lookups:
         return catalog.lookups[name]
     if name in catalog.tables:
-        return scanned(catalog.tables[name], lowering.open)
+        return scanned(catalog.tables[name], lowering.open, catalog.functions)
     known = ", ".join([*catalog.tables, *catalog.lookups, *catalog.views, *catalog.streams][:12])
     raise Wrong(node, f"there is no table {name}", f"one of {known}, or CREATE TABLE {name} before")
 
@@ -76,7 +77,7 @@ def view_of(lowering: Queries, view: View, env: Env) -> Relation:
     return found
 
 
-def scanned(table: Table, asked: Open) -> Relation:
+def scanned(table: Table, asked: Open, functions: Mapping[str, Own]) -> Relation:
     """Scan and Calc of a table; ``asked``: the fields that the statement asks of ``events``."""
     physical = [one for one in table.columns if one.value is None]
     cols = [Col(one.name, one.type or check.STRING) for one in physical]
@@ -85,7 +86,7 @@ def scanned(table: Table, asked: Open) -> Relation:
         for path in asked.wanted:
             cols.append(Col(path, check.STRING))
             sources.append(Field(path))
-    scope = Scope([Part(table.name, cols, 0)])
+    scope = Scope([Part(table.name, cols, 0)], functions=functions)
     exprs: list[Expression] = list(identity(cols))
     all_cols = list(cols)
     for one in table.columns:
@@ -99,7 +100,7 @@ def scanned(table: Table, asked: Open) -> Relation:
         delay = Literal(DELAY, Type("INTERVAL_SECOND"))
         mark = Checker(scope).call(None, "-", (exprs[time - 1], delay))
     elif table.mark is not None:
-        full = Scope([Part(table.name, all_cols, 0)])
+        full = Scope([Part(table.name, all_cols, 0)], functions=functions, without="WATERMARK")
         place = Checker(full).of(table.watermark)
         if not isinstance(place, Column) or place.type.name not in ("TIMESTAMP", "TIMESTAMP_LTZ"):
             raise Wrong(table.watermark, f"the WATERMARK is of a column TIMESTAMP(3), this is {place.type}")

@@ -16,6 +16,7 @@ from vedette.stream.functions.library import LIBRARY
 from vedette.stream.functions.table import Function
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import Operator
+from vedette.stream.operators.apply import Rows
 
 
 class Expand(Operator):
@@ -26,6 +27,10 @@ class Expand(Operator):
         super().__init__(node, budget)
         self._function = one(node.function, self.library)
         self._nothing = (None,) * (len(node.columns) - len(node.input.columns))
+
+    @classmethod
+    def kind_for(cls, node: query.Expand) -> type[Operator]:
+        return Rows if node.function.name == query.PYTHON else cls
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         function, outer = self._function, self.node.outer

@@ -11,6 +11,7 @@ from vedette.stream.aggregates import Accumulators
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import NEVER, Operator
 from vedette.stream.slices import Layer
+from vedette.stream.userfunctions import Functions
 
 
 class Grouped(Operator):
@@ -26,12 +27,15 @@ class Grouped(Operator):
         self.tables.append(self.groups)
         self._give = self.groups.giver(node.aggregates, "")
 
+    def call_by(self, functions: Functions | None) -> None:
+        self.groups.accumulators.users.calls.functions = functions
+
     def _done(self) -> int:
         return self.mark + MILLISECOND if self.mark > NEVER else NEVER
 
     def push(self, port: int, rows: Sequence[Row]) -> None:
         failed, late = self.groups.update(rows, self._done())
-        self.failed += failed
+        self.failed += failed + self.groups.accumulators.users.failed()
         self.late += len(late)
 
     def due(self, mark: int) -> None:
@@ -39,3 +43,4 @@ class Grouped(Operator):
         for window in sorted(one for one in self.groups.slices if one[0] <= done):
             self.emit(self._give(self.groups.slices[window], window[1], window[0]))
             self.groups.remove_slice(window)
+        self.failed += self.groups.accumulators.users.failed()

@@ -19,6 +19,7 @@ from vedette.stream.expression import FAILURES
 from vedette.stream.keyed import Budget, Key, Table
 from vedette.stream.operator import FOREVER, Operator
 from vedette.stream.operators.rows import weigh
+from vedette.stream.userfunctions import Functions
 
 Held = list[Any]
 """Of one session: start, end, origin, then what it holds."""
@@ -139,6 +140,9 @@ class Session(Sessions):
         self.kinds = Accumulators(node.aggregates)
         self._add, self._merge, self._values = self.kinds.compiled(node.aggregates)
 
+    def call_by(self, functions: Functions | None) -> None:
+        self.kinds.users.calls.functions = functions
+
     def fresh(self, row: Row) -> list[Any]:
         fields = self.kinds.new()
         self._add(fields, row)
@@ -147,11 +151,18 @@ class Session(Sessions):
     def join(self, held: Held, other: Held) -> None:
         fields = held[3:]
         self._merge(fields, other[3:])
+        self.kinds.users.shrink(fields)
         held[2:] = [max(held[2], other[2]), *fields]
 
     def give(self, key: Key, held: Held) -> list[Row]:
         start, end, origin, *fields = held
-        return [(origin, *key, *self._values(fields), start, end, end - MILLISECOND)]
+        try:
+            return [(origin, *key, *self._values(fields), start, end, end - MILLISECOND)]
+        except FAILURES:  # of a user's aggregate
+            self.failed += 1
+            return []
+        finally:
+            self.failed += self.kinds.users.failed()
 
     def size_of(self, parts: Sequence[Any]) -> int:
         return sum(map(aggregates.size, self.kinds.fields, parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vedette.plan import query
 from vedette.stream.operator import Operator
+from vedette.stream.operators.apply import Apply
 from vedette.stream.operators.assign import Assign
 from vedette.stream.operators.calc import Calc
 from vedette.stream.operators.expand import Expand
@@ -18,6 +19,7 @@ from vedette.stream.operators.windowed import Windowed
 
 OPERATORS: dict[type[query.Node], type[Operator]] = {
     query.Calc: Calc,
+    query.Apply: Apply,
     query.Expand: Expand,
     query.Join: Join,  # type: ignore[type-abstract]  # its __new__ makes the one of its kinds that the node asks for
     query.LookupJoin: LookupJoin,

@@ -28,11 +28,12 @@ import msgpack
 
 from vedette.plan.query import MILLISECOND, Grid, Node, Row, dump
 from vedette.plan.query import Windowed as WindowedNode
-from vedette.stream.aggregates import AGGREGATES, Accumulators
+from vedette.stream.aggregates import Accumulators, row_of
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import NEVER, Operator
 from vedette.stream.operators.session import Session
 from vedette.stream.slices import Layer, Slice
+from vedette.stream.userfunctions import Functions
 
 Ident = tuple[int, int, int]
 """A layer's slice length, where its slices begin, and of CUMULATE's windows the step."""
@@ -99,7 +100,7 @@ class Windowed(Operator):
 
     @classmethod
     def shared_by(cls, node: Any) -> bytes:
-        alone = (node.grid, node.legacy) if any(AGGREGATES[one.name].ordered for one in node.aggregates) else None
+        alone = (node.grid, node.legacy) if any(row_of(one.name).ordered for one in node.aggregates) else None
         same = dump((node.input.fingerprint, node.time, node.keys, node.sets, alone))
         return hashlib.blake2b(msgpack.packb(["Windowed", same]), digest_size=16).digest()
 
@@ -116,6 +117,9 @@ class Windowed(Operator):
 
     def late_of(self, node: Node) -> int:
         return sum(member.late for member in self.members if member.node.fingerprint == node.fingerprint)
+
+    def call_by(self, functions: Functions | None) -> None:
+        self.accumulators.users.calls.functions = functions
 
     # --- layers
 
@@ -172,6 +176,7 @@ class Windowed(Operator):
                         time = row[member.node.input.time]
                         if member.base is layer and time < member.last_end(time) <= self._done:
                             member.late += 1
+        self.failed += self.accumulators.users.failed()
 
     def _late(self, layer: Layer, row: Row) -> None:
         """A row whose slice has closed: HOP may still need it here, coarser layers may take it themselves."""
@@ -199,6 +204,7 @@ class Windowed(Operator):
             self._close(end)
             self._done = end
         self._done = limit
+        self.failed += self.accumulators.users.failed()
 
     def _next(self) -> int | None:
         """The end of the first slice or window that has not been given."""

@@ -1,0 +1,88 @@
+"""The modules of functions beside rule files: ``module.attr`` to all modules that it needs from there.
+
+``FUNCTION … AS 'scale.celsius'`` in ``rules/plant.sql`` is in ``rules/scale.py`` or ``rules/functions/scale.py``; what
+these import from the same folder comes along, whatever else must be installed where functions run. Nothing is executed
+to find out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vedette.plan.query import Module, Modules
+from vedette.system.folders import read_regular
+
+FOLDER = "functions"
+MAX_MODULES = 64
+MAX_BYTES = 1 << 20
+"""Of the modules of one function."""
+_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+
+
+def collected(folder: Path, target: str) -> tuple[Modules, list[Path]]:
+    """The modules of ``module.attr`` for a rule file in ``folder``, and their files. Raises ValueError."""
+    if not _TARGET.fullmatch(target):
+        raise ValueError(f"{target!r:.60} is no module.attribute")
+    name = target.rpartition(".")[0]
+    for root in (folder, folder / FOLDER):
+        if _file(root, name) is not None:
+            break
+    else:
+        below = name.replace(".", "/")
+        raise ValueError(f"there is no module {name}: neither {folder / below}.py nor {folder / FOLDER / below}.py")
+    found: dict[str, Module] = {}
+    files: list[Path] = []
+    waiting = [name]
+    size = 0
+    while waiting:
+        one = waiting.pop()
+        parts = one.split(".")
+        for end in range(1, len(parts) + 1):
+            below = ".".join(parts[:end])
+            file = _file(root, below)
+            if file is None or below in found:
+                continue
+            path, package = file
+            try:
+                source = read_regular(path, MAX_BYTES + 1).decode("utf-8")
+                tree = ast.parse(source)
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"{path} cannot be read: {error}") from None
+            except (SyntaxError, ValueError, RecursionError) as error:
+                line = getattr(error, "lineno", None)
+                raise ValueError(f"{path}{f':{line}' if line else ''}: {getattr(error, 'msg', error)}") from None
+            size += len(source)
+            if len(found) >= MAX_MODULES or size > MAX_BYTES:
+                raise ValueError(f"{name} needs more than {MAX_MODULES} modules or {MAX_BYTES >> 20} MiB of them")
+            found[below] = Module(below, package, source)
+            files.append(path)
+            waiting += _imported(tree, below, package)
+    return Modules(tuple(sorted(found.values()))), files
+
+
+def _file(root: Path, name: str) -> tuple[Path, bool] | None:
+    """The file of a module, and whether it is a package's."""
+    path = root.joinpath(*name.split("."))
+    if path.with_name(path.name + ".py").is_file():
+        return path.with_name(path.name + ".py"), False
+    if (path / "__init__.py").is_file():
+        return path / "__init__.py", True
+    return None
+
+
+def _imported(tree: ast.Module, name: str, package: bool) -> Iterator[str]:
+    """What a module may import, by name; also names that are none of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = name.split(".")[: None if package and node.level == 1 else (1 if package else 0) - node.level]
+                base = ".".join([*above, *([node.module] if node.module else [])])
+            if base:
+                yield base
+            yield from (f"{base}.{alias.name}".lstrip(".") for alias in node.names)
