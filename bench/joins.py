@@ -26,6 +26,7 @@ from typing import Any
 from vedette.lookup.build import Batch, Key, build
 from vedette.lookup.layout import Column as LookupColumn
 from vedette.lookup.table import Lookup
+from vedette.plan.grid import Grid
 from vedette.plan.pattern import AGGREGATE, LAST
 from vedette.plan.query import (
     MILLISECOND,
@@ -35,7 +36,6 @@ from vedette.plan.query import (
     Call,
     Column,
     Field,
-    Grid,
     Join,
     Literal,
     LookupJoin,

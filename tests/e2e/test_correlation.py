@@ -56,6 +56,46 @@ correlation:
   timespan: 1m
   condition: {gte: 2, lte: 3, field: door}
 """
+WINDOWS = """
+---
+title: Minute with few failures
+correlation:
+  type: event_count
+  rules: [failed]
+  group-by: [src]
+  window: tumbling
+  timespan: 1m
+  condition: {lt: 3}
+---
+title: Third failure in a minute
+correlation:
+  type: event_count
+  rules: [failed]
+  group-by: [src]
+  window: tumbling
+  timespan: 1m
+  condition: {gte: 3}
+---
+title: Series of failures at few doors
+correlation:
+  type: value_count
+  rules: [failed]
+  group-by: [src]
+  window: session
+  gap: 20s
+  timespan: 2m
+  condition: {lte: 2, field: door}
+---
+title: Series of failures
+correlation:
+  type: event_count
+  rules: [failed]
+  group-by: [src]
+  window: session
+  gap: 20s
+  timespan: 2m
+  condition: {gte: 4}
+"""
 START = 1_790_000_000
 
 
@@ -106,9 +146,10 @@ class Door:
 
 @pytest.mark.crash
 def test_killed_in_the_middle(tmp_path: Path) -> None:
-    """Killed at random while events come in the order of their times: the alerts equal ``scan`` over the file."""
+    """Killed at random while events come in the order of their times: the alerts equal ``scan`` over the file, of
+    windows that slide, tumble, and are sessions."""
     rng = chance()
-    door, second = Door(tmp_path), 0.0
+    door, second = Door(tmp_path, rules=RULES + WINDOWS), 0.0
     door.agent.up()
     try:
         for kill in range(KILLS + 1):
@@ -123,18 +164,19 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
                 door.agent.kill()
                 reborn(door.agent, rng)
                 door.agent.ready()
-        second += 3600
-        door.add(line(second, "other", "x"), line(second, "fail", "y"))  # lets every window come to its end
-        every = door.scanned()
-        until("the end", lambda: not {*every} - {*door.fired()} and door.settled(), 60.0 + KILLS, pause=0.5)
+        ahead = [second + 20 * step for step in range(1, 20)]  # lets every window but those of the last line end
+        door.add(*(line(later, "other", "x") for later in ahead), line(ahead[-1], "fail", "y"))
+        every, last = door.scanned(), len(door.file.read_bytes().splitlines()) - 1
+        due = {one for one in every if one[1] < last}
+        until("the end", lambda: not due - {*door.fired()} and door.settled(), 60.0 + KILLS, pause=0.5)
     finally:
         door.agent.kill()
-    last = len(door.file.read_bytes().splitlines()) - 1
     scanned, fired = [one for one in every if one[1] < last], door.fired()
     known = set(scanned)
     assert [one for one in fired if one in known] == scanned
     assert set(fired) <= set(every)
     assert len(scanned) > 50
+    assert len({title for title, _ in scanned}) == 7
 
 
 def test_alerts_of_a_correlation(tmp_path: Path) -> None:

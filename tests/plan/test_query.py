@@ -9,6 +9,7 @@ import msgpack
 import pytest
 
 from vedette.model.event import LogSource
+from vedette.plan.grid import Grid
 from vedette.plan.ir import TRUE, Rule
 from vedette.plan.plan import Plan, build
 from vedette.plan.query import (
@@ -18,7 +19,6 @@ from vedette.plan.query import (
     Column,
     Expression,
     Field,
-    Grid,
     Literal,
     Named,
     Scan,

@@ -11,8 +11,9 @@ import yaml
 from tests.differential.material import SHARED
 from vedette.api import compile_rules
 from vedette.plan.aggregates import Kind
+from vedette.plan.grid import Grid
 from vedette.plan.plan import Plan
-from vedette.plan.relation import Clause, Correlation, Slot, Suppress
+from vedette.plan.relation import Clause, Correlation, Slot, Suppress, meaning_digest
 from vedette.rules import build
 
 A = """
@@ -140,6 +141,26 @@ def test_extended_conditions(condition: str, clauses: Any) -> None:
     assert listed.clauses == clauses
 
 
+def test_windows() -> None:
+    """Windows slide unless the rule says otherwise, which it may also say; each way means another thing."""
+    body = "type: event_count\nrules: [rule_a]\ntimespan: 5m\ncondition: {gte: 3}\n"
+    plain, tumbling = compiled(body), compiled(body + "window: tumbling")
+    session, shorter = (compiled(body + f"window: session\ngap: {gap}") for gap in ("60s", "30s"))
+    assert compiled(body + "window: sliding") == plain
+    assert plain.grid is None
+    assert tumbling.grid == Grid("TUMBLE", 300_000_000)
+    assert (session.grid, session.span) == (Grid("SESSION", 60_000_000), 300_000_000)
+    assert len({one.digest for one in (plain, tumbling, session, shorter)}) == 4
+    assert compiled(body + "window: session\ngap: 1m").digest == session.digest
+
+
+def test_a_digest_from_before_there_were_windows() -> None:
+    """So that state of then goes on."""
+    slot = Slot("r", False)
+    one = Correlation("c", "t", "low", (), Kind.EVENT_COUNT, (slot,), ("g",), 60_000_000, (("gte", 3),))
+    assert meaning_digest(one, ["d"]) == "af48cfd4f12353b80d53c71f9d6c87c8"
+
+
 @pytest.mark.parametrize(
     ("body", "reason", "line"),
     [
@@ -168,6 +189,14 @@ def test_extended_conditions(condition: str, clauses: Any) -> None:
         ("type: event_count\nrules: [rule_a, rule_a]\ntimespan: 5m\ncondition: {gte: 1}", "names a rule twice", 4),
         ("type: temporal\ncondition: not rule_a\ntimespan: 5m", "none of its rules matches", 4),
         ("type: temporal\ncondition: rule_a and not rule_a\ntimespan: 5m", "can never be true", 4),
+        ("type: temporal\nrules: [rule_a]\ntimespan: 5m\nwindow: hopping", "is sliding, tumbling or session", 6),
+        ("type: temporal\nrules: [rule_a]\ntimespan: 5m\nwindow: 5m", "its length goes into 'timespan'", 6),
+        ("type: temporal\nrules: [rule_a]\ntimespan: 5m\nwindow: session", "a session needs 'gap'", 6),
+        ("type: temporal\nrules: [rule_a]\ntimespan: 5m\ngap: 1m", "'gap' is for 'window: session' only", 6),
+        ("type: temporal\nrules: [rule_a]\ntimespan: 5m\nwindow: session\ngap: 5", "'gap' is a time such as", 7),
+        ("type: temporal\nrules: [rule_a]\ntimespan: 5m\nwindow: session\ngap: 6m", "is longer than 'timespan'", 7),
+        ("type: temporal_extended\ncondition: rule_a and rule_b\ntimespan: 5m", "is written as 'type: temporal'", 3),
+        ("type: temporal_ordered_extended\ncondition: rule_a\ntimespan: 5m", "'type: temporal_ordered' with", 3),
         (
             "type: temporal\nrules: [rule_a]\ntimespan: 5m\naliases: {ip: {rule_b: x}}",
             "the alias 'ip' is for 'rule_b', which is not one of its rules",

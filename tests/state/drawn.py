@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.state.naive import Hit
 from vedette.plan.aggregates import Kind
+from vedette.plan.grid import Grid
 from vedette.plan.relation import Clause, Correlation, Slot
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
@@ -44,12 +46,24 @@ def clauses(draw: st.DrawFn) -> tuple[Clause, ...]:
     return tuple(found)
 
 
+MIXED = {
+    "counts": ["event_count", "value_count", "temporal"],
+    "numbers": ["value_sum", "value_avg", "value_percentile", "value_median"],
+    "chains": ["temporal_ordered", "clauses", "ordered_clauses"],
+    "absences": ["absence", "ordered_absence"],
+}
 SHAPES = [*map(str, Kind), "clauses", "ordered_clauses", "absence", "ordered_absence"]
 """What is drawn each by itself, so that none is rare."""
+SHAPES += [f"{window} {mixed}" for window in ("tumbling", "session") for mixed in MIXED]
 
 
 @st.composite
 def correlations(draw: st.DrawFn, shape: str) -> Correlation:
+    if " " in shape:
+        window, mixed = shape.split()
+        one = draw(correlations(draw(st.sampled_from(MIXED[mixed]))))
+        gap = draw(st.integers(1, 6)) * SECOND
+        return replace(one, grid=Grid("TUMBLE", one.span) if window == "tumbling" else Grid("SESSION", gap))
     if shape in list(Kind):
         return made(Kind(shape), bounds=draw(bounds()), percentile=draw(st.sampled_from([0.0, 25.0, 90.0, 100.0])))
     kind = Kind.TEMPORAL_ORDERED if shape.startswith("ordered") else Kind.TEMPORAL

@@ -41,8 +41,8 @@ def occurrences(c: Correlation, hits: Sequence[Hit]) -> list[tuple[tuple[str, ..
     found = []
     for group in {hit.group for hit in hits}:
         mine = sorted({hit for hit in hits if hit.group == group}, key=lambda hit: (hit.time, hit.order, hit.slot))
-        for end, order, first in (_forward if c.forward else _at_once if c.prompt else _at_times)(c, _once(c, mine)):
-            found.append((end, group, order, first))
+        every = _by_window if c.grid else _forward if c.forward else _at_once if c.prompt else _at_times
+        found += [(end, group, order, first) for end, order, first in every(c, _once(c, mine))]
     return [(group, order, first) for _, group, order, first in sorted(found, key=lambda one: one[:3])]
 
 
@@ -54,6 +54,39 @@ def _once(c: Correlation, hits: list[Hit]) -> list[Hit]:
     for hit in hits:
         kept.setdefault((hit.time, hit.order, hit.value), hit)
     return list(kept.values())
+
+
+def _by_window(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:
+    """Windows that hold each match once: at each event of one that can only become true, else at its end."""
+    found = []
+    for window in windows(c, hits):
+        if c.prompt:
+            begun = [(hit.time, hit.order) for hit in window]
+            true = [(at, _true(c, [hit for hit in window if (hit.time, hit.order) <= at])) for at in sorted(set(begun))]
+            held = [at for at, holds in true if holds]
+            found += [(*at, at == held[0]) for at in held]
+        elif c.clauses:
+            done = [at for clause in c.clauses if _satisfied(c, clause, window)
+                    and (at := _completed(c, clause, window)) is not None]  # fmt: skip
+            found += [(window[-1].time, window[min(done)].order, True)] if done else []
+        elif _true(c, window):
+            found.append((window[-1].time, window[-1].order, True))
+    return found
+
+
+def windows(c: Correlation, hits: list[Hit]) -> list[list[Hit]]:
+    """Sorted matches, by the window that they are in."""
+    found: list[list[Hit]] = []
+    for hit in hits:
+        whole = bool(found)
+        if whole and c.grid.kind == "TUMBLE":
+            whole = hit.time // c.span == found[-1][0].time // c.span
+        elif whole:
+            whole = hit.time - found[-1][-1].time <= c.grid.size and hit.time - found[-1][0].time <= c.span
+        if not whole:
+            found.append([])
+        found[-1].append(hit)
+    return found
 
 
 def _at_once(c: Correlation, hits: list[Hit]) -> list[tuple[int, int, bool]]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.state.drawn import SECOND, made
 from vedette.plan.aggregates import Kind
+from vedette.plan.grid import Grid
 from vedette.state.clock import Clock
 from vedette.state.correlate import Correlator
 from vedette.state.graph import Item
@@ -44,11 +45,20 @@ def number(rng: Random) -> float:
         (Kind.TEMPORAL_ORDERED, 2, 1_400, 4, 1, None),
     ],
 )
+@pytest.mark.parametrize("grid", [None, Grid("SESSION", 10)], ids=["sliding", "a session each"])
 def test_bytes_are_those_that_were_allocated(
-    kind: Kind, bound: int, groups: int, matches: int, hosts: int, value: Callable[[Random], Any] | None
+    grid: Grid | None,
+    kind: Kind,
+    bound: int,
+    groups: int,
+    matches: int,
+    hosts: int,
+    value: Callable[[Random], Any] | None,
 ) -> None:
     """Never less than 85 % of what Python has asked for, so that the bound holds; at most 130 %, so that it is used."""
-    one = Correlator([made(kind, span=3600 * SECOND, bounds=(("gte", bound),))], Clock(30 * SECOND), max_bytes=BOUND)
+    one = Correlator(
+        [made(kind, span=3600 * SECOND, bounds=(("gte", bound),), grid=grid)], Clock(30 * SECOND), max_bytes=BOUND
+    )
     rng, at, node = Random(1), NOW, one.nodes[0]
     one.clock.advance(NOW)
     gc.collect()

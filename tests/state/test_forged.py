@@ -60,7 +60,7 @@ def drive(c: Correlation, events: list[Received], settle: bool) -> list[Firing]:
         until(received_at)
         lane, _ = one.clock.observe("in", "h", hit.time)
         fired += one.add([Item(one.nodes[0], hit.slot, hit.group, hit.value, None)], lane, hit.time, hit.order, 1)
-    until(one.clock.received_at + 2 * MAX_SKEW, MAX_GAP)
+    until(one.clock.received_at + 2 * MAX_SKEW + c.span, MAX_GAP)
     assert not one.finish()
     return fired
 

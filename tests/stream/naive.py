@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from tests.stream.walk import evaluate
-from vedette.plan.query import ALL_ROWS, MILLISECOND, Aggregate, Grid, Over, Row, Windowed
+from vedette.plan.grid import Grid
+from vedette.plan.query import ALL_ROWS, MILLISECOND, Aggregate, Over, Row, Windowed
 
 NEVER = -(1 << 62)
 FOREVER = 1 << 62

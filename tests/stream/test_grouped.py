@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.stream.test_windowed import AGGREGATES as EVERY
 from tests.stream.test_windowed import COLUMNS, EVENTS, GRIDS, TABLE, run, stream, windowed
 from tests.stream.walk import TIME, statement
-from vedette.plan.query import Assign, Grid, Grouped, Named
+from vedette.plan.grid import Grid
+from vedette.plan.query import Assign, Grouped, Named
 
 AGGREGATES = EVERY[:5]
 NAMES = (*(Named(*one) for one in COLUMNS), *(Named(f"window_{name}", TIME) for name in ("start", "end", "time")))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.stream import naive
 from tests.stream.test_windowed import AGGREGATES, COLUMNS, EVENTS, TABLE, run, stream, windowed
 from tests.stream.walk import TIME, statement
-from vedette.plan.query import MILLISECOND, SECOND, Assign, Grid, Named
+from vedette.plan.grid import Grid
+from vedette.plan.query import MILLISECOND, SECOND, Assign, Named
 
 
 def _values(held: Sequence[Any]) -> list[Any]:

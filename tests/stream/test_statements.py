@@ -12,6 +12,7 @@ import pytest
 
 from tests.rules.sql.plans import read
 from vedette.decode.decoder import record
+from vedette.plan.grid import Grid
 from vedette.plan.query import (
     SECOND,
     Aggregate,
@@ -19,7 +20,6 @@ from vedette.plan.query import (
     Call,
     Column,
     Field,
-    Grid,
     Literal,
     Named,
     Scan,

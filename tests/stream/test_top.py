@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.stream.test_windowed import COLUMNS, EVENTS, TABLE, run, stream
 from tests.stream.walk import BIGINT, TIME, statement
-from vedette.plan.query import MILLISECOND, SECOND, Assign, Grid, Named, Top
+from vedette.plan.grid import Grid
+from vedette.plan.query import MILLISECOND, SECOND, Assign, Named, Top
 
 SIZE = 20 * SECOND
 NAMES = (*(Named(*one) for one in COLUMNS), *(Named(f"window_{name}", TIME) for name in ("start", "end", "time")))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.stream import naive
 from tests.stream.walk import BIGINT, DOUBLE, STRING, TIME, calc, scan, seconds, statement
-from vedette.plan.query import SECOND, Aggregate, Call, Column, Grid, Named, Row, Statement, Type, Windowed
+from vedette.plan.grid import Grid
+from vedette.plan.query import SECOND, Aggregate, Call, Column, Named, Row, Statement, Type, Windowed
 from vedette.stream.keyed import Budget, pack, unpack
 from vedette.stream.network import Network
 from vedette.stream.slices import grouping_id

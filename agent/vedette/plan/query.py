@@ -38,6 +38,7 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
 
+from vedette.plan.grid import Grid
 from vedette.plan.relation import Suppress
 
 SECOND = 1_000_000
@@ -227,19 +228,6 @@ class Expand(Node):
     input: Node
     function: Call
     outer: bool = False
-
-
-class Grid(NamedTuple):
-    """Windows of event time, aligned to 1970 plus ``offset``; microseconds.
-
-    ``kind``: ``TUMBLE`` (``size``), ``HOP`` (``size``, ``step``), ``CUMULATE`` (``size``, ``step``), ``SESSION``
-    (``size`` is the gap; sessions are by the node's ``keys``).
-    """
-
-    kind: str
-    size: int
-    step: int = 0
-    offset: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 A correlation looks at the matches of its ``slots`` (rules, or other correlations). A match of a slot belongs to the
 group that its ``group_by`` values name; one without such a value belongs to none. A **window** ends at a match and
-begins ``span`` before it, both included. Its **metric** is what its ``kind`` (``aggregates.py``) measures of the
-window: how many events, how many different values of ``field`` or of how many slots, the longest chain of slots in
-their order, or a figure of the numbers in ``field`` (without one there is no metric, and the condition is false).
+begins ``span`` before it, both included; with a ``grid`` it is one of TUMBLE, ``span`` long, or a session, of which no
+two matches that follow each other lie more than the gap apart, nor the first and the last more than ``span``. Its
+**metric** is what its ``kind`` (``aggregates.py``) measures of the window: how many events, how many different values
+of ``field`` or of how many slots, the longest chain of slots in their order, or a figure of the numbers in ``field``
+(without one there is no metric, and the condition is false).
 
 The condition holds when the metric satisfies every comparison in ``bounds``; or, with ``clauses``, when for one clause
 there is a match of each of its slots (in their order, for ``TEMPORAL_ORDERED``) and none of its forbidden slots.
 
 A correlation is **prompt** when a further event can only make its condition true, never false: then it can be decided
-at once. Any other is decided when no event of its window can come any more.
+at once. Any other is decided when no event of its window can come any more: of a ``grid`` once a window.
 
 Sigma specification 2.1, "Sigma Correlation Rules"; what it leaves open is decided in
 ``docs/decisions/0007-correlation-semantics.md``.
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from vedette.plan.aggregates import Kind, Reads
+from vedette.plan.grid import Grid
 
 MAX_CHAIN = 16
 """Correlations of correlations, how deep."""
@@ -108,6 +111,8 @@ class Correlation:
     path: str = ""
     line: int = 0
     suppress: Suppress | None = None
+    grid: Grid | None = None
+    """``TUMBLE`` of ``span``, or ``SESSION``; None: windows slide."""
 
     @property
     def prompt(self) -> bool:
@@ -118,7 +123,7 @@ class Correlation:
 
     @property
     def forward(self) -> bool:
-        """True when its windows begin at a match, because a slot's absence can only be known from what follows."""
+        """True when a slot's absence can only be known from what follows: windows that slide then begin at a match."""
         return any(clause.forbidden for clause in self.clauses)
 
     @property
@@ -144,6 +149,8 @@ def meaning_digest(correlation: Correlation, digests: Sequence[str]) -> str:
     c = correlation
     slots = [[digest, sorted(slot.names)] for digest, slot in zip(digests, c.slots, strict=True)]
     described = [c.kind.value, slots, c.group_by, c.span, sorted(c.bounds), c.field, float(c.percentile), c.clauses]
+    if c.grid is not None:  # the digests of others are those of versions that knew no grids
+        described.append(c.grid)
     return hashlib.blake2b(msgpack.packb(described), digest_size=16).hexdigest()
 
 
@@ -152,14 +159,14 @@ def to_row(c: Correlation) -> list[Any]:
     suppress = None if c.suppress is None else c.suppress.to_row()
     return [
         c.id, c.title, c.level, c.tags, c.kind.value, c.slots, c.group_by, c.span, c.bounds, c.field, c.percentile,
-        c.clauses, c.generate, c.digest, c.path, c.line, suppress,
+        c.clauses, c.generate, c.digest, c.path, c.line, suppress, *([] if c.grid is None else [c.grid]),
     ]  # fmt: skip
 
 
 def from_row(row: list[Any]) -> Correlation:
     """Raises ValueError or TypeError when ``row`` is not what ``to_row`` gives."""
     (id_, title, level, tags, kind, slots, group_by, span, bounds, field, percentile, clauses, generate, digest, path,
-     line, suppress) = row  # fmt: skip
+     line, suppress, grid) = row if len(row) > 17 else (*row, None)  # fmt: skip
     made = Correlation(
         id=id_, title=title, level=level, tags=tuple(tags), kind=Kind(kind),
         slots=tuple(Slot(rule, bool(nested), tuple((a, f) for a, f in names)) for rule, nested, names in slots),
@@ -167,6 +174,7 @@ def from_row(row: list[Any]) -> Correlation:
         field=tuple(field), percentile=percentile,
         clauses=tuple(Clause(tuple(wanted), tuple(forbidden)) for wanted, forbidden in clauses),
         generate=bool(generate), digest=digest, path=path, line=line, suppress=suppress_of(suppress),
+        grid=None if grid is None else Grid(*grid),
     )  # fmt: skip
     texts = [id_, title, level, digest, path, *tags, *group_by, *field]
     texts += [text for slot in made.slots for text in (slot.rule_id, *(part for pair in slot.names for part in pair))]
@@ -181,9 +189,17 @@ def from_row(row: list[Any]) -> Correlation:
         or not 0 < len(slots) <= MAX_SLOTS
         or not in_slots
         or bool(made.bounds) == bool(made.clauses)
+        or not (made.grid is None or _grid_of(made.grid, span))
     ):
         raise ValueError(f"not a correlation: {id_!r:.60}")
     return made
+
+
+def _grid_of(grid: Grid, span: int) -> bool:
+    """Whether a correlation of this span may have it."""
+    if type(grid.size) is not int or (grid.step, grid.offset) != (0, 0):
+        return False
+    return grid.size == span if grid.kind == "TUMBLE" else grid.kind == "SESSION" and 0 < grid.size <= span
 
 
 def ordered(correlations: Iterable[Correlation]) -> list[Correlation]:

@@ -12,6 +12,7 @@ occurrence.
   that ends at a match after that match, one that begins at a match (``Correlation.forward``) after its end. With
   ``settle`` all are. A match that comes when later ones of its group have been decided is decided by its own lane's
   watermark, and changes nothing about those.
+* A window that tumbles or is a session (``extent.py``) is looked at as a whole when it is over, where it is not prompt.
 
 **Bounds.** Windows take ``max_bytes`` in all; beyond, the group least recently touched is evicted and counted. One
 group holds ``MAX_ENTRIES``; its oldest go and are counted as ``cut``. Of a prompt correlation, a group with more than
@@ -202,7 +203,7 @@ class Correlator:
                     groups.bytes += ENTRY_BYTES
                     if now[MARK] & HELD and (not (again := goes_on(now, span)) or node.parents):
                         window = packed.unpacked(now, 0)
-                        self._occurs(node, window, values, [ending(node.c, window, len(window) - 1, not again)])
+                        self._occurs(node, window, values, [ending(node, window, len(window) - 1, not again)])
                 return
         elif (
             0 < len(group.entries) < 3 * group.limit
@@ -246,6 +247,8 @@ class Correlator:
         late = window.decided is not None and time <= window.decided
         lane = next(iter(sources))
         at = window.insert(time, offset, length << 16 | slot << 8, value, carried)
+        if not node.slides:
+            node.extent.placed(window, at)
         if node.prompt:
             if look and (3 * at + 3 < len(window.entries) or at + 1 >= node.needs):
                 self._occurs(node, window, values, arrived(node, window, at))
@@ -259,7 +262,7 @@ class Correlator:
                 window.waited(first := window.late[0][0])
                 self._occurs(node, window, values, passed(node, window, first))
             if window.wait(time, lane):
-                self._schedule_late(node, key, time, lane)
+                self._schedule_late(node, key, window, time, lane)
         groups.bytes += window.size - before
 
     def _compact(self, node: Node, window: Window) -> None:
@@ -268,12 +271,13 @@ class Correlator:
         if not node.prompt:
             settled = min(settled, window.decided if window.decided is not None else window.time(0))
             settled = min(settled, window.late[0][0] if window.late else settled)
-        window.compact(node.c, settled)
+        window.compact(node.c, settled, node.extent.needed(window, settled))
         if node.prompt and len(window) > MAX_TAIL and node.c.kind.row.keeps is not Keeps.ALL and window.carried is None:
             window.thin(node.c, settled)
             if len(window) > MAX_TAIL:
                 newest = window.time(len(window) - MAX_TAIL // 2)
-                window.compact(node.c, min(newest, self.clock.newest_mark()))
+                settled = min(newest, self.clock.newest_mark())
+                window.compact(node.c, settled, node.extent.needed(window, settled))
         if len(window) > MAX_ENTRIES:
             self.groups.cut += CUT
             window.drop(CUT)
@@ -317,23 +321,23 @@ class Correlator:
             recency.next()
 
     def _expired(self, key: bytes) -> bool:
-        group, span = self.groups.table[key], self.groups.node(key).c.span
+        group, node = self.groups.table[key], self.groups.node(key)
         if isinstance(group, bytes):
-            return packed.newest(group) < self.clock.watermark(packed.source_of(group)) - span
+            return packed.newest(group) < self.clock.watermark(packed.source_of(group)) - node.c.span
         n = len(group)
-        return not n or (not group.late and group.time(n - 1) < self._settled(group) - span)
+        return not n or (not group.late and group.time(n - 1) < node.extent.needed(group, self._settled(group)))
 
     # --- decisions
 
     def _schedule(self, node: Node, key: bytes, window: Window, time: int, source: int) -> None:
-        due = time + node.c.span if node.c.forward else time
+        due = node.extent.over(window, time)
         known = self._scheduled.get(key)
         if known is None or due < known:
             self._scheduled[key] = due
             heapq.heappush(self._due.setdefault(source, []), (due, node.depth, key))
 
-    def _schedule_late(self, node: Node, key: bytes, time: int, source: int) -> None:
-        due = time + node.c.span if node.c.forward else time
+    def _schedule_late(self, node: Node, key: bytes, window: Window, time: int, source: int) -> None:
+        due = node.extent.over(window, time)
         heapq.heappush(self._behind.setdefault(source, []), (due, node.depth, key, time))
 
     def _settle(self, source: int) -> None:
@@ -371,14 +375,15 @@ class Correlator:
     def _decide(self, key: bytes, until: int) -> None:
         """Decide the matches of a group that are due before ``until``; then wait for its next."""
         node, window = self.groups.node(key), self._window(key)
-        values = self.groups.values_of(key)
-        reach = until - node.c.span if node.c.forward else until
+        values, extent = self.groups.values_of(key), node.extent
         i = 0 if window.decided is None else window.first(window.decided + 1)
-        while i < len(window) and (time := window.time(i)) < reach:
-            window.decided = time
+        while i < len(window) and (due := extent.over(window, time := window.time(i))) < until:
+            window.decided = time if node.slides else due
             self._occurs(node, window, values, passed(node, window, time))
-            i = window.first(time + 1)
-        window.decided = reach - 1 if window.decided is None else max(window.decided, reach - 1)
+            i = window.first(window.decided + 1)
+        if node.slides:
+            reach = until - node.c.span if node.c.forward else until
+            window.decided = reach - 1 if window.decided is None else max(window.decided, reach - 1)
         if i < len(window):
             self._schedule(node, key, window, window.time(i), next(iter(window.sources)))
         node.dirty[key] = window
@@ -433,7 +438,7 @@ class Correlator:
                 if i < len(group):
                     self._schedule(node, key, group, group.time(i), next(iter(group.sources)))
                 for time, source in group.late:
-                    self._schedule_late(node, key, time, source)
+                    self._schedule_late(node, key, group, time, source)
 
     def adopt(self, other: Correlator) -> list[str]:
         """Take over the groups of another plan's correlations that are the same here.

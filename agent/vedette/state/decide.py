@@ -1,7 +1,8 @@
 """When a condition holds: of the entries of a window, at which it does and which of those begin a run.
 
 An **occurrence** is an event at which the condition holds; those that follow each other within the span, with none
-between at which it does not hold, are a **run**, and its first fires. ``HELD`` marks the entries at which it held. The
+between at which it does not hold, are a **run**, and its first fires. Where windows do not slide (``extent.py``), those
+of one window are a run. ``HELD`` marks the entries at which it held. The
 entries of one event are decided as one.
 
 ``arrived`` decides a prompt correlation at a new entry and at those after it that this may have made true; ``passed``
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vedette.plan.aggregates import Keeps, Reads
 from vedette.plan.relation import Clause, Correlation
 from vedette.state.chains import chained
+from vedette.state.extent import Session
 from vedette.state.measure import metric, slots
 from vedette.state.windows import HELD, Window
 
@@ -46,18 +48,25 @@ def arrived(node: Node, window: Window, at: int) -> Sequence[Occurrence]:
     if not holds(node, window, at):  # as it comes most: an event of one entry, and the newest
         return ()
     time = entries[last]
-    known = at > 0 and entries[last - 1] & HELD and time - entries[last - 3] <= span
+    known = at > 0 and entries[last - 1] & HELD
+    if known:
+        known = time - entries[last - 3] <= span if node.slides else node.extent.one_run(window, at - 1, at)
     entries[last + 2] |= HELD
     if at < window.clean:
         window.clean = at
     if known and not node.parents:
         return ()
-    return (Occurrence(at, time, window.since(time - span), at + 1, not known),)
+    start = window.since(time - span if node.slides else node.extent.begin(window, time))
+    return (Occurrence(at, time, start, at + 1, not known),)
 
 
 def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
-    c, n = node.c, len(window)
-    end, stop = window.time(at) + c.span, _reach(node, window, at)
+    n, extent, time = len(window), node.extent, window.time(at)
+    end, stop = extent.after(window, time) - 1, _reach(node, window, at)
+    if node.slides:
+        end = time + node.c.span
+    elif isinstance(extent, Session):  # what comes between two sessions makes one of them, or moves where others begin
+        end, stop = window.time(n - 1), min(n, at + MAX_AFTER)
     new: list[tuple[int, int]] = []
     first, i = window.begins(at), at
     while i < stop and window.time(i) <= end:
@@ -67,17 +76,23 @@ def _inserted(node: Node, window: Window, at: int) -> list[Occurrence]:
         elif not window.held(first) and holds(node, window, last):
             window.hold(first, last)
             new.append((first, last))
+        elif isinstance(extent, Session) and window.held(first) and not holds(node, window, last):
+            window.hold(first, last, False)  # its session begins later now
         first = i = last + 1
     found, begin = [], 0
     while begin < len(new):
         done = begin
-        while done + 1 < len(new) and new[done + 1][0] == new[done][1] + 1 and _near(c, window, *_between(new, done)):
+        while (
+            done + 1 < len(new)
+            and new[done + 1][0] == new[done][1] + 1
+            and extent.one_run(window, *_between(new, done))
+        ):
             done += 1
         first, last = new[begin][0], new[done][1]
-        known = _goes_on(c, window, first) or (
-            last + 1 < n and window.held(last + 1) and _near(c, window, last, last + 1)
+        known = _goes_on(node, window, first) or (
+            last + 1 < n and window.held(last + 1) and extent.one_run(window, last, last + 1)
         )
-        found += [ending(c, window, new[i][1], i == begin and not known) for i in range(begin, done + 1)]
+        found += [ending(node, window, new[i][1], i == begin and not known) for i in range(begin, done + 1)]
         begin = done + 1
     return found
 
@@ -104,29 +119,48 @@ def _between(new: list[tuple[int, int]], i: int) -> tuple[int, int]:
 
 def passed(node: Node, window: Window, time: int) -> list[Occurrence]:
     """Decide at all entries of one ``time``: of ``Correlation.forward`` the window that begins there, else those that
-    end there. Where it held before, because they came in parts, it is not reported again; nor is a run that goes on."""
-    c, first, after = node.c, window.first(time), window.first(time + 1)
+    end there; where windows do not slide, the one that ``time`` is in. Where it held before, because they came in
+    parts, it is not reported again; nor is a run that goes on."""
+    c, extent = node.c, node.extent
+    if c.forward and node.slides:
+        return _looking_forward(node, window, window.first(time), window.first(time + 1))
+    first, after = (
+        window.first(time if node.slides else extent.begin(window, time)),
+        window.first(extent.after(window, time)),
+    )
     if c.forward:
-        return _looking_forward(c, window, first, after)
+        done = [at for clause in c.clauses if (at := completed(c, clause, window, first, after)) is not None]
+        return _once(window, min(done), extent.over(window, time), first, after) if done else []
+    if not node.c.prompt and not node.slides:
+        held = c.holds(metric(c, window, first, after))
+        return _once(window, after - 1, extent.over(window, time), first, after) if held else []
     if not node.c.prompt:
         start = window.since(time - c.span)
         if not c.holds(metric(c, window, start, after)):
             return []
         before = any(window.held(i) for i in range(first, after))
         window.hold(first, after - 1)
-        return [] if before else [Occurrence(after - 1, time, start, after, not _joins(c, window, first, after))]
+        return [] if before else [Occurrence(after - 1, time, start, after, not _joins(node, window, first, after))]
     found, i = [], first
     while i < after:  # as if decided at once: event by event
         last = window.ends(i)
         if not window.held(i) and holds(node, window, last):
             window.hold(i, last)
-            found.append(ending(c, window, last, not _joins(c, window, i, last + 1)))
+            found.append(ending(node, window, last, not _joins(node, window, i, last + 1)))
         i = last + 1
     return found
 
 
-def _looking_forward(c: Correlation, window: Window, first: int, after: int) -> list[Occurrence]:
+def _once(window: Window, at: int, time: int, first: int, after: int) -> list[Occurrence]:
+    """The condition holds for a window that is over: an occurrence, if it is the first."""
+    before = any(window.held(i) for i in range(first, after))
+    window.hold(first, after - 1)
+    return [] if before else [Occurrence(at, time, first, after, True)]
+
+
+def _looking_forward(node: Node, window: Window, first: int, after: int) -> list[Occurrence]:
     """The window that begins at the entries ``first`` to ``after``."""
+    c, near = node.c, node.extent.one_run
     end = window.time(first) + c.span
     stop = window.first(end + 1)
     here = {window.slot(i) for i in range(first, after)}
@@ -145,33 +179,29 @@ def _looking_forward(c: Correlation, window: Window, first: int, after: int) -> 
     before, behind = first - 1, after
     while before >= 0 and window.slot(before) not in wanted:
         before -= 1
-    while behind < len(window) and window.slot(behind) not in wanted and _near(c, window, first, behind):
+    while behind < len(window) and window.slot(behind) not in wanted and near(window, first, behind):
         behind += 1
-    known = before >= 0 and window.held(before) and _near(c, window, before, first)
-    known |= behind < len(window) and window.held(behind) and _near(c, window, first, behind)
+    known = before >= 0 and window.held(before) and near(window, before, first)
+    known |= behind < len(window) and window.held(behind) and near(window, first, behind)
     return [Occurrence(min(done), end, first, stop, not known)]
 
 
-def ending(c: Correlation, window: Window, at: int, fires: bool) -> Occurrence:
+def ending(node: Node, window: Window, at: int, fires: bool) -> Occurrence:
     """The occurrence at entry ``at``."""
     time = window.time(at)
-    return Occurrence(at, time, window.since(time - c.span), at + 1, fires)
+    return Occurrence(at, time, window.since(node.extent.begin(window, time)), at + 1, fires)
 
 
-def _near(c: Correlation, window: Window, i: int, j: int) -> bool:
-    return window.time(j) - window.time(i) <= c.span
+def _goes_on(node: Node, window: Window, first: int) -> bool:
+    """True when it held at the entry before ``first``, which is of the same run."""
+    return first > 0 and window.held(first - 1) and node.extent.one_run(window, first - 1, first)
 
 
-def _goes_on(c: Correlation, window: Window, first: int) -> bool:
-    """True when it held at the entry before ``first``, near enough to be of the same run."""
-    return first > 0 and window.held(first - 1) and _near(c, window, first - 1, first)
-
-
-def _joins(c: Correlation, window: Window, first: int, after: int) -> bool:
-    """``_goes_on``, or it is known to hold at the entry ``after`` already, near enough to be of the same run."""
-    if _goes_on(c, window, first):
+def _joins(node: Node, window: Window, first: int, after: int) -> bool:
+    """``_goes_on``, or it is known to hold at the entry ``after`` already, which is of the same run."""
+    if _goes_on(node, window, first):
         return True
-    return after < len(window) and window.held(after) and _near(c, window, first, after)
+    return after < len(window) and window.held(after) and node.extent.one_run(window, first, after)
 
 
 def holds(node: Node, window: Window, i: int) -> bool:
@@ -179,7 +209,7 @@ def holds(node: Node, window: Window, i: int) -> bool:
     if i + 1 < node.needs:
         return False
     c, entries = node.c, window.entries
-    begin = entries[3 * i] - c.span
+    begin = entries[3 * i] - c.span if node.slides else node.extent.begin(window, entries[3 * i])
     if node.newest:
         return node.least <= 0 or entries[3 * (i + 1 - node.least)] >= begin
     start = window.since(begin)

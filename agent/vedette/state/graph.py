@@ -19,6 +19,7 @@ from vedette.plan.aggregates import Keeps, Reads, number_of
 from vedette.plan.ir import as_shown, fold, leaves
 from vedette.plan.relation import Correlation, ordered
 from vedette.state.chains import Links
+from vedette.state.extent import extent_of
 from vedette.state.windows import WAIT_BYTES, Window
 
 MAX_TEXT = 256
@@ -45,6 +46,8 @@ class Node:
         self.c = correlation
         self.depth = depth
         self.prompt = correlation.prompt and not settle
+        self.extent = extent_of(correlation)
+        self.slides = correlation.grid is None
         row = correlation.kind.row
         self.plain = row.reads is not Reads.RULE
         """One match of an event is as good as several."""
@@ -130,7 +133,7 @@ class Graph:
         self.by_tag: dict[bytes, Node] = {}
         for number, node in enumerate(self.nodes):
             node.tag = number.to_bytes(self.tag_size, "big")
-            node.packs = node.prompt and node.least > 1 and node.newest
+            node.packs = node.prompt and node.slides and node.least > 1 and node.newest
             node.packs = node.packs and not node.carry and len(node.own) == len(node.c.slots)
             self.by_tag[node.tag] = node
 

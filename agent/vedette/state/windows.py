@@ -6,8 +6,9 @@ in the order in which they came.
 Values of the correlation's field and what correlations above want to know stand beside, index by index, where needed.
 
 ``compact`` forgets what can no longer matter, given that no event before ``settled`` comes any more: all that lies
-before the last window that may still change; and of a prompt correlation, before ``settled``, all but the newest
-entries that decide: as many as ``least`` asks for, one of each value or slot, or (ordered) those that a chain can use.
+before the last window that may still change (``extent.py``); and of a prompt correlation, before ``settled``, all but
+the newest entries that decide: as many as ``least`` asks for, one of each value or slot, or (ordered) those that a
+chain can use.
 ``thin`` keeps those of every ``THIN``, which says the same of each window that does not end within one.
 """
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any
@@ -45,6 +46,9 @@ LANES_BYTES, LANE_BYTES = 112, 80
 """What they take when there are several, and each of them."""
 LATE_BYTES = 120
 """What a time in ``Window.late`` takes."""
+START_BYTES = 40
+"""What a session's start takes; their list takes ``STARTS_BYTES``."""
+STARTS_BYTES = 64
 MAX_LATE = 1024
 """Times in ``Window.late``; beyond, the first is decided at once."""
 THIN = 1_000_000
@@ -62,7 +66,7 @@ class Window:
 
     __slots__ = (
         "carried", "clean", "decided", "entries", "gone", "hint", "late", "limit", "links", "share", "size", "slides",
-        "sources", "values",
+        "sources", "starts", "values",
     )  # fmt: skip
 
     def __init__(self, key_bytes: int = 0, share: int = 0) -> None:
@@ -79,6 +83,8 @@ class Window:
         """Of a correlation that is not prompt: matches up to this time are decided, but for those in ``late``."""
         self.late: list[tuple[int, int]] = []
         """Ascending: times up to ``decided`` at which matches came since, and the lane of the first of each."""
+        self.starts: list[int] | tuple[()] = ()
+        """Of sessions (``extent.py``): when those of these entries begin, ascending."""
         self.limit = MIN_LIMIT
         """Entries at which to compact."""
         self.slides: list[Slide] | None = None
@@ -123,12 +129,15 @@ class Window:
     def held(self, i: int) -> bool:
         return bool(self.entries[3 * i + 2] & HELD)
 
-    def hold(self, i: int, last: int = -1) -> None:
-        """Mark entry ``i``, or the entries ``i`` to ``last``."""
+    def hold(self, i: int, last: int = -1, held: bool = True) -> None:
+        """Mark entry ``i``, or the entries ``i`` to ``last``; or take the mark from them."""
         if i < self.clean:
             self.clean = i
         for number in range(i, max(i, last) + 1):
-            self.entries[3 * number + 2] |= HELD
+            if held:
+                self.entries[3 * number + 2] |= HELD
+            else:
+                self.entries[3 * number + 2] &= ~HELD
 
     def begins(self, i: int) -> int:
         """The first entry of the event that entry ``i`` is of: one event may match several rules."""
@@ -277,6 +286,24 @@ class Window:
         self.size -= LATE_BYTES
         return True
 
+    def start(self, k: int, time: int | None) -> None:
+        """A session begins at ``time``, the ``k``-th; None: that one begins no more."""
+        self._put_starts([*self.starts[:k], *(() if time is None else (time,)), *self.starts[k + (time is None) :]])
+        if self.links is not None:
+            self.links.reset()
+
+    def _put_starts(self, starts: list[int]) -> None:
+        for known, sign in ((self.starts, -1), (starts, 1)):
+            self.size += sign * (STARTS_BYTES + START_BYTES * len(known)) if known else 0
+        self.starts = starts or ()
+
+    def _forget_starts(self) -> None:
+        """Of sessions without entries at the front."""
+        if starts := self.starts:
+            gone = bisect_right(starts, self.time(0)) - 1 if self.entries else len(starts)
+            if gone > 0:
+                self._put_starts([*starts[gone:]])
+
     def keep(self, indexes: list[int]) -> None:
         """Forget all entries but those at ``indexes``, ascending."""
         base = self.size - self._cost()
@@ -291,10 +318,12 @@ class Window:
         self.slides = self.links = None
         self.clean = self.gone = 0
         self.size = base + self._cost()
+        self._forget_starts()
 
-    def compact(self, c: Correlation, settled: int) -> None:
-        """See the module's text. At most ``STEP`` entries go from the front at once."""
-        old = self.first(settled - c.span)
+    def compact(self, c: Correlation, settled: int, needed: int) -> None:
+        """See the module's text. At most ``STEP`` entries go from the front at once. ``needed``: the time before which
+        no entry matters."""
+        old = self.first(needed)
         self.drop(min(old, STEP))
         n = len(self)
         until = self.first(settled)
@@ -352,6 +381,7 @@ class Window:
             self.gone += n
             self.clean = max(0, self.clean - n)
             self.hint = max(0, self.hint - n)
+            self._forget_starts()
 
     def recarry(self, before: tuple[str, ...], now: tuple[str, ...]) -> None:
         """What correlations above want to know is no longer ``before`` but ``now``; what was not kept is not known."""
@@ -372,14 +402,15 @@ class Window:
         values = None if self.values is None else self.values[clean:]
         carried = None if self.carried is None else self.carried[clean:]
         entries = self.entries[3 * clean :].tobytes()
-        return [gone, clean, entries, values, carried, [*self.sources], self.decided, self.limit, self.late]
+        row = [gone, clean, entries, values, carried, [*self.sources], self.decided, self.limit, self.late]
+        return [*row, self.starts] if self.starts else row
 
     def apply(self, row: list[Any]) -> None:
         """Take over what ``row`` gave of a window that was like this one: as much work as the row is long.
 
         Raises ValueError or TypeError when it cannot be read.
         """
-        gone, clean, entries, values, carried, sources, decided, limit, late = row
+        gone, clean, entries, values, carried, sources, decided, limit, late, *more = row
         if gone + clean > len(self):
             raise ValueError("a part of a window is missing")
         self.drop(gone if clean else len(self))
@@ -401,6 +432,7 @@ class Window:
         self.decided, self.limit = decided, limit
         self.size += LATE_BYTES * (len(late) - len(self.late))
         self.late = [(time, lane) for time, lane in late]
+        self._put_starts([int(time) for time in more[0]] if more else [])
         self.slides = self.links = None
         self.clean, self.gone, self.hint = len(self), 0, 0
 

@@ -15,6 +15,7 @@ from dataclasses import fields
 from typing import Any
 
 from vedette.plan import ir
+from vedette.plan.grid import Grid
 from vedette.plan.operators import described
 from vedette.plan.query import (
     ALL_ROWS,
@@ -24,7 +25,6 @@ from vedette.plan.query import (
     Calc,
     Call,
     Column,
-    Grid,
     Grouped,
     Join,
     Literal,

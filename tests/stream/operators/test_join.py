@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.stream.operators.steps import Driven, Step, at, stream
 from tests.stream.walk import BIGINT, BOOLEAN, STRING, TIME, scan
-from vedette.plan.query import MILLISECOND, SECOND, Assign, Call, Column, Expression, Grid, Join, Named, Row
+from vedette.plan.grid import Grid
+from vedette.plan.query import MILLISECOND, SECOND, Assign, Call, Column, Expression, Join, Named, Row
 from vedette.stream.keyed import Budget
 from vedette.stream.operator import FOREVER
 from vedette.stream.operators.join import IntervalJoin, WindowJoin

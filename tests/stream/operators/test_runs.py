@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stream.walk import BIGINT, STRING, TIME, calc, scan, statement
+from vedette.plan.grid import Grid
 from vedette.plan.pattern import AGGREGATE, ANY, FIRST, LAST
 from vedette.plan.query import (
     ALL_ROWS,
@@ -17,7 +18,6 @@ from vedette.plan.query import (
     Assign,
     Call,
     Column,
-    Grid,
     Grouped,
     Join,
     Literal,

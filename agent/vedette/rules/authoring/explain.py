@@ -107,11 +107,20 @@ def statement(one: Statement) -> Iterator[str]:
         waiting += ((depth + 1, below) for below in reversed(node.inputs))
 
 
+def _window(c: Correlation) -> str:
+    length = f"{c.span // 1_000_000} s"
+    if c.grid is None:
+        return f"within {length}"
+    if c.grid.kind == "TUMBLE":
+        return f"in each {length} since 1970"
+    return f"in sessions that {c.grid.size // 1_000_000} s without a match end, of {length} at most"
+
+
 def correlation(plan: Plan, c: Correlation) -> Iterator[str]:
     """What a correlation is made of, and when it is decided."""
     titles = {rule.id: rule.title for rule in plan.rules} | {one.id: one.title for one in plan.correlations}
     yield f"{c.title} ({c.id}), level {c.level}"
-    yield f"  {c.path}:{c.line}, {c.kind} within {c.span // 1_000_000} s, meaning {c.digest[:12]}"
+    yield f"  {c.path}:{c.line}, {c.kind} {_window(c)}, meaning {c.digest[:12]}"
     for i, slot in enumerate(c.slots):
         aliases = "".join(f", {alias} is its {field}" for alias, field in slot.names)
         yield f"  rule {i}: {titles[slot.rule_id]} ({slot.rule_id}){aliases}"

@@ -4,7 +4,8 @@ They are compiled when all files are read, because they refer to rules of any of
 where a rule of the same file goes before others. One that refers to what is not there or does not run is refused with
 that reason, and so are those above it; a cycle is refused. The others run.
 
-Sigma specification 2.1, "Sigma Correlation Rules"; extended conditions as pySigma 2 has them.
+Sigma specification 2.1, "Sigma Correlation Rules"; extended conditions as pySigma 2 has them. ``window`` and ``gap``
+are beyond the specification (``_OWN``).
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from sigma.correlations import (
     CorrelationConditionNOT,
     SigmaCorrelationCondition,
     SigmaCorrelationRule,
+    SigmaCorrelationTimespan,
     SigmaExtendedCorrelationCondition,
     SigmaRuleReference,
 )
-from sigma.exceptions import SigmaRuleLocation
+from sigma.exceptions import SigmaRuleLocation, SigmaTimespanError
 from sigma.rule import SigmaRule
 
 from vedette.plan.aggregates import Kind, Reads
+from vedette.plan.grid import Grid
 from vedette.plan.ir import Refusal
 from vedette.plan.relation import (
     COMPARE,
@@ -51,9 +54,11 @@ MAX_CLAUSES = 64
 """Alternatives that an extended condition may come to."""
 
 
-_KEYS = ("type", "rules", "group-by", "timespan", "condition", "aliases", "generate")
+_KEYS = ("type", "rules", "group-by", "timespan", "window", "gap", "condition", "aliases", "generate")
+_OWN = ("window", "gap")
+"""Keys that pySigma does not know: https://github.com/SigmaHQ/sigma-specification/issues/214, as rsigma has them."""
 _MEANT = {
-    **dict.fromkeys(("window", "timeframe", "time-window", "within", "interval", "period", "duration"), "timespan"),
+    **dict.fromkeys(("timeframe", "time-window", "within", "interval", "period", "duration"), "timespan"),
     **dict.fromkeys(("groupby", "group_by", "group", "by"), "group-by"),
     "field": "condition: {field: NAME}",
 }
@@ -76,6 +81,7 @@ class _Read:
     parsed: SigmaCorrelationRule
     bounds: tuple[tuple[str, int | float], ...]
     id: str
+    grid: Grid | None
 
 
 def compile_all(
@@ -184,6 +190,7 @@ class Compiler:
             path=one.path,
             line=one.line,
             suppress=suppress_of(parsed.custom_attributes),
+            grid=read.grid,
         )
         _check(made)
         digests = [self._digests[rule_id] if below is None else below.digest for rule_id, below in targets]
@@ -227,11 +234,36 @@ def _parse(document: dict[str, Any], path: str, line: int) -> _Read:
     if isinstance(condition := body.get("condition"), dict):
         bounds = _bounds(condition)
         meaning = one_bound(meaning)
-    if body.get("rules") is None and isinstance(body.get("condition"), str):
-        meaning["correlation"] = {key: value for key, value in body.items() if key != "rules"}
+    if isinstance(kind := body.get("type"), str) and kind.endswith("_extended"):
+        plain = kind.removesuffix("_extended")
+        raise Unsupported(f"{kind} is written as 'type: {plain}' with a condition that names rules", "type")
+    left_out = {*_OWN, *(["rules"] if body.get("rules") is None and isinstance(body.get("condition"), str) else [])}
+    meaning["correlation"] = {key: value for key, value in meaning["correlation"].items() if key not in left_out}
     parsed = SigmaCorrelationRule.from_dict(meaning, source=SigmaRuleLocation(Path(path), line), policy=POLICY)
     check_head(parsed.title, parsed.status)
-    return _Read(parsed, bounds, str(parsed.id) if parsed.id else derived_id(document))
+    grid = _grid(body, parsed.timespan.seconds * 1_000_000)
+    return _Read(parsed, bounds, str(parsed.id) if parsed.id else derived_id(document), grid)
+
+
+def _grid(body: dict[str, Any], span: int) -> Grid | None:
+    """What ``window`` and ``gap`` say; None: windows slide."""
+    window = body.get("window", "sliding")
+    if window not in ("sliding", "tumbling", "session"):
+        longer = "; its length goes into 'timespan'" if isinstance(window, str) and window[:1].isdigit() else ""
+        raise Unsupported(f"'window' is sliding, tumbling or session, not {window!r:.40}{longer}", "window")
+    if window != "session":
+        if "gap" in body:
+            raise Unsupported("'gap' is for 'window: session' only", "gap")
+        return Grid("TUMBLE", span) if window == "tumbling" else None
+    if "gap" not in body:
+        raise Unsupported("a session needs 'gap', the time without a match that ends it, as in 'gap: 5m'", "window")
+    try:
+        gap = SigmaCorrelationTimespan(body["gap"]).seconds * 1_000_000
+    except SigmaTimespanError as error:
+        raise Unsupported(f"'gap' is a time such as 30s or 5m, not {body['gap']!r:.40}", "gap") from error
+    if gap > span:
+        raise Unsupported("'gap' is longer than 'timespan', the longest that a session may be", "gap")
+    return Grid("SESSION", gap)
 
 
 def _references(parsed: SigmaCorrelationRule, kind: Kind) -> list[SigmaRuleReference]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from vedette.plan.query import PYTHON, Aggregate, Call, Column, Expression, Grid, Grouped, Literal, Type, Windowed
+from vedette.plan.grid import Grid
+from vedette.plan.query import PYTHON, Aggregate, Call, Column, Expression, Grouped, Literal, Type, Windowed
 from vedette.rules.sql import check, nodes
 from vedette.rules.sql.check import BIGINT, BOOLEAN, Checker, Col, Scope, Wrong, only
 from vedette.rules.sql.relation import (

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vedette.plan.query import Assign, Calc, Column, Expression, Grid, Grouped, Named, Node, Type
+from vedette.plan.grid import Grid
+from vedette.plan.query import Assign, Calc, Column, Expression, Grouped, Named, Node, Type
 from vedette.rules.sql.check import Col, Open, Wrong
 
 TIMESTAMP = Type("TIMESTAMP", 3)

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from vedette.plan.query import METADATA, MILLISECOND, Column, Expression, Field, Grid, Literal, Named, Scan, Type
+from vedette.plan.grid import Grid
+from vedette.plan.query import METADATA, MILLISECOND, Column, Expression, Field, Literal, Named, Scan, Type
 from vedette.rules.sql import check, nodes
 from vedette.rules.sql.catalog import DELAY, Catalog, LookupTable, Table, View
 from vedette.rules.sql.check import Checker, Col, Open, Part, Scope, Wrong, only

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
 
+from vedette.plan.grid import touch
 from vedette.plan.query import MILLISECOND, Assign, Row, Windowed
 from vedette.stream import aggregates
 from vedette.stream.aggregates import Accumulators
@@ -59,7 +60,7 @@ class Sessions(Operator):
             first, last = start, start + gap
             merged: list[Held] = []
             if held is not None:
-                merged = [one for one in held if one[0] <= last and first <= one[1]]
+                merged = [one for one in held if touch(first, last, one[0], one[1])]
                 for one in merged:
                     first, last = min(first, one[0]), max(last, one[1])
             if last - MILLISECOND <= mark:

@@ -26,7 +26,8 @@ from typing import Any
 
 import msgpack
 
-from vedette.plan.query import MILLISECOND, Grid, Node, Row, dump
+from vedette.plan.grid import Grid, aligned
+from vedette.plan.query import MILLISECOND, Node, Row, dump
 from vedette.plan.query import Windowed as WindowedNode
 from vedette.stream.aggregates import Accumulators, row_of
 from vedette.stream.keyed import Budget
@@ -53,13 +54,6 @@ class _Member:
     """Whose slices its windows are: of CUMULATE those of its whole size."""
     base: Layer = field(init=False)
     """The layer that its rows come by."""
-
-    def last_end(self, time: int) -> int:
-        """The end of the last window that a row of this time is in."""
-        size, step, offset = self.node.grid.size, self.node.grid.step, self.node.grid.offset
-        if self.node.grid.kind == "HOP":
-            return time - (time - offset) % step + size
-        return time - (time - offset) % size + size
 
 
 def lengths(grid: Grid) -> tuple[Ident, ...]:
@@ -174,7 +168,7 @@ class Windowed(Operator):
                     self._late(layer, row)
                     for member in self.members:
                         time = row[member.node.input.time]
-                        if member.base is layer and time < member.last_end(time) <= self._done:
+                        if member.base is layer and time < member.node.grid.last_end(time) <= self._done:
                             member.late += 1
         self.failed += self.accumulators.users.failed()
 
@@ -182,16 +176,20 @@ class Windowed(Operator):
         """A row whose slice has closed: HOP may still need it here, coarser layers may take it themselves."""
         size, offset, _ = layer.ident
         time: int = row[self.members[0].node.input.time]
-        start = time - (time - offset) % size
+        start = aligned(time, size, offset)
         for member in self.members:
-            if member.layer is layer and member.node.grid.kind == "HOP" and member.last_end(time) > self._done:
+            if (
+                member.layer is layer
+                and member.node.grid.kind == "HOP"
+                and member.node.grid.last_end(time) > self._done
+            ):
                 if start not in layer.slices:
                     layer.new_slice(start).closed = True
                 layer.update((row,), NEVER)
                 break
         for wider in self._feeds[layer.ident]:
             size, offset, _ = wider.ident
-            if time - (time - offset) % size + size > self._done:
+            if aligned(time, size, offset) + size > self._done:
                 wider.update((row,), NEVER)
             else:
                 self._late(wider, row)
@@ -221,7 +219,7 @@ class Windowed(Operator):
                 after = max(done + 1, start + member.layer.ident[0] if kind == "HOP" else start + 1)
                 base = offset + size if kind == "HOP" else start
                 end = after + (base - after) % step
-                if end <= (start - (start - offset) % step + size if kind == "HOP" else start + size):
+                if end <= (aligned(start, step, offset) + size if kind == "HOP" else start + size):
                     ends.append(end)
         return min(ends, default=None)
 
@@ -243,7 +241,7 @@ class Windowed(Operator):
 
     def _feed(self, layer: Layer, one: Slice, start: int, wider: Layer) -> None:
         size, offset, _ = wider.ident
-        at = start - (start - offset) % size
+        at = aligned(start, size, offset)
         wider.merge(wider.slices.get(at) or wider.new_slice(at), one, layer)
 
     def _give(self, member: _Member, end: int) -> None:
@@ -257,7 +255,7 @@ class Windowed(Operator):
             one = self._merged(layer, parts, before=not member.node.legacy)
         else:
             if grid.kind == "CUMULATE":
-                start = end - 1 - (end - 1 - grid.offset) % grid.size
+                start = aligned(end - 1, grid.size, grid.offset)
                 if (end - start) % grid.step:
                     return
             one = layer.slices.get(start)
@@ -278,7 +276,7 @@ class Windowed(Operator):
 
     def boundary(self, mark: int) -> int:
         done = mark + MILLISECOND
-        return min(done - (done - offset) % size + size for size, offset, _ in self.layers) - MILLISECOND
+        return min(aligned(done, size, offset) + size for size, offset, _ in self.layers) - MILLISECOND
 
     # --- state
 
