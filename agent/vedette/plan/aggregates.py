@@ -218,7 +218,7 @@ class Aggregate:
     """Whether a further match never makes it less: then ``gt`` and ``gte`` are decided at once."""
     keeps: Keeps = Keeps.ALL
     running: type[Running] | None = None
-    """None: a stretch is measured anew each time."""
+    """None: a stretch is measured as a whole each time."""
     entry_bytes: int = 0
     """What the running form takes for each match, about."""
     percentile: bool = False

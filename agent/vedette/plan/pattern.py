@@ -29,7 +29,7 @@ from vedette.plan.query import Aggregate, Call, Expression, Literal, Match, Vari
 
 LAST, FIRST, AGGREGATE, ROWTIME = "PATTERN.LAST", "PATTERN.FIRST", "PATTERN.AGGREGATE", "PATTERN.ROWTIME"
 ANY = "*"
-"""The variable that stands for all rows of the match."""
+"""The variable that means all rows of the match."""
 MOST_ROWS = 1_000
 """The largest number in a quantifier: each row that it counts is a state of the pattern."""
 

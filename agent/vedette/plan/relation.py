@@ -49,7 +49,7 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Slot(NamedTuple):
-    """One rule that a correlation looks at. ``names``: pairs of an alias and the field it stands for in this rule."""
+    """One rule that a correlation looks at. ``names``: pairs of an alias and its field in this rule."""
 
     rule_id: str
     correlation: bool

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vedette.state.windows import Window
 
 MIN_LINKS = 16
-"""Entries below which a stretch is looked at anew each time."""
+"""Entries below which a whole stretch is looked at each time."""
 _NEVER = -(1 << 63)
 
 

@@ -70,7 +70,7 @@ class Node:
             elif self.least == len(correlation.slots):
                 self.tracks = [range(self.least)]
         self.links: Links | None = None
-        """For stretches that are looked at anew."""
+        """For stretches that are looked at as a whole."""
         self._share = row.entry_bytes
         self.single = len(correlation.group_by) == 1
         self.packs = False

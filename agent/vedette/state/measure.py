@@ -1,7 +1,7 @@
 """What a correlation measures over a stretch of a window (``plan/aggregates.py``).
 
-A stretch of fewer than ``MIN_SLIDE`` entries is read anew each time. Of a longer one the aggregate's running form is
-moved there from the stretch that was asked for last: as much work as the stretch has moved, not as it is long. Both
+A stretch of fewer than ``MIN_SLIDE`` entries is read as a whole each time. Of a longer one the aggregate's running form
+is moved there from the stretch that was asked for last: as much work as the stretch has moved, not as it is long. Both
 give exactly the same.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vedette.state.windows import Window
 
 MIN_SLIDE = 32
-"""Entries below which a stretch is read anew each time."""
+"""Entries below which a stretch is read as a whole each time."""
 MAX_SLIDES = 2
 """Of one window: at its end, and at where late events come in."""
 

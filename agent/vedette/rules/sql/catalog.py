@@ -1,4 +1,4 @@
-"""What names stand for in a file: tables, lookups, views, streams; and the table ``events``, which is always there.
+"""What names in a file mean: tables, lookups, views, streams; and the table ``events``, which is always there.
 
 A table's columns are decoded fields by their names (a dotted path in backticks reaches into objects), what the agent
 knows (METADATA), and computed ones. Where no WATERMARK is declared the table has no time. ``events`` has all columns of

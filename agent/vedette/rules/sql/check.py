@@ -60,7 +60,7 @@ def named(node: Any) -> str:
     return known.get(name, re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).upper())
 
 
-# --- what names stand for
+# --- what names mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ Hook = Callable[[Any], Expression | None]
 
 
 class Checker:
-    """Expressions over one scope. ``hook`` is asked first of each node: what aggregates and windows stand for."""
+    """Expressions over one scope. ``hook`` is asked first of each node: what aggregates and windows mean."""
 
     def __init__(self, scope: Scope, hook: Hook | None = None) -> None:
         self.scope, self.hook = scope, hook

@@ -1,7 +1,7 @@
-"""What a name or a table function in FROM stands for: tables, views, streams, lookups, and windows over them.
+"""What a name or a table function in FROM means: tables, views, streams, lookups, and windows over them.
 
 A table becomes a Scan of its physical columns and a Calc of its computed ones; ``events`` has the columns that the
-statement has asked for so far. A view is lowered anew wherever it is named.
+statement has asked for so far. A view is lowered again wherever it is named.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_views(tree: Any, env: Env) -> Env:
 
 
 def of_name(lowering: Queries, node: Any, env: Env) -> Relation | LookupTable:
-    """What a name in FROM stands for."""
+    """What a name in FROM means."""
     name, catalog = node.name, lowering.catalog
     if node.args.get("db") or node.args.get("catalog"):
         raise Wrong(node, "a table's name has one part", name)

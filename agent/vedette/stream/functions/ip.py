@@ -16,7 +16,7 @@ Address = IPv4Address | IPv6Address
 
 @lru_cache(4096)
 def address(text: str) -> Address | None:
-    """An IPv6 address that stands for an IPv4 one is that; a zone (``%eth0``) is left out."""
+    """An IPv4 address in IPv6 form is the IPv4 one; a zone (``%eth0``) is left out."""
     try:
         found = ip_address(text.strip().partition("%")[0])
     except ValueError:

@@ -20,7 +20,7 @@ _LIKE = takes(TEXT, TEXT, TEXT, least=2)
 
 
 def _parts(pattern: str, escape: str) -> list[str | None]:
-    """Characters of a LIKE pattern; ``%`` and ``_`` that stand for something as ``"%"`` and None. Raises Failed."""
+    """Characters of a LIKE pattern; ``%`` and ``_`` that are wildcards as ``"%"`` and None. Raises Failed."""
     found: list[str | None] = []
     at = 0
     while at < len(pattern):
