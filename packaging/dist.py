@@ -68,9 +68,11 @@ PLATFORMS = {
 NOT_ON_THE_EDGE = (
     "region",
     "region.py",
-    "fleet_centre.py",
-    "member.py",
     "author.py",
+    "enroller.py",
+    "fleet_centre.py",
+    "lookup_sign.py",
+    "member.py",
     "__pycache__",
     "py.typed",
     native_kernel.LIBRARY,

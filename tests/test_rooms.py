@@ -140,14 +140,14 @@ def test_nothing_on_the_edge_imports_the_region() -> None:
     """Only the region's commands do, and they are loaded when one of them is called."""
     assert {one.who for one in IMPORTS if one.rooms[1] == "region" != one.rooms[0]} == {
         "cli.author",
-        "cli.enrolment",
+        "cli.enroller",
         "cli.fleet_centre",
         "cli.lookup_sign",
         "cli.member",
         "cli.region",
     }
-    late = ("cli.author", "cli.enrolment", "cli.fleet_centre", "cli.member", "cli.region")
-    assert not [one for one in IMPORTS if one.what in late and one.who not in ("cli.enrolment", "cli.region")]
+    late = ("cli.author", "cli.enroller", "cli.fleet_centre", "cli.member", "cli.region")
+    assert not [one for one in IMPORTS if one.what in late and one.who not in ("cli.enroller", "cli.region")]
 
 
 def test_front_ends_only_where_rules_are_written() -> None:

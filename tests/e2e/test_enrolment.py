@@ -58,10 +58,20 @@ class Centre:
         self.enroller = Process(
             folder / "enroller.log", "region", "enroller", "--folder", self.region, "--broker", self.broker.url,
             "--ca-file", mine / "region-ca.pem", "--cert-file", mine / "agent.pem", "--key-file", mine / "agent.key",
-            "--client-id", "enroller", "--reload", reload,
+            "--client-id", "enroller", "--reload", reload, "--root", self._trust(),
         )  # fmt: skip
         self.enroller.start()
         self.agents: list[Agent] = []
+
+    def _trust(self) -> Path:
+        """The root of trust of the fleet "plants", whose keys are made here."""
+        trust = self.folder / "trust"
+        vedette(
+            "fleet", "init", "plants", "--trust", trust, "--keys", self.folder / "keys", "--root-key", "alice",
+            "--targets-key", "carol",
+        )  # fmt: skip
+        (root,) = (trust / "tuf").glob("*.root.json")
+        return root
 
     def token(self, *options: object) -> str:
         made = vedette("region", "token", "create", "--folder", self.region, "--fleet", "plants", *options)
@@ -119,6 +129,8 @@ def test_an_agent_enrols_and_renews(centre: Centre) -> None:
         assert not (centre.region / "members/web-1/agent.key").exists()
     status = first.status()
     assert (status["fleet"], status["membership"]["enrolled"]) == ("plants", True)
+    until("the agent to follow its fleet", lambda: "actual" in first.status())
+    assert first.status()["actual"]["labels"].items() >= {"site": "vienna", "os": "debian"}.items()
 
     first.stop()
     (first.folder / "token").unlink()

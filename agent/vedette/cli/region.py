@@ -12,7 +12,7 @@ import click
 
 from vedette.cli import member as members
 from vedette.cli.console import broker_options, fail, json_line, safe
-from vedette.cli.enrolment import enroller, token
+from vedette.cli.enroller import enroller, token
 from vedette.mqtt.settings import MqttSettings
 from vedette.region.sign import load_key
 

@@ -2,7 +2,7 @@
 
 With ``enrolment.token_file`` key, certificate and authorities lie in the data directory, where the agent puts them when
 it enrols (``fleet/identity.py``). The fleet is that of the token; ``identity.json`` brings the region's public keys and
-the host's labels. A setting of the local file wins.
+the host's labels, ``root.json`` the fleet's root of trust. A setting of the local file wins.
 """
 
 from __future__ import annotations
@@ -36,10 +36,18 @@ def enrolled(config: Config) -> Config:
             key_file=folder / "agent.key",
         )
     receipts = config.uplink.receipt_keys or _keys(settings.get("receipt_keys"))
+    labels = {name: text for name, text in _object(settings.get("labels")).items() if isinstance(text, str)}
+    root = folder / "root.json"
+    steered = replace(
+        config.fleet,
+        root=config.fleet.root or (root if root.exists() else None),
+        labels={**labels, **config.fleet.labels},
+    )
     trusted = (*config.bundles.trusted_keys, *_keys(settings.get("trusted_keys")))
     return replace(
         config,
         agent=replace(config.agent, fleet=fleet),
+        fleet=steered,
         uplink=replace(config.uplink, broker=broker, receipt_keys=receipts),
         bundles=replace(config.bundles, trusted_keys=tuple(dict.fromkeys(trusted))),
     )
@@ -50,7 +58,11 @@ def _said(path: Path) -> dict[str, Any]:
         said = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return said if isinstance(said, dict) and isinstance(said.get("settings", {}), dict) else {}
+    return _object(said) if isinstance(_object(said).get("settings", {}), dict) else {}
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _fleet_of(token: Path) -> str:

@@ -180,12 +180,7 @@ class Agent:
 
     async def _serve(self) -> None:
         config = self.context.config
-        if config.fleet.root is not None and self._path is not None:
-            from vedette.runtime.fleet import Fleet
-
-            self._fleet = await asyncio.to_thread(
-                Fleet, self.context, self._path, self.active, self._reload_config, self._unwell
-            )
+        await self._follow_fleet()
         control = Control(
             config.agent.control_socket,
             {
@@ -204,9 +199,9 @@ class Agent:
                 self._start_lookups()
                 reloading = group.create_task(self._reload())
                 tasks.append(group.create_task(self._maintain()))
-                changing = [reloading]
+                self._changing = [reloading]
                 if self._fleet is not None:
-                    changing.append(group.create_task(self._fleet.run()))
+                    self._changing.append(group.create_task(self._fleet.run()))
                 if self._notifier.interval:
                     tasks.append(group.create_task(self._ping()))
                 await control.start()
@@ -223,7 +218,7 @@ class Agent:
                 log.info(Log.STOPPING, agent=config.agent.id)
                 self._notifier.stopping()
                 self._shutdown.begin(self.context.config.agent.stop_within)
-                for change in changing:
+                for change in self._changing:
                     change.cancel()
                 await self._stop_in_order()
                 for task in (*tasks, self._uplink_task, self._lookups_task, self._membership_task):
@@ -264,6 +259,26 @@ class Agent:
             await asyncio.sleep(CHECK_SECONDS)
 
     # --- parts
+
+    async def _follow_fleet(self) -> None:
+        """Read what the fleet has signed so far; nothing without ``[fleet] root``."""
+        if self.context.config.fleet.root is not None and self._path is not None:
+            from vedette.runtime.fleet import Fleet
+
+            self._fleet = await asyncio.to_thread(
+                Fleet, self.context, self._path, self.active, self._reload_config, self._unwell
+            )
+
+    async def _join_fleet(self) -> None:
+        """The first root of trust came with the enrolment."""
+        try:
+            await self._follow_fleet()
+        except (ValueError, OSError) as error:
+            self._keep(f"fleet.root: {error}", fleet=replace(self.context.config.fleet, root=None))
+        if self._fleet is not None:
+            self._changing.append(self._group.create_task(self._fleet.run()))
+            if isinstance(self.uplink, MqttUplink):
+                self._fleet.attach(self.uplink)
 
     def _start_uplink(self) -> None:
         context, config = self.context, self.context.config
@@ -307,7 +322,7 @@ class Agent:
         if self._membership is None:
             from vedette.runtime.membership import Membership  # cryptography's certificates: 1.5 MiB
 
-            self._membership = Membership(self.context.config)
+            self._membership = Membership(self.context.config, self._hangup.set)
             self._membership.identity.settle()
             self._membership_task = self._group.create_task(self._membership.run())
         self._membership.attach(uplink)
@@ -424,6 +439,8 @@ class Agent:
             await active.sets.adopt(inputs, active.loaded.engine)
         if refused:
             self._keep("; ".join(refused), input=inputs)
+        if self._fleet is None and new.fleet.root is not None:
+            await self._join_fleet()
         if (new.uplink, new.bundles, new.rulesets) != (old.uplink, old.bundles, old.rulesets):
             await self.uplink.stop(UPLINK_SECONDS)
             await asyncio.wait({self._uplink_task})

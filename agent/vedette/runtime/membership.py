@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -55,11 +56,13 @@ LOOK_SECONDS = 3600.0
 class Membership:
     """Of one agent, for its whole run; ``attach`` it to each uplink."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, joined: Callable[[], None]) -> None:
+        """``joined`` is called when the agent has enrolled: its configuration says more from then on."""
         assert config.enrolment.token_file is not None
         self._config, self._token_file = config, config.enrolment.token_file
         self.identity = Identity(config.agent.identity_dir, config.agent.id)
         self._topics = [agent_topic(config.agent.fleet, config.agent.id, leaf) for leaf in ("csr", "certificate")]
+        self._joined = joined
         self._uplink: MqttUplink | None = None
         self._renewed = asyncio.Event()
         self.problem = ""
@@ -111,6 +114,7 @@ class Membership:
         await asyncio.to_thread(self.identity.take, answer, token.fleet)
         self.problem = ""
         log.info(Log.ENROLLED, name=config.agent.id, fleet=token.fleet, action="remove the token's file")
+        self._joined()
         if self._uplink is not None:
             self._uplink.client.reconnect()
 

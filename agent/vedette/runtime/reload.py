@@ -16,7 +16,7 @@ NEEDS_RESTART = (
     "enrolment",  # it brings the agent's key and fleet
     "raw_log", "state", "functions",  # they size what is open
     "uplink.max_bytes",  # the size of the store's map
-    "fleet.root",  # what is trusted is of it
+    "fleet.root",  # what is trusted is of it; the first one comes into force at once
 )  # fmt: skip
 """Settings, or whole tables, that are read at start only."""
 
@@ -52,7 +52,8 @@ def merge(running: Config, new: Config) -> Merged:
             value = getattr(before, setting.name)
             if value != getattr(after, setting.name):
                 key = f"{table.name}.{setting.name}"
-                if key in NEEDS_RESTART or table.name in NEEDS_RESTART:
+                first = key == "fleet.root" and value is None
+                if not first and (key in NEEDS_RESTART or table.name in NEEDS_RESTART):
                     kept[setting.name] = value
                     later.append(key)
                 else:

@@ -1,0 +1,75 @@
+"""What a host has from its enrolment is a default: the local file wins, and what is malformed is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vedette.config.read import load
+from vedette.fleet.enrolment import new_token
+
+KEY = "ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+TOKEN = new_token("plants").text()
+
+
+def host(folder: Path, text: str = "", said: Any = None, token: str = TOKEN) -> Any:
+    data = folder / "data"
+    (data / "identity").mkdir(parents=True, exist_ok=True)
+    if said is not None:
+        (data / "identity" / "identity.json").write_text(said if isinstance(said, str) else json.dumps(said))
+    (folder / "token").write_text(token)
+    path = folder / "vedette.toml"
+    path.write_text(
+        f'[enrolment]\ntoken_file = "{folder}/token"\n[broker]\nurl = "mqtts://region.example:8883"\n'
+        f'[uplink]\ntype = "mqtt"\n[agent]\ndata_dir = "{data}"\n{text}'
+    )
+    return load(path)
+
+
+def test_before_the_answer(tmp_path: Path) -> None:
+    config = host(tmp_path)
+    identity = tmp_path / "data" / "identity"
+    assert config.agent.fleet == "plants"
+    assert (config.uplink.broker.cert_file, config.uplink.broker.ca_file) == (
+        identity / "agent.pem",
+        identity / "region-ca.pem",
+    )
+    assert config.fleet.root is None
+
+
+def test_after_it(tmp_path: Path) -> None:
+    """Without the token's file, too, which may be removed."""
+    said = {"fleet": "plants", "settings": {"labels": {"site": "vienna"}, "receipt_keys": [KEY], "trusted_keys": [KEY]}}
+    host(tmp_path, said=said)
+    (tmp_path / "data" / "identity" / "root.json").write_text("{}")
+    (tmp_path / "token").unlink()
+    config = load(tmp_path / "vedette.toml")
+    assert config.agent.fleet == "plants"
+    assert (config.uplink.receipt_keys, config.bundles.trusted_keys) == ((KEY,), (KEY,))
+    assert config.fleet.labels == {"site": "vienna"}
+    assert config.fleet.root == tmp_path / "data" / "identity" / "root.json"
+
+
+def test_the_local_file_wins(tmp_path: Path) -> None:
+    said = {"fleet": "plants", "settings": {"labels": {"site": "vienna", "os": "debian"}}}
+    text = f'fleet = "own"\n[fleet]\nroot = "{tmp_path}/own.json"\nlabels = {{site = "linz"}}\n'
+    config = host(tmp_path, text, said)
+    assert config.agent.fleet == "own"
+    assert config.fleet.labels == {"site": "linz", "os": "debian"}
+    assert config.fleet.root == tmp_path / "own.json"
+
+
+@pytest.mark.parametrize("said", ["", "[]", "{", '{"settings": []}', '{"settings": {"labels": 1, "receipt_keys": "x"}}',
+                                  '{"settings": {"receipt_keys": [1, "none"], "labels": {"a": 1}}}'])  # fmt: skip
+def test_what_is_malformed_is_left_out(tmp_path: Path, said: str) -> None:
+    config = host(tmp_path, said=said)
+    assert (config.agent.fleet, config.fleet.labels, config.uplink.receipt_keys) == ("plants", {}, ())
+
+
+def test_no_token_nothing_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "vedette.toml"
+    path.write_text(f'[agent]\ndata_dir = "{tmp_path}"\n')
+    assert load(path).uplink.broker.cert_file is None
