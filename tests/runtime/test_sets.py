@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.lookup.tables import made
 from tests.plan.test_merge import TWICE, rule
 from vedette.config.settings import AgentSettings, Config, RulesetSettings, RuleSettings
 from vedette.decode.decoder import record
@@ -36,8 +37,8 @@ def configured(tmp_path: Path, *names: str) -> Config:
     )
 
 
-def titles(loaded: Loaded, line: bytes) -> list[str]:
-    matches = loaded.engine.evaluate(Chunk("in", "text", 1, line), Context(logsource=LogSource("linux")))
+def titles(loaded: Loaded, line: bytes, codec: str = "text") -> list[str]:
+    matches = loaded.engine.evaluate(Chunk("in", codec, 1, line), Context(logsource=LogSource("linux")))
     return [loaded.engine.plan.rules[match.rule].title for match in matches]
 
 
@@ -153,3 +154,43 @@ def test_the_state_of_the_others_is_the_same_byte_for_byte() -> None:
         assert len(state.correlator.nodes) == 1 + bool(words)
         assert {*state.started_empty} <= {"6a1f0000-0000-4000-8000-000000000098"}  # what changed itself
         assert kept(state) == before
+
+
+ASKING = rule("marked", 7).replace("    condition: keywords", "    known:\n        user|expand: '%users%'\n"
+    "    condition: keywords and known")  # fmt: skip
+
+
+def deliver(config: Config, number: int, *users: str) -> str:
+    """Put a version of the lookup ``users`` where delivered ones are; returns it."""
+    folder = config.agent.lookup_dir / "users"
+    folder.mkdir(parents=True, exist_ok=True)
+    path, link = folder / f"{number}.vlookup", folder / "users.vlookup"
+    found = made(path, "user", "user", [(user,) for user in users], created=number, name="users")
+    link.unlink(missing_ok=True)
+    link.symlink_to(path.name)
+    return found.version
+
+
+def test_a_set_that_changes_between_a_lookup_and_its_switch(folders: Path) -> None:
+    """A set that loads when a new version of a lookup is installed, and not yet in use, is no conflict with the sets
+    that loaded before: all go on with the new version, and no error stays."""
+    config = configured(folders, "site")
+    deliver(config, 1, "alice")
+    folder(folders / "default", ASKING)
+    folder(folders / "site", ASKING.replace("000000000007", "000000000008"))
+    sets = RuleSets(config, bytes)
+
+    async def changed() -> Loaded:
+        await sets.start()
+        site, version = sets.members["site"], deliver(config, 2, "alice", "bob")
+        folder(folders / "site", ASKING.replace("000000000007", "000000000008").replace("Has", "Had"))
+        found = await site.reload()
+        assert found is not None
+        loaded = await sets.take("site", found)
+        assert loaded.engine.plan.lookups["users"].version == version
+        return loaded
+
+    loaded = asyncio.run(changed())
+    line = b"<38>Nov 20 10:00:00 web1 sshd[1]: Accepted password for bob from 192.0.2.1 port 22 ssh2 marked"
+    assert titles(loaded, line, "syslog") == ["Has marked", "Had marked"]
+    assert sets.error is None

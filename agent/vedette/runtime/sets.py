@@ -26,7 +26,7 @@ from vedette.inputs.base import InputSettings
 from vedette.lookup.installed import delivered
 from vedette.lookup.sets import chosen
 from vedette.model.counters import Log
-from vedette.plan.merge import merge
+from vedette.plan.merge import Merged, merge
 from vedette.plan.plan import Plan
 from vedette.runtime.deadrules import dead_of
 from vedette.runtime.rules import KEEP, Loaded, Part, Rules, Together, compiler, nothing
@@ -101,22 +101,9 @@ class RuleSets:
         """``loaded`` with the lookups that are installed now. Raises as ``take`` does."""
         if len(self.members) == 1:
             return await self.first.relooked(loaded)
-        await asyncio.to_thread(self._relook)
         for one in self.members.values():
             one.look_again()
         return await self.again()
-
-    def _relook(self) -> None:
-        folder = self._config.agent.lookup_dir
-        installed = delivered(folder)
-        for name, part in self.parts.items():
-            own = {
-                each: one
-                for each, one in part.lookups.items()
-                if one.path is None or not one.path.is_relative_to(folder)
-            }
-            lookups = chosen(Plan.from_bytes(part.plan), own, *installed)
-            self.parts[name] = part._replace(lookups=lookups)
 
     async def adopt(self, inputs: Iterable[InputSettings], running: Engine) -> None:
         """Scans for these inputs from now on, also of the engine that runs."""
@@ -146,17 +133,29 @@ class RuleSets:
     def _plan(part: Part) -> Plan:
         return Plan.from_bytes(part.plan).with_lookups(part.lookups)
 
+    def _relooked(self, plans: Mapping[str, Plan]) -> dict[str, Plan]:
+        """``plans`` with the lookups that are installed now, the same for all: a version may have come since some of
+        them were loaded."""
+        folder = self._config.agent.lookup_dir
+        installed = delivered(folder)
+
+        def own(plan: Plan) -> dict[str, Any]:
+            found = plan.lookups.items()
+            return {name: one for name, one in found if not (one.path and one.path.is_relative_to(folder))}
+
+        return {name: plan.with_lookups(chosen(plan, own(plan), *installed)) for name, plan in plans.items()}
+
     def _fits(self, name: str, plan: Plan) -> None:
         """Raises ValueError when ``plan`` cannot be merged as the set ``name`` with those of the others."""
         others = {other: self._plan(part) for other, part in self.parts.items() if other != name}
         if others:
             known = {**others, name: plan}
-            merge({one: known[one] for one in self.members if one in known})
+            merge(self._relooked({one: known[one] for one in self.members if one in known}))
 
     async def _merged(self, *, patient: bool = True) -> Loaded:
         """``patient``: False to compile here when no subprocess can."""
+        merged = await asyncio.to_thread(self._merge)
         parts = {name: self.parts[name] for name in self.members if name in self.parts}
-        merged = await asyncio.to_thread(lambda: merge({name: self._plan(part) for name, part in parts.items()}))
         data = merged.plan.to_bytes()
         out = self._cache / f"merged-{hashlib.sha256(data).hexdigest()[:32]}.vplan"
         try:
@@ -175,6 +174,14 @@ class RuleSets:
             ", ".join(bundles[name] or "" for name, part in parts.items() if part.bundle) or None,
             together=Together(parts, merged.sets, merged.renamed, {one: text for one, text in credits.items() if text}),
         )
+
+    def _merge(self) -> Merged:
+        """Raises ValueError. The sets go on with the lookups that they are merged with."""
+        plans = self._relooked({one: self._plan(self.parts[one]) for one in self.members if one in self.parts})
+        merged = merge(plans)
+        for name, plan in plans.items():
+            self.parts[name] = self.parts[name]._replace(lookups=plan.lookups)
+        return merged
 
     async def _compiled(self, data: bytes, out: Path, lookups: Mapping[str, Any]) -> Engine:
         """The plan in ``data`` with the databases in ``out``, which is made when it is not there. Raises OSError or
