@@ -79,16 +79,17 @@ NOT_ON_THE_EDGE = (
 )
 """Below vedette/; the kernel of the source tree is the builder's own."""
 UNUSED = ("bin", "include", "share", "zstandard/_cffi.*", "hyperscan/include", "prometheus_client/twisted",
-          "prometheus_client/django")  # fmt: skip
+          "prometheus_client/django", "securesystemslib/_vendor/ed25519/test_data", "urllib3/contrib/emscripten",
+          "regex/tests")  # fmt: skip
 """In wheels."""
 NOT_SHIPPED = {"cffi": ("cffi",), "pycparser": ("pycparser",)}
 """Packages that others name and the agent never imports: cryptography needs only cffi's extension module."""
 MODULES = (
     "click", "cryptography.hazmat.primitives.asymmetric.ed25519", "cryptography.x509", "hyperscan", "lmdb", "msgpack",
-    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tzdata", "zstandard",
+    "orjson", "paho.mqtt.client", "prometheus_client.core", "regex", "structlog", "tuf.ngclient", "tzdata", "zstandard",
     "asyncio", "ctypes", "hashlib", "ssl", "uuid", "zoneinfo", "vedette.runtime.app", "vedette.cli.main",
     "vedette.cli.agent", "vedette.cli.bundle", "vedette.cli.rules", "vedette.config.read", "vedette.bundle.install",
-    "vedette.runtime.scan", "vedette.runtime.fleet",
+    "vedette.runtime.scan", "vedette.runtime.fleet", "vedette.runtime.membership",
 )  # fmt: skip
 """Imported before the zip is closed, to see that they are whole and use no library of the builder."""
 PROGRAMS = ("bin/vedette", "install.sh")
