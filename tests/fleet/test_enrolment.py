@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from base64 import encodebytes
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import orjson
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from vedette.fleet.certificates import new_key, sign, signing_request
+from vedette.fleet.certificates import issued, new_key, requested_key, sign, signing_request
 from vedette.fleet.enrolment import (
     ANSWER,
     REQUEST,
@@ -26,7 +30,9 @@ from vedette.fleet.enrolment import (
     renewal_request,
     token_of,
 )
+from vedette.region.authority import Authority
 
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TOKEN = new_token("plants")
 ID = secrets.token_hex(16)
 CSR = signing_request("web-1", new_key())
@@ -122,3 +128,20 @@ def test_a_renewal_and_its_request() -> None:
     assert read_renewal_request(renewal_request(CSR, sign(CSR.encode(), key)))[0] == CSR
     renewal = Renewal("certificate", "authorities", b"signature")
     assert read_renewal(renewal.to_bytes()) == renewal
+
+
+def test_a_version_that_is_none_is_refused_as_anything_else() -> None:
+    """cryptography raises an error of another kind for it: an enroller that it ended would be sent the request again
+    at each start."""
+    key = new_key()
+    der = x509.load_pem_x509_csr(signing_request("web-1", key).encode()).public_bytes(Encoding.DER)
+    with pytest.raises(ValueError, match="cannot be read"):
+        requested_key(_pem("CERTIFICATE REQUEST", der.replace(b"\x02\x01\x00", b"\x02\x01\x02", 1)))
+    der = x509.load_pem_x509_certificate(Authority.create("ca", NOW).pem()).public_bytes(Encoding.DER)
+    broken = _pem("CERTIFICATE", der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07", 1))
+    with pytest.raises(ValueError, match="cannot be read"):
+        issued(broken.encode(), key, "web-1", b"")
+
+
+def _pem(what: str, der: bytes) -> str:
+    return f"-----BEGIN {what}-----\n{encodebytes(der).decode()}-----END {what}-----\n"

@@ -39,7 +39,7 @@ def requested_key(csr: str) -> ec.EllipticCurvePublicKey:
     try:
         loaded = x509.load_pem_x509_csr(csr.encode())
         valid, public = loaded.is_signature_valid, loaded.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise ValueError(f"the certificate signing request cannot be read: {error}") from error
     if not valid:
         raise ValueError("the certificate signing request is not signed by its own key")
@@ -58,8 +58,12 @@ def issued(certificate: bytes, key: ec.EllipticCurvePrivateKey, name: str, autho
 
     Raises ValueError.
     """
-    loaded = x509.load_pem_x509_certificate(certificate)
-    if loaded.public_key() != key.public_key():
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate)
+        public = loaded.public_key()
+    except (TypeError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise ValueError(f"the certificate cannot be read: {error}") from error
+    if public != key.public_key():
         raise ValueError("the certificate is for another key")
     names = [one.value for one in loaded.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [name]:
