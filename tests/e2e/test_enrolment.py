@@ -41,11 +41,13 @@ class Centre:
             *tls,
             "require_certificate true",
             "use_identity_as_username true",
+            "use_username_as_clientid true",
             f"crlfile {self.region}/crl.pem",
             "allow_anonymous false",
             f"acl_file {self.region}/mosquitto.acl",
             f"password_file {self.region}/mosquitto.passwd",
             f"pid_file {folder}/broker.pid",
+            "clientid_prefixes vedette-",
             f"listener {self.enrolment} 127.0.0.1",
             *tls,
         )
@@ -58,7 +60,7 @@ class Centre:
         self.enroller = Process(
             folder / "enroller.log", "region", "enroller", "--folder", self.region, "--broker", self.broker.url,
             "--ca-file", mine / "region-ca.pem", "--cert-file", mine / "agent.pem", "--key-file", mine / "agent.key",
-            "--client-id", "enroller", "--reload", reload, "--root", self._trust(),
+            "--client-id", "vedette-enroller", "--reload", reload, "--root", self._trust(),
         )  # fmt: skip
         self.enroller.start()
         self.agents: list[Agent] = []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 from structlog.testing import capture_logs
 
-from tests.broker import Broker
+from tests.broker import Broker, free_port
 from tests.delivery.kit import alert
 from tests.inputs.intake import until
 from tests.mqtt.kit import QUICK, connected
@@ -28,6 +31,7 @@ from vedette.cli.main import main as cli
 from vedette.config.read import parse
 from vedette.delivery.envelope import encode, pack_batch
 from vedette.delivery.receipts import unpack_receipt
+from vedette.delivery.topics import enrolment_requests
 from vedette.mqtt.client import MqttClient
 from vedette.mqtt.connection import Message
 from vedette.mqtt.settings import MqttSettings
@@ -36,6 +40,7 @@ from vedette.region.enroll import Region
 from vedette.region.land import Landing, LandingSettings
 from vedette.region.sign import load_key, public_text
 
+ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 URL = "mqtts://region.example:8883"
 
@@ -90,6 +95,7 @@ def test_an_agent_from_the_command_line(tmp_path: Path) -> None:
         (("#",), "'#': expects"),
         (("a" * 65,), "1 to 64"),
         (("bundles",), "not bundles"),
+        (("vedette-a",), "begin with 'vedette-'"),
         (("a\nuser root",), "expects"),
         (("web-1", "--fleet", "+"), "fleet '+'"),
         (("web-1", "--role", "landing"), "enrolled as agent of fleet default: revoke it first"),
@@ -403,6 +409,58 @@ async def test_an_agent_only_as_itself(site: Site) -> None:
             ("vedette/v1/f2/bundles/stable/manifest", b"of f2")  # to b1, whose fleet it is
         }
         assert (a1.connected.is_set(), a1.attempts) == (True, 1)
+
+
+@pytest.mark.peer
+async def test_no_host_without_a_certificate_is_taken_for_a_member(site: Site) -> None:
+    """With the broker's configuration as packaged, its listener for hosts that enrol included: neither by user name nor
+    by client id, nor by a client id with wildcards; a member's session is not disturbed."""
+    shipped = (ROOT / "packaging/mosquitto.conf").read_text()
+    port, home = free_port(), site.folder / "region/members/broker"
+    for name, path in {
+        "listener 8883": f"listener {site.broker.port} 127.0.0.1",
+        "listener 8884": f"listener {port} 127.0.0.1",
+        "/etc/mosquitto/certs/broker": f"{home}/agent",
+        "/etc/mosquitto/certs/region-ca.pem": f"{home}/region-ca.pem",
+        "/etc/mosquitto/certs/crl.pem": f"{site.folder}/region/crl.pem",
+        "/etc/mosquitto/": f"{site.folder}/region/",
+        "/var/lib/mosquitto/": f"{site.broker.folder}/",
+    }.items():
+        assert name in shipped
+        shipped = shipped.replace(name, path)
+    site.broker.config.write_text(
+        f"user {getpass.getuser()}\n" + re.sub(r"(?m)^#(?=[a-z_]+ [^ ]+( 127\.0\.0\.1)?$)", "", shipped)
+    )
+    site.broker.start()
+    password = site.folder / "password"
+    password.write_text("enrolment")
+    guest = MqttSettings(
+        url=f"mqtts://127.0.0.1:{port}", ca_file=home / "region-ca.pem", username="enrolment", password_file=password
+    )
+
+    async def refused(settings: MqttSettings, client_id: str) -> None:
+        client = MqttClient(settings, client_id, backoff=QUICK)
+        async with client.running():
+            await until(lambda: client.outage)
+            assert client.outage == "Not authorized"
+
+    stolen: list[Message] = []
+    async with site.client("a1", "vedette-f1-a1", subscriptions=["vedette/v1/f1/a1/receipts"]) as a1:
+        for client_id in ("a1", "land-1", "+", "#"):
+            await refused(guest, client_id)
+        for user in ("a1", "op", "land-1"):
+            await refused(replace(guest, username=user), "vedette-x")
+        wide = ["#", "vedette/v1/enrolment/#", "vedette/v1/f1/a1/receipts"]
+        for client_id in ("vedette-+", "vedette-#", "vedette-x"):
+            async with connected(guest, client_id, subscriptions=wide, on_message=stolen.append) as client:
+                if client_id == "vedette-x":
+                    await client.publish(enrolment_requests(), b"a request")
+                await denied(client, "vedette/v1/f1/a1/alerts")
+        async with site.client("land-1", "vedette-land-1") as land:
+            await land.publish("vedette/v1/f1/a1/receipts", b"receipt")
+        await a1.publish("vedette/v1/f1/a1/alerts", b"alert")
+        assert (a1.connected.is_set(), a1.attempts) == (True, 1)
+    assert stolen == []
 
 
 @pytest.mark.peer

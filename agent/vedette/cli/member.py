@@ -232,7 +232,8 @@ def _show(region: Region, done: Enrolled) -> None:
     click.echo(f"for the broker: {region.folder / 'mosquitto.acl'}, then reload it (SIGHUP)")
     if member.role == "landing":
         click.echo(
-            f"vedette region land --client-id {member.name} --group {region.group} --receipt-key {RECEIPT_KEY} …"
+            f"vedette region land --client-id vedette-{member.name} --group {region.group}"
+            f" --receipt-key {RECEIPT_KEY} …"
         )
 
 

@@ -25,6 +25,9 @@ from typing import NamedTuple
 ROOT = "vedette/v1"
 ENROLMENT = "enrolment"
 """No fleet: where hosts become members. Also their user name at the broker."""
+CLIENTS = "vedette-"
+"""Client ids at the region's broker begin so, and no member's name does, which the broker takes as the member's id: a
+host that is no member yet chooses its id freely, and could end the session of a member that has the same."""
 UP = ("alerts", "status", "replies", "csr")
 _NAME = r"[A-Za-z0-9._-]{1,128}"
 _AGENT = re.compile(rf"{ROOT}/({_NAME})/({_NAME})/({'|'.join(UP)})")
@@ -56,9 +59,14 @@ def enrolment_requests() -> str:
     return f"{ROOT}/{ENROLMENT}/requests"
 
 
-def enrolment_answer(client_id: str) -> str:
-    """Where the answer to one host comes; the broker lets only this client id read it."""
-    return f"{ROOT}/{ENROLMENT}/answers/{client_id}"
+def enrolment_client(request_id: str) -> str:
+    """The client id under which a host asks."""
+    return CLIENTS + request_id
+
+
+def enrolment_answer(request_id: str) -> str:
+    """Where the answer to one request comes; the broker lets only the client id that asked read it."""
+    return f"{ROOT}/{ENROLMENT}/answers/{enrolment_client(request_id)}"
 
 
 def manifest_topic(fleet: str, channel: str) -> str:

@@ -53,6 +53,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from vedette.delivery.topics import CLIENTS
 from vedette.fleet.audit import Audit
 from vedette.fleet.certificates import fingerprint, key_pem, new_key
 from vedette.region.authorities import Authorities
@@ -307,6 +308,10 @@ class Region:
 
     def _check(self, name: str, role: str, fleet: str, hosts: Sequence[str]) -> None:
         self.check_name(name=name, fleet=fleet)
+        if name.startswith(CLIENTS) and name not in self.members:
+            raise ValueError(
+                f"name {name!r}: client ids of hosts that enrol begin with {CLIENTS!r}: choose another name"
+            )
         if role not in ROLES:
             raise ValueError(f"role {role!r}: expects one of {', '.join(ROLES)}")
         if (role == "broker") != bool(hosts):

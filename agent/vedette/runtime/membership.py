@@ -22,7 +22,7 @@ import structlog
 
 from vedette import __version__
 from vedette.config.settings import Config
-from vedette.delivery.topics import ENROLMENT, agent_topic, enrolment_answer, enrolment_requests
+from vedette.delivery.topics import ENROLMENT, agent_topic, enrolment_answer, enrolment_client, enrolment_requests
 from vedette.delivery.uplink import MqttUplink
 from vedette.fleet.enrolment import (
     REQUEST,
@@ -160,7 +160,7 @@ async def _ask(config: Config, token: Token, request: Request) -> Answer:
         ca_file=ca if ca is not None and ca.exists() else None,
     )  # fmt: skip
     client = MqttClient(
-        broker, request.id, subscriptions=[enrolment_answer(request.id)], on_message=received,
+        broker, enrolment_client(request.id), subscriptions=[enrolment_answer(request.id)], on_message=received,
         session=Session(clean_start=True, unverified=True),
     )  # fmt: skip
     async with client.running(), asyncio.timeout(ANSWER_SECONDS):
